@@ -1,0 +1,52 @@
+/* doorbell.h - wakes a thread that sleeps until a message or a time comes.
+ *
+ * The consumer announces that it will sleep, looks at its rings once more, and sleeps; a producer publishes first and
+ * then looks whether the consumer sleeps. Both orders are sequentially consistent, so one of the two sees the other,
+ * and a producer whose consumer is awake makes no system call. A thread that waits in epoll uses an eventfd, the
+ * others a futex (no descriptor, an absolute deadline). */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/container.h"
+
+struct doorbell {
+    _Alignas(CACHE_LINE) _Atomic uint32_t sleeping; /* 1: the consumer sleeps or is about to; producers clear it */
+    int event_fd;                                   /* -1: futex */
+    bool busy_poll;                                 /* never sleeps: doorbell_sleep() returns at once */
+};
+
+/* A futex doorbell, or with `event_fd` one that makes its eventfd readable. 0 or -errno. */
+int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll);
+void doorbell_destroy(struct doorbell *bell);
+
+/* Consumer: announces sleep. Look at every source once more before doorbell_sleep(); if one has something, call
+ * doorbell_cancel() instead. */
+static inline void doorbell_arm(struct doorbell *bell)
+{
+    /* seq_cst, with the fence in doorbell_ring() */
+    atomic_store_explicit(&bell->sleeping, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline void doorbell_cancel(struct doorbell *bell)
+{
+    atomic_store_explicit(&bell->sleeping, 0, memory_order_relaxed);
+}
+
+/* Consumer, futex doorbells: sleeps until rung or until `until_ns` of CLOCK_MONOTONIC (INT64_MAX: for ever). */
+void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
+/* Consumer, eventfd doorbells: empties the eventfd after epoll said it is readable. */
+void doorbell_drain(struct doorbell *bell);
+
+void doorbell_wake(struct doorbell *bell);
+
+/* Producer, after ring_publish(). */
+static inline void doorbell_ring(struct doorbell *bell)
+{
+    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm() */
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed))
+        doorbell_wake(bell);
+}

@@ -1,0 +1,7 @@
+/* fmath.h - exp and log whose bits do not depend on the C library or the processor, for the pure code. Relative error
+ * under 1e-12; IEEE doubles without contraction are assumed. */
+#pragma once
+
+double fmath_exp(double x);
+/* x > 0; -infinity is not produced: x <= 0 gives -745. */
+double fmath_log(double x);

@@ -1,0 +1,24 @@
+/* histogram.h - log-linear histogram of non-negative int64 values: 16 steps per power of two, so 6 % resolution.
+ *
+ * One writer, any readers: counts are relaxed atomics (a reader may see a sum a few values behind its counts). */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define HISTOGRAM_STEPS   16
+#define HISTOGRAM_BUCKETS (HISTOGRAM_STEPS * 45) /* up to 2^48 ns, three days; what is over falls into the last */
+
+struct histogram {
+    _Atomic uint64_t count, sum;
+    _Atomic uint64_t buckets[HISTOGRAM_BUCKETS];
+};
+
+/* Adds one value; negative counts as 0. The writer's thread only. */
+void histogram_add(struct histogram *h, int64_t value);
+/* The value at quantile q in [0, 1] (the upper edge of its bucket), 0 when empty. Any thread. */
+int64_t histogram_quantile(const struct histogram *h, double q);
+/* How many values were at most `edge` (to the bucket's resolution). Any thread; for Prometheus buckets. */
+uint64_t histogram_count_until(const struct histogram *h, int64_t edge);
+/* Adds `from` to `into`. The thread that writes `into`. */
+void histogram_merge(struct histogram *into, const struct histogram *from);

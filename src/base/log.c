@@ -1,0 +1,58 @@
+/* log.c - writes log lines. The level is the one static: a log that must be handed around would not be used. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/container.h"
+
+static enum log_level level_least = LOG_INFO;
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+void log_set_level(enum log_level level)
+{
+    level_least = level;
+}
+
+int log_level_parse(const char *name, enum log_level *level)
+{
+    for (unsigned i = 0; i < ARRAY_COUNT(level_names); i++)
+        if (strcmp(name, level_names[i]) == 0) {
+            *level = (enum log_level)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+void log_write(enum log_level level, const char *event, const char *fmt, ...)
+{
+    if (level < level_least)
+        return;
+    char line[2048];
+    struct timespec ts;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    size_t used = strftime(line, sizeof(line), "time=%Y-%m-%dT%H:%M:%S", &tm);
+    used += (size_t)snprintf(line + used, sizeof(line) - used, ".%03ldZ level=%s msg=\"%s\"%s", ts.tv_nsec / 1000000,
+                             level_names[level], event, *fmt ? " " : "");
+    if (used < sizeof(line)) {
+        va_list ap;
+        va_start(ap, fmt);
+        used += (size_t)vsnprintf(line + used, sizeof(line) - used, fmt, ap);
+        va_end(ap);
+    }
+    if (used > sizeof(line) - 1)
+        used = sizeof(line) - 1;
+    line[used++] = '\n';
+    for (size_t done = 0; done < used;) {
+        ssize_t n = write(STDERR_FILENO, line + done, used - done);
+        if (n < 0 && errno != EINTR)
+            return;
+        done += n > 0 ? (size_t)n : 0;
+    }
+}

@@ -1,0 +1,20 @@
+/* rng.h - seeded random numbers (xoshiro256**, Blackman and Vigna) and the distributions of arrivals. The same seed
+ * gives the same numbers on every machine: the logarithm used is our own (fmath.h), not the C library's. */
+#pragma once
+
+#include <stdint.h>
+
+struct rng {
+    uint64_t s[4];
+};
+
+void rng_seed(struct rng *rng, uint64_t seed);
+uint64_t rng_next(struct rng *rng);
+/* Uniform in [0, 1). */
+double rng_uniform(struct rng *rng);
+/* Uniform integer in [0, n), n > 0. */
+uint64_t rng_below(struct rng *rng, uint64_t n);
+/* Exponential with mean 1. */
+double rng_exponential(struct rng *rng);
+/* Gamma with the given shape and mean 1 (Marsaglia and Tsang 2000). */
+double rng_gamma(struct rng *rng, double shape);

@@ -1,0 +1,15 @@
+/* cli.h - what a command of the program is. One command a file; main.c holds the table. */
+#pragma once
+
+#define CLI_OK      0
+#define CLI_FAILURE 1
+#define CLI_USAGE   2 /* bad usage or input: one line on standard error says what and where */
+
+struct cli_command {
+    const char *name;
+    const char *summary;               /* one line for `symphony --help` */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+};
+
+/* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
+int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,40 @@
+/* main.c - a table of commands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const struct cli_command *const commands[] = {
+    NULL,
+};
+
+static void usage(FILE *to)
+{
+    fputs("Usage: symphony COMMAND [OPTION]...\n"
+          "Serves many DNN models from one shared pool of accelerators under latency SLOs.\n\n"
+          "Commands:\n", to);
+    for (const struct cli_command *const *c = commands; *c; c++)
+        fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->summary);
+    fputs("\n'symphony COMMAND --help' says more of each. Exit status: 0 success, 2 bad usage or input, 1 failure.\n", to);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("symphony " SYMPHONY_VERSION);
+        return 0;
+    }
+    for (const struct cli_command *const *c = commands; *c; c++)
+        if (strcmp((*c)->name, argv[1]) == 0)
+            return (*c)->run(argc - 1, argv + 1);
+    fprintf(stderr, "symphony: unknown command '%s'; 'symphony --help' lists them\n", argv[1]);
+    return CLI_USAGE;
+}
