@@ -8,18 +8,18 @@ static const struct cli_command *const commands[] = {
     NULL,
 };
 
-static void usage(FILE *to)
-{
+static void usage(FILE *to) {
     fputs("Usage: symphony COMMAND [OPTION]...\n"
           "Serves many DNN models from one shared pool of accelerators under latency SLOs.\n\n"
-          "Commands:\n", to);
+          "Commands:\n",
+          to);
     for (const struct cli_command *const *c = commands; *c; c++)
         fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n'symphony COMMAND --help' says more of each. Exit status: 0 success, 2 bad usage or input, 1 failure.\n", to);
+    fputs("\n'symphony COMMAND --help' says more of each. Exit status: 0 success, 2 bad usage or input, 1 failure.\n",
+          to);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc < 2) {
         usage(stderr);
         return CLI_USAGE;

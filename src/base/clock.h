@@ -6,8 +6,7 @@
 
 #include "base/time.h"
 
-static inline int64_t clock_now_ns(void)
-{
+static inline int64_t clock_now_ns(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return ts.tv_sec * NS_PER_S + ts.tv_nsec;

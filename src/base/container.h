@@ -3,6 +3,6 @@
 
 #include <stddef.h>
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
-#define ARRAY_COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define CACHE_LINE 64
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define ARRAY_COUNT(a)                  (sizeof(a) / sizeof((a)[0]))
+#define CACHE_LINE                      64

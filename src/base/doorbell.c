@@ -11,41 +11,37 @@
 
 #include "base/time.h"
 
-int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll)
-{
+int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll) {
     memset(bell, 0, sizeof(*bell));
     bell->busy_poll = busy_poll;
     bell->event_fd = event_fd ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
     return event_fd && bell->event_fd < 0 ? -errno : 0;
 }
 
-void doorbell_destroy(struct doorbell *bell)
-{
+void doorbell_destroy(struct doorbell *bell) {
     if (bell->event_fd >= 0)
         close(bell->event_fd);
     bell->event_fd = -1;
 }
 
-void doorbell_sleep(struct doorbell *bell, int64_t until_ns)
-{
+void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
     if (!bell->busy_poll) {
         struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-        /* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returning early or late is for the caller's loop. */
+        /* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returning early or late is for the caller's loop.
+         */
         syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, 1, until_ns == TIME_NEVER ? NULL : &ts, NULL,
                 FUTEX_BITSET_MATCH_ANY);
     }
     doorbell_cancel(bell);
 }
 
-void doorbell_drain(struct doorbell *bell)
-{
+void doorbell_drain(struct doorbell *bell) {
     uint64_t count;
     while (read(bell->event_fd, &count, sizeof(count)) > 0) {
     }
 }
 
-void doorbell_wake(struct doorbell *bell)
-{
+void doorbell_wake(struct doorbell *bell) {
     /* Only the producer that clears the flag pays for the system call. */
     if (!atomic_exchange_explicit(&bell->sleeping, 0, memory_order_acq_rel))
         return;

@@ -24,15 +24,13 @@ void doorbell_destroy(struct doorbell *bell);
 
 /* Consumer: announces sleep. Look at every source once more before doorbell_sleep(); if one has something, call
  * doorbell_cancel() instead. */
-static inline void doorbell_arm(struct doorbell *bell)
-{
+static inline void doorbell_arm(struct doorbell *bell) {
     /* seq_cst, with the fence in doorbell_ring() */
     atomic_store_explicit(&bell->sleeping, 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-static inline void doorbell_cancel(struct doorbell *bell)
-{
+static inline void doorbell_cancel(struct doorbell *bell) {
     atomic_store_explicit(&bell->sleeping, 0, memory_order_relaxed);
 }
 
@@ -44,8 +42,7 @@ void doorbell_drain(struct doorbell *bell);
 void doorbell_wake(struct doorbell *bell);
 
 /* Producer, after ring_publish(). */
-static inline void doorbell_ring(struct doorbell *bell)
-{
+static inline void doorbell_ring(struct doorbell *bell) {
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm() */
     if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed))
         doorbell_wake(bell);

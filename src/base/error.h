@@ -11,8 +11,8 @@ struct sy_error {
 
 /* Writes the sentence (what and where, no trailing newline) and returns `code`, a negative errno, so that a function
  * can `return error_set(err, -EINVAL, ...)`. */
-static inline int __attribute__((format(printf, 3, 4))) error_set(struct sy_error *err, int code, const char *fmt, ...)
-{
+static inline int __attribute__((format(printf, 3, 4)))
+error_set(struct sy_error *err, int code, const char *fmt, ...) {
     if (err) {
         va_list ap;
         va_start(ap, fmt);

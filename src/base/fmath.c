@@ -6,8 +6,7 @@
 
 static const double LN2_HI = 6.93147180369123816490e-01, LN2_LO = 1.90821492927058770002e-10;
 
-double fmath_exp(double x)
-{
+double fmath_exp(double x) {
     if (x < -708.0)
         return 0.0;
     if (x > 709.0)
@@ -26,8 +25,7 @@ double fmath_exp(double x)
     return sum * power;
 }
 
-double fmath_log(double x)
-{
+double fmath_log(double x) {
     if (!(x > 2.3e-308)) /* zero, negative, subnormal, NaN */
         return -745.0;
     uint64_t bits;

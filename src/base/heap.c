@@ -1,21 +1,19 @@
-/* heap.c - indexed 4-ary min-heap. Four children share a cache line, so a sift touches half the lines of a binary one. */
+/* heap.c - indexed 4-ary min-heap. Four children share a cache line, so a sift touches half the lines of a binary one.
+ */
 #include "base/heap.h"
 
 #include "base/assert.h"
 
-static bool entry_less(struct heap_entry a, struct heap_entry b)
-{
+static bool entry_less(struct heap_entry a, struct heap_entry b) {
     return a.key < b.key || (a.key == b.key && a.item < b.item);
 }
 
-static void heap_place(struct heap *heap, uint32_t at, struct heap_entry entry)
-{
+static void heap_place(struct heap *heap, uint32_t at, struct heap_entry entry) {
     heap->entries[at] = entry;
     heap->position[entry.item] = at;
 }
 
-static void heap_sift_up(struct heap *heap, uint32_t at, struct heap_entry entry)
-{
+static void heap_sift_up(struct heap *heap, uint32_t at, struct heap_entry entry) {
     while (at > 0) {
         uint32_t parent = (at - 1) / 4;
         if (!entry_less(entry, heap->entries[parent]))
@@ -26,8 +24,7 @@ static void heap_sift_up(struct heap *heap, uint32_t at, struct heap_entry entry
     heap_place(heap, at, entry);
 }
 
-static void heap_sift_down(struct heap *heap, uint32_t at, struct heap_entry entry)
-{
+static void heap_sift_down(struct heap *heap, uint32_t at, struct heap_entry entry) {
     for (;;) {
         uint32_t first = at * 4 + 1;
         if (first >= heap->count)
@@ -44,15 +41,13 @@ static void heap_sift_down(struct heap *heap, uint32_t at, struct heap_entry ent
     heap_place(heap, at, entry);
 }
 
-void heap_init(struct heap *heap, struct heap_entry *entries, uint32_t *position, uint32_t capacity)
-{
+void heap_init(struct heap *heap, struct heap_entry *entries, uint32_t *position, uint32_t capacity) {
     *heap = (struct heap){.entries = entries, .position = position, .capacity = capacity};
     for (uint32_t i = 0; i < capacity; i++)
         position[i] = HEAP_ABSENT;
 }
 
-void heap_set(struct heap *heap, uint32_t item, int64_t key)
-{
+void heap_set(struct heap *heap, uint32_t item, int64_t key) {
     CHECK_LT(item, heap->capacity);
     struct heap_entry entry = {.key = key, .item = item};
     uint32_t at = heap->position[item];
@@ -65,8 +60,7 @@ void heap_set(struct heap *heap, uint32_t item, int64_t key)
     }
 }
 
-void heap_remove(struct heap *heap, uint32_t item)
-{
+void heap_remove(struct heap *heap, uint32_t item) {
     CHECK_LT(item, heap->capacity);
     uint32_t at = heap->position[item];
     if (at == HEAP_ABSENT)

@@ -27,18 +27,15 @@ void heap_set(struct heap *heap, uint32_t item, int64_t key);
 /* Removes the item if it is there. */
 void heap_remove(struct heap *heap, uint32_t item);
 
-static inline bool heap_empty(const struct heap *heap)
-{
+static inline bool heap_empty(const struct heap *heap) {
     return heap->count == 0;
 }
 
-static inline bool heap_contains(const struct heap *heap, uint32_t item)
-{
+static inline bool heap_contains(const struct heap *heap, uint32_t item) {
     return heap->position[item] != HEAP_ABSENT;
 }
 
 /* The least entry; the heap must not be empty. */
-static inline struct heap_entry heap_top(const struct heap *heap)
-{
+static inline struct heap_entry heap_top(const struct heap *heap) {
     return heap->entries[0];
 }

@@ -1,8 +1,7 @@
 /* histogram.c - log-linear histogram. */
 #include "base/histogram.h"
 
-static unsigned bucket_of(int64_t value)
-{
+static unsigned bucket_of(int64_t value) {
     if (value < HISTOGRAM_STEPS)
         return value < 0 ? 0 : (unsigned)value;
     unsigned exponent = 63 - (unsigned)__builtin_clzll((uint64_t)value); /* >= 4 */
@@ -12,33 +11,28 @@ static unsigned bucket_of(int64_t value)
 }
 
 /* The greatest value that falls into the bucket. */
-static int64_t bucket_edge(unsigned bucket)
-{
+static int64_t bucket_edge(unsigned bucket) {
     if (bucket < HISTOGRAM_STEPS)
         return bucket;
     unsigned exponent = bucket / HISTOGRAM_STEPS + 3, step = bucket % HISTOGRAM_STEPS;
     return ((int64_t)(HISTOGRAM_STEPS + step + 1) << (exponent - 4)) - 1;
 }
 
-static uint64_t load(const _Atomic uint64_t *word)
-{
+static uint64_t load(const _Atomic uint64_t *word) {
     return atomic_load_explicit(word, memory_order_relaxed); /* statistics: no order needed */
 }
 
-static void add(_Atomic uint64_t *word, uint64_t n)
-{
+static void add(_Atomic uint64_t *word, uint64_t n) {
     atomic_store_explicit(word, load(word) + n, memory_order_relaxed); /* one writer, so no read-modify-write */
 }
 
-void histogram_add(struct histogram *h, int64_t value)
-{
+void histogram_add(struct histogram *h, int64_t value) {
     add(&h->buckets[bucket_of(value)], 1);
     add(&h->count, 1);
     add(&h->sum, value > 0 ? (uint64_t)value : 0);
 }
 
-int64_t histogram_quantile(const struct histogram *h, double q)
-{
+int64_t histogram_quantile(const struct histogram *h, double q) {
     uint64_t total = 0, seen = 0;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
         total += load(&h->buckets[i]);
@@ -53,16 +47,14 @@ int64_t histogram_quantile(const struct histogram *h, double q)
     return bucket_edge(HISTOGRAM_BUCKETS - 1);
 }
 
-uint64_t histogram_count_until(const struct histogram *h, int64_t edge)
-{
+uint64_t histogram_count_until(const struct histogram *h, int64_t edge) {
     uint64_t seen = 0;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS && bucket_edge(i) <= edge; i++)
         seen += load(&h->buckets[i]);
     return seen;
 }
 
-void histogram_merge(struct histogram *into, const struct histogram *from)
-{
+void histogram_merge(struct histogram *into, const struct histogram *from) {
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
         add(&into->buckets[i], load(&from->buckets[i]));
     add(&into->count, load(&from->count));

@@ -13,13 +13,11 @@
 static enum log_level level_least = LOG_INFO;
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-void log_set_level(enum log_level level)
-{
+void log_set_level(enum log_level level) {
     level_least = level;
 }
 
-int log_level_parse(const char *name, enum log_level *level)
-{
+int log_level_parse(const char *name, enum log_level *level) {
     for (unsigned i = 0; i < ARRAY_COUNT(level_names); i++)
         if (strcmp(name, level_names[i]) == 0) {
             *level = (enum log_level)i;
@@ -28,8 +26,7 @@ int log_level_parse(const char *name, enum log_level *level)
     return -EINVAL;
 }
 
-void log_write(enum log_level level, const char *event, const char *fmt, ...)
-{
+void log_write(enum log_level level, const char *event, const char *fmt, ...) {
     if (level < level_least)
         return;
     char line[2048];

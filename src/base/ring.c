@@ -4,8 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes)
-{
+int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes) {
     uint32_t slots = 2;
     while (slots < capacity)
         slots *= 2;
@@ -18,8 +17,7 @@ int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes)
     return 0;
 }
 
-void ring_destroy(struct ring *ring)
-{
+void ring_destroy(struct ring *ring) {
     free(ring->slots);
     ring->slots = NULL;
 }

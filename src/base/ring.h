@@ -33,8 +33,7 @@ int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes);
 void ring_destroy(struct ring *ring);
 
 /* Producer: the place of the next message, or NULL when full. Fill it, then ring_push(). */
-static inline void *ring_reserve(struct ring *ring)
-{
+static inline void *ring_reserve(struct ring *ring) {
     if (ring->tail_local - ring->head_seen > ring->mask) {
         ring->head_seen = atomic_load_explicit(&ring->head, memory_order_acquire); /* with ring_release() */
         if (ring->tail_local - ring->head_seen > ring->mask)
@@ -44,14 +43,12 @@ static inline void *ring_reserve(struct ring *ring)
 }
 
 /* Producer: takes the reserved message into the batch. */
-static inline void ring_push(struct ring *ring)
-{
+static inline void ring_push(struct ring *ring) {
     ring->tail_local++;
 }
 
 /* Producer: makes the batch visible. True if there was one: ring the consumer's doorbell then. */
-static inline bool ring_publish(struct ring *ring)
-{
+static inline bool ring_publish(struct ring *ring) {
     if (ring->tail_local == atomic_load_explicit(&ring->tail, memory_order_relaxed)) /* own word */
         return false;
     atomic_store_explicit(&ring->tail, ring->tail_local, memory_order_release); /* with ring_peek() */
@@ -59,8 +56,7 @@ static inline bool ring_publish(struct ring *ring)
 }
 
 /* Consumer: the oldest message, or NULL. It stays the consumer's to read until ring_release(). */
-static inline void *ring_peek(struct ring *ring)
-{
+static inline void *ring_peek(struct ring *ring) {
     if (ring->head_local == ring->tail_seen) {
         ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire); /* with ring_publish() */
         if (ring->head_local == ring->tail_seen)
@@ -70,19 +66,16 @@ static inline void *ring_peek(struct ring *ring)
 }
 
 /* Consumer: done with the message of ring_peek(); its slot goes back to the producer at ring_release(). */
-static inline void ring_pop(struct ring *ring)
-{
+static inline void ring_pop(struct ring *ring) {
     ring->head_local++;
 }
 
 /* Consumer: gives the popped slots back. */
-static inline void ring_release(struct ring *ring)
-{
+static inline void ring_release(struct ring *ring) {
     atomic_store_explicit(&ring->head, ring->head_local, memory_order_release); /* with ring_reserve() */
 }
 
 /* Consumer: whether messages wait; for the check before sleeping. */
-static inline bool ring_pending(struct ring *ring)
-{
+static inline bool ring_pending(struct ring *ring) {
     return ring->head_local != atomic_load_explicit(&ring->tail, memory_order_acquire); /* with ring_publish() */
 }

@@ -3,13 +3,11 @@
 
 #include "base/fmath.h"
 
-static uint64_t rotate(uint64_t x, int k)
-{
+static uint64_t rotate(uint64_t x, int k) {
     return (x << k) | (x >> (64 - k));
 }
 
-void rng_seed(struct rng *rng, uint64_t seed)
-{
+void rng_seed(struct rng *rng, uint64_t seed) {
     for (int i = 0; i < 4; i++) { /* splitmix64, as the generator's authors advise */
         uint64_t z = (seed += 0x9e3779b97f4a7c15ULL);
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -18,8 +16,7 @@ void rng_seed(struct rng *rng, uint64_t seed)
     }
 }
 
-uint64_t rng_next(struct rng *rng)
-{
+uint64_t rng_next(struct rng *rng) {
     uint64_t *s = rng->s, result = rotate(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0];
     s[3] ^= s[1];
@@ -30,24 +27,20 @@ uint64_t rng_next(struct rng *rng)
     return result;
 }
 
-double rng_uniform(struct rng *rng)
-{
+double rng_uniform(struct rng *rng) {
     return (double)(rng_next(rng) >> 11) * 0x1.0p-53;
 }
 
-uint64_t rng_below(struct rng *rng, uint64_t n)
-{
+uint64_t rng_below(struct rng *rng, uint64_t n) {
     return (uint64_t)(((unsigned __int128)rng_next(rng) * n) >> 64);
 }
 
-double rng_exponential(struct rng *rng)
-{
+double rng_exponential(struct rng *rng) {
     return -fmath_log(1.0 - rng_uniform(rng));
 }
 
 /* Standard normal by the polar method; the second value is thrown away to keep the state four words. */
-static double rng_normal(struct rng *rng)
-{
+static double rng_normal(struct rng *rng) {
     for (;;) {
         double u = 2.0 * rng_uniform(rng) - 1.0, v = 2.0 * rng_uniform(rng) - 1.0, s = u * u + v * v;
         if (s > 0.0 && s < 1.0)
@@ -55,8 +48,7 @@ static double rng_normal(struct rng *rng)
     }
 }
 
-double rng_gamma(struct rng *rng, double shape)
-{
+double rng_gamma(struct rng *rng, double shape) {
     double boost = 1.0, k = shape;
     if (k < 1.0) { /* gamma(k) = gamma(k+1) * U^(1/k) */
         boost = fmath_exp(fmath_log(1.0 - rng_uniform(rng)) / k);

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define NS_PER_US 1000LL
-#define NS_PER_MS 1000000LL
-#define NS_PER_S  1000000000LL
+#define NS_PER_US  1000LL
+#define NS_PER_MS  1000000LL
+#define NS_PER_S   1000000000LL
 #define TIME_NEVER INT64_MAX

@@ -4,8 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-int cli_usage_error(const char *command, const char *fmt, ...)
-{
+int cli_usage_error(const char *command, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     fprintf(stderr, "symphony %s: ", command);

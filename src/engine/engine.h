@@ -1,0 +1,69 @@
+/* engine.h - what runs batches: a table of functions, one row per engine (onnxruntime, emulated).
+ *
+ * An engine instance belongs to one executor thread, which alone calls load, run and unload; engine_signature() is
+ * called at set-up by any one thread. A run is synchronous: it returns when the outputs are there. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/tensor.h"
+#include "profile/profile.h"
+
+struct engine;       /* one accelerator's instance */
+struct engine_model; /* a model loaded on it */
+
+struct engine_options {
+    const char *provider;  /* execution provider: "cpu", "cuda"; the emulated engine ignores it */
+    int device;            /* which GPU; 0 for cpu */
+    bool busy_poll;        /* emulated: spin instead of sleeping */
+    const char *cache_dir; /* where optimised models go when the model's own folder cannot be written; may be NULL */
+};
+
+struct engine_model_source {
+    const char *name;
+    const char *path;                  /* the model file; NULL for an emulated model */
+    const struct signature *signature; /* completed; outlives the model */
+    const struct profile *profile;     /* emulated: what a run takes; others ignore it */
+    uint32_t batch_max;
+};
+
+/* The outputs of one batch. The executor gets it from run() with one reference; each answered request holds one until
+ * its frontend has sent it; who drops the last one calls release(). */
+struct output_block {
+    _Atomic uint32_t references;
+    uint32_t output_count;
+    struct tensor_view outputs[TENSORS_MAX]; /* whole batch; with `batched`, item i is the i-th slice of dimension 0 */
+    void (*release)(struct output_block *block); /* any thread */
+};
+
+static inline void output_block_put(struct output_block *block) {
+    /* acq_rel: the last one must see every other's reads done before the memory goes */
+    if (block && atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) == 1)
+        block->release(block);
+}
+
+struct engine_ops {
+    const char *name;
+    const char *(*version)(void); /* e.g. "1.31.1"; part of a profile's key */
+    /* Opens an instance for one accelerator, on the executor's thread (it pins what it starts to that thread's cores).
+     */
+    int (*open)(struct engine **engine, const struct engine_options *options, struct sy_error *err);
+    void (*close)(struct engine *engine);
+    int (*load)(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
+                struct sy_error *err);
+    void (*unload)(struct engine_model *model);
+    /* Runs one batch. `inputs`, in the signature's order, are whole-batch tensors with their real dims (dims[0] = items
+     * when batched). On success *outputs holds one reference. Errors are the model's or the engine's: the sentence goes
+     * to the clients of this batch; the engine stays usable. */
+    int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+               struct output_block **outputs, struct sy_error *err);
+    /* Reads inputs and outputs from the file; NULL for engines without files. -EINVAL with the engine's reason. */
+    int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
+};
+
+extern const struct engine_ops engine_emulated;
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+extern const struct engine_ops engine_onnxruntime;
+#endif

@@ -1,0 +1,63 @@
+/* tensor.h - data types, shapes and signatures of models, as the Open Inference Protocol names them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TENSOR_DIMS_MAX 8   /* dimensions of a tensor */
+#define TENSOR_NAME_MAX 128 /* bytes of a tensor's name, terminator included */
+#define TENSORS_MAX     16  /* inputs, and outputs, of a model */
+#define MODEL_NAME_MAX  128 /* bytes of a model's name, terminator included */
+
+enum datatype {
+    DATATYPE_INVALID,
+    DATATYPE_BOOL,
+    DATATYPE_UINT8,
+    DATATYPE_UINT16,
+    DATATYPE_UINT32,
+    DATATYPE_UINT64,
+    DATATYPE_INT8,
+    DATATYPE_INT16,
+    DATATYPE_INT32,
+    DATATYPE_INT64,
+    DATATYPE_FP16,
+    DATATYPE_FP32,
+    DATATYPE_FP64,
+    DATATYPE_BF16,
+    DATATYPE_BYTES, /* variable-size elements; not served yet */
+    DATATYPE_COUNT,
+};
+
+/* "FP32" and so on; "INVALID" for what is not one. */
+const char *datatype_name(enum datatype type);
+/* DATATYPE_INVALID for an unknown name. */
+enum datatype datatype_parse(const char *name, size_t length);
+/* Bytes of an element; 0 for BYTES and INVALID. */
+size_t datatype_bytes(enum datatype type);
+
+struct tensor_spec {
+    char name[TENSOR_NAME_MAX];
+    enum datatype type;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size. With `batched` the first is -1, the batch dimension */
+};
+
+/* What a model takes and gives. */
+struct signature {
+    struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+    uint32_t input_count, output_count;
+    bool batched;         /* every input and output has a leading batch dimension that may be any size */
+    bool variable_shapes; /* some other input dimension may be any size, too */
+};
+
+/* A tensor's place and shape; the memory is somebody else's. */
+struct tensor_view {
+    void *data;
+    size_t bytes;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX];
+};
+
+/* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);

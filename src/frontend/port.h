@@ -1,0 +1,26 @@
+/* port.h - a frontend's end of the scheduler: submit requests, get them back. Each port belongs to one frontend thread,
+ * which alone calls these functions. */
+#pragma once
+
+#include "base/error.h"
+#include "frontend/request.h"
+
+struct port;
+
+/* Hands a request over. 0, or -EAGAIN if too many are outstanding (the caller still owns it then). Visible to the
+ * scheduler at port_flush(). */
+int port_submit(struct port *port, struct request *request);
+/* The client left: takes the request out of its queue if it is still there. It comes back through port_next() all the
+ * same, refused as cancelled or finished, whichever was first. */
+void port_cancel(struct port *port, struct request *request);
+/* Publishes what was submitted and cancelled since the last flush. Call once per loop turn. */
+void port_flush(struct port *port);
+/* The next finished request, or NULL. The caller owns it again. */
+struct request *port_next(struct port *port);
+/* Readable when finished requests may wait. Before sleeping: port_arm(), and if it returns false something is there
+ * already: do not sleep. After waking: port_disarm(). */
+int port_event_fd(const struct port *port);
+bool port_arm(struct port *port);
+void port_disarm(struct port *port);
+/* Tells how long after run_end_ns the reply was handed to the kernel; feeds the reply margin. */
+void port_replied(struct port *port, int64_t took_ns);

@@ -1,0 +1,39 @@
+/* request.h - one inference request, from parsed to answered.
+ *
+ * It has one owner at a time. Its frontend owns it until port_submit(); then the scheduler (as the handle of its
+ * messages) and, once it is in a batch plan, the executor, which reads `inputs` and writes the result; port_next()
+ * gives it back to its frontend, always exactly once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "engine/tensor.h"
+#include "sched/messages.h"
+
+enum request_status {
+    REQUEST_OK,      /* `block` holds the outputs */
+    REQUEST_REFUSED, /* `refusal` says why; never run */
+    REQUEST_FAILED,  /* the engine failed; `failure` says how */
+};
+
+struct request {
+    /* written by the frontend before port_submit() */
+    uint32_t model;                         /* served model's index */
+    uint32_t items;                         /* batch dimension of its inputs; 1 for models without one */
+    int64_t arrival_ns, deadline_ns;        /* the client's own deadline; port_submit() takes the reply margin off */
+    uint64_t shape_key;                     /* 0 for models of one shape, else a hash of the inputs' other dimensions */
+    float work;                             /* elements of an item's inputs over the profiled item's */
+    struct tensor_view inputs[TENSORS_MAX]; /* in the signature's order; data stay in place until it is given back */
+    uint32_t port;                          /* which frontend; set by port_submit() */
+
+    /* written by who finishes it */
+    enum request_status status;
+    enum refusal refusal;
+    struct output_block *block; /* a reference; the frontend puts it after sending */
+    uint32_t first_item;        /* of this request in the block's outputs */
+    uint32_t batch_items;       /* of the batch it ran in */
+    int64_t run_start_ns, run_end_ns;
+    char failure[160];
+};

@@ -1,0 +1,24 @@
+/* served_model.h - a model as the server offers it: what the repository says completed by what the model file says. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/tensor.h"
+
+enum model_state { MODEL_LOADING, MODEL_READY, MODEL_UNAVAILABLE };
+
+struct served_model {
+    char name[MODEL_NAME_MAX];
+    uint32_t version;  /* the number of its folder; 1 for a flat file */
+    char path[4096];   /* the model file; "" for an emulated model */
+    char platform[64]; /* "onnxruntime_onnx", or "emulated" */
+    struct signature signature;
+    uint32_t batch_max;      /* items a batch; 1 for a model without a batch dimension */
+    int64_t slo_ns;          /* default SLO; 0: not given (then chosen from the profile) */
+    char profile_path[4096]; /* from symphony.yaml; "": measured and cached */
+    int64_t item_elements;   /* input elements of the profiled item; with variable_shapes the measure of `work` */
+    int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch dimension 1) */
+    _Atomic int state;                                    /* enum model_state */
+    char reason[512];                                     /* why it is unavailable; written before `state` */
+};

@@ -1,0 +1,127 @@
+/* messages.h - everything that threads say to each other about requests, batches and accelerators, by direction.
+ *
+ * Plain structs, copied through bounded rings (base/ring.h). Times are int64 nanoseconds of one clock. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/time.h"
+
+#define ACCELERATOR_TYPES_MAX 8 /* types of accelerator in one sub-cluster */
+
+/* Why a request left the scheduler without a batch. */
+enum refusal {
+    REFUSAL_NONE,
+    REFUSAL_DEADLINE,   /* it can no longer finish by its deadline */
+    REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted */
+    REFUSAL_SHAPES,     /* too many different input shapes of the model are queued at once */
+    REFUSAL_CANCELLED,  /* its client left */
+    REFUSAL_STOPPING,   /* the server is shutting down */
+};
+
+/* ---- frontend -> model thread ---- */
+
+enum request_message_kind { REQUEST_ARRIVED, REQUEST_CANCELLED };
+
+struct request_message {
+    uint64_t handle;     /* the frontend's name for it; unique while the scheduler has it */
+    int64_t arrival_ns;  /* when its first byte was read */
+    int64_t deadline_ns; /* client's deadline less the reply margin; a cancellation repeats it */
+    uint64_t shape_key;  /* requests with different keys never share a batch; 0 for models of one shape */
+    float work;          /* cost of an item against the profiled one; 1 for models of one shape */
+    uint32_t model;
+    uint32_t items;
+    enum request_message_kind kind;
+};
+
+/* ---- model thread -> frontend ---- */
+
+struct refusal_message {
+    uint64_t handle;
+    enum refusal reason;
+};
+
+/* ---- model thread -> rank thread ---- */
+
+/* A model's next batch on accelerators of one type. */
+struct candidate {
+    int64_t ready_ns; /* an accelerator that becomes free from then on may take it; TIME_NEVER: there is no candidate */
+    int64_t wake_ns;  /* >= ready_ns: then it is started on an accelerator that is free already */
+    int64_t invalid_after_ns;          /* latest start; orders ready candidates */
+    int64_t leftover_invalid_after_ns; /* latest start of a batch of leftovers; TIME_NEVER: none */
+    uint32_t items;                    /* in the batch as known now */
+};
+
+/* What the rank core needs of a model for the sub-cluster's parameters; as of `at_ns`. */
+struct model_rates {
+    int64_t at_ns;
+    double rate;              /* items per second, weighted over 2 s */
+    double rate_fast;         /* over 0.1 s */
+    double arrivals_fast;     /* arrivals weighted over 0.1 s: how much rate_fast is worth */
+    double bad_rate;          /* refused or late over offered, weighted over 2000 requests */
+    double slo_ns;            /* mean time between arrival and deadline */
+    double batch_best;        /* b* */
+    double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
+};
+
+enum rank_message_kind { RANK_CANDIDATE, RANK_ANSWER, RANK_RATES, RANK_FREE };
+
+struct rank_message {
+    enum rank_message_kind kind;
+    uint32_t model;
+    uint32_t accelerator; /* ANSWER, FREE */
+    uint32_t items;       /* ANSWER: items of the batch; 0: the accelerator was not used and is given back */
+    int64_t free_ns;      /* ANSWER: when the batch is expected to end */
+    uint32_t types;       /* CANDIDATE, ANSWER: how many of candidates[] count (an answer brings the next candidate) */
+    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* by type */
+    struct model_rates rates;                           /* RATES */
+};
+
+/* ---- rank thread -> model thread ---- */
+
+/* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. */
+struct cluster_parameters {
+    double gamma;         /* share of b* that the window drop aims at */
+    double theta;         /* share of b* from which a batch need not wait */
+    double tau_ns;        /* mean time between batches */
+    double boost;         /* how much faster work arrives now than over 2 s */
+    double free_launches; /* p: share of batches launched by an accelerator becoming free */
+};
+
+enum grant_message_kind { GRANT_ACCELERATOR, GRANT_PARAMETERS };
+
+struct grant_message {
+    enum grant_message_kind kind;
+    uint32_t model;
+    uint32_t accelerator, type;
+    bool leftovers;     /* run leftovers: nothing better is ready */
+    double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all. One message a model then */
+    struct cluster_parameters parameters;
+};
+
+/* ---- model thread -> executor ---- */
+
+/* A sealed batch. Lives in the accelerator's plan slot: at most one plan an accelerator is outstanding, so the model
+ * thread may write it from the grant until it sends it, and the executor owns it until it reports the accelerator free.
+ */
+struct batch_plan {
+    uint32_t model;        /* the model thread's index (a variant of a served model) */
+    uint32_t served_model; /* which loaded model runs it */
+    uint32_t request_count, items;
+    int64_t start_ns, finish_ns; /* expected */
+    uint64_t *handles;           /* [request_count] */
+};
+
+/* ---- executor -> model thread ---- */
+
+struct ran_message {
+    uint32_t model, type, items;
+    int64_t run_ns; /* measured, without gathering and scattering */
+};
+
+/* ---- executor -> frontend ---- */
+
+struct done_message {
+    uint64_t handle; /* results lie in the request (frontend/request.h) */
+};

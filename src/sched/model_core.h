@@ -1,0 +1,95 @@
+/* model_core.h - one model's queue and its next batch: a pure state machine in virtual time.
+ *
+ * The model thread (live) and the simulator drive it with model_core_step(); it reads no clock, takes no lock, and
+ * allocates nothing after model_core_init(). Symphony (arXiv 2308.07470), section 4.3 and Appendix C, ModelThread. */
+#pragma once
+
+#include "policy/policy.h"
+#include "profile/profile.h"
+#include "sched/messages.h"
+
+#define REQUEST_NONE UINT32_MAX
+
+/* A queued request. Nodes live in a pool shared by the cores of one model thread; a core links them by index. */
+struct request_node {
+    uint64_t handle;
+    int64_t arrival_ns, deadline_ns;
+    uint32_t items;
+    uint32_t next; /* in a list of model_output, ended by REQUEST_NONE; within the core: its queue's */
+    enum refusal refusal;
+    uint32_t links[6]; /* the deadline queue's */
+};
+
+struct request_pool {
+    struct request_node *nodes;
+    uint32_t capacity, free_head, used;
+};
+
+/* `nodes` is the caller's, [capacity]. */
+void request_pool_init(struct request_pool *pool, struct request_node *nodes, uint32_t capacity);
+/* Index of a free node, or REQUEST_NONE. */
+uint32_t request_pool_get(struct request_pool *pool);
+void request_pool_put(struct request_pool *pool, uint32_t node);
+
+struct model_core_config {
+    uint32_t model;                                        /* index that its messages carry */
+    uint32_t types;                                        /* accelerator types, 1..ACCELERATOR_TYPES_MAX */
+    const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
+    uint32_t batch_max;                                    /* items a batch; at most every profile's */
+    int64_t slo_ns;                                        /* the model's usual SLO, until arrivals tell */
+    int64_t ctrl_ns, data_ns;                              /* delay(b) = ctrl + data*b before a batch starts */
+    bool learn;                                            /* correct the tables from measured runs */
+    const struct policy_ops *policy;
+    const struct policy_options *policy_options;
+};
+
+struct model_core;
+
+enum model_event_kind {
+    MODEL_ARRIVED,    /* request */
+    MODEL_CANCELLED,  /* request: handle and deadline */
+    MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
+    MODEL_PARAMETERS, /* grant (kind GRANT_PARAMETERS) */
+    MODEL_RAN,        /* ran */
+    MODEL_DELAYS,     /* delays */
+    MODEL_TIMER,      /* the time of model_output.wake_ns has come */
+};
+
+struct model_event {
+    enum model_event_kind kind;
+    union {
+        const struct request_message *request;
+        const struct grant_message *grant;
+        const struct ran_message *ran;
+        struct {
+            int64_t ctrl_ns, data_ns;
+        } delays;
+    };
+};
+
+/* What to do now. Lists are of pool nodes linked by `next`; the caller owns the nodes and returns them to the pool. */
+struct model_output {
+    uint32_t refused; /* first of a list, each with its `refusal`; REQUEST_NONE: none */
+    uint32_t batch;   /* after a grant: first request of the batch, or REQUEST_NONE: the accelerator is given back */
+    uint32_t batch_requests, batch_items;
+    int64_t batch_start_ns, batch_finish_ns; /* expected */
+    bool candidate_changed; /* tell the rank core `candidates` (after a grant: always, in the answer) */
+    struct candidate candidates[ACCELERATOR_TYPES_MAX];
+    bool rates_changed; /* tell the rank core `rates` */
+    struct model_rates rates;
+    int64_t wake_ns; /* step again with MODEL_TIMER then; TIME_NEVER: not before the next event */
+};
+
+/* Memory for a core, aligned as malloc's. */
+size_t model_core_bytes(const struct model_core_config *config);
+/* Sets up a core in memory of model_core_bytes(). May be called again to reuse the memory when the core is idle. */
+void model_core_init(struct model_core *core, const struct model_core_config *config, struct request_pool *pool);
+/* Handles one event; time never goes back. `out` is overwritten. */
+void model_core_step(struct model_core *core, int64_t now_ns, const struct model_event *event,
+                     struct model_output *out);
+/* Nothing queued and no grant outstanding: the core may be reused for something else. */
+bool model_core_idle(const struct model_core *core);
+/* Requests queued, leftovers included. */
+uint32_t model_core_queued(const struct model_core *core);
+/* The table in force for a type; NULL if the model does not run on it. */
+const struct profile *model_core_profile(const struct model_core *core, uint32_t type);

@@ -1,0 +1,53 @@
+/* rank_core.h - matches model candidates to free accelerators of one sub-cluster: a pure state machine in virtual time.
+ *
+ * The rank thread (live) and the simulator drive it with rank_core_step(). Symphony (arXiv 2308.07470), section 4.5 and
+ * Appendix C, RankThread. */
+#pragma once
+
+#include <stddef.h>
+
+#include "policy/policy.h"
+#include "sched/messages.h"
+
+#define RANK_GRANTS_MAX 64 /* grants one step may give */
+
+struct rank_core_config {
+    uint32_t models;
+    uint32_t accelerators;
+    const uint8_t *accelerator_type; /* [accelerators], each under `types` */
+    uint32_t types;
+    const struct policy_ops *policy;
+    const struct policy_options *policy_options;
+};
+
+struct rank_core;
+
+enum rank_event_kind {
+    RANK_MESSAGE,          /* from a model thread or an executor */
+    RANK_TIMER,            /* the time of rank_output.wake_ns has come */
+    RANK_ACCELERATOR_UP,   /* accelerator joins, free */
+    RANK_ACCELERATOR_DOWN, /* accelerator leaves: no grants any more; a running batch may still report */
+};
+
+struct rank_event {
+    enum rank_event_kind kind;
+    uint32_t accelerator;
+    const struct rank_message *message;
+};
+
+struct rank_output {
+    uint32_t grant_count;
+    struct grant_message grants[RANK_GRANTS_MAX]; /* kind GRANT_ACCELERATOR */
+    bool parameters_changed;                      /* tell every model: rank_core_parameters() */
+    int64_t wake_ns; /* step again with RANK_TIMER then (now, if more grants wait); TIME_NEVER: not needed */
+};
+
+size_t rank_core_bytes(const struct rank_core_config *config);
+/* Every accelerator starts free. */
+void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
+void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
+/* The message for one model after parameters_changed. */
+void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message);
+/* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */
+double rank_core_accelerators_needed(const struct rank_core *core);
+uint32_t rank_core_accelerators_busy(const struct rank_core *core);
