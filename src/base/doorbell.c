@@ -37,7 +37,9 @@ void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
 
 void doorbell_drain(struct doorbell *bell) {
     uint64_t count;
-    while (read(bell->event_fd, &count, sizeof(count)) > 0) {
+    if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_acquire)) /* with doorbell_wake(): nobody rang */
+        return;
+    while (read(bell->event_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
     }
 }
 

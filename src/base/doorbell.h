@@ -36,7 +36,7 @@ static inline void doorbell_cancel(struct doorbell *bell) {
 
 /* Consumer, futex doorbells: sleeps until rung or until `until_ns` of CLOCK_MONOTONIC (INT64_MAX: for ever). */
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
-/* Consumer, eventfd doorbells: empties the eventfd after epoll said it is readable. */
+/* Consumer, eventfd doorbells: after epoll returned, for whatever reason; ends the sleep and empties the eventfd. */
 void doorbell_drain(struct doorbell *bell);
 
 void doorbell_wake(struct doorbell *bell);

@@ -42,6 +42,14 @@ static inline void *ring_reserve(struct ring *ring) {
     return ring->slots + (size_t)(ring->tail_local & ring->mask) * ring->slot_bytes;
 }
 
+/* Producer: whether `count` more messages fit. */
+static inline bool ring_fits(struct ring *ring, uint32_t count) {
+    if (ring->tail_local - ring->head_seen + count <= ring->mask + 1)
+        return true;
+    ring->head_seen = atomic_load_explicit(&ring->head, memory_order_acquire); /* with ring_release() */
+    return ring->tail_local - ring->head_seen + count <= ring->mask + 1;
+}
+
 /* Producer: takes the reserved message into the batch. */
 static inline void ring_push(struct ring *ring) {
     ring->tail_local++;

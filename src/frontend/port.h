@@ -5,7 +5,14 @@
 #include "base/error.h"
 #include "frontend/request.h"
 
+struct margin;
 struct port;
+struct wiring;
+
+/* The port of frontend `index`, with a first guess of the reply margin. NULL without memory. At set-up. */
+struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns);
+/* When nothing is outstanding. */
+void port_destroy(struct port *port);
 
 /* Hands a request over. 0, or -EAGAIN if too many are outstanding (the caller still owns it then). Visible to the
  * scheduler at port_flush(). */
@@ -24,3 +31,6 @@ bool port_arm(struct port *port);
 void port_disarm(struct port *port);
 /* Tells how long after run_end_ns the reply was handed to the kernel; feeds the reply margin. */
 void port_replied(struct port *port, int64_t took_ns);
+
+/* Any thread. */
+const struct margin *port_reply_margin(const struct port *port);

@@ -27,6 +27,7 @@ struct request {
     float work;                             /* elements of an item's inputs over the profiled item's */
     struct tensor_view inputs[TENSORS_MAX]; /* in the signature's order; data stay in place until it is given back */
     uint32_t port;                          /* which frontend; set by port_submit() */
+    int64_t deadline_sched_ns;              /* the scheduler's: less the reply margin; set by port_submit() */
 
     /* written by who finishes it */
     enum request_status status;

@@ -102,22 +102,31 @@ struct grant_message {
 
 /* ---- model thread -> executor ---- */
 
-/* A sealed batch. Lives in the accelerator's plan slot: at most one plan an accelerator is outstanding, so the model
- * thread may write it from the grant until it sends it, and the executor owns it until it reports the accelerator free.
- */
+/* A sealed batch, copied whole into the ring: the handles follow the struct. */
 struct batch_plan {
-    uint32_t model;        /* the model thread's index (a variant of a served model) */
+    uint32_t model;        /* the model thread's index: a variant of a served model */
+    uint32_t generation;   /* of the variant, which may be given to another shape later */
     uint32_t served_model; /* which loaded model runs it */
     uint32_t request_count, items;
+    int64_t sealed_ns;           /* when the model thread decided */
     int64_t start_ns, finish_ns; /* expected */
-    uint64_t *handles;           /* [request_count] */
+    uint64_t handles[];          /* [request_count] */
 };
 
 /* ---- executor -> model thread ---- */
 
 struct ran_message {
-    uint32_t model, type, items;
-    int64_t run_ns; /* measured, without gathering and scattering */
+    uint32_t model, generation, type, items;
+    uint32_t late_requests; /* of the batch, answered after their deadline */
+    int64_t run_ns;         /* measured, without gathering and scattering; 0: the batch was not run */
+    int64_t dispatch_ns;    /* from sealed to the executor having it */
+    int64_t gather_ns;      /* fetching and gathering the inputs of all items */
+};
+
+/* ---- executor -> rank thread ---- */
+
+struct freed_message {
+    uint32_t accelerator;
 };
 
 /* ---- executor -> frontend ---- */

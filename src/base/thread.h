@@ -1,0 +1,28 @@
+/* thread.h - names, cores and promptness of the program's threads. */
+#pragma once
+
+#include <sched.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum thread_kind {
+    THREAD_PROMPT,  /* short turns that others wait for: frontend, model, rank */
+    THREAD_COMPUTE, /* runs batches for milliseconds */
+    THREAD_QUIET,   /* metrics and the like */
+};
+
+/* Called first in every thread: names it ("model-0"), and asks the kernel for wake-ups without slack and, for prompt
+ * threads that may share a core with compute ones, for a short slice, so that they run as soon as they wake (Linux
+ * 6.12 and later; otherwise compute threads make way by a nice value). What the kernel refuses is done without. */
+void thread_begin(const char *name, uint32_t index, enum thread_kind kind);
+
+/* Reads "0,2-3" into a set. -EINVAL and a sentence if it is not such a list or names a core that this process may not
+ * use. */
+int thread_cores_parse(const char *text, cpu_set_t *cores, struct sy_error *err);
+/* The cores this process may use. */
+void thread_cores_allowed(cpu_set_t *cores);
+/* The n-th core of a set, counting from 0 and around; -1 if it is empty. */
+int thread_core_nth(const cpu_set_t *cores, unsigned n);
+/* Keeps the calling thread on the given cores. 0 or -errno. */
+int thread_pin(const cpu_set_t *cores);

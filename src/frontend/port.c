@@ -1,0 +1,157 @@
+/* port.c - a frontend's end of the scheduler's rings. */
+#include "frontend/port.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/margin.h"
+#include "sched/wiring.h"
+#include "transport/transport.h"
+
+struct port {
+    struct wiring *wiring;
+    uint32_t index, outstanding;
+    bool *model_rung; /* [model_threads] */
+    uint32_t turn;    /* which ring port_next() looks at next */
+    struct margin reply;
+};
+
+struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
+    struct port *port = calloc(1, sizeof(*port));
+    if (!port)
+        return NULL;
+    port->model_rung = calloc(wiring->model_threads, sizeof(bool));
+    if (!port->model_rung) {
+        free(port);
+        return NULL;
+    }
+    port->wiring = wiring;
+    port->index = index;
+    margin_add(&port->reply, reply_margin_ns);
+    return port;
+}
+
+void port_destroy(struct port *port) {
+    if (!port)
+        return;
+    free(port->model_rung);
+    free(port);
+}
+
+static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
+    struct wiring *w = port->wiring;
+    uint32_t thread = w->thread_of_served[request->model];
+    struct ring *ring = &w->requests[port->index * w->model_threads + thread];
+    struct request_message *message = ring_reserve(ring);
+
+    CHECK(message); /* two messages a request, and outstanding requests are bounded */
+    *message = (struct request_message){
+        .handle = (uintptr_t)request,
+        .arrival_ns = request->arrival_ns,
+        .deadline_ns = request->deadline_sched_ns,
+        .shape_key = request->shape_key,
+        .work = request->work,
+        .model = request->model,
+        .items = request->items,
+        .kind = kind,
+    };
+    ring_push(ring);
+    port->model_rung[thread] = true;
+}
+
+int port_submit(struct port *port, struct request *request) {
+    if (port->outstanding == PORT_REQUESTS_MAX)
+        return -EAGAIN;
+    port->outstanding++;
+    request->port = port->index;
+    request->status = REQUEST_FAILED;
+    request->block = NULL;
+    request->deadline_sched_ns = request->deadline_ns - margin_p99_ns(&port->reply);
+    port_send(port, request, REQUEST_ARRIVED);
+    return 0;
+}
+
+void port_cancel(struct port *port, struct request *request) {
+    port_send(port, request, REQUEST_CANCELLED);
+}
+
+void port_flush(struct port *port) {
+    struct wiring *w = port->wiring;
+
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (port->model_rung[t]) {
+            port->model_rung[t] = false;
+            if (ring_publish(&w->requests[port->index * w->model_threads + t]))
+                doorbell_ring(&w->model_bells[t]);
+        }
+}
+
+static struct request *next_done(struct port *port, uint32_t executor) {
+    struct ring *ring = &port->wiring->done[executor * port->wiring->frontends + port->index];
+    const struct done_message *message = ring_peek(ring);
+    if (!message)
+        return NULL;
+    struct request *request = transport_local.request(message->handle);
+    ring_pop(ring);
+    ring_release(ring);
+    return request;
+}
+
+static struct request *next_refused(struct port *port, uint32_t thread) {
+    struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
+    const struct refusal_message *message = ring_peek(ring);
+    if (!message)
+        return NULL;
+    struct request *request = transport_local.request(message->handle);
+    request->status = REQUEST_REFUSED;
+    request->refusal = message->reason;
+    ring_pop(ring);
+    ring_release(ring);
+    return request;
+}
+
+struct request *port_next(struct port *port) {
+    uint32_t executors = port->wiring->executors, rings = executors + port->wiring->model_threads;
+
+    for (uint32_t i = 0; i < rings; i++, port->turn = (port->turn + 1) % rings) {
+        struct request *request =
+            port->turn < executors ? next_done(port, port->turn) : next_refused(port, port->turn - executors);
+        if (request) { /* the same ring again next time: its line is in the cache */
+            port->outstanding--;
+            return request;
+        }
+    }
+    return NULL;
+}
+
+int port_event_fd(const struct port *port) {
+    return port->wiring->frontend_bells[port->index].event_fd;
+}
+
+bool port_arm(struct port *port) {
+    struct wiring *w = port->wiring;
+    struct doorbell *bell = &w->frontend_bells[port->index];
+    bool any = bell->busy_poll;
+
+    doorbell_arm(bell);
+    for (uint32_t e = 0; e < w->executors && !any; e++)
+        any = ring_pending(&w->done[e * w->frontends + port->index]);
+    for (uint32_t t = 0; t < w->model_threads && !any; t++)
+        any = ring_pending(&w->refusals[t * w->frontends + port->index]);
+    if (any)
+        doorbell_cancel(bell);
+    return !any;
+}
+
+void port_disarm(struct port *port) {
+    doorbell_drain(&port->wiring->frontend_bells[port->index]);
+}
+
+void port_replied(struct port *port, int64_t took_ns) {
+    margin_add(&port->reply, took_ns);
+}
+
+const struct margin *port_reply_margin(const struct port *port) {
+    return &port->reply;
+}

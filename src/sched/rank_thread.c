@@ -1,0 +1,222 @@
+/* rank_thread.c - polls its rings, steps the rank core, and passes its grants on. */
+#include "sched/rank_thread.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/thread.h"
+
+#define POLL_MAX 256 /* messages taken from one ring a turn */
+
+struct rank_thread {
+    struct wiring *wiring;
+    struct rank_core *core;
+    uint8_t *accelerator_type; /* [wiring->executors] */
+    int64_t wake_ns;
+    uint32_t tell_next; /* next model to be told the parameters; wiring->models: all have been */
+    bool *model_rung;   /* [model_threads] who gets the bell at the end of the turn */
+    struct rank_output out;
+    struct margin wake;
+    _Atomic uint64_t grants;
+    _Atomic double needed;
+    pthread_t thread;
+    _Atomic bool stop;
+};
+
+static struct ring *grants_ring(struct rank_thread *r, uint32_t model) {
+    uint32_t thread = r->wiring->thread_of_model[model];
+    r->model_rung[thread] = true;
+    return &r->wiring->grants[thread];
+}
+
+static void rank_step(struct rank_thread *r, int64_t now, const struct rank_event *event) {
+    struct rank_output *out = &r->out;
+
+    rank_core_step(r->core, now, event, out);
+    for (uint32_t i = 0; i < out->grant_count; i++) {
+        struct ring *ring = grants_ring(r, out->grants[i].model);
+        struct grant_message *message = ring_reserve(ring);
+        CHECK(message); /* tell_parameters() keeps room for one grant an accelerator */
+        *message = out->grants[i];
+        ring_push(ring);
+    }
+    if (out->grant_count)
+        atomic_store_explicit(&r->grants, atomic_load_explicit(&r->grants, memory_order_relaxed) + out->grant_count,
+                              memory_order_relaxed); /* statistics, one writer */
+    if (out->parameters_changed) {
+        r->tell_next = 0;
+        atomic_store_explicit(&r->needed, rank_core_accelerators_needed(r->core), memory_order_relaxed);
+    }
+    r->wake_ns = out->wake_ns;
+}
+
+/* Tells the models the newest parameters, as far as the rings have room. */
+static void tell_parameters(struct rank_thread *r) {
+    struct wiring *w = r->wiring;
+
+    for (; r->tell_next < w->models; r->tell_next++) {
+        struct ring *ring = grants_ring(r, r->tell_next);
+        if (!ring_fits(ring, 1 + w->executors))
+            return;
+        struct grant_message *message = ring_reserve(ring);
+        rank_core_parameters(r->core, r->tell_next, message);
+        ring_push(ring);
+    }
+}
+
+static bool poll_freed(struct rank_thread *r, int64_t now) {
+    bool any = false;
+
+    for (uint32_t e = 0; e < r->wiring->executors; e++) {
+        struct ring *ring = &r->wiring->freed[e];
+        const struct freed_message *freed;
+        for (; (freed = ring_peek(ring)); ring_pop(ring)) {
+            struct rank_message message = {.kind = RANK_FREE, .accelerator = freed->accelerator};
+            rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
+
+static bool poll_messages(struct rank_thread *r, int64_t now) {
+    bool any = false;
+
+    for (uint32_t t = 0; t < r->wiring->model_threads; t++) {
+        struct ring *ring = &r->wiring->to_rank[t];
+        const struct rank_message *message;
+        for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
+            rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
+
+static bool poll_timer(struct rank_thread *r, int64_t now) {
+    bool any = false;
+
+    while (r->wake_ns <= now) {
+        rank_step(r, now, &(struct rank_event){.kind = RANK_TIMER});
+        any = true;
+    }
+    return any;
+}
+
+static void ring_bells(struct rank_thread *r) {
+    for (uint32_t t = 0; t < r->wiring->model_threads; t++)
+        if (r->model_rung[t]) {
+            r->model_rung[t] = false;
+            if (ring_publish(&r->wiring->grants[t]))
+                doorbell_ring(&r->wiring->model_bells[t]);
+        }
+}
+
+static bool anything_pending(struct rank_thread *r) {
+    for (uint32_t t = 0; t < r->wiring->model_threads; t++)
+        if (ring_pending(&r->wiring->to_rank[t]))
+            return true;
+    for (uint32_t e = 0; e < r->wiring->executors; e++)
+        if (ring_pending(&r->wiring->freed[e]))
+            return true;
+    return atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
+}
+
+static void sleep_until_needed(struct rank_thread *r) {
+    struct doorbell *bell = &r->wiring->rank_bell;
+    int64_t until = r->wake_ns;
+
+    if (r->tell_next < r->wiring->models) /* a model thread's ring is full and has no bell of ours */
+        until = clock_now_ns() + 50 * NS_PER_US;
+    doorbell_arm(bell);
+    if (anything_pending(r)) {
+        doorbell_cancel(bell);
+        return;
+    }
+    doorbell_sleep(bell, until);
+    int64_t late = until == TIME_NEVER ? -1 : clock_now_ns() - until;
+    if (late >= 0 && !bell->busy_poll)
+        margin_add(&r->wake, late);
+}
+
+static void *rank_thread_main(void *argument) {
+    struct rank_thread *r = argument;
+
+    thread_begin("rank", 0, THREAD_PROMPT);
+    while (!atomic_load_explicit(&r->stop, memory_order_acquire)) { /* with rank_thread_stop() */
+        int64_t now = clock_now_ns();
+        bool any = poll_freed(r, now);
+        any |= poll_messages(r, now);
+        any |= poll_timer(r, now);
+        tell_parameters(r);
+        ring_bells(r);
+        if (!any)
+            sleep_until_needed(r);
+    }
+    return NULL;
+}
+
+static void rank_thread_free(struct rank_thread *r) {
+    free(r->core);
+    free(r->accelerator_type);
+    free(r->model_rung);
+    free(r);
+}
+
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const struct rank_core_config *config,
+                      struct sy_error *err) {
+    struct rank_thread *r = calloc(1, sizeof(*r));
+    struct rank_core_config own = *config;
+    int rc = -ENOMEM;
+
+    if (!r)
+        return error_set(err, rc, "no memory for the rank thread");
+    r->wiring = wiring;
+    r->wake_ns = TIME_NEVER;
+    r->tell_next = wiring->models;
+    r->core = malloc(rank_core_bytes(config));
+    r->accelerator_type = malloc(config->accelerators);
+    r->model_rung = calloc(wiring->model_threads, sizeof(bool));
+    if (!r->core || !r->accelerator_type || !r->model_rung) {
+        error_set(err, rc, "no memory for the rank core of %u accelerators", config->accelerators);
+        goto err_free;
+    }
+    memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
+    own.accelerator_type = r->accelerator_type;
+    rank_core_init(r->core, &own);
+    rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
+    if (rc < 0) {
+        error_set(err, rc, "cannot start the rank thread: %s", strerror(-rc));
+        goto err_free;
+    }
+    *thread = r;
+    return 0;
+
+err_free:
+    rank_thread_free(r);
+    return rc;
+}
+
+void rank_thread_stop(struct rank_thread *r) {
+    atomic_store_explicit(&r->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
+    doorbell_ring(&r->wiring->rank_bell);
+    pthread_join(r->thread, NULL);
+    rank_thread_free(r);
+}
+
+const struct margin *rank_thread_wake_margin(const struct rank_thread *r) {
+    return &r->wake;
+}
+
+uint64_t rank_thread_grants(const struct rank_thread *r) {
+    return atomic_load_explicit(&r->grants, memory_order_relaxed); /* statistics */
+}
+
+double rank_thread_accelerators_needed(const struct rank_thread *r) {
+    return atomic_load_explicit(&r->needed, memory_order_relaxed); /* statistics */
+}

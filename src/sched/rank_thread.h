@@ -1,0 +1,22 @@
+/* rank_thread.h - the thread that holds the rank core: candidates in, grants out. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/margin.h"
+#include "sched/rank_core.h"
+#include "sched/wiring.h"
+
+struct rank_thread;
+
+/* Starts the thread. `config` and what it points to are copied or outlive the thread. 0 or -errno with a sentence. */
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const struct rank_core_config *config,
+                      struct sy_error *err);
+/* Ends the thread and frees it. */
+void rank_thread_stop(struct rank_thread *thread);
+
+/* Any thread: statistics. */
+const struct margin *rank_thread_wake_margin(const struct rank_thread *thread);
+uint64_t rank_thread_grants(const struct rank_thread *thread);
+/* How many accelerators the load needs, and the parameters in force. */
+double rank_thread_accelerators_needed(const struct rank_thread *thread);

@@ -1,0 +1,84 @@
+/* wiring.c - builds the rings and doorbells between the threads. */
+#include "sched/wiring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int rings_make(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes) {
+    *rings = aligned_alloc(CACHE_LINE, count * sizeof(struct ring));
+    if (!*rings)
+        return -ENOMEM;
+    memset(*rings, 0, count * sizeof(struct ring));
+    for (uint32_t i = 0; i < count; i++)
+        if (ring_init(&(*rings)[i], capacity, slot_bytes) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
+static void rings_free(struct ring *rings, uint32_t count) {
+    for (uint32_t i = 0; rings && i < count; i++)
+        ring_destroy(&rings[i]);
+    free(rings);
+}
+
+static int bells_make(struct doorbell **bells, uint32_t count, bool event_fd, bool busy_poll) {
+    *bells = aligned_alloc(CACHE_LINE, count * sizeof(struct doorbell));
+    if (!*bells)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++)
+        (*bells)[i].event_fd = -1;
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = doorbell_init(&(*bells)[i], event_fd, busy_poll);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void bells_free(struct doorbell *bells, uint32_t count) {
+    for (uint32_t i = 0; bells && i < count; i++)
+        doorbell_destroy(&bells[i]);
+    free(bells);
+}
+
+int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
+    uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
+    size_t plan_bytes = sizeof(struct batch_plan) + w->batch_max * sizeof(uint64_t);
+    int rc;
+
+    /* A port has at most PORT_REQUESTS_MAX requests outstanding, each with one arrival and one cancellation under way,
+     * and each comes back once. An accelerator has at most one batch running and one sealed, so two plans, and reports
+     * each once. to_rank may fill up: then candidates wait in the model thread, where newer ones overwrite them. */
+    if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
+        (rc = rings_make(&w->refusals, t * f, PORT_REQUESTS_MAX, sizeof(struct refusal_message))) < 0 ||
+        (rc = rings_make(&w->done, e * f, PORT_REQUESTS_MAX, sizeof(struct done_message))) < 0 ||
+        (rc = rings_make(&w->plans, t * e, 2, plan_bytes)) < 0 ||
+        (rc = rings_make(&w->ran, e * t, 64, sizeof(struct ran_message))) < 0 ||
+        (rc = rings_make(&w->freed, e, 4, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->to_rank, t, 1024 + e + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||
+        (rc = rings_make(&w->grants, t, 2 * w->models + e + 64, sizeof(struct grant_message))) < 0 ||
+        (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
+        (rc = bells_make(&w->model_bells, t, false, busy_poll)) < 0 ||
+        (rc = bells_make(&w->executor_bells, e, false, busy_poll)) < 0 ||
+        (rc = doorbell_init(&w->rank_bell, false, busy_poll)) < 0) {
+        wiring_destroy(w);
+        return error_set(err, rc, "cannot build the threads' rings: %s", strerror(-rc));
+    }
+    return 0;
+}
+
+void wiring_destroy(struct wiring *w) {
+    uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
+
+    bells_free(w->executor_bells, e);
+    bells_free(w->model_bells, t);
+    bells_free(w->frontend_bells, f);
+    rings_free(w->grants, t);
+    rings_free(w->to_rank, t);
+    rings_free(w->freed, e);
+    rings_free(w->ran, e * t);
+    rings_free(w->plans, t * e);
+    rings_free(w->done, e * f);
+    rings_free(w->refusals, t * f);
+    rings_free(w->requests, f * t);
+}
