@@ -1,0 +1,32 @@
+/* block_pool.h - output blocks for the engines: taken by the executor's thread, given back by whatever thread sent the
+ * last answer.
+ *
+ * The free blocks are two lists: one the executor takes from, and one the others push to; the executor takes the whole
+ * of the second when the first is empty, so neither an ABA problem nor a lock arises. The pool, and what its blocks
+ * point into, outlive the owner's leave until the last block is back: answers may still go out when a model is
+ * unloaded. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+struct block_pool;
+
+struct pooled_block {
+    struct output_block block;
+    struct block_pool *pool;
+    struct pooled_block *next;
+    void *values[TENSORS_MAX]; /* the engine's handles of block.outputs, NULL where there is none */
+};
+
+/* `discard` drops a block's values when it comes back, on any thread; may be NULL. `finish` runs once, with `context`,
+ * after the owner has left and the last block is back, on any thread. NULL if memory is out. */
+struct block_pool *block_pool_new(void (*discard)(struct pooled_block *block), void (*finish)(void *context),
+                                  void *context);
+/* A block with one reference and no outputs, or NULL if memory is out. Grows to the greatest number ever outstanding,
+ * which the server's bound on requests in flight bounds. The owner's thread. */
+struct pooled_block *block_pool_get(struct block_pool *pool);
+/* The owner takes its leave: neither it nor the pool may be used any more. */
+void block_pool_leave(struct block_pool *pool);

@@ -1,0 +1,290 @@
+/* onnxruntime_session.c - opens sessions of ONNX Runtime and reads their signatures. */
+#include "engine/onnxruntime_session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/log.h"
+
+static const ONNXTensorElementDataType types[DATATYPE_COUNT] = {
+    [DATATYPE_BOOL] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,     [DATATYPE_UINT8] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
+    [DATATYPE_UINT16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16, [DATATYPE_UINT32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32,
+    [DATATYPE_UINT64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64, [DATATYPE_INT8] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8,
+    [DATATYPE_INT16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16,   [DATATYPE_INT32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
+    [DATATYPE_INT64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,   [DATATYPE_FP16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
+    [DATATYPE_FP32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,    [DATATYPE_FP64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
+    [DATATYPE_BF16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
+};
+
+ONNXTensorElementDataType onnxruntime_type(enum datatype type) {
+    return types[type];
+}
+
+static enum datatype datatype_of(ONNXTensorElementDataType type) {
+    for (int i = DATATYPE_INVALID + 1; i < DATATYPE_COUNT; i++)
+        if (types[i] == type && type != ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)
+            return i;
+    return DATATYPE_INVALID;
+}
+
+const OrtApi *onnxruntime_api(struct sy_error *err) {
+    const OrtApiBase *base = OrtGetApiBase();
+    const OrtApi *api = base->GetApi(ORT_API_VERSION);
+    if (!api)
+        error_set(err, -ENOTSUP, "ONNX Runtime %s is older than the 1.%d this program was built for",
+                  base->GetVersionString(), ORT_API_VERSION);
+    return api;
+}
+
+int onnxruntime_check(const OrtApi *api, OrtStatus *status, struct sy_error *err, const char *what) {
+    if (!status)
+        return 0;
+    static const int codes[] = {
+        [ORT_FAIL] = -EIO,
+        [ORT_INVALID_ARGUMENT] = -EINVAL,
+        [ORT_NO_SUCHFILE] = -ENOENT,
+        [ORT_NO_MODEL] = -EINVAL,
+        [ORT_ENGINE_ERROR] = -EIO,
+        [ORT_RUNTIME_EXCEPTION] = -EIO,
+        [ORT_INVALID_PROTOBUF] = -EINVAL,
+        [ORT_NOT_IMPLEMENTED] = -ENOTSUP,
+        [ORT_INVALID_GRAPH] = -EINVAL,
+    };
+    OrtErrorCode code = api->GetErrorCode(status);
+    int rc = (size_t)code < ARRAY_COUNT(codes) && codes[code] ? codes[code] : -EIO;
+    error_set(err, rc, "%s: %s", what, api->GetErrorMessage(status));
+    for (char *at = err ? err->text : ""; *at; at++) /* the library's sentences may span lines */
+        if (*at == '\n' || *at == '\r' || *at == '\t')
+            *at = ' ';
+    api->ReleaseStatus(status);
+    return rc;
+}
+
+static void ORT_API_CALL log_line(void *context, OrtLoggingLevel severity, const char *category, const char *id,
+                                  const char *location, const char *message) {
+    (void)context;
+    (void)category;
+    (void)id;
+    enum log_level level = severity >= ORT_LOGGING_LEVEL_ERROR     ? LOG_ERROR
+                           : severity == ORT_LOGGING_LEVEL_WARNING ? LOG_WARN
+                                                                   : LOG_DEBUG;
+    char text[512];
+    snprintf(text, sizeof(text), "%s", message);
+    for (char *at = text; *at; at++)
+        *at = *at == '"' ? '\'' : *at == '\n' ? ' ' : *at;
+    log_write(level, "onnxruntime", "at=\"%s\" text=\"%s\"", location, text);
+}
+
+int onnxruntime_env(const OrtApi *api, OrtEnv **env, struct sy_error *err) {
+    /* Errors come back as statuses too, so only what is worse than an error is logged. */
+    return onnxruntime_check(api,
+                             api->CreateEnvWithCustomLogger(log_line, NULL, ORT_LOGGING_LEVEL_FATAL, "symphony", env),
+                             err, "ONNX Runtime's environment");
+}
+
+/* Execution providers: how each is appended to a session's options. */
+
+static int append_cpu(const OrtApi *api, OrtSessionOptions *options, int device, struct sy_error *err) {
+    (void)api;
+    (void)options;
+    (void)device;
+    (void)err;
+    return 0; /* always there, as the last resort of every session */
+}
+
+static int append_cuda(const OrtApi *api, OrtSessionOptions *options, int device, struct sy_error *err) {
+    OrtCUDAProviderOptionsV2 *cuda = NULL;
+    int rc = onnxruntime_check(api, api->CreateCUDAProviderOptions(&cuda), err, "execution provider cuda");
+    if (rc)
+        return rc;
+    char number[16];
+    snprintf(number, sizeof(number), "%d", device);
+    const char *const keys[] = {"device_id"}, *const values[] = {number};
+    rc = onnxruntime_check(api, api->UpdateCUDAProviderOptions(cuda, keys, values, ARRAY_COUNT(keys)), err,
+                           "execution provider cuda");
+    if (!rc)
+        rc = onnxruntime_check(api, api->SessionOptionsAppendExecutionProvider_CUDA_V2(options, cuda), err,
+                               "execution provider cuda");
+    api->ReleaseCUDAProviderOptions(cuda);
+    return rc;
+}
+
+static const struct provider {
+    const char *name;
+    const char *library_name; /* as the library lists what it was built with */
+    int (*append)(const OrtApi *api, OrtSessionOptions *options, int device, struct sy_error *err);
+} providers[] = {
+    {"cpu", "CPUExecutionProvider", append_cpu},
+    {"cuda", "CUDAExecutionProvider", append_cuda},
+};
+
+static bool provider_available(const OrtApi *api, const char *library_name) {
+    char **names;
+    int count = 0;
+    OrtStatus *status = api->GetAvailableProviders(&names, &count);
+    if (status) {
+        api->ReleaseStatus(status);
+        return false;
+    }
+    bool found = false;
+    for (int i = 0; i < count; i++)
+        found |= strcmp(names[i], library_name) == 0;
+    status = api->ReleaseAvailableProviders(names, count);
+    if (status)
+        api->ReleaseStatus(status);
+    return found;
+}
+
+static int provider_append(const OrtApi *api, OrtSessionOptions *options, const char *name, int device,
+                           struct sy_error *err) {
+    for (size_t i = 0; i < ARRAY_COUNT(providers); i++) {
+        if (strcmp(providers[i].name, name) != 0)
+            continue;
+        if (!provider_available(api, providers[i].library_name))
+            return error_set(err, -ENOTSUP, "this ONNX Runtime %s was built without the execution provider %s (%s)",
+                             OrtGetApiBase()->GetVersionString(), name, providers[i].library_name);
+        return providers[i].append(api, options, device, err);
+    }
+    return error_set(err, -ENOTSUP, "there is no execution provider '%s'", name);
+}
+
+static int options_fill(const OrtApi *api, OrtSessionOptions *options, const struct session_request *request,
+                        struct sy_error *err) {
+    const struct {
+        const char *key, *value;
+    } entries[] = {
+        {"session.intra_op.allow_spinning", "0"},
+        {"session.inter_op.allow_spinning", "0"},
+        {"session.save_external_prepacked_constant_initializers",
+         request->prepacked || request->save_weights ? "1" : NULL},
+        {"session.optimized_model_external_initializers_file_name", request->save_weights},
+        {"session.optimized_model_external_initializers_min_size_in_bytes", request->save_weights ? "1024" : NULL},
+    };
+    OrtStatus *status = api->SetIntraOpNumThreads(options, 1);
+    if (!status)
+        status = api->SetInterOpNumThreads(options, 1);
+    if (!status)
+        status = api->SetSessionExecutionMode(options, ORT_SEQUENTIAL);
+    if (!status)
+        status = api->SetSessionGraphOptimizationLevel(options, request->optimise ? ORT_ENABLE_ALL : ORT_DISABLE_ALL);
+    if (!status && request->save_path)
+        status = api->SetOptimizedModelFilePath(options, request->save_path);
+    for (size_t i = 0; i < ARRAY_COUNT(entries) && !status; i++)
+        if (entries[i].value)
+            status = api->AddSessionConfigEntry(options, entries[i].key, entries[i].value);
+    int rc = onnxruntime_check(api, status, err, "session options");
+    return rc ? rc : provider_append(api, options, request->provider, request->device, err);
+}
+
+int onnxruntime_session(const OrtApi *api, OrtEnv *env, const struct session_request *request, OrtSession **session,
+                        struct sy_error *err) {
+    OrtSessionOptions *options = NULL;
+    int rc = onnxruntime_check(api, api->CreateSessionOptions(&options), err, "session options");
+    if (rc)
+        return rc;
+    rc = options_fill(api, options, request, err);
+    if (!rc)
+        rc = onnxruntime_check(api, api->CreateSession(env, request->path, options, session), err, request->path);
+    api->ReleaseSessionOptions(options);
+    return rc;
+}
+
+/* Signatures. */
+
+/* Reads input or output `i`; `name` stays the allocator's. */
+static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *name, const char *what,
+                     struct tensor_spec *spec, struct sy_error *err) {
+    const OrtTensorTypeAndShapeInfo *tensor = NULL;
+    ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    size_t rank = 0;
+    if (strlen(name) >= sizeof(spec->name))
+        return error_set(err, -ENOTSUP, "the name of %s '%.40s...' is longer than %zu bytes", what, name,
+                         sizeof(spec->name) - 1);
+    strcpy(spec->name, name);
+    int rc = onnxruntime_check(api, api->CastTypeInfoToTensorInfo(type, &tensor), err, name);
+    if (rc)
+        return rc;
+    if (!tensor)
+        return error_set(err, -ENOTSUP, "%s '%s' is not a tensor but a sequence, map or optional, which is not served",
+                         what, name);
+    rc = onnxruntime_check(api, api->GetTensorElementType(tensor, &element), err, name);
+    if (!rc)
+        rc = onnxruntime_check(api, api->GetDimensionsCount(tensor, &rank), err, name);
+    if (rc)
+        return rc;
+    spec->type = datatype_of(element);
+    if (spec->type == DATATYPE_INVALID)
+        return error_set(err, -ENOTSUP, "%s '%s' holds %s, which is not served", what, name,
+                         element == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING ? "strings" : "elements of no fixed size");
+    if (rank > TENSOR_DIMS_MAX)
+        return error_set(err, -ENOTSUP, "%s '%s' has %zu dimensions; at most %d are served", what, name, rank,
+                         TENSOR_DIMS_MAX);
+    spec->rank = (uint32_t)rank;
+    rc = onnxruntime_check(api, api->GetDimensions(tensor, spec->dims, rank), err, name);
+    for (size_t i = 0; i < rank; i++)
+        spec->dims[i] = spec->dims[i] < 0 ? -1 : spec->dims[i];
+    return rc;
+}
+
+/* All inputs, or all outputs. */
+static int specs_read(const OrtApi *api, const OrtSession *session, bool inputs, struct tensor_spec *specs,
+                      uint32_t *count, struct sy_error *err) {
+    const char *what = inputs ? "input" : "output";
+    size_t n = 0;
+    OrtAllocator *allocator = NULL;
+    int rc = onnxruntime_check(api, api->GetAllocatorWithDefaultOptions(&allocator), err, "allocator");
+    if (!rc)
+        rc = onnxruntime_check(
+            api, inputs ? api->SessionGetInputCount(session, &n) : api->SessionGetOutputCount(session, &n), err, what);
+    if (rc)
+        return rc;
+    if (n == 0 || n > TENSORS_MAX)
+        return error_set(err, -ENOTSUP, "the model has %zu %ss; 1 to %d are served", n, what, TENSORS_MAX);
+    *count = (uint32_t)n;
+    for (size_t i = 0; i < n && !rc; i++) {
+        char *name = NULL;
+        OrtTypeInfo *type = NULL;
+        rc = onnxruntime_check(api,
+                               inputs ? api->SessionGetInputName(session, i, allocator, &name)
+                                      : api->SessionGetOutputName(session, i, allocator, &name),
+                               err, what);
+        if (rc)
+            break;
+        rc = onnxruntime_check(api,
+                               inputs ? api->SessionGetInputTypeInfo(session, i, &type)
+                                      : api->SessionGetOutputTypeInfo(session, i, &type),
+                               err, name);
+        if (!rc)
+            rc = spec_read(api, type, name, what, &specs[i], err);
+        api->ReleaseTypeInfo(type);
+        allocator->Free(allocator, name);
+    }
+    return rc;
+}
+
+static bool specs_batched(const struct tensor_spec *specs, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (specs[i].rank == 0 || specs[i].dims[0] >= 0)
+            return false;
+    return true;
+}
+
+int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, struct signature *signature,
+                                  struct sy_error *err) {
+    memset(signature, 0, sizeof(*signature));
+    int rc = specs_read(api, session, true, signature->inputs, &signature->input_count, err);
+    if (!rc)
+        rc = specs_read(api, session, false, signature->outputs, &signature->output_count, err);
+    if (rc)
+        return rc;
+    /* Exporters name the batch dimension of inputs and outputs differently, or not at all, so names decide nothing;
+     * profiling runs two items and looks. */
+    signature->batched = specs_batched(signature->inputs, signature->input_count) &&
+                         specs_batched(signature->outputs, signature->output_count);
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++)
+            signature->variable_shapes |= signature->inputs[i].dims[d] < 0;
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* tensor.c - the names and sizes of data types; the size of shapes. */
+#include "engine/tensor.h"
+
+#include <string.h>
+
+#include "base/container.h"
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} datatypes[DATATYPE_COUNT] = {
+    [DATATYPE_INVALID] = {"INVALID", 0}, [DATATYPE_BOOL] = {"BOOL", 1},     [DATATYPE_UINT8] = {"UINT8", 1},
+    [DATATYPE_UINT16] = {"UINT16", 2},   [DATATYPE_UINT32] = {"UINT32", 4}, [DATATYPE_UINT64] = {"UINT64", 8},
+    [DATATYPE_INT8] = {"INT8", 1},       [DATATYPE_INT16] = {"INT16", 2},   [DATATYPE_INT32] = {"INT32", 4},
+    [DATATYPE_INT64] = {"INT64", 8},     [DATATYPE_FP16] = {"FP16", 2},     [DATATYPE_FP32] = {"FP32", 4},
+    [DATATYPE_FP64] = {"FP64", 8},       [DATATYPE_BF16] = {"BF16", 2},     [DATATYPE_BYTES] = {"BYTES", 0},
+};
+
+const char *datatype_name(enum datatype type) {
+    return datatypes[(unsigned)type < DATATYPE_COUNT ? type : DATATYPE_INVALID].name;
+}
+
+enum datatype datatype_parse(const char *name, size_t length) {
+    for (int type = DATATYPE_INVALID + 1; type < DATATYPE_COUNT; type++)
+        if (strlen(datatypes[type].name) == length && memcmp(datatypes[type].name, name, length) == 0)
+            return type;
+    return DATATYPE_INVALID;
+}
+
+size_t datatype_bytes(enum datatype type) {
+    return (unsigned)type < DATATYPE_COUNT ? datatypes[type].bytes : 0;
+}
+
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {
+    int64_t product = 1;
+    for (uint32_t i = from; i < rank; i++)
+        if (dims[i] < 0)
+            return -1;
+    for (uint32_t i = from; i < rank; i++)
+        if (__builtin_mul_overflow(product, dims[i], &product) || product > (1LL << 62))
+            return -1;
+    return product;
+}

@@ -1,0 +1,235 @@
+/* test_onnxruntime.c - tiny models: signatures, runs, errors that leave the engine usable. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifndef SYMPHONY_HAVE_ONNXRUNTIME
+
+int main(void) {
+    puts("built without ONNX Runtime: nothing to test");
+    return 0;
+}
+
+#else
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+
+#define DATA TESTS_DIR "/unit/engine/data/"
+#define VIEW(array, ...)                                                                                               \
+    view_of(array, sizeof(array), (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / 8)
+
+static const struct engine_ops *const ops = &engine_onnxruntime;
+
+static struct tensor_view view_of(const void *data, size_t bytes, const int64_t *dims, size_t rank) {
+    struct tensor_view view = {.data = (void *)data, .bytes = bytes, .rank = (uint32_t)rank};
+    memcpy(view.dims, dims, rank * sizeof(*dims));
+    return view;
+}
+
+/* An engine with one model loaded. */
+struct loaded {
+    struct signature signature;
+    struct engine *engine;
+    struct engine_model *model;
+};
+
+static void load(struct loaded *l, const char *file) {
+    struct sy_error err = {""};
+    struct engine_options options = {.provider = "cpu"};
+    char path[512];
+    snprintf(path, sizeof(path), DATA "%s", file);
+    assert_int_equal(ops->signature(path, &l->signature, &err), 0);
+    assert_int_equal(ops->open(&l->engine, &options, &err), 0);
+    struct engine_model_source source = {
+        .name = file, .path = path, .signature = &l->signature, .batch_max = l->signature.batched ? 8 : 1};
+    assert_int_equal(ops->load(l->engine, &source, &l->model, &err), 0);
+}
+
+static void unload(struct loaded *l) {
+    ops->unload(l->model);
+    ops->close(l->engine);
+}
+
+static void signatures_come_from_the_file(void **state) {
+    (void)state;
+    struct signature s;
+    struct sy_error err;
+    assert_int_equal(ops->signature(DATA "add.onnx", &s, &err), 0);
+    assert_int_equal(s.input_count, 3);
+    assert_int_equal(s.output_count, 2);
+    assert_string_equal(s.inputs[2].name, "c");
+    assert_int_equal(s.inputs[2].type, DATATYPE_INT64);
+    assert_int_equal(s.inputs[2].rank, 2);
+    assert_int_equal(s.inputs[2].dims[0], -1);
+    assert_int_equal(s.inputs[2].dims[1], 2);
+    assert_string_equal(s.outputs[0].name, "sum");
+    assert_int_equal(s.outputs[0].type, DATATYPE_FP32);
+
+    static const struct {
+        const char *path;
+        bool batched, variable_shapes;
+    } cases[] = {
+        {DATA "add.onnx", true, false},  {DATA "mlp.onnx", true, false},     {DATA "fixed.onnx", false, false},
+        {DATA "image.onnx", true, true}, {DATA "scalar.onnx", false, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(ops->signature(cases[i].path, &s, &err), 0);
+        assert_int_equal(s.batched, cases[i].batched);
+        assert_int_equal(s.variable_shapes, cases[i].variable_shapes);
+    }
+}
+
+static void what_cannot_be_served_is_named(void **state) {
+    (void)state;
+    struct signature s;
+    struct sy_error err = {""};
+    assert_int_equal(ops->signature(DATA "text.onnx", &s, &err), -ENOTSUP);
+    assert_string_equal(err.text, "input 'words' holds strings, which is not served");
+    assert_int_equal(ops->signature(DATA "absent.onnx", &s, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "absent.onnx"));
+}
+
+static void broken_files_are_refused(void **state) {
+    (void)state;
+    char bytes[20000], path[] = "/tmp/symphony-test-XXXXXX";
+    FILE *whole = fopen(DATA "mlp.onnx", "rb");
+    size_t size = fread(bytes, 1, sizeof(bytes), whole);
+    fclose(whole);
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, bytes, size / 2), (ssize_t)(size / 2));
+    struct signature s;
+    struct sy_error err = {""};
+    assert_true(ops->signature(path, &s, &err) < 0);
+    assert_non_null(strstr(err.text, path));
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_true(ops->signature(path, &s, &err) < 0);
+    close(fd);
+    unlink(path);
+}
+
+static void a_batch_runs_in_place(void **state) {
+    (void)state;
+    struct loaded l;
+    load(&l, "add.onnx");
+    float a[3][16], b[3][16];
+    int64_t c[3][2] = {{1, 2}, {3, 4}, {-5, 1LL << 40}};
+    for (int i = 0; i < 48; i++) {
+        a[i / 16][i % 16] = (float)i;
+        b[i / 16][i % 16] = 0.5f;
+    }
+    struct tensor_view inputs[] = {VIEW(a, 3, 16), VIEW(b, 3, 16), VIEW(c, 3, 2)};
+    struct output_block *block = NULL;
+    struct sy_error err = {""};
+    for (int round = 0; round < 3; round++) { /* blocks are used again */
+        assert_int_equal(ops->run(l.model, inputs, 3, &block, &err), 0);
+        assert_int_equal(block->output_count, 2);
+        assert_int_equal(block->outputs[0].dims[0], 3);
+        assert_int_equal(block->outputs[0].bytes, sizeof(a));
+        for (int i = 0; i < 48; i++)
+            assert_true(((float *)block->outputs[0].data)[i] == (float)i + 0.5f);
+        assert_int_equal(((int64_t *)block->outputs[1].data)[5], 1LL << 41);
+        output_block_put(block);
+    }
+    unload(&l);
+}
+
+static void outputs_outlive_the_model(void **state) {
+    (void)state;
+    struct loaded l;
+    load(&l, "fixed.onnx");
+    float x[16] = {0};
+    struct tensor_view input = VIEW(x, 1, 16);
+    struct output_block *first, *second;
+    assert_int_equal(ops->run(l.model, &input, 1, &first, NULL), 0);
+    x[0] = 7;
+    assert_int_equal(ops->run(l.model, &input, 1, &second, NULL), 0);
+    assert_ptr_not_equal(first, second);
+    unload(&l);
+    assert_true(((float *)first->outputs[0].data)[15] == 15);
+    assert_true(((float *)second->outputs[0].data)[0] == 7);
+    output_block_put(second);
+    output_block_put(first);
+}
+
+static void the_same_input_gives_the_same_row_in_any_batch(void **state) {
+    (void)state;
+    struct loaded l;
+    load(&l, "mlp.onnx");
+    float x[5][32];
+    for (int i = 0; i < 5 * 32; i++)
+        x[i / 32][i % 32] = (float)(i * 7 % 5 - 2);
+    struct tensor_view batch = VIEW(x, 5, 32);
+    struct output_block *five, *one;
+    assert_int_equal(ops->run(l.model, &batch, 5, &five, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        struct tensor_view item = VIEW(x[i], 1, 32);
+        assert_int_equal(ops->run(l.model, &item, 1, &one, NULL), 0);
+        assert_memory_equal(one->outputs[0].data, (float *)five->outputs[0].data + i * 8, 8 * sizeof(float));
+        output_block_put(one);
+    }
+    output_block_put(five);
+    unload(&l);
+}
+
+static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
+    (void)state;
+    struct loaded l;
+    float x[7][16] = {{0}};
+    struct output_block *block;
+    struct sy_error err = {""};
+    load(&l, "fails.onnx");
+    struct tensor_view one = VIEW(x[0], 1, 16), seven = VIEW(x, 7, 16);
+    assert_true(ops->run(l.model, &one, 1, &block, &err) < 0);
+    assert_non_null(strstr(err.text, "Reshape"));
+    /* runs, but gives 16 rows for 7 items: they cannot be handed out */
+    assert_int_equal(ops->run(l.model, &seven, 7, &block, &err), -EIO);
+    assert_string_equal(err.text, "output 'y' has 16 rows for a batch of 7");
+    unload(&l);
+
+    load(&l, "add.onnx");
+    struct tensor_view wrong[] = {VIEW(x[0], 1, 16), VIEW(x[0], 1, 16), VIEW(x[0], 1, 8)};
+    assert_int_equal(ops->run(l.model, wrong, 1, &block, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "c"));
+    int64_t c[2] = {1, 2};
+    wrong[2] = VIEW(c, 1, 2);
+    assert_int_equal(ops->run(l.model, wrong, 1, &block, &err), 0);
+    output_block_put(block);
+    unload(&l);
+}
+
+static void a_missing_provider_is_an_error(void **state) {
+    (void)state;
+    struct loaded l;
+    struct sy_error err = {""};
+    struct engine_options options = {.provider = "abacus"};
+    assert_int_equal(ops->signature(DATA "add.onnx", &l.signature, &err), 0);
+    assert_int_equal(ops->open(&l.engine, &options, &err), 0);
+    struct engine_model_source source = {
+        .name = "add", .path = DATA "add.onnx", .signature = &l.signature, .batch_max = 8};
+    assert_int_equal(ops->load(l.engine, &source, &l.model, &err), -ENOTSUP);
+    assert_string_equal(err.text, "there is no execution provider 'abacus'");
+    ops->close(l.engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signatures_come_from_the_file),
+        cmocka_unit_test(what_cannot_be_served_is_named),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(a_batch_runs_in_place),
+        cmocka_unit_test(outputs_outlive_the_model),
+        cmocka_unit_test(the_same_input_gives_the_same_row_in_any_batch),
+        cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
+        cmocka_unit_test(a_missing_provider_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* test_tensor.c - data types by name and size; products of shapes that overflow. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/container.h"
+#include "engine/tensor.h"
+
+static void every_datatype_has_a_name_and_a_size(void **state) {
+    (void)state;
+    static const size_t bytes[DATATYPE_COUNT] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 0};
+    for (int type = DATATYPE_INVALID; type < DATATYPE_COUNT; type++) {
+        const char *name = datatype_name(type);
+        assert_int_equal(datatype_parse(name, strlen(name)), type);
+        assert_int_equal(datatype_bytes(type), bytes[type]);
+    }
+    assert_string_equal(datatype_name(DATATYPE_COUNT), "INVALID");
+    assert_string_equal(datatype_name((enum datatype) - 1), "INVALID");
+    assert_int_equal(datatype_bytes((enum datatype) - 1), 0);
+}
+
+static void parse_takes_whole_names_only(void **state) {
+    (void)state;
+    assert_int_equal(datatype_parse("FP32", 4), DATATYPE_FP32);
+    assert_int_equal(datatype_parse("FP32", 3), DATATYPE_INVALID);
+    assert_int_equal(datatype_parse("FP321", 5), DATATYPE_INVALID);
+    assert_int_equal(datatype_parse("fp32", 4), DATATYPE_INVALID);
+    assert_int_equal(datatype_parse("INT64\", \"x", 5), DATATYPE_INT64);
+    assert_int_equal(datatype_parse("", 0), DATATYPE_INVALID);
+}
+
+static void products_of_shapes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t dims[4], want;
+        uint32_t from, rank;
+    } cases[] = {
+        {{2, 3, 4}, 24, 0, 3},
+        {{-1, 3, 4}, 12, 1, 3},
+        {{-1, 3, 4}, -1, 0, 3},
+        {{0}, 1, 0, 0}, /* a scalar */
+        {{5, 0, 7}, 0, 0, 3},
+        {{0, -1}, -1, 0, 2}, /* unknown beats empty */
+        {{1LL << 31, 1LL << 31}, 1LL << 62, 0, 2},
+        {{1LL << 31, 1LL << 31, 2}, -1, 0, 3},
+        {{INT64_MAX, INT64_MAX, INT64_MAX}, -1, 0, 3},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        assert_int_equal(dims_product(cases[i].dims, cases[i].from, cases[i].rank), cases[i].want);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_datatype_has_a_name_and_a_size),
+        cmocka_unit_test(parse_takes_whole_names_only),
+        cmocka_unit_test(products_of_shapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
