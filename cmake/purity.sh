@@ -1,0 +1,74 @@
+#!/bin/sh
+# purity.sh NM SOURCE_DIR OBJECT... - refuses clocks, randomness, threads and atomics in the pure folders, and in the
+# cores also memory allocation and input or output. The build runs it on the objects of symphony_core.
+#
+# Objects are checked rather than text: what a pure object calls is followed through the other objects of the library,
+# so a core that calls a helper that reads the clock is refused as well. What leaves no symbol behind (cycle counters,
+# atomics) is looked for in the sources.
+set -eu
+nm=$1 source_dir=$2
+shift 2
+
+status=0
+cd "$source_dir"
+for file in src/sched/*_core.[ch] src/sched/dlqueue.[ch] src/policy/*.[ch] src/sim/*.[ch] src/plan/*.[ch] \
+    src/profile/profile.[ch]; do
+    [ -e "$file" ] || continue
+    grep -HnE '#include +[<"](base/clock\.h|time\.h|sys/time\.h|stdatomic\.h|pthread\.h|threads\.h)[>"]|rdtsc|__atomic_|__sync_|_Atomic|__thread|_Thread_local' \
+        "$file" && status=1
+done
+[ $status = 0 ] || echo "purity: the lines above do not belong in a pure folder (see ARCHITECTURE.md, clock rule)" >&2
+
+cd "$OLDPWD"
+"$nm" -A -P "$@" | awk '
+    # In a set of names between blanks?
+    function among(name, set) { return index(set, " " name " ") > 0 }
+    function refused(name, strict) {
+        sub(/^_+/, "", name); sub(/_chk$/, "", name); sub(/^isoc[0-9]+_/, "", name)
+        if (name ~ /^(pthread|sem|mtx|cnd|thrd|timerfd|timer|epoll)_/ || among(name, always)) return 1
+        return strict && among(name, in_cores)
+    }
+    # Prints every refused name that object calls, itself or through other objects of the library.
+    function follow(object, strict, path,    i, n, names, name) {
+        if (seen[object]++) return
+        n = split(calls[object], names, " ")
+        for (i = 1; i <= n; i++) {
+            name = names[i]
+            if (name in defined_in) {
+                if (defined_in[name] !~ /src\/base\/assert\.c/)
+                    follow(defined_in[name], strict, path " -> " name)
+            } else if (refused(name, strict)) {
+                print "purity: " path " -> " name
+                bad = 1
+            }
+        }
+    }
+    BEGIN {
+        always = " clock_gettime clock_getres clock_nanosleep clock time gettimeofday nanosleep usleep sleep rand " \
+            "srand rand_r random srandom drand48 lrand48 getrandom getentropy arc4random fork poll select eventfd "
+        in_cores = " malloc calloc realloc reallocarray free aligned_alloc posix_memalign memalign strdup strndup " \
+            "asprintf mmap munmap open openat read write pread pwrite close fopen fclose fread fwrite fputs fputc " \
+            "putc putchar puts printf fprintf vfprintf perror socket send recv sendmsg recvmsg "
+    }
+    {
+        object = $1; sub(/:$/, "", object)
+        if ($3 == "U") calls[object] = calls[object] $2 " "
+        else if ($3 ~ /[TDBRVW]/) defined_in[$2] = object
+        objects[object] = 1
+    }
+    END {
+        for (object in objects) {
+            strict = object ~ /src\/(sched\/([a-z0-9_]*_core|dlqueue)|policy\/[a-z0-9_]*|profile\/profile)\.c/
+            if (!strict && object !~ /src\/(sim|plan)\//) continue
+            checked++
+            split("", seen)
+            short = object; sub(/^.*src\//, "src/", short); sub(/\.o(bj)?$/, "", short)
+            follow(object, strict, short)
+        }
+        print "purity: " checked + 0 " pure objects checked"
+        exit bad
+    }' || {
+    echo "purity: refused, the chains above end in what a pure folder must not use" >&2
+    status=1
+}
+exit $status

@@ -1,0 +1,270 @@
+# setup.sh - the steps of ./run, to be sourced by it in the repository's root. POSIX sh.
+#
+# Every step looks first whether it is done (installed packages, a stamp that names what was asked for) and then costs
+# next to nothing. What is fetched or made gets its final name, and its stamp, only when whole and checked, so that an
+# interrupted run is simply run again. Everything stays below build/ and models/, which git ignores; only packages are
+# installed outside, by apt-get.
+
+BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libmicrohttpd-dev libjansson-dev libcyaml-dev libcmocka-dev
+                python3 python3-venv ca-certificates curl"
+# libFuzzer comes with clang.
+TEST_PACKAGES="clang libclang-rt-dev"
+ORT_VERSION=1.31.1
+ORT_SHA256_x86_64=fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3
+ORT_SHA256_aarch64=8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467
+# The newest C header that a Debian package carries. A library serves every API version up to its own.
+ORT_HEADER_SUITE=trixie
+ORT_HEADER_VERSION=1.21
+ORT_HEADER_SHA256=7783e9664bdb0b1b36145b5c8587dd1bc9a399aa000edf2e3dd03003cafc6882
+DISK_NEEDED_MB=3000
+
+say() {
+    echo "==> $*"
+}
+
+die() {
+    echo "run: $*" >&2
+    exit 1
+}
+
+# One set-up at a time in a tree; the second waits. Held on file descriptor 9 until unlock or exit.
+lock() {
+    mkdir -p build/logs build/stamps || die "cannot write to $PWD/build"
+    exec 9>build/lock
+    flock -n 9 || {
+        say "waiting for another ./run in this tree to finish its set-up"
+        flock 9
+    }
+}
+
+unlock() {
+    exec 9>&-
+}
+
+stamp_matches() { # NAME WANTED
+    [ -e "build/stamps/$1" ] && [ "$(cat "build/stamps/$1")" = "$2" ]
+}
+
+stamp_write() { # NAME VALUE
+    echo "$2" >"build/stamps/$1.tmp" && mv "build/stamps/$1.tmp" "build/stamps/$1"
+}
+
+sha256_of() { # FILE
+    sha256sum "$1" | cut -d ' ' -f 1
+}
+
+need_disk() {
+    free_mb=$(df -Pm . | awk 'NR == 2 { print $4 }')
+    [ "$free_mb" -ge $DISK_NEEDED_MB ] ||
+        die "$PWD has $free_mb MB of disk left; the set-up needs $DISK_NEEDED_MB MB"
+}
+
+# Runs a command with its output in a log; when it fails, shows the log's end and stops with the given sentence.
+logged() { # LOG SENTENCE COMMAND...
+    log=build/logs/$1 sentence=$2
+    shift 2
+    "$@" >"$log" 2>&1 </dev/null || {
+        tail -n 12 "$log" >&2
+        die "$sentence; what was done is kept, so run it again ($PWD/$log has all of the output)"
+    }
+}
+
+set_up() { # [PACKAGE]...
+    lock
+    set_up_packages $BUILD_PACKAGES "$@"
+    set_up_python
+    [ -n "${ONNXRUNTIME_ROOT-}" ] || set_up_engine
+}
+
+# ---- packages ----
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        DEBIAN_FRONTEND=noninteractive "$@"
+    else
+        sudo DEBIAN_FRONTEND=noninteractive "$@"
+    fi
+}
+
+packages_missing() { # PACKAGE...
+    installed=" $(dpkg-query -W -f '${Package}=${db:Status-Status} ' "$@" 2>/dev/null || :) "
+    for package; do
+        case $installed in *" $package=installed "*) ;; *) echo "$package" ;; esac
+    done
+}
+
+set_up_packages() { # PACKAGE...
+    command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+        die "this is not Debian (no apt-get). Install what stands for these packages, then build with cmake --preset" \
+            "release: $*"
+    missing=$(packages_missing "$@")
+    [ -n "$missing" ] || return 0
+    missing=$(echo $missing)
+    debian=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_ID:-99}") ||
+        die "this is not Debian; install $missing by hand and run it again"
+    [ "${debian%%.*}" -ge 12 ] || die "this is Debian $debian; Symphony needs Debian 12 or later"
+    need_disk
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || die "needs root to install $missing: run it as root, or install sudo"
+        say "sudo may ask for your password, to install packages"
+        sudo -v || die "sudo refused; packages to install: $missing"
+    fi
+    if [ -n "$(dpkg --audit)" ]; then
+        say "packages: finishing an interrupted installation"
+        logged dpkg.log "dpkg could not finish an interrupted installation" as_root dpkg --configure -a
+        logged dpkg.log "apt-get could not mend an interrupted installation" \
+            as_root apt-get -y -o DPkg::Lock::Timeout=600 --fix-broken install
+    fi
+    say "packages: installing $missing"
+    logged apt.log "apt-get could not read the package lists; is the network there" \
+        as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
+    logged apt.log "apt-get could not install $missing; is the network there" \
+        as_root apt-get -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 --no-install-recommends install $missing
+}
+
+# ---- Python, for the demonstration models and the end-to-end tests ----
+
+set_up_python() {
+    wanted="$(sha256_of scripts/requirements.txt) $(readlink -f /usr/bin/python3)"
+    if stamp_matches python "$wanted" && [ -x build/venv/bin/python ]; then
+        return 0
+    fi
+    need_disk
+    say "python: packages of scripts/requirements.txt into build/venv"
+    logged venv.log "python3 could not make build/venv" /usr/bin/python3 -m venv --clear build/venv
+    logged pip.log "pip could not fetch the packages; is the network there" \
+        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary=:all: -r scripts/requirements.txt
+    stamp_write python "$wanted"
+}
+
+# ---- ONNX Runtime: the library out of the Python package just installed, the C header out of a Debian package ----
+
+set_up_engine() {
+    wanted="$ORT_VERSION $ORT_HEADER_SHA256"
+    library=build/onnxruntime/lib/libonnxruntime.so.$ORT_VERSION
+    header=build/onnxruntime/include/onnxruntime_c_api.h
+    if stamp_matches onnxruntime "$wanted" && [ -e "$library" ] && [ -e "$header" ]; then
+        return 0
+    fi
+    case $(uname -m) in
+    x86_64) library_sha256=$ORT_SHA256_x86_64 ;;
+    aarch64) library_sha256=$ORT_SHA256_aarch64 ;;
+    *) die "no ONNX Runtime $ORT_VERSION for $(uname -m) is known here; name one of yours in ONNXRUNTIME_ROOT" ;;
+    esac
+    say "ONNX Runtime: library $ORT_VERSION and header $ORT_HEADER_VERSION into build/onnxruntime"
+    mkdir -p build/onnxruntime/lib build/onnxruntime/include
+    set -- build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.$ORT_VERSION
+    [ "$(sha256_of "$1")" = $library_sha256 ] || die "$1 is not the library that is pinned here (sha256 differs)"
+    cp "$1" "$library.tmp" && mv "$library.tmp" "$library"
+    ln -sf libonnxruntime.so.$ORT_VERSION build/onnxruntime/lib/libonnxruntime.so.1
+    ln -sf libonnxruntime.so.1 build/onnxruntime/lib/libonnxruntime.so
+    [ -e "$header" ] && [ "$(sha256_of "$header")" = $ORT_HEADER_SHA256 ] || fetch_header "$header"
+    stamp_write onnxruntime "$wanted"
+}
+
+# The machine's own apt sources with the suite exchanged, so that mirrors, proxies and keys are the machine's. The lists
+# go to a directory of their own: the machine's apt knows nothing of it. apt checks the signatures.
+fetch_header() { # HEADER
+    apt=$PWD/build/apt
+    own_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-sid}")
+    rm -rf "$apt"
+    mkdir -p "$apt/sources.list.d" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/unpacked"
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ ! -e "$file" ] || awk -v own="$own_suite" -v new=$ORT_HEADER_SUITE '
+            BEGIN { RS = ""; FS = "\n" }
+            {
+                text = ""; wanted = 0; binary = 0; enabled = 1
+                for (i = 1; i <= NF; i++) {
+                    line = $i
+                    if (tolower(line) ~ /^suites:/) {
+                        if (index(line " ", " " own " ")) wanted = 1
+                        line = "Suites: " new
+                    }
+                    if (tolower(line) ~ /^types:/) { binary = line ~ /deb( |$)/; line = "Types: deb" }
+                    if (tolower(line) ~ /^enabled: *no/) enabled = 0
+                    text = text line "\n"
+                }
+                if (wanted && binary && enabled) print text
+            }' "$file" >>"$apt/sources.list.d/own.sources"
+    done
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ ! -e "$file" ] || awk -v own="$own_suite" -v new=$ORT_HEADER_SUITE '
+            $1 == "deb" { for (i = 3; i < NF; i++) if ($i == own) { $i = new; print; next } }' \
+            "$file" >>"$apt/sources.list.d/own.list"
+    done
+    cat "$apt"/sources.list.d/* 2>/dev/null | grep -q . ||
+        die "no entry for $own_suite in this machine's apt sources: the C header of ONNX Runtime cannot be fetched"
+    say "ONNX Runtime: fetching libonnxruntime-dev of Debian $ORT_HEADER_SUITE for its header"
+    set -- "$1" -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/sources.list.d" \
+        -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o Acquire::Languages=none \
+        -o Acquire::Retries=3 -o APT::Sandbox::User=root
+    header_file=$1
+    shift
+    logged apt-header.log "apt-get could not read Debian $ORT_HEADER_SUITE's package list; is the network there" \
+        apt-get "$@" update
+    (cd "$apt/cache" && apt-get "$@" download "libonnxruntime-dev=$ORT_HEADER_VERSION.*") \
+        >build/logs/apt-header.log 2>&1 || {
+        tail -n 5 build/logs/apt-header.log >&2
+        die "Debian $ORT_HEADER_SUITE no longer has libonnxruntime-dev $ORT_HEADER_VERSION, or the network failed;" \
+            "an unpacked ONNX Runtime release can be named in ONNXRUNTIME_ROOT"
+    }
+    dpkg -x "$apt"/cache/libonnxruntime-dev*.deb "$apt/unpacked"
+    found=$(find "$apt/unpacked" -name onnxruntime_c_api.h)
+    [ -n "$found" ] && [ "$(sha256_of "$found")" = $ORT_HEADER_SHA256 ] ||
+        die "onnxruntime_c_api.h of $(cd "$apt/cache" && echo libonnxruntime-dev*.deb) is not the one that is pinned" \
+            "here: Debian has published a new revision. Compare, then change ORT_HEADER_SHA256 in scripts/setup.sh"
+    mv "$found" "$header_file"
+    rm -rf "$apt"
+}
+
+# ---- demonstration models, builds, tests ----
+
+DEMO_MODELS="filetype text-orientation text-detection text-recognition recommender"
+
+make_models() {
+    wanted=$(cat scripts/demo_models.py scripts/requirements*.txt | sha256sum)
+    complete=yes
+    for model in $DEMO_MODELS; do
+        [ -e "models/$model/1/model.onnx" ] || complete=
+    done
+    if [ -n "$complete" ] && stamp_matches models "$wanted"; then
+        return 0
+    fi
+    need_disk
+    say "models: $DEMO_MODELS"
+    build/venv/bin/python scripts/demo_models.py --repository models --downloads build/downloads </dev/null ||
+        die "the demonstration models could not be made; what was done is kept, so run it again"
+    stamp_write models "$wanted"
+}
+
+build() { # PRESET
+    case $1 in release | asan | tsan | fuzz) ;; *) die "no preset '$1': there are release, asan, tsan, fuzz" ;; esac
+    if [ "$1" = fuzz ]; then
+        set_up_packages $TEST_PACKAGES
+    fi
+    if [ ! -e "build/$1/build.ninja" ] || ! stamp_matches "configured-$1" "${ONNXRUNTIME_ROOT-}"; then
+        say "configuring build/$1"
+        logged "configure-$1.log" "cmake could not configure build/$1" \
+            cmake --preset "$1" -U 'ONNXRuntime_*' -DONNXRUNTIME_ROOT="${ONNXRUNTIME_ROOT-}"
+        sed -n 's/^-- symphony: /    /p' "build/logs/configure-$1.log"
+        stamp_write "configured-$1" "${ONNXRUNTIME_ROOT-}"
+    fi
+    say "building build/$1"
+    cmake --build --preset "$1" </dev/null || die "the build of $1 failed"
+}
+
+# The release tests come last, so that the output ends with their summary.
+run_tests() {
+    failed=
+    say "testing: unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+    ctest --preset asan -L unit </dev/null || failed="$failed asan"
+    say "testing: unit tests under ThreadSanitizer"
+    ctest --preset tsan -L unit </dev/null || failed="$failed tsan"
+    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-60} s each"
+    ctest --preset fuzz -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
+    say "testing: everything, release"
+    [ -z "$failed" ] || say "failed before:$failed (see above)"
+    ctest --preset release </dev/null || failed="$failed release"
+    [ -z "$failed" ] || exit 1
+}

@@ -1,0 +1,46 @@
+#!/bin/sh
+# purity_refuses.sh CHECK CC NM - tries cmake/purity.sh on small trees that must pass and that must not.
+set -eu
+check=$1 cc=$2 nm=$3
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir -p "$tmp/src/sched" "$tmp/src/sim" "$tmp/src/base"
+failed=0
+
+# expect pass|refuse WHAT FILE=TEXT...
+expect() {
+    wanted=$1 what=$2
+    shift 2
+    rm -f "$tmp"/src/*/*
+    for pair; do
+        file=$tmp/src/${pair%%=*}
+        printf '%s\n' "${pair#*=}" >"$file"
+        case $file in *.c) "$cc" -w -O2 -c "$file" -o "$file.o" ;; esac
+    done
+    got=pass
+    sh "$check" "$nm" "$tmp" "$tmp"/src/*/*.c.o >"$tmp/out" 2>&1 || got=refuse
+    if [ $got != "$wanted" ]; then
+        echo "$what: wanted $wanted, got $got"
+        cat "$tmp/out"
+        failed=1
+    fi
+}
+
+helper='#include <time.h>
+long helper(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_nsec; }'
+calls_helper='long helper(void); long core(void) { return helper(); }'
+
+expect pass "arithmetic" sched/a_core.c='int core(int a) { return a + 1; }'
+expect pass "a harmless helper" sched/a_core.c="$calls_helper" base/helper.c='long helper(void) { return 1; }'
+expect refuse "a clock" sched/a_core.c="$helper"
+expect refuse "a clock behind a helper" sched/a_core.c="$calls_helper" base/helper.c="$helper"
+expect pass "a clock in a shell" sched/a_thread.c="$helper"
+expect refuse "malloc in a core" sched/a_core.c='void *malloc(unsigned long); void *core(void) { return malloc(9); }'
+expect refuse "malloc in the queue" sched/dlqueue.c='void *malloc(unsigned long); void *q(void) { return malloc(9); }'
+expect pass "malloc in the simulator" sim/a.c='void *malloc(unsigned long); void *sim(void) { return malloc(9); }'
+expect refuse "rand in the simulator" sim/a.c='int rand(void); int sim(void) { return rand(); }'
+expect refuse "a lock" sim/a.c='int pthread_mutex_lock(void *); int sim(void *m) { return pthread_mutex_lock(m); }'
+expect refuse "a cycle counter" sched/a_core.c='long core(void) { return 0 /* rdtsc */; }'
+expect refuse "the clock header in a core's header" sched/a_core.c='int core(void) { return 1; }' \
+    sched/a_core.h='#include "base/clock.h"'
+exit $failed
