@@ -228,8 +228,7 @@ static void send_plan(struct model_thread *t, struct variant *v, int64_t now, ui
     CHECK_EQ(i, plan->request_count);
     ring_push(ring);
     t->executor_rung[accelerator] = true;
-    counter_add(&t->counters[v->model].batches, 1);
-    counter_add(&t->counters[v->model].batch_items, out->batch_items);
+    histogram_add(&t->counters[v->model].batch_items, out->batch_items);
 }
 
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
@@ -265,12 +264,15 @@ static void take_ran(struct model_thread *t, int64_t now, const struct ran_messa
 
     margin_add(&t->dispatch, ran->dispatch_ns);
     margin_add(&t->gather, ran->gather_ns / ran->items);
-    if (ran->run_ns == 0 || ran->generation != v->generation)
+    if (ran->run_ns == 0)
+        return;
+    histogram_add(&t->counters[v->model].run_ns, ran->run_ns);
+    if (ran->generation != v->generation)
         return;
     variant_step(t, v, now, &(struct model_event){.kind = MODEL_RAN, .ran = ran});
     const struct profile *profile = model_core_profile(v->core, ran->type);
     if (profile)
-        atomic_store_explicit(&t->counters[v->model].latency_best_ns, profile->latency_ns[1], memory_order_relaxed);
+        atomic_store_explicit(&t->counters[v->model].latency_one_ns, profile->latency_ns[1], memory_order_relaxed);
 }
 
 static bool differs(int64_t a, int64_t b) {

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "base/histogram.h"
 #include "base/margin.h"
 #include "repository/served_model.h"
 #include "sched/model_core.h"
@@ -36,12 +37,13 @@ struct model_thread_config {
     const struct policy_options *policy_options;
 };
 
-/* Counters for one served model; written by the model thread, read by anyone. */
+/* Statistics of one served model; written by the model thread, read by anyone. */
 struct model_counters {
     _Atomic uint64_t refused_deadline, refused_queue_full, refused_shapes, cancelled;
-    _Atomic uint64_t batches, batch_items;
-    _Atomic int64_t latency_best_ns; /* l(1) in force, first type, of the variant that ran last */
-    _Atomic uint32_t queued;         /* requests in its queues now */
+    _Atomic int64_t latency_one_ns; /* l(1) in force, first type, of the variant that ran last */
+    _Atomic uint32_t queued;        /* requests in its queues now */
+    struct histogram batch_items;   /* of batches sealed */
+    struct histogram run_ns;        /* of batches run */
 };
 
 struct model_thread;

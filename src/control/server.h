@@ -1,0 +1,47 @@
+/* server.h - one process that serves: builds the threads from a configuration, watches over them, ends them in order.
+ */
+#pragma once
+
+#include <sched.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "policy/policy.h"
+#include "repository/served_model.h"
+
+/* Accelerators of one type. */
+struct server_accelerators {
+    char type[64]; /* "cpu", "cuda", or an emulated type's name */
+    const struct engine_ops *engine;
+    const char *provider; /* "cpu", "cuda"; of real ones */
+    uint32_t count;
+    const struct profile **profiles; /* [model_count]; NULL where the model does not run on this type */
+};
+
+struct server_config {
+    struct served_model *models; /* state READY or UNAVAILABLE; outlive the server */
+    uint32_t model_count;
+    struct server_accelerators *accelerators; /* [type_count] */
+    uint32_t type_count;
+    uint32_t model_threads, frontends;
+    const struct policy_ops *policy;
+    struct policy_options policy_options;
+    const char *host;
+    int http_port, metrics_port; /* 0: any free one; metrics_port -1: none */
+    cpu_set_t executor_cores;    /* executor n is pinned to the n-th; empty: not pinned */
+    bool busy_poll;
+    bool learn;         /* correct profiles from measured runs */
+    uint32_t queue_max; /* requests queued per model thread */
+    uint64_t body_bytes_max, inputs_bytes_max;
+};
+
+struct server;
+
+/* Loads the models on every accelerator, starts all threads, listens. 0 or -errno with a sentence. */
+int server_start(struct server **server, const struct server_config *config, struct sy_error *err);
+/* The ports it listens on; metrics_port -1: none. */
+void server_ports(const struct server *server, int *http_port, int *metrics_port);
+/* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections; waits for requests in
+ * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off.
+ */
+int server_stop(struct server *server, int64_t grace_ns, int64_t timeout_ns);

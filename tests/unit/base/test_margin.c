@@ -1,0 +1,41 @@
+/* test_margin.c - the running 99th percentile. */
+#include "base/margin.h"
+#include "unit/cmocka_all.h"
+
+static void test_first_values_count(void **state) {
+    (void)state;
+    struct margin m = {.total = 0};
+    assert_int_equal(margin_p99_ns(&m), 0);
+    margin_add(&m, 100000);
+    assert_in_range(margin_p99_ns(&m), 100000, 142000); /* half an octave at most above */
+}
+
+static void test_ignores_one_in_a_hundred(void **state) {
+    (void)state;
+    struct margin m = {.total = 0};
+    for (int i = 0; i < 5000; i++)
+        margin_add(&m, i % 200 == 100 ? 50000000 : 20000);
+    assert_in_range(margin_p99_ns(&m), 20000, 30000);
+    for (int i = 0; i < 5000; i++)
+        margin_add(&m, i % 20 == 10 ? 50000000 : 20000);
+    assert_in_range(margin_p99_ns(&m), 50000000, 75000000);
+}
+
+static void test_forgets(void **state) {
+    (void)state;
+    struct margin m = {.total = 0};
+    for (int i = 0; i < 3000; i++)
+        margin_add(&m, 10000000);
+    for (int i = 0; i < 20000; i++)
+        margin_add(&m, 5000);
+    assert_in_range(margin_p99_ns(&m), 5000, 8000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_values_count),
+        cmocka_unit_test(test_ignores_one_in_a_hundred),
+        cmocka_unit_test(test_forgets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* test_ring.c - the single-producer single-consumer ring, alone and between two threads with doorbells. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/doorbell.h"
+#include "base/ring.h"
+#include "base/time.h"
+#include "unit/cmocka_all.h"
+
+static void test_fills_and_empties(void **state) {
+    (void)state;
+    struct ring ring;
+    assert_int_equal(ring_init(&ring, 5, sizeof(uint32_t)), 0); /* rounds up to 8 */
+    for (uint32_t lap = 0; lap < 3; lap++) {
+        assert_null(ring_peek(&ring));
+        for (uint32_t i = 0; i < 8; i++) {
+            uint32_t *slot = ring_reserve(&ring);
+            assert_non_null(slot);
+            *slot = lap * 100 + i;
+            ring_push(&ring);
+        }
+        assert_null(ring_reserve(&ring));
+        assert_false(ring_fits(&ring, 1));
+        assert_null(ring_peek(&ring)); /* nothing is visible before it is published */
+        assert_false(ring_pending(&ring));
+        assert_true(ring_publish(&ring));
+        assert_false(ring_publish(&ring)); /* nothing new */
+        assert_true(ring_pending(&ring));
+        for (uint32_t i = 0; i < 8; i++) {
+            uint32_t *slot = ring_peek(&ring);
+            assert_non_null(slot);
+            assert_int_equal(*slot, lap * 100 + i);
+            ring_pop(&ring);
+        }
+        assert_null(ring_reserve(&ring)); /* slots come back at the release only */
+        ring_release(&ring);
+        assert_true(ring_fits(&ring, 8));
+        assert_false(ring_fits(&ring, 9));
+    }
+    ring_destroy(&ring);
+}
+
+#define MESSAGES 200000
+
+struct pair {
+    struct ring ring;
+    struct doorbell bell;
+};
+
+static void *produce(void *argument) {
+    struct pair *pair = argument;
+    for (uint64_t i = 0; i < MESSAGES;) {
+        for (int batch = 0; batch < 7 && i < MESSAGES; batch++) {
+            uint64_t *slot = ring_reserve(&pair->ring);
+            if (!slot)
+                break;
+            slot[0] = i;
+            slot[1] = ~i;
+            ring_push(&pair->ring);
+            i++;
+        }
+        if (ring_publish(&pair->ring))
+            doorbell_ring(&pair->bell);
+        else
+            sched_yield();
+    }
+    return NULL;
+}
+
+/* The consumer sleeps whenever it finds nothing: a lost wake-up would hang the test until its time limit. */
+static void test_two_threads_lose_nothing(void **state) {
+    (void)state;
+    struct pair pair;
+    pthread_t producer;
+    assert_int_equal(ring_init(&pair.ring, 64, 2 * sizeof(uint64_t)), 0);
+    assert_int_equal(doorbell_init(&pair.bell, false, false), 0);
+    assert_int_equal(pthread_create(&producer, NULL, produce, &pair), 0);
+    for (uint64_t expected = 0; expected < MESSAGES;) {
+        uint64_t *slot = ring_peek(&pair.ring);
+        if (slot) {
+            assert_int_equal(slot[0], expected);
+            assert_int_equal(slot[1], ~expected);
+            expected++;
+            ring_pop(&pair.ring);
+            ring_release(&pair.ring);
+            continue;
+        }
+        doorbell_arm(&pair.bell);
+        if (ring_pending(&pair.ring))
+            doorbell_cancel(&pair.bell);
+        else
+            doorbell_sleep(&pair.bell, TIME_NEVER);
+    }
+    pthread_join(producer, NULL);
+    assert_null(ring_peek(&pair.ring));
+    ring_destroy(&pair.ring);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fills_and_empties),
+        cmocka_unit_test(test_two_threads_lose_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
