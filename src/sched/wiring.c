@@ -60,10 +60,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
         (rc = bells_make(&w->model_bells, t, false, busy_poll)) < 0 ||
         (rc = bells_make(&w->executor_bells, e, false, busy_poll)) < 0 ||
-        (rc = doorbell_init(&w->rank_bell, false, busy_poll)) < 0) {
-        wiring_destroy(w);
+        (rc = doorbell_init(&w->rank_bell, false, busy_poll)) < 0)
         return error_set(err, rc, "cannot build the threads' rings: %s", strerror(-rc));
-    }
     return 0;
 }
 

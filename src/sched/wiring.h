@@ -34,6 +34,7 @@ struct wiring {
     struct doorbell *frontend_bells, *model_bells, *executor_bells, rank_bell;
 };
 
-/* Allocates the rings and bells from the counts, which are set, as are thread_of_*. 0 or -errno with a sentence. */
+/* Allocates the rings and bells from the counts, which are set, as are thread_of_*. 0 or -errno with a sentence; wiring_destroy()
+ * is due in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);
