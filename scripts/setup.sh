@@ -64,8 +64,8 @@ logged() { # LOG SENTENCE COMMAND...
     log=build/logs/$1 sentence=$2
     shift 2
     "$@" >"$log" 2>&1 </dev/null || {
-        tail -n 12 "$log" >&2
-        die "$sentence; what was done is kept, so run it again ($PWD/$log has all of the output)"
+        tail -n 5 "$log" >&2
+        die "$sentence. What was done is kept: run it again. All of the output is in $PWD/$log"
     }
 }
 
@@ -116,9 +116,9 @@ set_up_packages() { # PACKAGE...
             as_root apt-get -y -o DPkg::Lock::Timeout=600 --fix-broken install
     fi
     say "packages: installing $missing"
-    logged apt.log "apt-get could not read the package lists; is the network there" \
+    logged apt.log "apt-get could not read the package lists (is the network there?)" \
         as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
-    logged apt.log "apt-get could not install $missing; is the network there" \
+    logged apt.log "apt-get could not install $missing (is the network there?)" \
         as_root apt-get -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 --no-install-recommends install $missing
 }
 
@@ -132,7 +132,7 @@ set_up_python() {
     need_disk
     say "python: packages of scripts/requirements.txt into build/venv"
     logged venv.log "python3 could not make build/venv" /usr/bin/python3 -m venv --clear build/venv
-    logged pip.log "pip could not fetch the packages; is the network there" \
+    logged pip.log "pip could not fetch the packages (is the network there?)" \
         build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
         --only-binary=:all: -r scripts/requirements.txt
     stamp_write python "$wanted"
@@ -201,7 +201,7 @@ fetch_header() { # HEADER
         -o Acquire::Retries=3 -o APT::Sandbox::User=root
     header_file=$1
     shift
-    logged apt-header.log "apt-get could not read Debian $ORT_HEADER_SUITE's package list; is the network there" \
+    logged apt-header.log "apt-get could not read Debian $ORT_HEADER_SUITE's package list (is the network there?)" \
         apt-get "$@" update
     (cd "$apt/cache" && apt-get "$@" download "libonnxruntime-dev=$ORT_HEADER_VERSION.*") \
         >build/logs/apt-header.log 2>&1 || {
@@ -234,7 +234,7 @@ make_models() {
     need_disk
     say "models: $DEMO_MODELS"
     build/venv/bin/python scripts/demo_models.py --repository models --downloads build/downloads </dev/null ||
-        die "the demonstration models could not be made; what was done is kept, so run it again"
+        die "the demonstration models could not be made. What was done is kept: run it again"
     stamp_write models "$wanted"
 }
 
