@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_bench,
     NULL,
 };
 

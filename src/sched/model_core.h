@@ -7,29 +7,7 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "sched/messages.h"
-
-#define REQUEST_NONE UINT32_MAX
-
-/* A queued request. Nodes live in a pool shared by the cores of one model thread; a core links them by index. */
-struct request_node {
-    uint64_t handle;
-    int64_t arrival_ns, deadline_ns;
-    uint32_t items;
-    uint32_t next; /* in a list of model_output, ended by REQUEST_NONE; within the core: its queue's */
-    enum refusal refusal;
-    uint32_t links[6]; /* the deadline queue's */
-};
-
-struct request_pool {
-    struct request_node *nodes;
-    uint32_t capacity, free_head, used;
-};
-
-/* `nodes` is the caller's, [capacity]. */
-void request_pool_init(struct request_pool *pool, struct request_node *nodes, uint32_t capacity);
-/* Index of a free node, or REQUEST_NONE. */
-uint32_t request_pool_get(struct request_pool *pool);
-void request_pool_put(struct request_pool *pool, uint32_t node);
+#include "sched/request_pool.h"
 
 struct model_core_config {
     uint32_t model;                                        /* index that its messages carry */
@@ -46,7 +24,7 @@ struct model_core_config {
 struct model_core;
 
 enum model_event_kind {
-    MODEL_ARRIVED,    /* request */
+    MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_QUEUE_FULL) */
     MODEL_CANCELLED,  /* request: handle and deadline */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
     MODEL_PARAMETERS, /* grant (kind GRANT_PARAMETERS) */

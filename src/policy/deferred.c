@@ -1,0 +1,263 @@
+/* deferred.c - the default policy: batches start late enough to be large, early enough to find an accelerator.
+ *
+ *            window drop            lead                alpha
+ *   |<- head is given up if T ->|  <------>  due  invalid_after   deadline of the head
+ *   |   items no longer fit     |  wake_ns    |<--->|<---- l(b) ---->|
+ *
+ * Symphony (arXiv 2308.07470), section 4.3, waits until `due`, the last moment at which one more request could join.
+ * That window is one alpha wide, and candidates die in it when accelerators are few; so a batch may start `lead`
+ * earlier, the time in which some accelerator becomes free with good probability. A batch that is larger than the
+ * accelerators need (slack) or that hardly anybody will join (hazard) does not wait at all. Above the peak the window
+ * drop keeps batches near b*, so that goodput stays flat; shares keep one model's flood from the others. */
+#include "base/fmath.h"
+#include "policy/policy.h"
+#include "sched/model_view.h"
+
+#define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
+#define GAMMA_SCALE 0.95
+#define LEAD_LOAD   2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
+#define THETA_STEPS 20
+#define THETA_LOAD  0.9 /* slack: smallest batches that keep the load under this */
+#define HAZARD_LAUNCHES                                                                                                \
+    0.02                     /* hazard rule only if this share of batches is launched by an accelerator becoming free  \
+                              */
+#define HAZARD_GAIN     0.1  /* and what is still to come saves less than this part of l(b) */
+#define SHARE_LOAD      1.1  /* shares from this load on */
+#define SHARE_LOAD_BAD  0.9  /* or from this one, */
+#define SHARE_BAD       0.03 /* with this bad rate */
+#define SHARE_LEVEL     0.92 /* the load that shares leave */
+#define SHARE_OVER_MEAN 2.0  /* cut are models with this much over the mean demand */
+#define STANDARD_ERRORS 4.0
+#define NS_PER_S_D      1e9
+
+struct deferred_model {
+    int64_t lead_ns;
+    uint32_t slack_items; /* a batch of so many need not wait; UINT32_MAX: it must */
+    bool hazard;          /* the rule is on */
+    double hazard_scale;  /* b* / beta */
+    double credit;        /* of the admitted share, in requests */
+    double ns_per_item[GAP_BINS], ns_per_item_most;
+};
+
+static double clip(double x, double low, double high) {
+    return x > high ? (high < low ? low : high) : (x < low ? low : x);
+}
+
+/* The batch that gathers while its first request can wait, when items come every 1/lambda. Multiplied by lambda, so
+ * that a silent model gives 1. */
+static double batch_best(const struct model_view *m) {
+    double alpha = m->alpha_ns + (double)m->data_ns, room = m->slo_ns - m->beta_ns - (double)m->ctrl_ns;
+    double best = (m->rate_per_ns * room + 1) / (m->rate_per_ns * alpha + 1);
+    double most = room / alpha < m->items_most_any ? room / alpha : m->items_most_any;
+    return clip(best, 1, most);
+}
+
+static void deferred_update(struct model_view *m, void *own) {
+    struct deferred_model *d = own;
+    const struct cluster_parameters *p = &m->parameters;
+    double best = batch_best(m), load = m->beta_ns * m->rate_per_ns / best;
+    m->batch_best = best;
+    m->target_items = (uint32_t)clip(p->gamma * best + 0.5, 1, m->items_most_any);
+
+    double lead = 0, most = m->slo_ns / 2;
+    if (load > 0 && load < LEAD_LOAD)
+        lead = p->tau_ns * fmath_log(LEAD_LOAD / load);
+    else if (load <= 0)
+        lead = most;
+    d->lead_ns = (int64_t)(lead < most ? lead : most);
+
+    double slack = 1 + p->theta * (best - 1);
+    d->slack_items = m->options->consolidate ? UINT32_MAX : (uint32_t)slack + ((double)(uint32_t)slack < slack);
+
+    d->hazard = p->free_launches > HAZARD_LAUNCHES && m->beta_ns > 0;
+    if (!d->hazard)
+        return;
+    d->hazard_scale = HAZARD_GAIN * best / m->beta_ns;
+    arrival_rates_hazard(&m->rates, d->ns_per_item);
+    d->ns_per_item_most = 0;
+    for (uint32_t bin = 0; bin < GAP_BINS; bin++)
+        if (d->ns_per_item[bin] > d->ns_per_item_most)
+            d->ns_per_item_most = d->ns_per_item[bin];
+}
+
+static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
+    struct deferred_model *d = own;
+    (void)request;
+    if (m->admit_share >= 1)
+        return true;
+    d->credit += m->admit_share;
+    if (d->credit < 1)
+        return false;
+    d->credit -= 1;
+    return true;
+}
+
+/* The first moment from now, and before `latest_ns`, at which the items still expected before `due` are worth less than
+ * the wait: beta * h(since last arrival) * (due - t) / b* < 0.1 * l(b). Otherwise latest_ns. */
+static int64_t hazard_time(const struct model_view *m, const struct deferred_model *d, uint32_t type, int64_t now_ns,
+                           int64_t latest_ns, const struct batch_view *batch) {
+    double scale = d->hazard_scale * (double)m->profiles[type]->latency_ns[batch->items];
+    if ((double)(batch->due_ns - latest_ns) >= scale * d->ns_per_item_most)
+        return latest_ns;
+    int64_t last_ns = m->rates.last_arrival_ns;
+    for (uint32_t bin = gap_bin_of(now_ns - last_ns); bin < GAP_BINS; bin++) {
+        int64_t from_ns = last_ns + gap_bin_start(bin), until_ns = last_ns + gap_bin_start(bin + 1);
+        if (from_ns < now_ns)
+            from_ns = now_ns;
+        if (from_ns >= latest_ns)
+            break;
+        double wait_ns = scale * d->ns_per_item[bin]; /* the rule holds this long before due, and later */
+        int64_t holds_ns = wait_ns > 1e17 ? from_ns : batch->due_ns - (int64_t)wait_ns + 1;
+        if (holds_ns < from_ns)
+            holds_ns = from_ns;
+        if (holds_ns < until_ns)
+            return holds_ns < latest_ns ? holds_ns : latest_ns;
+    }
+    return latest_ns;
+}
+
+static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+                                         const struct batch_view *batch) {
+    const struct deferred_model *d = own;
+    if (batch->sealed || batch->items >= batch->items_most || batch->items >= d->slack_items)
+        return (struct batch_times){0, 0};
+    int64_t wake_ns = batch->due_ns - d->lead_ns;
+    if (!d->hazard || wake_ns <= now_ns)
+        return (struct batch_times){wake_ns, wake_ns};
+    return (struct batch_times){hazard_time(m, d, type, now_ns, wake_ns, batch), wake_ns};
+}
+
+/* Accelerators that a model keeps busy with batches of `batch`. */
+static double demand(const struct model_rates *r, double rate, double batch) {
+    return rate / NS_PER_S_D * (r->alpha_ns + r->beta_ns / batch);
+}
+
+/* Whether work arrives faster now than over 2 s, by more than chance. */
+static double boost_derive(const struct cluster_view *c) {
+    double slow = 0, fast = 0, arrivals = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (r->batch_best < 1)
+            continue;
+        slow += demand(r, r->rate, r->batch_best);
+        fast += demand(r, r->rate_fast, r->batch_best);
+        arrivals += r->arrivals_fast;
+    }
+    double boost = slow > 0 ? fast / slow - STANDARD_ERRORS / __builtin_sqrt(2 * arrivals + 1) : 1;
+    return boost > 1 ? boost : 1;
+}
+
+/* The load if every batch held the part theta of b*. */
+static double theta_load(const struct cluster_view *c, double theta, double boost) {
+    double load = 0;
+    for (uint32_t i = 0; i < c->models; i++)
+        if (c->rates[i].rate > 0)
+            load += demand(&c->rates[i], c->rates[i].rate * boost, 1 + theta * (c->rates[i].batch_best - 1));
+    return load;
+}
+
+/* The load falls as theta rises, so the smallest step is found by halving. */
+static double theta_derive(const struct cluster_view *c, double boost) {
+    uint32_t low = 0, high = THETA_STEPS; /* high is taken when none is enough */
+    while (low < high) {
+        uint32_t step = (low + high) / 2;
+        if (theta_load(c, (double)step / THETA_STEPS, boost) <= THETA_LOAD * c->accelerators)
+            high = step;
+        else
+            low = step + 1;
+    }
+    return (double)low / THETA_STEPS;
+}
+
+/* lambda': a flood counts as soon as it is no chance. */
+static double share_demand(const struct model_rates *r) {
+    if (r->batch_best < 1)
+        return 0;
+    double sure = r->rate_fast * (1 - STANDARD_ERRORS / __builtin_sqrt(2 * r->arrivals_fast + 1));
+    return demand(r, sure > r->rate ? sure : r->rate, r->batch_best);
+}
+
+/* The level s with sum(min(demand, s)) = total, for 0 < total < sum(demand): what the models under it leave is shared
+ * equally by the others; each round finds more models under the level, so it ends. */
+static double level_derive(const struct cluster_view *c, double total) {
+    double level = 0;
+    uint32_t over = UINT32_MAX;
+    for (;;) {
+        double rest = total;
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < c->models; i++) {
+            double d = share_demand(&c->rates[i]);
+            if (d <= level)
+                rest -= d;
+            else
+                count++;
+        }
+        if (count == 0 || count == over)
+            return level;
+        over = count;
+        level = rest / count;
+    }
+}
+
+static void shares_derive(const struct cluster_view *c, double *admit_share) {
+    double sum = 0, offered = 0, bad = 0;
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        admit_share[i] = 1;
+        double d = share_demand(r);
+        sum += d;
+        active += d > 0;
+        offered += r->rate;
+        bad += r->rate * r->bad_rate;
+    }
+    bool suffering = sum > SHARE_LOAD_BAD * c->accelerators && bad > SHARE_BAD * offered;
+    if (active == 0 || !(sum > SHARE_LOAD * c->accelerators || suffering))
+        return;
+    double total = SHARE_LEVEL * c->accelerators;
+    if (total >= sum)
+        return;
+    double level = level_derive(c, total), mean = sum / active;
+    bool anyone_under = false;
+    for (uint32_t i = 0; i < c->models; i++) {
+        double d = share_demand(&c->rates[i]);
+        anyone_under |= d > 0 && d < level;
+    }
+    for (uint32_t i = 0; anyone_under && i < c->models; i++) {
+        double d = share_demand(&c->rates[i]);
+        if (d > level && d > SHARE_OVER_MEAN * mean)
+            admit_share[i] = level / d;
+    }
+}
+
+static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
+                            struct cluster_parameters *p, double *admit_share) {
+    (void)options;
+    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (!(r->rate > 0))
+            continue;
+        double rate = r->rate * boost / NS_PER_S_D;
+        fixed += rate * r->beta_ns / r->batch_best;
+        variable += rate * r->alpha_ns;
+        batches += rate / r->batch_best;
+    }
+    p->boost = boost;
+    p->gamma = GAMMA_MOST;
+    if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_MOST * (c->accelerators - variable))
+        p->gamma = GAMMA_SCALE * fixed / (c->accelerators - variable);
+    p->tau_ns = batches > 0 ? 1 / batches : 0;
+    p->theta = theta_derive(c, boost);
+    shares_derive(c, admit_share);
+}
+
+const struct policy_ops policy_deferred = {
+    .name = "deferred",
+    .summary = "batches wait as long as it pays and no longer, with window drop and shares (the default)",
+    .model_bytes = sizeof(struct deferred_model),
+    .model_update = deferred_update,
+    .model_admit = deferred_admit,
+    .batch_times = deferred_times,
+    .cluster_derive = deferred_derive,
+};

@@ -1,0 +1,19 @@
+/* rolling.h - corrects a latency table from measured runs: the rolling 99th percentile of the last ten runs of each
+ * batch size (Clockwork, OSDI 2020, section 5.3). Pure; memory is bounded by the table's length. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "profile/profile.h"
+
+#define ROLLING_WINDOW 10 /* runs a batch size; the 99th percentile of ten is their maximum */
+
+struct rolling;
+
+/* Memory, aligned as malloc's, for tables up to `batch_max`. */
+size_t rolling_bytes(uint32_t batch_max);
+/* Starts from the profiled table, which is copied. */
+void rolling_init(struct rolling *rolling, const struct profile *profiled);
+/* Counts a run of `items` that took run_ns. If that changes what is to be expected, rewrites `table` (of the same
+ * batch_max, non-decreasing, with its fit) and returns true. Sizes outside the table are ignored. */
+bool rolling_add(struct rolling *rolling, uint32_t items, int64_t run_ns, struct profile *table);

@@ -1,0 +1,542 @@
+/* model_core.c - one model's queue and its next batch.
+ *
+ * Arrivals that the policy admits wait in `queue`, by deadline. The next batch of each accelerator type is a run of
+ * that queue from its head (on a type too slow for the head, from the first request it can still make). An arrival at
+ * the queue's end only lengthens the batch, which costs no more than looking two latencies up; everything else composes
+ * it anew. Requests that the window drop gives up, and arrivals not admitted, wait in `leftovers` for an accelerator
+ * that nobody wants. A request leaves by a batch, by its cancellation, or by a refusal as soon as no type can make it.
+ */
+#include "sched/model_core.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "profile/rolling.h"
+#include "sched/deadline_queue.h"
+#include "sched/model_view.h"
+
+#define BAD_WEIGHT (1.0 / 2000) /* of one request in the bad rate */
+
+/* The next batch on one type: `items` of the queue from `start` on. */
+struct type_batch {
+    uint32_t start; /* REQUEST_NONE: no batch */
+    uint32_t items;
+    bool sealed; /* the queue goes on behind it, but nothing more fits */
+};
+
+struct model_core {
+    struct model_view view;
+    struct request_pool *pool;
+    struct deadline_queue queue, leftovers;
+    struct type_batch batches[ACCELERATOR_TYPES_MAX];
+    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
+    uint32_t refused_last;                              /* in the list of the step's output */
+    double bad_rate;
+    uint32_t model;
+    uint32_t batch_max;
+    const struct policy_ops *policy;
+    struct policy_options options;
+    struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
+    _Alignas(16) char own[];                        /* the policy's room; then profiles and windows */
+};
+
+/* ---- set-up ---- */
+
+static size_t align(size_t bytes) {
+    return (bytes + 15) & ~(size_t)15;
+}
+
+size_t model_core_bytes(const struct model_core_config *config) {
+    size_t bytes = align(sizeof(struct model_core)) + align(config->policy->model_bytes);
+    for (uint32_t t = 0; t < config->types; t++) {
+        if (!config->profiles[t])
+            continue;
+        bytes += align(profile_bytes(config->batch_max));
+        if (config->learn)
+            bytes += align(rolling_bytes(config->batch_max));
+    }
+    return bytes;
+}
+
+/* What follows from the tables. */
+static void tables_changed(struct model_core *core) {
+    struct model_view *m = &core->view;
+    double alpha_ns = 0, beta_ns = 0, types = 0;
+    m->items_most_any = 1;
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (!m->profiles[t])
+            continue;
+        alpha_ns += m->profiles[t]->alpha_ns;
+        beta_ns += m->profiles[t]->beta_ns;
+        types++;
+        m->items_most[t] = profile_batch_best(m->profiles[t]);
+        if (m->items_most[t] > m->items_most_any)
+            m->items_most_any = m->items_most[t];
+    }
+    m->alpha_ns = alpha_ns / types;
+    m->beta_ns = beta_ns / types;
+}
+
+/* The part of a table up to batch_max. */
+static void profile_copy(struct profile *to, const struct profile *from, uint32_t batch_max) {
+    CHECK_LE(batch_max, from->batch_max);
+    memcpy(to, from, profile_bytes(batch_max));
+    if (to->batch_max != batch_max) {
+        to->batch_max = batch_max;
+        profile_fit(to);
+    }
+}
+
+static void policy_update(struct model_core *core) {
+    core->policy->model_update(&core->view, core->own);
+}
+
+void model_core_init(struct model_core *core, const struct model_core_config *config, struct request_pool *pool) {
+    CHECK(config->types >= 1 && config->types <= ACCELERATOR_TYPES_MAX && config->batch_max >= 1);
+    memset(core, 0, model_core_bytes(config));
+    core->pool = pool;
+    core->model = config->model;
+    core->batch_max = config->batch_max;
+    core->policy = config->policy;
+    if (config->policy_options)
+        core->options = *config->policy_options;
+    deadline_queue_init(&core->queue);
+    deadline_queue_init(&core->leftovers);
+
+    struct model_view *m = &core->view;
+    m->types = config->types;
+    m->ctrl_ns = config->ctrl_ns;
+    m->data_ns = config->data_ns;
+    m->slo_ns = (double)config->slo_ns;
+    m->admit_share = 1;
+    m->options = &core->options;
+    m->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
+    arrival_rates_init(&m->rates);
+
+    char *room = core->own + align(config->policy->model_bytes);
+    bool runs = false;
+    for (uint32_t t = 0; t < config->types; t++) {
+        core->batches[t].start = REQUEST_NONE;
+        core->candidates[t] = (struct candidate){TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+        if (!config->profiles[t])
+            continue;
+        runs = true;
+        m->profiles[t] = (struct profile *)room;
+        profile_copy(m->profiles[t], config->profiles[t], config->batch_max);
+        room += align(profile_bytes(config->batch_max));
+        if (config->learn) {
+            core->rolling[t] = (struct rolling *)room;
+            rolling_init(core->rolling[t], m->profiles[t]);
+            room += align(rolling_bytes(config->batch_max));
+        }
+    }
+    CHECK(runs);
+    tables_changed(core);
+    policy_update(core);
+}
+
+/* ---- refusing ---- */
+
+static struct request_node *node_at(const struct model_core *core, uint32_t node) {
+    return &core->pool->nodes[node];
+}
+
+static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
+    struct request_node *request = node_at(core, node);
+    request->refusal = reason;
+    request->next = REQUEST_NONE;
+    if (out->refused == REQUEST_NONE)
+        out->refused = node;
+    else
+        node_at(core, core->refused_last)->next = node;
+    core->refused_last = node;
+    if (reason != REFUSAL_CANCELLED)
+        core->bad_rate += (1 - core->bad_rate) * BAD_WEIGHT;
+}
+
+/* The least span over the types. */
+static int64_t span_least(const struct model_core *core, uint32_t items) {
+    const struct model_view *m = &core->view;
+    if (m->types == 1)
+        return model_span_ns(m, 0, items);
+    int64_t least = TIME_NEVER;
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (!m->profiles[t])
+            continue;
+        int64_t span_ns = model_span_ns(m, t, items);
+        if (span_ns < least)
+            least = span_ns;
+    }
+    return least;
+}
+
+/* The last moment at which `request` could start on some type. */
+static int64_t latest_start(const struct model_core *core, const struct request_node *request) {
+    return request->deadline_ns - span_least(core, request->items);
+}
+
+static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+    if (now_ns > latest_start(core, node_at(core, node)))
+        refuse(core, out, node, REFUSAL_DEADLINE);
+    else
+        deadline_queue_insert(&core->leftovers, core->pool->nodes, node);
+}
+
+/* How many items must fit before the deadline of the queue's head for it to stay: the window drop's target, or all that
+ * are queued, but the whole head in any case. */
+static uint32_t items_wanted(const struct model_core *core, const struct request_node *head) {
+    uint32_t target = core->view.target_items;
+    uint32_t wanted = target < core->queue.items ? target : core->queue.items;
+    return wanted > head->items ? wanted : head->items;
+}
+
+static bool head_stays(const struct model_core *core, int64_t now_ns) {
+    const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
+    return now_ns + span_least(core, items_wanted(core, head)) <= head->deadline_ns;
+}
+
+static void queue_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    struct request_node *nodes = core->pool->nodes;
+    while (core->queue.count && !head_stays(core, now_ns))
+        leftovers_add(core, now_ns, deadline_queue_pop(&core->queue, nodes), out);
+    while (core->leftovers.count && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->leftovers))))
+        refuse(core, out, deadline_queue_pop(&core->leftovers, nodes), REFUSAL_DEADLINE);
+}
+
+/* ---- composing batches ---- */
+
+/* Most items up to `most` whose span fits into room_ns; `least` of them are known to. */
+static uint32_t items_fitting(const struct model_view *m, uint32_t type, int64_t room_ns, uint32_t least,
+                              uint32_t most) {
+    if (most <= least || model_span_ns(m, type, most) <= room_ns)
+        return most > least ? most : least;
+    while (most - least > 1) {
+        uint32_t middle = (least + most) / 2;
+        if (model_span_ns(m, type, middle) <= room_ns)
+            least = middle;
+        else
+            most = middle;
+    }
+    return least;
+}
+
+/* Where a batch of `type` starts in a queue: at its head, or on a type too slow for it at the first request that
+ * `items` can join, or else at the first that it can make at all. */
+static uint32_t start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
+                           int64_t now_ns, uint32_t items) {
+    const struct model_view *m = &core->view;
+    const struct request_node *nodes = core->pool->nodes;
+    uint32_t node = deadline_queue_first(queue);
+    if (node == REQUEST_NONE || now_ns + model_span_ns(m, type, items) <= nodes[node].deadline_ns)
+        return node;
+    node = deadline_queue_find(queue, nodes, now_ns + model_span_ns(m, type, items));
+    if (node == REQUEST_NONE)
+        node = deadline_queue_find(queue, nodes, now_ns + model_span_ns(m, type, 1));
+    while (node != REQUEST_NONE && now_ns + model_span_ns(m, type, nodes[node].items) > nodes[node].deadline_ns)
+        node = deadline_queue_next(nodes, node); /* a large one */
+    return node;
+}
+
+/* The run of `queue` from `start` that a batch of `type` holds. */
+static struct type_batch batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
+                                       int64_t now_ns, uint32_t start) {
+    const struct model_view *m = &core->view;
+    const struct request_node *nodes = core->pool->nodes;
+    if (start == REQUEST_NONE)
+        return (struct type_batch){.start = REQUEST_NONE};
+    uint32_t first = nodes[start].items; /* alone, it may be larger than a batch usually gets */
+    uint32_t most = items_fitting(m, type, nodes[start].deadline_ns - now_ns, first, m->items_most[type]);
+    if (start == deadline_queue_first(queue) && queue->items == queue->count) /* single items: no need to look */
+        return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items};
+    uint32_t items = 0, node = start;
+    while (node != REQUEST_NONE && items + nodes[node].items <= most) {
+        items += nodes[node].items;
+        node = deadline_queue_next(nodes, node);
+    }
+    return (struct type_batch){start, items, node != REQUEST_NONE};
+}
+
+static void candidate_store(struct model_core *core, uint32_t type, const struct candidate *candidate,
+                            struct model_output *out) {
+    if (memcmp(&core->candidates[type], candidate, sizeof(*candidate)) == 0)
+        return;
+    core->candidates[type] = *candidate;
+    out->candidate_changed = true;
+}
+
+/* The candidate of a type from its batch and the leftovers. */
+static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t type, int64_t leftover_invalid_after_ns,
+                             struct model_output *out) {
+    const struct model_view *m = &core->view;
+    const struct type_batch *batch = &core->batches[type];
+    struct candidate candidate;
+    memset(&candidate, 0, sizeof(candidate)); /* padding too: compared as bytes */
+    candidate.leftover_invalid_after_ns = leftover_invalid_after_ns;
+    if (batch->start == REQUEST_NONE) {
+        candidate.ready_ns = candidate.wake_ns = candidate.invalid_after_ns = TIME_NEVER;
+    } else {
+        const struct request_node *head = node_at(core, batch->start);
+        struct batch_view view = {
+            .deadline_ns = head->deadline_ns,
+            .head_arrival_ns = head->arrival_ns,
+            .due_ns = head->deadline_ns - model_span_ns(m, type, batch->items + 1),
+            .invalid_after_ns = head->deadline_ns - model_span_ns(m, type, batch->items),
+            .items = batch->items,
+            .items_most = m->items_most[type],
+            .sealed = batch->sealed,
+        };
+        struct batch_times times = core->policy->batch_times(m, core->own, type, now_ns, &view);
+        candidate.ready_ns = times.ready_ns;
+        candidate.wake_ns = times.wake_ns;
+        candidate.invalid_after_ns = view.invalid_after_ns;
+        candidate.items = batch->items;
+    }
+    candidate_store(core, type, &candidate, out);
+}
+
+/* Latest start of the first leftover that `type` can make; TIME_NEVER: there is none. */
+static int64_t leftover_invalid_after(const struct model_core *core, uint32_t type, int64_t now_ns) {
+    uint32_t node = start_find(core, &core->leftovers, type, now_ns, 1);
+    if (node == REQUEST_NONE)
+        return TIME_NEVER;
+    return node_at(core, node)->deadline_ns - model_span_ns(&core->view, type, node_at(core, node)->items);
+}
+
+/* Everything anew. */
+static void refresh(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    const struct model_view *m = &core->view;
+    queue_prune(core, now_ns, out);
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (!m->profiles[t])
+            continue;
+        uint32_t start = REQUEST_NONE;
+        if (core->queue.count) {
+            const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
+            start = start_find(core, &core->queue, t, now_ns, items_wanted(core, head));
+        }
+        core->batches[t] = batch_compose(core, &core->queue, t, now_ns, start);
+        candidate_derive(core, now_ns, t, leftover_invalid_after(core, t, now_ns), out);
+    }
+}
+
+/* An arrival went to the end of the queue: lengthens the batches that it can join. False if they must be composed. */
+static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+    const struct model_view *m = &core->view;
+    if (!head_stays(core, now_ns))
+        return false;
+    for (uint32_t t = 0; t < m->types; t++)
+        if (m->profiles[t] && (core->batches[t].start == REQUEST_NONE || now_ns > core->candidates[t].invalid_after_ns))
+            return false;
+    for (uint32_t t = 0; t < m->types; t++) {
+        struct type_batch *batch = &core->batches[t];
+        if (!m->profiles[t] || batch->sealed)
+            continue;
+        uint32_t items = batch->items + node_at(core, node)->items;
+        if (items <= m->items_most[t] &&
+            now_ns + model_span_ns(m, t, items) <= node_at(core, batch->start)->deadline_ns)
+            batch->items = items;
+        else
+            batch->sealed = true;
+        candidate_derive(core, now_ns, t, core->candidates[t].leftover_invalid_after_ns, out);
+    }
+    return true;
+}
+
+/* ---- events ---- */
+
+static void request_arrived(struct model_core *core, int64_t now_ns, const struct request_message *message,
+                            struct model_output *out) {
+    struct model_view *m = &core->view;
+    uint32_t node = request_pool_get(core->pool);
+    CHECK(node != REQUEST_NONE); /* the shell's duty */
+    struct request_node *request = node_at(core, node);
+    request->handle = message->handle;
+    request->arrival_ns = message->arrival_ns;
+    request->deadline_ns = message->deadline_ns;
+    request->items = message->items;
+    request->refusal = REFUSAL_NONE;
+    arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
+
+    if (message->items < 1 || message->items > core->batch_max || now_ns > latest_start(core, request)) {
+        refuse(core, out, node, REFUSAL_DEADLINE);
+        return;
+    }
+    if (core->policy->model_admit && !core->policy->model_admit(m, core->own, request)) {
+        leftovers_add(core, now_ns, node, out);
+        refresh(core, now_ns, out);
+        return;
+    }
+    deadline_queue_insert(&core->queue, core->pool->nodes, node);
+    if (core->queue.tail[0] != node || !batches_lengthen(core, now_ns, node, out))
+        refresh(core, now_ns, out);
+}
+
+static void request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
+                              struct model_output *out) {
+    struct request_node *nodes = core->pool->nodes;
+    uint32_t node = deadline_queue_remove(&core->queue, nodes, message->deadline_ns, message->handle);
+    if (node == REQUEST_NONE)
+        node = deadline_queue_remove(&core->leftovers, nodes, message->deadline_ns, message->handle);
+    if (node == REQUEST_NONE)
+        return; /* in a batch already, or gone */
+    refuse(core, out, node, REFUSAL_CANCELLED);
+    refresh(core, now_ns, out);
+}
+
+/* Moves the batch's requests from the queue into the output. */
+static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue,
+                       const struct type_batch *batch, struct model_output *out) {
+    struct request_node *nodes = core->pool->nodes;
+    uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
+    while (items < batch->items) {
+        uint32_t next = deadline_queue_next(nodes, node);
+        if (node == deadline_queue_first(queue))
+            deadline_queue_pop(queue, nodes);
+        else
+            deadline_queue_remove(queue, nodes, nodes[node].deadline_ns, nodes[node].handle);
+        if (last == REQUEST_NONE)
+            out->batch = node;
+        else
+            nodes[last].next = node;
+        items += nodes[node].items;
+        count++;
+        core->bad_rate -= core->bad_rate * BAD_WEIGHT;
+        last = node;
+        node = next;
+    }
+    nodes[last].next = REQUEST_NONE;
+    out->batch_requests = count;
+    out->batch_items = items;
+    const struct model_view *m = &core->view;
+    out->batch_finish_ns = now_ns + model_span_ns(m, type, items);
+    out->batch_start_ns = out->batch_finish_ns - m->profiles[type]->latency_ns[items];
+}
+
+static void accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
+                                struct model_output *out) {
+    uint32_t type = grant->type;
+    CHECK(type < core->view.types && core->view.profiles[type]);
+    refresh(core, now_ns, out);
+    const struct type_batch *batch = &core->batches[type];
+    if (batch->start != REQUEST_NONE && core->candidates[type].ready_ns <= now_ns) {
+        batch_take(core, now_ns, type, &core->queue, batch, out);
+    } else if (grant->leftovers && core->candidates[type].leftover_invalid_after_ns != TIME_NEVER) {
+        uint32_t start = start_find(core, &core->leftovers, type, now_ns, 1);
+        struct type_batch leftovers = batch_compose(core, &core->leftovers, type, now_ns, start);
+        batch_take(core, now_ns, type, &core->leftovers, &leftovers, out);
+    }
+    if (out->batch != REQUEST_NONE)
+        refresh(core, now_ns, out);
+    out->candidate_changed = true; /* the answer always carries the newest */
+}
+
+static void parameters_set(struct model_core *core, int64_t now_ns, const struct grant_message *message,
+                           struct model_output *out) {
+    core->view.parameters = message->parameters;
+    core->view.admit_share = message->admit_share;
+    policy_update(core);
+    refresh(core, now_ns, out);
+}
+
+static void batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran,
+                      struct model_output *out) {
+    CHECK(ran->type < core->view.types && core->view.profiles[ran->type]);
+    if (!core->rolling[ran->type] ||
+        !rolling_add(core->rolling[ran->type], ran->items, ran->run_ns, core->view.profiles[ran->type]))
+        return;
+    tables_changed(core);
+    policy_update(core);
+    refresh(core, now_ns, out);
+}
+
+static void delays_set(struct model_core *core, int64_t now_ns, int64_t ctrl_ns, int64_t data_ns,
+                       struct model_output *out) {
+    core->view.ctrl_ns = ctrl_ns;
+    core->view.data_ns = data_ns;
+    policy_update(core);
+    refresh(core, now_ns, out);
+}
+
+/* A tick of the rates is over. */
+static void rates_update(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    struct model_view *m = &core->view;
+    out->rates_changed = m->rates.tick_requests > 0; /* the rank core lets a silent model's rates decay itself */
+    arrival_rates_roll(&m->rates, now_ns);
+    double rate = arrival_rates_slow(&m->rates);
+    m->rate_per_ns = rate / (double)NS_PER_S;
+    m->slo_ns = arrival_rates_slo_ns(&m->rates, m->slo_ns);
+    policy_update(core);
+    if (out->rates_changed)
+        out->rates = (struct model_rates){
+            .at_ns = now_ns,
+            .rate = rate,
+            .rate_fast = arrival_rates_fast(&m->rates),
+            .arrivals_fast = m->rates.requests_fast,
+            .bad_rate = core->bad_rate,
+            .slo_ns = m->slo_ns,
+            .batch_best = m->batch_best,
+            .alpha_ns = m->alpha_ns,
+            .beta_ns = m->beta_ns,
+        };
+    refresh(core, now_ns, out);
+}
+
+/* When time alone will change a candidate: a batch shrinks or loses its head, a leftover dies. */
+static int64_t wake_time(const struct model_core *core) {
+    int64_t wake_ns = TIME_NEVER;
+    for (uint32_t t = 0; t < core->view.types; t++) {
+        const struct candidate *c = &core->candidates[t];
+        if (c->invalid_after_ns < wake_ns)
+            wake_ns = c->invalid_after_ns;
+        if (c->leftover_invalid_after_ns < wake_ns)
+            wake_ns = c->leftover_invalid_after_ns;
+    }
+    return wake_ns == TIME_NEVER ? wake_ns : wake_ns + 1;
+}
+
+void model_core_step(struct model_core *core, int64_t now_ns, const struct model_event *event,
+                     struct model_output *out) {
+    out->refused = out->batch = REQUEST_NONE;
+    out->batch_requests = out->batch_items = 0;
+    out->candidate_changed = out->rates_changed = false;
+    if (arrival_rates_due(&core->view.rates, now_ns))
+        rates_update(core, now_ns, out);
+    switch (event->kind) {
+    case MODEL_ARRIVED:
+        request_arrived(core, now_ns, event->request, out);
+        break;
+    case MODEL_CANCELLED:
+        request_cancelled(core, now_ns, event->request, out);
+        break;
+    case MODEL_GRANTED:
+        accelerator_granted(core, now_ns, event->grant, out);
+        break;
+    case MODEL_PARAMETERS:
+        parameters_set(core, now_ns, event->grant, out);
+        break;
+    case MODEL_RAN:
+        batch_ran(core, now_ns, event->ran, out);
+        break;
+    case MODEL_DELAYS:
+        delays_set(core, now_ns, event->delays.ctrl_ns, event->delays.data_ns, out);
+        break;
+    case MODEL_TIMER:
+        refresh(core, now_ns, out);
+        break;
+    }
+    if (out->candidate_changed)
+        memcpy(out->candidates, core->candidates, core->view.types * sizeof(*out->candidates));
+    out->wake_ns = wake_time(core);
+}
+
+bool model_core_idle(const struct model_core *core) {
+    return model_core_queued(core) == 0;
+}
+
+uint32_t model_core_queued(const struct model_core *core) {
+    return core->queue.count + core->leftovers.count;
+}
+
+const struct profile *model_core_profile(const struct model_core *core, uint32_t type) {
+    return core->view.profiles[type];
+}

@@ -1,0 +1,31 @@
+/* model_view.h - the part of a model core that policies see. For policies and model_core.c only. */
+#pragma once
+
+#include "policy/policy.h"
+#include "profile/profile.h"
+#include "sched/arrival_rates.h"
+#include "sched/messages.h"
+
+struct model_view {
+    /* set by the core; read by policies */
+    uint32_t types;
+    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
+    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: where batching stops paying */
+    uint32_t items_most_any;                         /* greatest of them */
+    int64_t ctrl_ns, data_ns;                        /* delay(b) = ctrl + data*b */
+    double alpha_ns, beta_ns;                        /* mean of the tables' fits over the types */
+    double slo_ns;                                   /* mean over the arrivals */
+    struct arrival_rates rates;
+    double rate_per_ns; /* items, over 2 s, as of the last tick */
+    struct cluster_parameters parameters;
+    double admit_share;
+    const struct policy_options *options;
+    /* set by the policy's model_update() */
+    double batch_best;     /* b*: the batch that its rate and SLO allow, >= 1 */
+    uint32_t target_items; /* window drop: the head is given up when so many (or all, if fewer) no longer fit */
+};
+
+/* From the decision to the end of a batch of `items` on accelerators of a type: delay(b) + l(b). */
+static inline int64_t model_span_ns(const struct model_view *m, uint32_t type, uint32_t items) {
+    return m->profiles[type]->latency_ns[items] + m->ctrl_ns + m->data_ns * items;
+}

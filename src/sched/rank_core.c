@@ -1,0 +1,494 @@
+/* rank_core.c - matches model candidates to free accelerators.
+ *
+ * Each accelerator type has a lane: its free accelerators by number, so that load consolidates on the low ones, and the
+ * candidates for it in two stages, one for accelerators that become free (from ready_ns on) and one for those that are
+ * free anyway (from wake_ns on). A stage holds the candidates whose time has not come by that time, and the others by
+ * their latest start, which decides who is first. While nothing is free, candidates are only stored: the stages are
+ * brought up to date when an accelerator can use them. */
+#include "sched/rank_core.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fmath.h"
+#include "base/heap.h"
+
+#define PARAMETERS_EVERY_NS (10 * NS_PER_MS)
+#define LAUNCH_WEIGHT       (1.0 / 500) /* of one batch in the share launched by an accelerator becoming free */
+#define SLOW_NS             2e9         /* time constants of the models' rates */
+#define FAST_NS             1e8
+#define NOBODY              UINT32_MAX
+
+enum accelerator_state { ACCELERATOR_FREE, ACCELERATOR_GRANTED, ACCELERATOR_BUSY, ACCELERATOR_AWAY };
+
+struct accelerator {
+    uint8_t state; /* enum accelerator_state */
+    uint8_t type;
+    bool down;       /* leaves as soon as it is not granted */
+    bool ended;      /* granted, and its batch has ended before the answer came */
+    bool by_freeing; /* granted because it became free */
+};
+
+struct model_slot {
+    bool granted; /* between a grant and its answer; candidates are ignored */
+    bool granted_leftovers;
+    bool dirty; /* its candidates are not in the lanes yet */
+};
+
+/* Candidates of one type for one kind of accelerator, by model. */
+struct stage {
+    struct heap waiting; /* by the time from which they may start */
+    struct heap open;    /* whose time has come, by latest start */
+};
+
+struct lane {
+    struct heap free;      /* accelerators, by number */
+    struct stage ready;    /* for an accelerator that becomes free: from ready_ns on */
+    struct stage idle;     /* for one that is free already: from wake_ns on */
+    struct heap leftovers; /* models, by the latest start of their leftovers */
+    bool freed;            /* in this step an accelerator became free */
+};
+
+struct rank_core {
+    uint32_t models, types, accelerators;
+    uint32_t free, busy, up;         /* accelerators */
+    struct accelerator *accelerator; /* [accelerators] */
+    struct model_slot *model;        /* [models] */
+    struct candidate *candidates;    /* [models][types] */
+    uint32_t *dirty;                 /* [models] the dirty ones */
+    uint32_t dirty_count;
+    struct lane lanes[ACCELERATOR_TYPES_MAX];
+    struct model_rates *rates;     /* [models] as reported */
+    struct model_rates *rates_now; /* [models] scratch: as of now */
+    double *admit_share;           /* [models] */
+    struct cluster_parameters parameters;
+    double free_launches, needed;
+    int64_t parameters_due_ns;
+    const struct policy_ops *policy;
+    struct policy_options options;
+};
+
+/* ---- set-up ---- */
+
+/* Hands out pieces of the core's memory; with a NULL base it only counts them. */
+struct arena {
+    char *base;
+    size_t used;
+};
+
+static void *arena_take(struct arena *arena, size_t bytes) {
+    void *piece = arena->base ? arena->base + arena->used : NULL;
+    arena->used += (bytes + 15) & ~(size_t)15;
+    return piece;
+}
+
+static void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity) {
+    struct heap_entry *entries = arena_take(arena, capacity * sizeof(*entries));
+    uint32_t *position = arena_take(arena, capacity * sizeof(*position));
+    if (arena->base)
+        heap_init(heap, entries, position, capacity);
+}
+
+static void rank_core_layout(struct rank_core *core, struct arena *arena, const struct rank_core_config *config) {
+    core->accelerator = arena_take(arena, config->accelerators * sizeof(*core->accelerator));
+    core->model = arena_take(arena, config->models * sizeof(*core->model));
+    core->candidates = arena_take(arena, (size_t)config->models * config->types * sizeof(*core->candidates));
+    core->dirty = arena_take(arena, config->models * sizeof(*core->dirty));
+    core->rates = arena_take(arena, config->models * sizeof(*core->rates));
+    core->rates_now = arena_take(arena, config->models * sizeof(*core->rates_now));
+    core->admit_share = arena_take(arena, config->models * sizeof(*core->admit_share));
+    for (uint32_t t = 0; t < config->types; t++) {
+        struct lane *lane = &core->lanes[t];
+        heap_take(arena, &lane->free, config->accelerators);
+        heap_take(arena, &lane->ready.waiting, config->models);
+        heap_take(arena, &lane->ready.open, config->models);
+        heap_take(arena, &lane->idle.waiting, config->models);
+        heap_take(arena, &lane->idle.open, config->models);
+        heap_take(arena, &lane->leftovers, config->models);
+    }
+}
+
+size_t rank_core_bytes(const struct rank_core_config *config) {
+    struct rank_core scratch;
+    struct arena arena = {NULL, 0};
+    arena_take(&arena, sizeof(struct rank_core));
+    rank_core_layout(&scratch, &arena, config);
+    return arena.used;
+}
+
+void rank_core_init(struct rank_core *core, const struct rank_core_config *config) {
+    CHECK(config->types >= 1 && config->types <= ACCELERATOR_TYPES_MAX);
+    struct arena arena = {(char *)core, 0};
+    arena_take(&arena, sizeof(*core));
+    memset(core, 0, sizeof(*core));
+    rank_core_layout(core, &arena, config);
+    core->models = config->models;
+    core->types = config->types;
+    core->accelerators = core->free = core->up = config->accelerators;
+    core->policy = config->policy;
+    if (config->policy_options)
+        core->options = *config->policy_options;
+    core->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
+    for (uint32_t a = 0; a < config->accelerators; a++) {
+        CHECK_LT(config->accelerator_type[a], config->types);
+        core->accelerator[a] = (struct accelerator){.state = ACCELERATOR_FREE, .type = config->accelerator_type[a]};
+        heap_set(&core->lanes[config->accelerator_type[a]].free, a, a);
+    }
+    for (uint32_t m = 0; m < config->models; m++) {
+        core->model[m] = (struct model_slot){0};
+        core->rates[m] = (struct model_rates){.batch_best = 1};
+        core->admit_share[m] = 1;
+        for (uint32_t t = 0; t < config->types; t++)
+            core->candidates[m * config->types + t] =
+                (struct candidate){TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+    }
+}
+
+/* ---- candidates ---- */
+
+static struct candidate *candidate_of(const struct rank_core *core, uint32_t model, uint32_t type) {
+    return &core->candidates[model * core->types + type];
+}
+
+static void stage_set(struct stage *stage, uint32_t model, int64_t from_ns) {
+    heap_remove(&stage->open, model);
+    if (from_ns == TIME_NEVER)
+        heap_remove(&stage->waiting, model);
+    else
+        heap_set(&stage->waiting, model, from_ns);
+}
+
+/* The candidate of a stage to start first, or NOBODY. */
+static uint32_t stage_best(struct rank_core *core, uint32_t type, struct stage *stage, int64_t now_ns) {
+    while (!heap_empty(&stage->waiting) && heap_top(&stage->waiting).key <= now_ns) {
+        uint32_t model = heap_top(&stage->waiting).item;
+        heap_remove(&stage->waiting, model);
+        heap_set(&stage->open, model, candidate_of(core, model, type)->invalid_after_ns);
+    }
+    while (!heap_empty(&stage->open)) {
+        struct heap_entry top = heap_top(&stage->open);
+        if (top.key >= now_ns)
+            return top.item;
+        heap_remove(&stage->open, top.item); /* too late; its model core is about to send another */
+    }
+    return NOBODY;
+}
+
+static uint32_t leftovers_best(struct lane *lane, int64_t now_ns) {
+    while (!heap_empty(&lane->leftovers)) {
+        struct heap_entry top = heap_top(&lane->leftovers);
+        if (top.key >= now_ns)
+            return top.item;
+        heap_remove(&lane->leftovers, top.item);
+    }
+    return NOBODY;
+}
+
+static void model_dirty(struct rank_core *core, uint32_t model) {
+    if (core->model[model].dirty)
+        return;
+    core->model[model].dirty = true;
+    core->dirty[core->dirty_count++] = model;
+}
+
+/* Brings the lanes up to date with the stored candidates. */
+static void lanes_update(struct rank_core *core) {
+    for (uint32_t i = 0; i < core->dirty_count; i++) {
+        uint32_t model = core->dirty[i];
+        core->model[model].dirty = false;
+        bool granted = core->model[model].granted;
+        for (uint32_t t = 0; t < core->types; t++) {
+            const struct candidate *c = candidate_of(core, model, t);
+            struct lane *lane = &core->lanes[t];
+            stage_set(&lane->ready, model, granted ? TIME_NEVER : c->ready_ns);
+            stage_set(&lane->idle, model, granted ? TIME_NEVER : c->wake_ns);
+            if (granted || c->leftover_invalid_after_ns == TIME_NEVER)
+                heap_remove(&lane->leftovers, model);
+            else
+                heap_set(&lane->leftovers, model, c->leftover_invalid_after_ns);
+        }
+    }
+    core->dirty_count = 0;
+}
+
+/* ---- matching ---- */
+
+static void grant(struct rank_core *core, uint32_t model, uint32_t type, bool by_freeing, bool leftovers,
+                  struct rank_output *out) {
+    struct heap *free = &core->lanes[type].free;
+    uint32_t a = heap_top(free).item;
+    heap_remove(free, a);
+    core->free--;
+    core->busy++;
+    struct accelerator *accelerator = &core->accelerator[a];
+    CHECK_EQ(accelerator->state, ACCELERATOR_FREE);
+    accelerator->state = ACCELERATOR_GRANTED;
+    accelerator->ended = false;
+    accelerator->by_freeing = by_freeing;
+    CHECK(!core->model[model].granted);
+    core->model[model].granted = true;
+    core->model[model].granted_leftovers = leftovers;
+    model_dirty(core, model);
+    lanes_update(core);
+    out->grants[out->grant_count++] = (struct grant_message){
+        .kind = GRANT_ACCELERATOR,
+        .model = model,
+        .accelerator = a,
+        .type = type,
+        .leftovers = leftovers,
+    };
+}
+
+/* Which lane's free accelerator `model` gets, among those whose idle stage it leads: the lowest-numbered. */
+static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        const struct heap *free = &core->lanes[t].free;
+        const struct candidate *c = candidate_of(core, model, t);
+        if (!heap_empty(free) && c->wake_ns <= now_ns && c->invalid_after_ns >= now_ns &&
+            heap_top(free).item < heap_top(&core->lanes[type].free).item)
+            type = t;
+    }
+    return type;
+}
+
+/* Starts, on accelerators that were free before, what may not wait any longer. */
+static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    while (core->free && out->grant_count < RANK_GRANTS_MAX) {
+        uint32_t best = NOBODY, best_type = 0;
+        int64_t best_ns = TIME_NEVER;
+        for (uint32_t t = 0; t < core->types; t++) {
+            if (heap_empty(&core->lanes[t].free))
+                continue;
+            uint32_t model = stage_best(core, t, &core->lanes[t].idle, now_ns);
+            if (model != NOBODY && candidate_of(core, model, t)->invalid_after_ns < best_ns) {
+                best = model;
+                best_type = t;
+                best_ns = candidate_of(core, model, t)->invalid_after_ns;
+            }
+        }
+        if (best == NOBODY)
+            return;
+        grant(core, best, lane_lowest(core, best, best_type, now_ns), false, false, out);
+    }
+}
+
+/* An accelerator of this type became free. */
+static void freed_match(struct rank_core *core, uint32_t type, int64_t now_ns, struct rank_output *out) {
+    struct lane *lane = &core->lanes[type];
+    if (heap_empty(&lane->free))
+        return;
+    uint32_t model = stage_best(core, type, &lane->ready, now_ns);
+    if (model != NOBODY) {
+        grant(core, model, type, true, false, out);
+        return;
+    }
+    model = leftovers_best(lane, now_ns);
+    if (model != NOBODY)
+        grant(core, model, type, true, true, out);
+}
+
+static void match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    if (!core->free)
+        return;
+    lanes_update(core);
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (core->lanes[t].freed)
+            freed_match(core, t, now_ns, out);
+        core->lanes[t].freed = false;
+    }
+    idle_match(core, now_ns, out);
+}
+
+/* ---- events ---- */
+
+/* It is not in use any more: free, or away if it is down. */
+static void accelerator_release(struct rank_core *core, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    core->busy--;
+    if (accelerator->down) {
+        accelerator->state = ACCELERATOR_AWAY;
+        return;
+    }
+    accelerator->state = ACCELERATOR_FREE;
+    heap_set(&core->lanes[accelerator->type].free, a, a);
+    core->lanes[accelerator->type].freed = true;
+    core->free++;
+}
+
+static void accelerator_ended(struct rank_core *core, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (accelerator->state == ACCELERATOR_BUSY)
+        accelerator_release(core, a);
+    else if (accelerator->state == ACCELERATOR_GRANTED)
+        accelerator->ended = true; /* a short batch: the executor was quicker than the model's answer */
+}
+
+static void accelerator_down(struct rank_core *core, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (accelerator->down)
+        return;
+    accelerator->down = true;
+    core->up--;
+    if (accelerator->state != ACCELERATOR_FREE)
+        return;
+    heap_remove(&core->lanes[accelerator->type].free, a);
+    core->free--;
+    accelerator->state = ACCELERATOR_AWAY;
+}
+
+static void accelerator_up(struct rank_core *core, uint32_t a) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (!accelerator->down)
+        return;
+    accelerator->down = false;
+    core->up++;
+    if (accelerator->state == ACCELERATOR_GRANTED)
+        return; /* its answer decides */
+    if (accelerator->state == ACCELERATOR_AWAY)
+        core->busy++; /* as if a batch had just ended */
+    accelerator_release(core, a);
+}
+
+static void candidates_store(struct rank_core *core, const struct rank_message *message) {
+    CHECK_EQ(message->types, core->types);
+    memcpy(candidate_of(core, message->model, 0), message->candidates, core->types * sizeof(struct candidate));
+    model_dirty(core, message->model);
+}
+
+/* An accelerator given back by a model that says it could use it must not go to and fro in one instant. */
+static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        struct candidate *c = candidate_of(core, model, t);
+        if (c->ready_ns <= now_ns)
+            c->ready_ns = now_ns + 1;
+        if (c->wake_ns <= now_ns)
+            c->wake_ns = now_ns + 1;
+        if (core->model[model].granted_leftovers)
+            c->leftover_invalid_after_ns = TIME_NEVER;
+    }
+}
+
+static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message) {
+    struct model_slot *model = &core->model[message->model];
+    struct accelerator *accelerator = &core->accelerator[message->accelerator];
+    CHECK(model->granted);
+    CHECK_EQ(accelerator->state, ACCELERATOR_GRANTED);
+    model->granted = false;
+    candidates_store(core, message);
+    if (message->items == 0) {
+        candidates_hold(core, message->model, now_ns);
+        accelerator_release(core, message->accelerator);
+        return;
+    }
+    core->free_launches += ((accelerator->by_freeing ? 1 : 0) - core->free_launches) * LAUNCH_WEIGHT;
+    accelerator->state = ACCELERATOR_BUSY;
+    if (accelerator->ended)
+        accelerator_release(core, message->accelerator);
+}
+
+static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message) {
+    switch (message->kind) {
+    case RANK_CANDIDATE:
+        CHECK_LT(message->model, core->models);
+        if (!core->model[message->model].granted) /* else it is older than the answer, which brings the newest */
+            candidates_store(core, message);
+        break;
+    case RANK_ANSWER:
+        CHECK_LT(message->model, core->models);
+        CHECK_LT(message->accelerator, core->accelerators);
+        answered(core, now_ns, message);
+        break;
+    case RANK_RATES:
+        CHECK_LT(message->model, core->models);
+        core->rates[message->model] = message->rates;
+        break;
+    case RANK_FREE:
+        CHECK_LT(message->accelerator, core->accelerators);
+        accelerator_ended(core, message->accelerator);
+        break;
+    }
+}
+
+/* A model's rates as of now: it reports while requests come, and decays in silence. */
+static struct model_rates rates_at(const struct model_rates *reported, int64_t now_ns) {
+    struct model_rates rates = *reported;
+    double silent_ns = (double)(now_ns - reported->at_ns);
+    if (rates.rate <= 0 || silent_ns < 2 * (double)PARAMETERS_EVERY_NS)
+        return rates;
+    rates.rate *= fmath_exp(-silent_ns / SLOW_NS);
+    double fast = fmath_exp(-silent_ns / FAST_NS);
+    rates.rate_fast *= fast;
+    rates.arrivals_fast *= fast;
+    rates.at_ns = now_ns;
+    return rates;
+}
+
+static void parameters_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    if (now_ns < core->parameters_due_ns || !core->policy->cluster_derive)
+        return;
+    core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
+    core->needed = 0;
+    for (uint32_t m = 0; m < core->models; m++) {
+        struct model_rates rates = rates_at(&core->rates[m], now_ns);
+        core->rates_now[m] = rates;
+        core->needed += rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
+    }
+    struct cluster_view view = {
+        .models = core->models,
+        .rates = core->rates_now,
+        .accelerators = core->up,
+        .free_launches = core->free_launches,
+    };
+    core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
+    core->parameters.free_launches = core->free_launches;
+    out->parameters_changed = true;
+}
+
+void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
+    out->grant_count = 0;
+    out->parameters_changed = false;
+    switch (event->kind) {
+    case RANK_MESSAGE:
+        message_handle(core, now_ns, event->message);
+        break;
+    case RANK_TIMER:
+        break;
+    case RANK_ACCELERATOR_UP:
+        CHECK_LT(event->accelerator, core->accelerators);
+        accelerator_up(core, event->accelerator);
+        break;
+    case RANK_ACCELERATOR_DOWN:
+        CHECK_LT(event->accelerator, core->accelerators);
+        accelerator_down(core, event->accelerator);
+        break;
+    }
+    match(core, now_ns, out);
+    parameters_update(core, now_ns, out);
+
+    out->wake_ns = TIME_NEVER;
+    if (out->grant_count == RANK_GRANTS_MAX)
+        out->wake_ns = now_ns;
+    for (uint32_t t = 0; t < core->types && core->free; t++) {
+        const struct lane *lane = &core->lanes[t];
+        if (!heap_empty(&lane->free) && !heap_empty(&lane->idle.waiting) &&
+            heap_top(&lane->idle.waiting).key < out->wake_ns)
+            out->wake_ns = heap_top(&lane->idle.waiting).key;
+    }
+}
+
+void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message) {
+    *message = (struct grant_message){
+        .kind = GRANT_PARAMETERS,
+        .model = model,
+        .admit_share = core->admit_share[model],
+        .parameters = core->parameters,
+    };
+}
+
+double rank_core_accelerators_needed(const struct rank_core *core) {
+    return core->needed;
+}
+
+uint32_t rank_core_accelerators_busy(const struct rank_core *core) {
+    return core->busy;
+}

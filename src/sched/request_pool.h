@@ -1,0 +1,31 @@
+/* request_pool.h - the fixed pool of queued requests that the model cores of one thread share. */
+#pragma once
+
+#include <stdint.h>
+
+#include "sched/messages.h"
+
+#define REQUEST_NONE   UINT32_MAX
+#define REQUEST_LEVELS 6 /* of the deadline queue's skip list */
+
+/* A queued request, one cache line. Cores link them by index. */
+struct request_node {
+    uint64_t handle;
+    int64_t arrival_ns, deadline_ns;
+    uint32_t items;
+    uint32_t next; /* in a list of model_output, ended by REQUEST_NONE */
+    enum refusal refusal;
+    uint32_t links[REQUEST_LEVELS]; /* the deadline queue's */
+};
+_Static_assert(sizeof(struct request_node) == 64, "one cache line");
+
+struct request_pool {
+    struct request_node *nodes;
+    uint32_t capacity, free_head, used;
+};
+
+/* `nodes` is the caller's, [capacity]. */
+void request_pool_init(struct request_pool *pool, struct request_node *nodes, uint32_t capacity);
+/* Index of a free node, or REQUEST_NONE. */
+uint32_t request_pool_get(struct request_pool *pool);
+void request_pool_put(struct request_pool *pool, uint32_t node);
