@@ -342,10 +342,9 @@ static void accelerator_up(struct rank_core *core, uint32_t a) {
         return;
     accelerator->down = false;
     core->up++;
-    if (accelerator->state == ACCELERATOR_GRANTED)
-        return; /* its answer decides */
-    if (accelerator->state == ACCELERATOR_AWAY)
-        core->busy++; /* as if a batch had just ended */
+    if (accelerator->state != ACCELERATOR_AWAY)
+        return; /* granted or running: it is free when that batch is reported to have ended */
+    core->busy++; /* as if one had just ended */
     accelerator_release(core, a);
 }
 

@@ -22,10 +22,12 @@ struct rank_core_config {
 
 struct rank_core;
 
+/* Every batch that an answer announced is followed by one RANK_FREE of its accelerator, a lost one too (at the latest
+ * before the accelerator is up again). It may overtake the answer. */
 enum rank_event_kind {
     RANK_MESSAGE,          /* from a model thread or an executor */
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
-    RANK_ACCELERATOR_UP,   /* accelerator joins, free */
+    RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batch is reported to have ended */
     RANK_ACCELERATOR_DOWN, /* accelerator leaves: no grants any more; a running batch may still report */
 };
 
