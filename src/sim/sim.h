@@ -1,0 +1,99 @@
+/* sim.h - an emulated cluster in virtual time: workloads, the scheduler's own cores, and accelerators that take l(b).
+ *
+ * A run is a function of its configuration and seed: one event heap in int64 nanoseconds, ties in a fixed order. It
+ * drives the very model cores and rank core of the live server, through the same messages. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/histogram.h"
+#include "base/time.h"
+#include "policy/policy.h"
+#include "profile/profile.h"
+
+#define SIM_NAME_MAX 64
+
+enum sim_arrivals { SIM_POISSON, SIM_UNIFORM, SIM_GAMMA };
+
+struct sim_model {
+    char name[SIM_NAME_MAX];
+    const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by type; NULL: does not run on it */
+    uint32_t batch_max;                                    /* items; at most every profile's */
+    int64_t slo_ns;
+    double share;                     /* of all requests, relative to the other models' */
+    uint32_t items_least, items_most; /* of a request, uniform */
+    double slo_spread;                /* a request's SLO is uniform in slo*(1 - spread .. 1 + spread) */
+    double surge_at_s, surge_factor;  /* from then on its rate is multiplied; factor 0: never */
+};
+
+struct sim_rate_step {
+    double at_s; /* from the start, warm-up included */
+    double rate_rps;
+};
+
+/* Told what happens in a run, as it happens; any member may be NULL. */
+struct sim_observer {
+    void *context;
+    void (*arrived)(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items,
+                    int64_t deadline_ns);
+    void (*refused)(void *context, int64_t now_ns, uint64_t handle, enum refusal reason);
+    /* A batch is sent to an accelerator. expected_ns: what the table in force says a batch of `items` takes, delays
+     * included; run_end_ns: when it will end. */
+    void (*started)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                    int64_t expected_ns, int64_t run_end_ns);
+    void (*joined)(void *context, uint64_t handle); /* each request of the batch just started */
+    void (*ended)(void *context, int64_t now_ns, uint32_t accelerator);
+};
+
+struct sim_config {
+    const struct sim_model *models;
+    uint32_t model_count;
+    const uint8_t *accelerator_type; /* [accelerators] */
+    uint32_t accelerators, types;
+    enum sim_arrivals arrivals;
+    double gamma_shape;
+    const struct sim_rate_step *steps; /* the first at 0; ascending */
+    uint32_t step_count;
+    int64_t ctrl_ns, data_ns, reply_margin_ns; /* delay(b) = ctrl + data*b before a batch; the way back of an answer */
+    int64_t message_ns, message_jitter_ns;     /* between the cores, each way; jitter is uniform and keeps the order */
+    double noise;                  /* a batch takes l(b) * (1 + noise * x), x exponential with mean 1, at most 5 */
+    bool learn;                    /* the cores correct their tables from measured runs */
+    double cancel_share;           /* of requests, whose client leaves before the deadline */
+    double fault_every_s, fault_s; /* mean time between two faults and their mean length; 0: none. None in the last
+                                      tenth of the run */
+    double seconds, warmup_s;      /* requests that arrive during `seconds` after the warm-up count */
+    uint64_t seed;
+    uint32_t queue_capacity; /* requests in the scheduler at once; more are refused. 0: plenty */
+    const struct policy_ops *policy;
+    struct policy_options options;
+    const struct sim_observer *observer; /* or NULL */
+};
+
+struct sim_model_result {
+    uint64_t offered, good, dropped, late, cancelled; /* requests; offered is the sum of the others */
+    uint64_t batches, batch_items;
+    struct histogram latency, queueing; /* ns, of the requests that ran: arrival to answer, and to the batch's start */
+};
+
+struct sim_result {
+    struct sim_model_result *models; /* [model_count] */
+    uint64_t offered, good, dropped, late, cancelled;
+    uint64_t batches, batch_items;
+    uint64_t requests;          /* warm-up included */
+    double worst_bad_rate;      /* of a model: bad over offered */
+    double busy;                /* share of the accelerators' time spent running, while requests counted */
+    uint32_t accelerators_used; /* that ever ran a batch */
+    uint32_t stuck;             /* accelerators that the rank core did not get back; 0 unless something is broken */
+    uint32_t unanswered;        /* requests still in the scheduler at the end; 0 unless something is broken */
+};
+
+/* Memory that a run needs, aligned as malloc's; results included. */
+size_t sim_bytes(const struct sim_config *config);
+/* Runs; `result->models` points into `memory`. */
+void sim_run(const struct sim_config *config, void *memory, struct sim_result *result);
+
+/* Sets shares: equal, or Zipf with exponent s by rank in the order listed. */
+void sim_shares_equal(struct sim_model *models, uint32_t count);
+void sim_shares_zipf(struct sim_model *models, uint32_t count, double s);

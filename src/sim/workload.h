@@ -1,0 +1,25 @@
+/* workload.h - when requests come in a simulation, and what they are: one stream a model, a function of the seed. */
+#pragma once
+
+#include "base/rng.h"
+#include "sim/sim.h"
+
+struct workload_stream {
+    struct rng rng;
+    const struct sim_config *config;
+    const struct sim_model *model;
+    double share;    /* of all requests */
+    double at_s;     /* last arrival; exact, so that rounding does not add up */
+    uint32_t step;   /* of the rate, in force at at_s */
+    bool phase_open; /* nothing came yet */
+};
+
+struct workload_request {
+    int64_t arrival_ns, slo_ns;
+    uint32_t items;
+};
+
+/* Sets up the stream of one model. `config` must outlive it. */
+void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model);
+/* Draws the next request. False when there is none before the end of the run. */
+bool workload_stream_next(struct workload_stream *stream, struct workload_request *request);
