@@ -64,8 +64,8 @@ logged() { # LOG SENTENCE COMMAND...
     log=build/logs/$1 sentence=$2
     shift 2
     "$@" >"$log" 2>&1 </dev/null || {
-        tail -n 12 "$log" >&2
-        die "$sentence; what was done is kept, so run it again ($PWD/$log has all of the output)"
+        tail -n 5 "$log" >&2
+        die "$sentence. What was done is kept: run it again. All of the output is in $PWD/$log"
     }
 }
 
@@ -116,9 +116,9 @@ set_up_packages() { # PACKAGE...
             as_root apt-get -y -o DPkg::Lock::Timeout=600 --fix-broken install
     fi
     say "packages: installing $missing"
-    logged apt.log "apt-get could not read the package lists; is the network there" \
+    logged apt.log "apt-get could not read the package lists (is the network there?)" \
         as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
-    logged apt.log "apt-get could not install $missing; is the network there" \
+    logged apt.log "apt-get could not install $missing (is the network there?)" \
         as_root apt-get -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 --no-install-recommends install $missing
 }
 
@@ -132,7 +132,7 @@ set_up_python() {
     need_disk
     say "python: packages of scripts/requirements.txt into build/venv"
     logged venv.log "python3 could not make build/venv" /usr/bin/python3 -m venv --clear build/venv
-    logged pip.log "pip could not fetch the packages; is the network there" \
+    logged pip.log "pip could not fetch the packages (is the network there?)" \
         build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
         --only-binary=:all: -r scripts/requirements.txt
     stamp_write python "$wanted"
@@ -167,18 +167,19 @@ set_up_engine() {
 # go to a directory of their own: the machine's apt knows nothing of it. apt checks the signatures.
 fetch_header() { # HEADER
     apt=$PWD/build/apt
-    own_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-sid}")
+    own_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    own_suites="$own_suite stable oldstable testing unstable sid"
     rm -rf "$apt"
     mkdir -p "$apt/sources.list.d" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/unpacked"
     for file in /etc/apt/sources.list.d/*.sources; do
-        [ ! -e "$file" ] || awk -v own="$own_suite" -v new=$ORT_HEADER_SUITE '
-            BEGIN { RS = ""; FS = "\n" }
+        [ ! -e "$file" ] || awk -v own="$own_suites" -v new=$ORT_HEADER_SUITE '
+            BEGIN { RS = ""; FS = "\n"; count = split(own, suites, " ") }
             {
                 text = ""; wanted = 0; binary = 0; enabled = 1
                 for (i = 1; i <= NF; i++) {
                     line = $i
                     if (tolower(line) ~ /^suites:/) {
-                        if (index(line " ", " " own " ")) wanted = 1
+                        for (k = 1; k <= count; k++) if (index(line " ", " " suites[k] " ")) wanted = 1
                         line = "Suites: " new
                     }
                     if (tolower(line) ~ /^types:/) { binary = line ~ /deb( |$)/; line = "Types: deb" }
@@ -189,8 +190,8 @@ fetch_header() { # HEADER
             }' "$file" >>"$apt/sources.list.d/own.sources"
     done
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-        [ ! -e "$file" ] || awk -v own="$own_suite" -v new=$ORT_HEADER_SUITE '
-            $1 == "deb" { for (i = 3; i < NF; i++) if ($i == own) { $i = new; print; next } }' \
+        [ ! -e "$file" ] || awk -v own=" $own_suites " -v new=$ORT_HEADER_SUITE '
+            $1 == "deb" { for (i = 3; i < NF; i++) if (index(own, " " $i " ")) { $i = new; print; next } }' \
             "$file" >>"$apt/sources.list.d/own.list"
     done
     cat "$apt"/sources.list.d/* 2>/dev/null | grep -q . ||
@@ -201,7 +202,7 @@ fetch_header() { # HEADER
         -o Acquire::Retries=3 -o APT::Sandbox::User=root
     header_file=$1
     shift
-    logged apt-header.log "apt-get could not read Debian $ORT_HEADER_SUITE's package list; is the network there" \
+    logged apt-header.log "apt-get could not read Debian $ORT_HEADER_SUITE's package list (is the network there?)" \
         apt-get "$@" update
     (cd "$apt/cache" && apt-get "$@" download "libonnxruntime-dev=$ORT_HEADER_VERSION.*") \
         >build/logs/apt-header.log 2>&1 || {
@@ -234,7 +235,7 @@ make_models() {
     need_disk
     say "models: $DEMO_MODELS"
     build/venv/bin/python scripts/demo_models.py --repository models --downloads build/downloads </dev/null ||
-        die "the demonstration models could not be made; what was done is kept, so run it again"
+        die "the demonstration models could not be made. What was done is kept: run it again"
     stamp_write models "$wanted"
 }
 
@@ -257,13 +258,13 @@ build() { # PRESET
 # The release tests come last, so that the output ends with their summary.
 run_tests() {
     failed=
-    say "testing: unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-    ctest --preset asan -L unit </dev/null || failed="$failed asan"
-    say "testing: unit tests under ThreadSanitizer"
+    say "testing: under AddressSanitizer and UndefinedBehaviorSanitizer"
+    ctest --preset asan -L 'unit|sanitized' </dev/null || failed="$failed asan"
+    say "testing: under ThreadSanitizer"
     # gcc 12's ThreadSanitizer does not start where the kernel spreads addresses widely (vm.mmap_rnd_bits over 30).
     fixed_addresses="setarch $(uname -m) --addr-no-randomize"
     $fixed_addresses true 2>/dev/null || fixed_addresses=
-    $fixed_addresses ctest --preset tsan -L unit </dev/null || failed="$failed tsan"
+    $fixed_addresses ctest --preset tsan -L 'unit|sanitized' </dev/null || failed="$failed tsan"
     say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-60} s each"
     ctest --preset fuzz -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
     say "testing: everything, release"

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 static const struct cli_command *const commands[] = {
+    &cli_bench,
     NULL,
 };
 

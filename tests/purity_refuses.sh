@@ -36,7 +36,7 @@ expect refuse "a clock" sched/a_core.c="$helper"
 expect refuse "a clock behind a helper" sched/a_core.c="$calls_helper" base/helper.c="$helper"
 expect pass "a clock in a shell" sched/a_thread.c="$helper"
 expect refuse "malloc in a core" sched/a_core.c='void *malloc(unsigned long); void *core(void) { return malloc(9); }'
-expect refuse "malloc in the queue" sched/dlqueue.c='void *malloc(unsigned long); void *q(void) { return malloc(9); }'
+expect refuse "malloc in the queue" sched/deadline_queue.c='void *malloc(unsigned long); void *q(void) { return malloc(9); }'
 expect pass "malloc in the simulator" sim/a.c='void *malloc(unsigned long); void *sim(void) { return malloc(9); }'
 expect refuse "rand in the simulator" sim/a.c='int rand(void); int sim(void) { return rand(); }'
 expect refuse "a lock" sim/a.c='int pthread_mutex_lock(void *); int sim(void *m) { return pthread_mutex_lock(m); }'

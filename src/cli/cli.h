@@ -13,3 +13,6 @@ struct cli_command {
 
 /* "symphony NAME: sentence" on standard error; returns CLI_USAGE. */
 int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The commands, each in the file of its name. */
+extern const struct cli_command cli_bench;

@@ -165,17 +165,23 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
     v->generation++;
 }
 
-/* The core of a shape: the one it has, or an unused or the least recently used idle one, or NULL if all are busy. */
-static struct variant *variant_find(struct model_thread *t, uint32_t model, const struct request_message *message) {
+/* The core that serves a shape now, or NULL. */
+static struct variant *variant_find(struct model_thread *t, uint32_t model, uint64_t shape_key) {
+    struct variant *first = &t->variants[t->variant_of_rank_index[t->models[model].first_variant]];
+
+    for (uint32_t i = 0; i < t->models[model].variant_count; i++)
+        if (first[i].generation && first[i].shape_key == shape_key)
+            return &first[i];
+    return NULL;
+}
+
+/* A core for a new shape: an unused or the least recently used idle one, or NULL if all are busy. */
+static struct variant *variant_take(struct model_thread *t, uint32_t model, const struct request_message *message) {
     struct variant *first = &t->variants[t->variant_of_rank_index[t->models[model].first_variant]], *oldest = NULL;
 
-    for (uint32_t i = 0; i < t->models[model].variant_count; i++) {
-        struct variant *v = first + i;
-        if (v->generation && v->shape_key == message->shape_key)
-            return v;
-        if (model_core_idle(v->core) && (!oldest || v->used_ns < oldest->used_ns))
-            oldest = v;
-    }
+    for (uint32_t i = 0; i < t->models[model].variant_count; i++)
+        if (model_core_idle(first[i].core) && (!oldest || first[i].used_ns < oldest->used_ns))
+            oldest = &first[i];
     if (oldest)
         variant_reset(t, oldest, message->shape_key, message->work);
     return oldest;
@@ -189,12 +195,14 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
         refuse(t, model, message->handle, REFUSAL_QUEUE_FULL);
         return;
     }
-    struct variant *v = variant_find(t, model, message);
-    if (!v) {
-        if (arrived)
+    struct variant *v = variant_find(t, model, message->shape_key);
+    if (!v && arrived) {
+        v = variant_take(t, model, message);
+        if (!v)
             refuse(t, model, message->handle, REFUSAL_SHAPES);
-        return;
     }
+    if (!v)
+        return;
     if (arrived)
         v->used_ns = now;
     variant_step(t, v, now,

@@ -1,0 +1,303 @@
+/* bench_report.c - how `symphony bench` shows what it measured: table, JSON, plot. */
+#include "cli/bench_report.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PLOT_MODELS_MAX 10
+
+void bench_total(const struct bench_report *report, struct load_model_stats *all) {
+    for (uint32_t i = 0; i < report->models_count; i++) {
+        const struct load_model_stats *m = &report->result->models[i];
+        all->offered += m->offered;
+        all->good += m->good;
+        all->late += m->late;
+        all->refused += m->refused;
+        all->errors += m->errors;
+        all->unanswered += m->unanswered;
+        latency_merge(&all->latency, &m->latency);
+        histogram_merge(&all->refusal, &m->refusal);
+    }
+}
+
+/* The total on the heap, for it is too large for a stack. NULL when memory is out. */
+static struct load_model_stats *total_make(const struct bench_report *report) {
+    struct load_model_stats *all = calloc(1, sizeof(*all));
+    if (all)
+        bench_total(report, all);
+    return all;
+}
+
+static double share(uint64_t part, uint64_t whole) {
+    return whole ? (double)part / (double)whole : 0.0;
+}
+
+static double rate(uint64_t count, const struct load_result *result) {
+    return result->seconds > 0 ? (double)count / result->seconds : 0.0;
+}
+
+static double quantile_ms(const struct load_model_stats *m, double q) {
+    return (double)latency_quantile_ns(&m->latency, q) / 1e6;
+}
+
+/* ---- table ---- */
+
+static void table_row(FILE *to, const struct load_result *result, const char *name, int width, int64_t slo_ns,
+                      const struct load_model_stats *m, double batch_mean) {
+    fprintf(to, "%-*s ", width, name);
+    if (slo_ns)
+        fprintf(to, "%8.4g", (double)slo_ns / 1e6);
+    else
+        fprintf(to, "%8s", "");
+    fprintf(to, " %9.1f %9.1f %7.2f %6.2f %7.2f %6.2f %8.3f %8.3f %8.3f %8.3f", rate(m->offered, result),
+            rate(m->good, result), 100 * share(m->good, m->offered), 100 * share(m->late, m->offered),
+            100 * share(m->refused, m->offered), 100 * share(m->errors + m->unanswered, m->offered),
+            quantile_ms(m, 0.5), quantile_ms(m, 0.99), quantile_ms(m, 0.999), (double)m->latency.max_ns / 1e6);
+    if (batch_mean > 0)
+        fprintf(to, " %6.2f", batch_mean);
+    fputc('\n', to);
+}
+
+static void table_remarks(const struct bench_report *report, const struct load_model_stats *all, FILE *to) {
+    const struct load_result *r = report->result;
+    for (uint32_t i = 0; i < report->models_count; i++) {
+        if (r->models[i].first_error[0])
+            fprintf(to, "first error of %s: %s\n", report->models[i].name, r->models[i].first_error);
+        if (r->models[i].first_refusal[0])
+            fprintf(to, "first refusal of %s: %s\n", report->models[i].name, r->models[i].first_refusal);
+    }
+    if (all->refused)
+        fprintf(to, "refusals came after p50 %.3f, p99 %.3f ms\n", (double)histogram_quantile(&all->refusal, 0.5) / 1e6,
+                (double)histogram_quantile(&all->refusal, 0.99) / 1e6);
+    fprintf(to,
+            "sent p50 %.3f, p99 %.3f, max %.3f ms after due; at most %u connections, %.2f %% of the requests waited "
+            "for one\n",
+            (double)latency_quantile_ns(&r->send_lag, 0.5) / 1e6, (double)latency_quantile_ns(&r->send_lag, 0.99) / 1e6,
+            (double)r->send_lag.max_ns / 1e6, r->connections, 100 * share(r->waited, all->offered));
+}
+
+void bench_report_table(const struct bench_report *report, FILE *to) {
+    const struct load_result *r = report->result;
+    struct load_model_stats *all = total_make(report);
+    if (!all)
+        return;
+    int width = 5;
+    for (uint32_t i = 0; i < report->models_count; i++)
+        if ((int)strlen(report->models[i].name) > width)
+            width = (int)strlen(report->models[i].name);
+    if (report->closed)
+        fprintf(to, "%s: %u requests outstanding", report->url, report->closed);
+    else
+        fprintf(to, "%s: %s arrivals", report->url, report->arrivals);
+    fprintf(to, ", %.4g s after %.4g s of warm-up, seed %llu%s\n\n", r->seconds, report->warmup_s,
+            (unsigned long long)report->seed, r->interrupted ? ", interrupted" : "");
+    fprintf(to, "%-*s %8s %9s %9s %7s %6s %7s %6s %8s %8s %8s %8s %6s\n", width, "", "SLO", "offered", "good", "good",
+            "late", "refused", "error", "p50", "p99", "p99.9", "max", "batch");
+    fprintf(to, "%-*s %8s %9s %9s %7s %6s %7s %6s %8s %8s %8s %8s %6s\n", width, "model", "ms", "/s", "/s", "%", "%",
+            "%", "%", "ms", "ms", "ms", "ms", "mean");
+    for (uint32_t i = 0; i < report->models_count; i++)
+        table_row(to, r, report->models[i].name, width, report->models[i].slo_ns, &r->models[i], report->batch_mean[i]);
+    if (report->models_count > 1)
+        table_row(to, r, "all", width, 0, all, report->batch_mean[report->models_count]);
+    fputc('\n', to);
+    table_remarks(report, all, to);
+    if (report->searched)
+        fprintf(to, "goodput: %.6g requests/s, with at least 99 %% of every model's good\n", report->goodput_rps);
+    free(all);
+}
+
+/* ---- JSON ---- */
+
+static json_t *latency_json(const struct load_model_stats *m) {
+    return json_pack("{s:f,s:f,s:f,s:f}", "p50", quantile_ms(m, 0.5), "p99", quantile_ms(m, 0.99), "p999",
+                     quantile_ms(m, 0.999), "max", (double)m->latency.max_ns / 1e6);
+}
+
+static json_t *stats_json(const struct load_result *result, const struct load_model_stats *m, double batch_mean) {
+    json_t *json =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:o}", "offered_rps", rate(m->offered, result), "good_rps",
+                  rate(m->good, result), "bad_rate", share(m->offered - m->good, m->offered), "late_rate",
+                  share(m->late, m->offered), "refused_rate", share(m->refused, m->offered), "error_rate",
+                  share(m->errors, m->offered), "unanswered_rate", share(m->unanswered, m->offered), "requests",
+                  (json_int_t)m->offered, "latency_ms", latency_json(m));
+    if (m->refused)
+        json_object_set_new(json, "refusal_ms",
+                            json_pack("{s:f,s:f}", "p50", (double)histogram_quantile(&m->refusal, 0.5) / 1e6, "p99",
+                                      (double)histogram_quantile(&m->refusal, 0.99) / 1e6));
+    if (batch_mean > 0)
+        json_object_set_new(json, "batch_mean", json_real(batch_mean));
+    if (m->first_error[0]) /* not UTF-8: left out */
+        json_object_set_new(json, "first_error", json_string(m->first_error));
+    return json;
+}
+
+static json_t *models_json(const struct bench_report *report) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < report->models_count; i++) {
+        json_t *model = stats_json(report->result, &report->result->models[i], report->batch_mean[i]);
+        json_object_set_new(model, "name", json_string(report->models[i].name));
+        json_object_set_new(model, "slo_ms",
+                            report->models[i].slo_ns ? json_real((double)report->models[i].slo_ns / 1e6) : json_null());
+        json_array_append_new(list, model);
+    }
+    return list;
+}
+
+static json_t *trials_json(const struct bench_report *report) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < report->trials_count; i++) {
+        const struct bench_trial *t = &report->trials[i];
+        json_array_append_new(list,
+                              json_pack("{s:f,s:f,s:f,s:f,s:f,s:b,s:b}", "rate_rps", t->rate_rps, "offered_rps",
+                                        t->offered_rps, "good_rps", t->good_rps, "bad_rate", t->bad_rate, "p99_ms",
+                                        (double)t->p99_ns / 1e6, "held", t->held, "gave_up", t->gave_up));
+    }
+    return list;
+}
+
+int bench_report_json(const struct bench_report *report, FILE *to) {
+    const struct load_result *r = report->result;
+    struct load_model_stats *all = total_make(report);
+    if (!all)
+        return -ENOMEM;
+    json_t *json = stats_json(r, all, report->batch_mean[report->models_count]);
+    free(all);
+    json_object_set_new(json, "goodput_rps", report->searched ? json_real(report->goodput_rps) : json_null());
+    json_object_set_new(json, "models", models_json(report));
+    if (report->searched)
+        json_object_set_new(json, "trials", trials_json(report));
+    json_object_set_new(json, "url", json_string(report->url));
+    if (report->closed)
+        json_object_set_new(json, "closed", json_integer(report->closed));
+    else
+        json_object_set_new(json, "arrivals", json_string(report->arrivals));
+    json_object_set_new(json, "seconds", json_real(r->seconds));
+    json_object_set_new(json, "warmup_seconds", json_real(report->warmup_s));
+    json_object_set_new(json, "seed", json_integer((json_int_t)report->seed));
+    json_object_set_new(json, "interrupted", json_boolean(r->interrupted));
+    json_object_set_new(json, "connections", json_integer(r->connections));
+    json_object_set_new(json, "send_lag_ms",
+                        json_pack("{s:f,s:f,s:f}", "p50", (double)latency_quantile_ns(&r->send_lag, 0.5) / 1e6, "p99",
+                                  (double)latency_quantile_ns(&r->send_lag, 0.99) / 1e6, "max",
+                                  (double)r->send_lag.max_ns / 1e6));
+    int rc = json ? json_dumpf(json, to, JSON_INDENT(2) | JSON_REAL_PRECISION(10)) : -1;
+    json_decref(json);
+    fputc('\n', to);
+    return rc || fflush(to) ? -EIO : 0;
+}
+
+/* ---- plot ---- */
+
+int bench_plot_check(const char *path, struct sy_error *err) {
+    const char *at = getenv("PATH");
+    bool found = false;
+    while (at && *at && !found) {
+        char file[4096];
+        size_t length = strcspn(at, ":");
+        snprintf(file, sizeof(file), "%.*s/gnuplot", (int)length, at);
+        found = access(file, X_OK) == 0;
+        at += length + (at[length] == ':');
+    }
+    if (!found)
+        return error_set(err, -ENOENT,
+                         "--plot needs the program gnuplot, which is not on the PATH "
+                         "(on Debian: apt-get install gnuplot-nox)");
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));
+    fclose(file);
+    return 0;
+}
+
+/* A string in gnuplot's single quotes, where '' stands for one quote. */
+static void quoted(FILE *to, const char *text) {
+    fputc('\'', to);
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputc('\'', to);
+        fputc(*text, to);
+    }
+    fputc('\'', to);
+}
+
+/* Share of the requests answered 200 within x ms: refused and failed ones keep the curve from reaching 1. */
+static void curve_write(FILE *to, uint32_t number, const struct load_model_stats *m) {
+    double top = share(m->latency.count, m->offered);
+    fprintf(to, "$m%u << EOD\n", number);
+    for (int i = 0; i <= 1000 && m->latency.count; i++)
+        fprintf(to, "%.6g %.6g\n", (double)latency_quantile_ns(&m->latency, i / 1000.0) / 1e6, i / 1000.0 * top);
+    fputs(m->latency.count ? "EOD\n" : "1 0\nEOD\n", to);
+}
+
+static void plot_latency(const struct bench_report *report, FILE *to) {
+    uint32_t curves = report->models_count < PLOT_MODELS_MAX ? report->models_count : PLOT_MODELS_MAX;
+    struct load_model_stats *all = total_make(report);
+    for (uint32_t i = 0; i < curves; i++)
+        curve_write(to, i, &report->result->models[i]);
+    if (all)
+        curve_write(to, curves, all);
+    fputs("set logscale x\nset xlabel 'ms from due to answered'\nset ylabel 'share of the requests'\n"
+          "set yrange [0:1]\nset key bottom right\n",
+          to);
+    if (report->models[0].slo_ns)
+        for (uint32_t i = 0; i < curves; i++)
+            if (i == 0 || report->models[i].slo_ns != report->models[i - 1].slo_ns)
+                fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n",
+                        (double)report->models[i].slo_ns / 1e6, (double)report->models[i].slo_ns / 1e6);
+    fputs("plot ", to);
+    for (uint32_t i = 0; i < curves; i++) {
+        fprintf(to, "%s$m%u with steps linewidth 2 title ", i ? ", " : "", i);
+        quoted(to, report->models[i].name);
+    }
+    if (all && report->models_count > 1)
+        fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all models'", curves);
+    fputc('\n', to);
+    free(all);
+}
+
+static int trial_order(const void *a, const void *b) {
+    double x = ((const struct bench_trial *)a)->offered_rps, y = ((const struct bench_trial *)b)->offered_rps;
+    return x < y ? -1 : x > y;
+}
+
+static void plot_search(const struct bench_report *report, FILE *to) {
+    struct bench_trial *sorted = calloc(report->trials_count + 1, sizeof(*sorted));
+    if (!sorted)
+        return;
+    memcpy(sorted, report->trials, report->trials_count * sizeof(*sorted));
+    qsort(sorted, report->trials_count, sizeof(*sorted), trial_order);
+    fputs("$trials << EOD\n", to);
+    for (uint32_t i = 0; i < report->trials_count; i++)
+        fprintf(to, "%g %g %g\n", sorted[i].offered_rps, sorted[i].good_rps, 100 * sorted[i].bad_rate);
+    fputs("EOD\n", to);
+    free(sorted);
+    fputs("set xlabel 'offered requests/s'\nset ylabel 'good requests/s'\nset y2label 'bad, %'\nset y2tics\n"
+          "set ytics nomirror\nset yrange [0:*]\nset y2range [0:*]\nset key top left\n",
+          to);
+    fprintf(to, "set arrow from %g, graph 0 to %g, graph 1 nohead dashtype 2 linecolor rgb '#999999'\n",
+            report->goodput_rps, report->goodput_rps);
+    fputs("plot $trials using 1:1 with lines linecolor rgb '#bbbbbb' title 'all good', "
+          "$trials using 1:2 with linespoints linewidth 2 pointtype 7 title 'good', "
+          "$trials using 1:3 axes x1y2 with points pointtype 2 title 'bad, % (right)'\n",
+          to);
+}
+
+int bench_plot(const struct bench_report *report, const char *path, struct sy_error *err) {
+    FILE *to = popen("gnuplot", "w");
+    if (!to)
+        return error_set(err, -errno, "cannot start gnuplot: %s", strerror(errno));
+    fputs("set terminal svg size 900, 560 dynamic enhanced background rgb 'white'\nset output ", to);
+    quoted(to, path);
+    fputs("\nset grid\nset title noenhanced ", to);
+    quoted(to, report->url);
+    fputs("\nset key noenhanced\n", to);
+    if (report->searched)
+        plot_search(report, to);
+    else
+        plot_latency(report, to);
+    int rc = pclose(to);
+    return rc ? error_set(err, -EIO, "gnuplot could not draw '%s'", path) : 0;
+}

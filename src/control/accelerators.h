@@ -1,0 +1,20 @@
+/* accelerators.h - reads what --accelerators says. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define ACCELERATORS_MAX 1024 /* of all types together, one thread each */
+
+enum accelerator_kind { ACCELERATOR_CPU, ACCELERATOR_CUDA, ACCELERATOR_EMULATED };
+
+struct accelerator_group {
+    enum accelerator_kind kind;
+    uint32_t count;
+    char type[64]; /* "cpu", "cuda", or what follows emulated:N: ("emulated" if nothing does) */
+};
+
+/* Reads "cpu:2", "cuda:1,cpu:2", "emulated:8:gtx1080ti": groups separated by commas, a count of 1 where none is given.
+ * Returns how many groups, at most `max`, or -EINVAL with a sentence. */
+int accelerators_parse(const char *text, struct accelerator_group *groups, uint32_t max, struct sy_error *err);

@@ -1,0 +1,39 @@
+/* server_state.h - what the running server is made of; for the files of control/ only. */
+#pragma once
+
+#include "backend/executor.h"
+#include "base/text.h"
+#include "control/calibrate.h"
+#include "control/server.h"
+#include "frontend/http.h"
+#include "frontend/metrics.h"
+#include "frontend/port.h"
+#include "sched/model_thread.h"
+#include "sched/rank_thread.h"
+
+/* Where a served model is scheduled. */
+struct server_placement {
+    uint32_t thread;       /* model thread */
+    uint32_t thread_model; /* index among that thread's models */
+    uint32_t first_variant, variant_count;
+};
+
+/* owned by the thread that starts and stops the server; constant while it runs */
+struct server {
+    struct wiring wiring;
+    struct server_config config;
+    struct server_placement *placements; /* [model_count] */
+    struct calibration calibration;
+    uint8_t *accelerator_type; /* [wiring.executors] */
+    struct executor **executors;
+    struct model_thread **model_threads;
+    struct rank_thread *rank_thread;
+    struct port **ports;
+    struct http_frontend **frontends;
+    struct metrics_server *metrics;
+    _Atomic bool ready, draining;
+    int64_t started_ns;
+};
+
+/* Writes all metrics in Prometheus' text format. The metrics thread. */
+void server_render_metrics(void *server, struct text *out);

@@ -1,0 +1,219 @@
+/* fetch.c - one HTTP request and its whole answer. */
+#include "load/fetch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "load/reply.h"
+
+#define ANSWER_BYTES_MAX (256u << 20)
+
+int server_parse(const char *url, struct server *s, struct sy_error *err) {
+    *s = (struct server){.port = "8000"};
+    const char *at = url;
+    if (strncasecmp(at, "https://", 8) == 0)
+        return error_set(err, -EINVAL, "'%s': https is not supported, only http", url);
+    if (strncasecmp(at, "http://", 7) == 0) {
+        at += 7;
+        strcpy(s->port, "80");
+    } else if (strstr(at, "://")) {
+        return error_set(err, -EINVAL, "'%s' is not an http:// address", url);
+    }
+    size_t authority = strcspn(at, "/?#"), host = authority;
+    const char *port = NULL;
+    if (*at == '[') {
+        host = strcspn(at, "]");
+        if (host >= authority)
+            return error_set(err, -EINVAL, "'%s' has no ']'", url);
+        port = at[host + 1] == ':' ? at + host + 2 : NULL;
+        if (!port && host + 1 != authority)
+            return error_set(err, -EINVAL, "'%s': after ']' comes a port or nothing", url);
+        snprintf(s->host, sizeof(s->host), "%.*s", (int)host - 1, at + 1);
+    } else {
+        host = strcspn(at, ":/?#");
+        port = at[host] == ':' ? at + host + 1 : NULL;
+        snprintf(s->host, sizeof(s->host), "%.*s", (int)host, at);
+    }
+    if (port) {
+        size_t digits = strspn(port, "0123456789");
+        if (!digits || digits > 5 || port + digits != at + authority || atoi(port) < 1 || atoi(port) > 65535)
+            return error_set(err, -EINVAL, "'%s' has no port number between 1 and 65535 after ':'", url);
+        snprintf(s->port, sizeof(s->port), "%.*s", (int)digits, port);
+    }
+    if (!s->host[0])
+        return error_set(err, -EINVAL, "'%s' names no host", url);
+    size_t path = strlen(at + authority);
+    while (path && at[authority + path - 1] == '/')
+        path--;
+    if (authority >= sizeof(s->authority) || path >= sizeof(s->path))
+        return error_set(err, -EINVAL, "the address is too long");
+    if (strcspn(at + authority, "?# \t\r\n") < path)
+        return error_set(err, -EINVAL, "'%s': the path may not hold '?', '#' or blanks", url);
+    snprintf(s->authority, sizeof(s->authority), "%.*s", (int)authority, at);
+    snprintf(s->path, sizeof(s->path), "%.*s", (int)path, at + authority);
+    return 0;
+}
+
+/* Waits until the descriptor is ready for `events`. */
+static int ready_wait(int fd, short events, int64_t deadline_ns) {
+    for (;;) {
+        int64_t left_ns = deadline_ns - clock_now_ns();
+        if (left_ns <= 0)
+            return -ETIMEDOUT;
+        struct pollfd p = {.fd = fd, .events = events};
+        int n = poll(&p, 1, (int)(left_ns / NS_PER_MS) + 1);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+/* A connected non-blocking socket, or -errno. */
+static int socket_connect(const struct sockaddr *address, socklen_t length, int64_t deadline_ns) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    int rc = connect(fd, address, length) ? -errno : 0;
+    if (rc == -EINPROGRESS)
+        rc = ready_wait(fd, POLLOUT, deadline_ns);
+    int error = 0;
+    socklen_t size = sizeof(error);
+    if (!rc && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
+        rc = -error;
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+int server_resolve(struct server *s, int64_t timeout_ns, struct sy_error *err) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+    int rc = getaddrinfo(s->host, s->port, &hints, &list);
+    if (rc)
+        return error_set(err, -ENOENT, "cannot find host '%s': %s", s->host, gai_strerror(rc));
+    int fd = -EADDRNOTAVAIL;
+    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+        fd = socket_connect(a->ai_addr, a->ai_addrlen, clock_now_ns() + timeout_ns);
+        if (fd >= 0) {
+            memcpy(&s->address, a->ai_addr, a->ai_addrlen);
+            s->address_length = a->ai_addrlen;
+        }
+    }
+    freeaddrinfo(list);
+    if (fd < 0)
+        return error_set(err, fd, "cannot connect to %s port %s: %s", s->host, s->port, strerror(-fd));
+    close(fd);
+    return 0;
+}
+
+static int all_send(int fd, const char *bytes, size_t length, int64_t deadline_ns) {
+    while (length) {
+        ssize_t n = send(fd, bytes, length, MSG_NOSIGNAL);
+        if (n >= 0) {
+            bytes += n;
+            length -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            int rc = ready_wait(fd, POLLOUT, deadline_ns);
+            if (rc)
+                return rc;
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+struct body {
+    char *bytes;
+    size_t length, capacity;
+    int rc;
+};
+
+static void body_append(void *context, const char *bytes, size_t length) {
+    struct body *b = context;
+    if (b->rc)
+        return;
+    if (b->length + length + 1 > b->capacity) {
+        size_t capacity = (b->length + length + 1) * 2;
+        char *grown = capacity <= ANSWER_BYTES_MAX ? realloc(b->bytes, capacity) : NULL;
+        if (!grown) {
+            b->rc = -ENOMEM;
+            return;
+        }
+        b->bytes = grown;
+        b->capacity = capacity;
+    }
+    memcpy(b->bytes + b->length, bytes, length);
+    b->length += length;
+    b->bytes[b->length] = 0;
+}
+
+static int answer_read(int fd, struct reply *reply, int64_t deadline_ns) {
+    char bytes[16384];
+    while (reply->state != REPLY_DONE) {
+        ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
+        if (n > 0) {
+            reply_feed(reply, bytes, (size_t)n);
+            if (reply->state == REPLY_BROKEN)
+                return -EPROTO;
+        } else if (n == 0) {
+            return reply_end(reply) ? 0 : -ECONNRESET;
+        } else if (errno == EAGAIN) {
+            int rc = ready_wait(fd, POLLIN, deadline_ns);
+            if (rc)
+                return rc;
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+int fetch_bytes(const struct server *s, const char *request, size_t length, int64_t timeout_ns, struct answer *answer,
+                struct sy_error *err) {
+    int64_t deadline_ns = clock_now_ns() + timeout_ns;
+    *answer = (struct answer){0};
+    int fd = socket_connect((const struct sockaddr *)&s->address, s->address_length, deadline_ns);
+    if (fd < 0)
+        return error_set(err, fd, "cannot connect to %s: %s", s->authority, strerror(-fd));
+    struct body body = {.bytes = calloc(1, 1), .capacity = 1};
+    struct reply reply = {.sink = body_append, .sink_context = &body};
+    reply_init(&reply);
+    int rc = body.bytes ? all_send(fd, request, length, deadline_ns) : -ENOMEM;
+    if (!rc || rc == -EPIPE || rc == -ECONNRESET) { /* the server may have answered before it stopped reading */
+        int read_rc = answer_read(fd, &reply, deadline_ns);
+        rc = read_rc ? (rc ? rc : read_rc) : body.rc;
+    }
+    close(fd);
+    if (rc) {
+        free(body.bytes);
+        return error_set(err, rc, "%s: %s", s->authority,
+                         rc == -ETIMEDOUT ? "no answer in time"
+                         : rc == -EPROTO  ? "not an HTTP answer"
+                                          : strerror(-rc));
+    }
+    *answer = (struct answer){.status = reply.status, .body = body.bytes, .length = body.length};
+    return 0;
+}
+
+int fetch(const struct server *s, const char *method, const char *path, int64_t timeout_ns, struct answer *answer,
+          struct sy_error *err) {
+    char request[2048];
+    const char *body = strcmp(method, "POST") == 0
+                           ? "Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+                           : "Connection: close\r\n\r\n";
+    int length = snprintf(request, sizeof(request), "%s %s%s HTTP/1.1\r\nHost: %s\r\n%s", method, s->path, path,
+                          s->authority, body);
+    if (length >= (int)sizeof(request))
+        return error_set(err, -EINVAL, "the path '%.100s...' is too long", path);
+    return fetch_bytes(s, request, (size_t)length, timeout_ns, answer, err);
+}

@@ -1,0 +1,37 @@
+/* fetch.h - one HTTP request and its whole answer, for what is asked before and after a load: metadata, metrics.
+ *
+ * Blocks up to its timeout. Any thread. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+
+struct server {
+    char host[256], port[6];
+    char path[256];      /* in front of every request's path: "" or "/prefix", no slash at the end */
+    char authority[270]; /* for the Host header */
+    struct sockaddr_storage address;
+    socklen_t address_length;
+};
+
+/* "http://HOST[:PORT][/PREFIX]", also without "http://"; HOST may be a [v6] address. The port defaults to 80 behind
+ * "http://", else to 8000, where inference servers listen. -EINVAL and a sentence otherwise. Does not connect. */
+int server_parse(const char *url, struct server *server, struct sy_error *err);
+/* Looks the host up, connects once, and keeps the first address that answers. */
+int server_resolve(struct server *server, int64_t timeout_ns, struct sy_error *err);
+
+struct answer {
+    int status;
+    char *body; /* the caller frees it; a zero byte follows; NULL after an error */
+    size_t length;
+};
+
+/* Sends the bytes of one request on a fresh connection and reads the answer. 0, or -errno and a sentence. */
+int fetch_bytes(const struct server *server, const char *request, size_t length, int64_t timeout_ns,
+                struct answer *answer, struct sy_error *err);
+/* "GET" or "POST" (with an empty JSON object as its body) of server->path followed by `path`. */
+int fetch(const struct server *server, const char *method, const char *path, int64_t timeout_ns, struct answer *answer,
+          struct sy_error *err);
