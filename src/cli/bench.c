@@ -543,7 +543,7 @@ static int bench_main(int argc, char **argv) {
     }
     int rc = bench_prepare(b, &err);
     if (rc) {
-        status = fail(&err, rc == -EINVAL ? CLI_USAGE : CLI_FAILURE);
+        status = fail(&err, rc == -EINVAL || rc == -ENOENT ? CLI_USAGE : CLI_FAILURE);
         goto out;
     }
     b->load = load_create(&(struct load_config){.server = &b->server,

@@ -99,7 +99,7 @@ int server_resolve(struct server *s, int64_t timeout_ns, struct sy_error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     int rc = getaddrinfo(s->host, s->port, &hints, &list);
     if (rc)
-        return error_set(err, -ENOENT, "cannot find host '%s': %s", s->host, gai_strerror(rc));
+        return error_set(err, -EHOSTUNREACH, "cannot find host '%s': %s", s->host, gai_strerror(rc));
     int fd = -EADDRNOTAVAIL;
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
         fd = socket_connect(a->ai_addr, a->ai_addrlen, clock_now_ns() + timeout_ns);

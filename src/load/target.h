@@ -66,7 +66,8 @@ struct target {
 
 /* Reads the models named in `names` ("a,b"; NULL: all that the server lists as ready) with `items` items a request.
  * Where an open dimension has no hint: 320 for height and width of an image ([N,C,-1,-1] or [N,-1,-1,C], C of 1, 3 or
- * 4), else 1. 0, or -errno and a sentence that says which model and why. Free with target_free either way. */
+ * 4), else 1. 0, or -errno and a sentence that says which model and why: -EINVAL for what the user said, -ENOENT for a
+ * model the server does not have. Free with target_free either way. */
 int target_read(struct target *target, const struct server *server, const char *names, int64_t items,
                 struct target_hint *hints, uint32_t hints_count, struct sy_error *err);
 void target_free(struct target *target);
