@@ -35,7 +35,7 @@ static const struct cell cells[] = {
 };
 
 struct settings {
-    const char *zoo_path, *policy;
+    const char *policy;
     double seconds, within;
     uint64_t seed;
     bool flat, consolidate;
@@ -66,17 +66,15 @@ static void model_add(struct sim_model *model, const char *name, double alpha_ms
     snprintf(model->name, sizeof(model->name), "%s", name);
 }
 
-static uint32_t models_add(struct sim_model *models, const struct cell *cell, const struct zoo *zoo) {
+static uint32_t models_add(struct sim_model *models, const struct cell *cell) {
     uint32_t count = 0;
     if (!cell->type) {
         model_add(&models[count++], cell->name, cell->alpha_ms, cell->beta_ms, cell->slo_ms);
         return count;
     }
-    for (uint32_t i = 0; i < zoo->count && count < MODELS_MAX; i++) {
-        const struct zoo_entry *e = &zoo->entries[i];
+    for (const struct zoo_entry *e = zoo_entries; e->model && count < MODELS_MAX; e++)
         if (zoo_entry_in(e, cell->type, cell->set))
             model_add(&models[count++], e->model, e->alpha_ms, e->beta_ms, e->slo_ms);
-    }
     return count;
 }
 
@@ -98,12 +96,12 @@ static double good_rps_at(struct sim_config *config, double rate_rps, void *memo
     return (double)result.good / config->seconds;
 }
 
-static bool cell_run(const struct cell *cell, const struct zoo *zoo, const struct settings *settings) {
+static bool cell_run(const struct cell *cell, const struct settings *settings) {
     struct sim_model models[MODELS_MAX];
     uint8_t types[64] = {0};
     struct sim_config config = {
         .models = models,
-        .model_count = models_add(models, cell, zoo),
+        .model_count = models_add(models, cell),
         .accelerator_type = types,
         .accelerators = cell->accelerators,
         .types = 1,
@@ -131,8 +129,7 @@ static bool cell_run(const struct cell *cell, const struct zoo *zoo, const struc
 }
 
 static int usage(FILE *to, int code) {
-    fprintf(to, "usage: bench_goodput [--quick] [--flat] [--cell N] [--seed N] [--consolidate] [--policy NAME] "
-                "[--zoo FILE]\n"
+    fprintf(to, "usage: bench_goodput [--quick] [--flat] [--cell N] [--seed N] [--consolidate] [--policy NAME]\n"
                 "  --quick  10 s to 2 %% instead of 30 s to 1 %%\n"
                 "  --flat   also goodput at twice the peak rate, over that at the peak\n"
                 "Exits 1 if a cell found is over 3 %% under its reference.\n");
@@ -141,17 +138,12 @@ static int usage(FILE *to, int code) {
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"quick", no_argument, NULL, 'q'},
-        {"flat", no_argument, NULL, 'f'},
-        {"cell", required_argument, NULL, 'c'},
-        {"seed", required_argument, NULL, 's'},
-        {"policy", required_argument, NULL, 'p'},
-        {"zoo", required_argument, NULL, 'z'},
-        {"consolidate", no_argument, NULL, 'C'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"quick", no_argument, NULL, 'q'},        {"flat", no_argument, NULL, 'f'},
+        {"cell", required_argument, NULL, 'c'},   {"seed", required_argument, NULL, 's'},
+        {"policy", required_argument, NULL, 'p'}, {"consolidate", no_argument, NULL, 'C'},
+        {"help", no_argument, NULL, 'h'},         {0},
     };
-    struct settings settings = {SYMPHONY_ZOO, "deferred", 30, 0.01, 1, false, false, -1};
+    struct settings settings = {"deferred", 30, 0.01, 1, false, false, -1};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'q':
@@ -173,9 +165,6 @@ int main(int argc, char **argv) {
         case 'p':
             settings.policy = optarg;
             break;
-        case 'z':
-            settings.zoo_path = optarg;
-            break;
         case 'h':
             return usage(stdout, 0);
         default:
@@ -186,18 +175,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "goodput: there is no policy '%s'\n", settings.policy);
         return 2;
     }
-    struct sy_error err;
-    struct zoo zoo;
-    if (zoo_read(&zoo, settings.zoo_path, &err)) {
-        fprintf(stderr, "goodput: %s\n", err.text);
-        return 2;
-    }
     printf("%-32s %8s %10s %8s %7s%s %9s\n", "cell", "goodput", "reference", "bound", "of ref.",
            settings.flat ? " flat top" : "", "M req/s");
     bool reached = true;
     for (int i = 0; i < (int)(sizeof(cells) / sizeof(cells[0])); i++)
         if (settings.only < 0 || settings.only == i)
-            reached &= cell_run(&cells[i], &zoo, &settings);
-    zoo_free(&zoo);
+            reached &= cell_run(&cells[i], &settings);
     return reached ? 0 : 1;
 }
