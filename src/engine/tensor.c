@@ -1,6 +1,7 @@
 /* tensor.c - the names and sizes of data types; the size of shapes. */
 #include "engine/tensor.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/container.h"
@@ -40,4 +41,12 @@ int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {
         if (__builtin_mul_overflow(product, dims[i], &product) || product > (1LL << 62))
             return -1;
     return product;
+}
+
+void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes) {
+    size_t at = (size_t)snprintf(text, bytes, "[");
+    for (uint32_t i = from; i < rank && at < bytes; i++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s%lld", i > from ? "," : "", (long long)dims[i]);
+    if (at < bytes)
+        snprintf(text + at, bytes - at, "]");
 }

@@ -61,3 +61,5 @@ struct tensor_view {
 
 /* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
+/* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
+void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);

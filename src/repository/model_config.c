@@ -1,0 +1,391 @@
+/* model_config.c - reads config.pbtxt and holds it against the model. */
+#include "repository/model_config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "repository/model_config_fields.h"
+
+#define PLACE_MAX 256 /* bytes of a field's dotted place */
+#define LIST_MAX  300 /* bytes of a list of fields in a warning */
+
+/* ---- the check against the schema ---- */
+
+struct check {
+    const char *origin;
+    void (*unknown)(void *context, const struct pbtxt_node *node, const char *place);
+    void *context;
+    struct sy_error *err;
+};
+
+static const struct model_config_field *field_find(const char *message, const char *name) {
+    for (const struct model_config_field *field = model_config_fields; field->message; field++)
+        if (strcmp(field->name, name) == 0 && strcmp(field->message, message) == 0)
+            return field;
+    return NULL;
+}
+
+static bool enum_has(const char *type, const char *word) {
+    for (const struct model_config_enum *row = model_config_enums; row->type; row++)
+        if (strcmp(row->type, type) == 0 && strcmp(row->word, word) == 0)
+            return true;
+    return false;
+}
+
+static void enum_format(const char *type, char *text, size_t bytes) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (const struct model_config_enum *row = model_config_enums; row->type && at < bytes; row++)
+        if (strcmp(row->type, type) == 0)
+            at += (size_t)snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", row->word);
+}
+
+static bool word_among(const struct pbtxt_node *node, const char *const *words, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(node->text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static int wrong_kind(const struct check *c, const struct pbtxt_node *node, const char *expected) {
+    static const char *const found[] = {"a message", "a string", "a number", "a word"};
+    return pbtxt_error(c->origin, node, c->err, "%.60s: expected %s, found %s%s%.60s", node->name, expected,
+                       found[node->kind], node->text ? " " : "", node->text ? node->text : "");
+}
+
+static int scalar_check(const struct check *c, const struct pbtxt_node *node, const struct model_config_field *field) {
+    static const char *const bools[] = {"true", "false", "True", "False", "t", "f", "0", "1"};
+    static const char *const floats[] = {"inf", "infinity", "nan"};
+    static const int64_t ranges[][2] = {[MODEL_CONFIG_INT32] = {INT32_MIN, INT32_MAX},
+                                        [MODEL_CONFIG_INT64] = {INT64_MIN, INT64_MAX},
+                                        [MODEL_CONFIG_UINT32] = {0, UINT32_MAX},
+                                        [MODEL_CONFIG_UINT64] = {0, INT64_MAX}};
+    char words[LIST_MAX];
+    int64_t number;
+    switch (field->kind) {
+    case MODEL_CONFIG_STRING:
+        return node->kind == PBTXT_STRING ? 0 : wrong_kind(c, node, "a string in quotes");
+    case MODEL_CONFIG_BOOL:
+        return (node->kind == PBTXT_WORD || node->kind == PBTXT_NUMBER) && word_among(node, bools, ARRAY_COUNT(bools))
+                   ? 0
+                   : wrong_kind(c, node, "true or false");
+    case MODEL_CONFIG_FLOAT:
+        return node->kind == PBTXT_NUMBER || (node->kind == PBTXT_WORD && word_among(node, floats, ARRAY_COUNT(floats)))
+                   ? 0
+                   : wrong_kind(c, node, "a number");
+    case MODEL_CONFIG_ENUM:
+        if (node->kind == PBTXT_WORD && enum_has(field->type, node->text))
+            return 0;
+        enum_format(field->type, words, sizeof(words));
+        return wrong_kind(c, node, words);
+    default:
+        return pbtxt_get_int(c->origin, node, ranges[field->kind][0], ranges[field->kind][1], &number, c->err);
+    }
+}
+
+/* Refuses a second value of a field that has one, and a second member of a choice. */
+static int once_check(const struct check *c, const struct pbtxt_node *message, const char *type,
+                      const struct pbtxt_node *node, const struct model_config_field *field) {
+    if (!field->repeated && pbtxt_find(message, node->name) != node)
+        return pbtxt_error(c->origin, node, c->err, "%s is given twice", node->name);
+    for (const struct pbtxt_node *other = message->first; field->oneof && other != node; other = other->next) {
+        const struct model_config_field *its = field_find(type, other->name);
+        if (its && its->oneof && strcmp(its->oneof, field->oneof) == 0)
+            return pbtxt_error(c->origin, node, c->err, "%s and %s exclude each other", node->name, other->name);
+    }
+    return 0;
+}
+
+static int message_check(const struct check *c, const struct pbtxt_node *message, const char *type, const char *place) {
+    for (const struct pbtxt_node *node = message->first; node; node = node->next) {
+        const struct model_config_field *field = field_find(type, node->name);
+        char inner[PLACE_MAX];
+        snprintf(inner, sizeof(inner), "%.180s%s%.60s", place, *place ? "." : "", node->name);
+        if (!field) {
+            if (c->unknown)
+                c->unknown(c->context, node, inner);
+            continue;
+        }
+        int rc = once_check(c, message, type, node, field);
+        if (rc)
+            return rc;
+        if (field->kind != MODEL_CONFIG_MESSAGE)
+            rc = scalar_check(c, node, field);
+        else if (node->kind != PBTXT_MESSAGE)
+            rc = wrong_kind(c, node, "a message in { }");
+        else
+            rc = message_check(c, node, field->type, inner);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int model_config_check(const char *origin, const struct pbtxt_node *root,
+                       void (*unknown)(void *context, const struct pbtxt_node *node, const char *place), void *context,
+                       struct sy_error *err) {
+    struct check c = {.origin = origin, .unknown = unknown, .context = context, .err = err};
+    return message_check(&c, root, "ModelConfig", "");
+}
+
+/* ---- reading what is honoured ---- */
+
+/* Fields for one warning, each once. */
+struct field_list {
+    char text[LIST_MAX];
+    size_t length;
+};
+
+static void field_list_add(struct field_list *list, const char *place) {
+    const char *found = strstr(list->text, place);
+    size_t length = strlen(place);
+    while (found && !((found == list->text || found[-1] == ' ') && (!found[length] || found[length] == ',')))
+        found = strstr(found + 1, place);
+    if (!found && list->length + length + 3 < sizeof(list->text))
+        list->length += (size_t)sprintf(list->text + list->length, "%s%s", list->length ? ", " : "", place);
+}
+
+static void unknown_add(void *context, const struct pbtxt_node *node, const char *place) {
+    (void)node;
+    field_list_add(context, place);
+}
+
+static bool honoured(const char *name, const char *const *names) {
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
+}
+
+static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
+    static const char *const top[] = {"name",  "platform", "backend", "max_batch_size", "default_model_filename",
+                                      "input", "output",   NULL};
+    static const char *const tensor[] = {"name", "data_type", "dims", NULL};
+    char place[PLACE_MAX];
+    for (const struct pbtxt_node *node = root->first; node; node = node->next) {
+        bool is_tensor = strcmp(node->name, "input") == 0 || strcmp(node->name, "output") == 0;
+        if (!honoured(node->name, top) && field_find("ModelConfig", node->name))
+            field_list_add(list, node->name);
+        for (const struct pbtxt_node *field = is_tensor ? node->first : NULL; field; field = field->next) {
+            snprintf(place, sizeof(place), "%.60s.%.60s", node->name, field->name);
+            if (!honoured(field->name, tensor) && field_find("ModelInput", field->name))
+                field_list_add(list, place);
+        }
+    }
+}
+
+static int text_get(const char *origin, const struct pbtxt_node *node, char *to, size_t bytes, struct sy_error *err) {
+    if (memchr(node->text, '\0', node->length))
+        return pbtxt_error(origin, node, err, "%s: a zero byte in a text", node->name);
+    if (node->length >= bytes)
+        return pbtxt_error(origin, node, err, "%s: longer than %zu bytes", node->name, bytes - 1);
+    memcpy(to, node->text, node->length + 1);
+    return 0;
+}
+
+static enum datatype type_parse(const char *word) {
+    if (strcmp(word, "TYPE_STRING") == 0)
+        return DATATYPE_BYTES;
+    return datatype_parse(word + strlen("TYPE_"), strlen(word) - strlen("TYPE_"));
+}
+
+static int tensor_read(const char *origin, const struct pbtxt_node *node, struct model_config_tensor *tensor,
+                       struct sy_error *err) {
+    *tensor = (struct model_config_tensor){.line = node->line, .column = node->column};
+    const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type");
+    if (!name || !name->length)
+        return pbtxt_error(origin, node, err, "%s: name is missing", node->name);
+    int rc = text_get(origin, name, tensor->name, sizeof(tensor->name), err);
+    if (rc)
+        return rc;
+    if (type)
+        tensor->type = type_parse(type->text);
+    for (const struct pbtxt_node *dim = pbtxt_find(node, "dims"); dim; dim = pbtxt_next(dim)) {
+        if (tensor->rank == TENSOR_DIMS_MAX)
+            return pbtxt_error(origin, dim, err, "%s '%s': more than %d dimensions", node->name, tensor->name,
+                               TENSOR_DIMS_MAX);
+        int64_t *value = &tensor->dims[tensor->rank++];
+        rc = pbtxt_get_int(origin, dim, -1, INT32_MAX, value, err);
+        if (!rc && *value == 0)
+            rc = pbtxt_error(origin, dim, err, "%s '%s': a dimension is -1 (any size) or positive, not 0", node->name,
+                             tensor->name);
+        if (rc)
+            return rc;
+        tensor->has_dims = true;
+    }
+    return 0;
+}
+
+static int tensors_read(const char *origin, const struct pbtxt_node *root, const char *field,
+                        struct model_config_tensor *tensors, uint32_t *count, struct sy_error *err) {
+    for (const struct pbtxt_node *node = pbtxt_find(root, field); node; node = pbtxt_next(node)) {
+        if (*count == TENSORS_MAX)
+            return pbtxt_error(origin, node, err, "more than %d %ss", TENSORS_MAX, field);
+        int rc = tensor_read(origin, node, &tensors[*count], err);
+        if (rc)
+            return rc;
+        for (uint32_t i = 0; i < *count; i++)
+            if (strcmp(tensors[i].name, tensors[*count].name) == 0)
+                return pbtxt_error(origin, node, err, "%s '%s' is given twice", field, tensors[i].name);
+        ++*count;
+    }
+    return 0;
+}
+
+/* Only what this server's engine runs; an empty value leaves it open, as Triton does. */
+static int engine_check(const char *origin, const struct pbtxt_node *root, const char *field, const char *wanted,
+                        struct sy_error *err) {
+    const struct pbtxt_node *node = pbtxt_find(root, field);
+    if (!node || !node->length || strcmp(node->text, wanted) == 0)
+        return 0;
+    return pbtxt_error(origin, node, err, "%s is '%.60s', but this server runs '%s' only", field, node->text, wanted);
+}
+
+static int honoured_read(const char *origin, const struct pbtxt_node *root, struct model_config *config,
+                         struct sy_error *err) {
+    const struct pbtxt_node *node;
+    int rc = engine_check(origin, root, "platform", "onnxruntime_onnx", err);
+    if (!rc)
+        rc = engine_check(origin, root, "backend", "onnxruntime", err);
+    if (!rc && (node = pbtxt_find(root, "name")))
+        rc = text_get(origin, node, config->name, sizeof(config->name), err);
+    if (!rc && (node = pbtxt_find(root, "default_model_filename"))) {
+        rc = text_get(origin, node, config->model_file, sizeof(config->model_file), err);
+        if (!rc && strchr(config->model_file, '/'))
+            rc = pbtxt_error(origin, node, err, "default_model_filename: '%.60s' is not a plain file name", node->text);
+    }
+    if (!rc && (node = pbtxt_find(root, "max_batch_size"))) {
+        rc = pbtxt_get_int(origin, node, 0, INT32_MAX, &config->max_batch_size, err);
+        config->max_batch_size_line = node->line;
+        config->max_batch_size_column = node->column;
+    }
+    if (!rc)
+        rc = tensors_read(origin, root, "input", config->inputs, &config->input_count, err);
+    if (!rc)
+        rc = tensors_read(origin, root, "output", config->outputs, &config->output_count, err);
+    return rc;
+}
+
+int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,
+                           struct sy_error *err) {
+    struct pbtxt_node *root;
+    memset(config, 0, sizeof(*config));
+    snprintf(config->path, sizeof(config->path), "%s", origin);
+    int rc = pbtxt_read(origin, text, bytes, &root, err);
+    if (rc)
+        return rc;
+    struct field_list unknown = {0}, without_effect = {0};
+    rc = model_config_check(origin, root, unknown_add, &unknown, err);
+    if (!rc)
+        rc = honoured_read(origin, root, config, err);
+    without_effect_collect(root, &without_effect);
+    if (!rc && !quiet && unknown.length)
+        log_warn("config fields unknown, ignored", "file=\"%s\" fields=\"%s\"", origin, unknown.text);
+    if (!rc && !quiet && without_effect.length)
+        log_warn("config fields have no effect yet", "file=\"%s\" fields=\"%s\"", origin, without_effect.text);
+    pbtxt_free(root);
+    return rc;
+}
+
+int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err) {
+    char *text;
+    size_t bytes;
+    int rc = conf_slurp(path, &text, &bytes, err);
+    if (rc)
+        return rc;
+    rc = model_config_read_text(path, text, bytes, quiet, config, err);
+    free(text);
+    return rc;
+}
+
+/* ---- against the model ---- */
+
+static int __attribute__((format(printf, 5, 6))) mismatch(const struct model_config *config, uint32_t line,
+                                                          uint32_t column, struct sy_error *err, const char *fmt, ...) {
+    char sentence[sizeof(err->text)];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(sentence, sizeof(sentence), fmt, ap);
+    va_end(ap);
+    return error_set(err, -EINVAL, "%s:%u:%u: %.400s", config->path, line, column, sentence);
+}
+
+static int dims_apply(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
+                      bool batched, struct tensor_spec *spec, struct sy_error *err) {
+    /* Without a max_batch_size the dims may be meant either way; their number tells. */
+    bool without_batch =
+        config->max_batch_size > 0 || (!config->max_batch_size_line && batched && tensor->rank + 1 == spec->rank);
+    uint32_t skip = without_batch ? 1 : 0;
+    bool same = tensor->rank + skip == spec->rank;
+    for (uint32_t i = 0; same && i < tensor->rank; i++) /* an open dimension of the model takes any */
+        same = spec->dims[i + skip] == -1 || spec->dims[i + skip] == tensor->dims[i];
+    if (!same) {
+        char wanted[128], found[128];
+        dims_format(tensor->dims, 0, tensor->rank, wanted, sizeof(wanted));
+        dims_format(spec->dims, skip, spec->rank, found, sizeof(found));
+        return mismatch(config, tensor->line, tensor->column, err, "%s '%s': dims are %s, but the model's are %s%s",
+                        what, tensor->name, wanted, found, skip ? " behind the batch dimension" : "");
+    }
+    memcpy(spec->dims + skip, tensor->dims, tensor->rank * sizeof(spec->dims[0]));
+    return 0;
+}
+
+static int tensors_apply(const struct model_config *config, const struct model_config_tensor *tensors, uint32_t count,
+                         const char *what, bool batched, struct tensor_spec *specs, uint32_t spec_count,
+                         struct sy_error *err) {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct model_config_tensor *tensor = &tensors[i];
+        struct tensor_spec *spec = specs;
+        while (spec < specs + spec_count && strcmp(spec->name, tensor->name) != 0)
+            spec++;
+        if (spec == specs + spec_count)
+            return mismatch(config, tensor->line, tensor->column, err,
+                            "the model has no %s '%.100s' (it has %u, the first is '%.100s')", what, tensor->name,
+                            spec_count, spec_count ? specs[0].name : "");
+        if (tensor->type != DATATYPE_INVALID && tensor->type != spec->type)
+            return mismatch(config, tensor->line, tensor->column, err,
+                            "%s '%.100s': data_type is %s, but the model's is %s", what, tensor->name,
+                            datatype_name(tensor->type), datatype_name(spec->type));
+        int rc = tensor->has_dims ? dims_apply(config, tensor, what, batched, spec, err) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* What batched and variable_shapes are, now that dimensions have been narrowed. */
+static void signature_settle(struct signature *s, bool may_batch) {
+    s->batched = s->batched && may_batch;
+    for (uint32_t i = 0; i < s->input_count; i++)
+        s->batched = s->batched && s->inputs[i].dims[0] == -1;
+    for (uint32_t i = 0; i < s->output_count; i++)
+        s->batched = s->batched && s->outputs[i].dims[0] == -1;
+    s->variable_shapes = false;
+    for (uint32_t i = 0; i < s->input_count; i++)
+        for (uint32_t d = s->batched ? 1 : 0; d < s->inputs[i].rank; d++)
+            s->variable_shapes = s->variable_shapes || s->inputs[i].dims[d] == -1;
+}
+
+int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err) {
+    if (config->max_batch_size > 0 && !signature->batched)
+        return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,
+                        "max_batch_size is %lld, but the model's inputs and outputs have no common batch dimension; "
+                        "without one it must be 0",
+                        (long long)config->max_batch_size);
+    int rc = tensors_apply(config, config->inputs, config->input_count, "input", signature->batched, signature->inputs,
+                           signature->input_count, err);
+    if (!rc)
+        rc = tensors_apply(config, config->outputs, config->output_count, "output", signature->batched,
+                           signature->outputs, signature->output_count, err);
+    if (rc)
+        return rc;
+    if (config->input_count && config->input_count < signature->input_count)
+        return mismatch(config, config->inputs[0].line, config->inputs[0].column, err,
+                        "%u inputs are given, but the model has %u", config->input_count, signature->input_count);
+    bool refused_batches = config->max_batch_size_line && !config->max_batch_size;
+    signature_settle(signature, !refused_batches);
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* model_config.h - Triton's config.pbtxt: what of it is honoured, and its check against the model itself.
+ *
+ * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims), default_model_filename.
+ * Other fields of ModelConfig have no effect yet and are listed in one warning a file; fields that ModelConfig does not
+ * have are warned of; what is wrong is refused with file, line and column. Set-up only; any thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/tensor.h"
+#include "repository/pbtxt.h"
+
+struct model_config_tensor {
+    char name[TENSOR_NAME_MAX];
+    enum datatype type; /* DATATYPE_INVALID: not said */
+    bool has_dims;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size; without the batch dimension if max_batch_size > 0 */
+    uint32_t line, column;
+};
+
+struct model_config {
+    char path[4096]; /* of the file, for mistakes */
+    char name[MODEL_NAME_MAX];
+    char model_file[256]; /* default_model_filename; "": model.onnx */
+    int64_t max_batch_size;
+    uint32_t max_batch_size_line, max_batch_size_column; /* line 0: not given */
+    struct model_config_tensor inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+    uint32_t input_count, output_count;
+};
+
+/* Checks a tree against ModelConfig: kinds, enum words, ranges, and that what may be given once is given once. Fields
+ * that ModelConfig does not have are not mistakes (newer files have newer fields): `unknown` is told of each, with its
+ * dotted place; it may be NULL. */
+int model_config_check(const char *origin, const struct pbtxt_node *root,
+                       void (*unknown)(void *context, const struct pbtxt_node *node, const char *place), void *context,
+                       struct sy_error *err);
+
+/* Reads a file. Warnings go to the log unless `quiet`. */
+int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err);
+/* The same from memory; `origin` is what mistakes call it. */
+int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,
+                           struct sy_error *err);
+
+/* Checks the configuration against what the model file says and narrows `signature` to it: a dimension that the model
+ * leaves open and the configuration fixes becomes fixed; max_batch_size 0 takes the batch dimension away. Every
+ * mismatch is refused with both values. */
+int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err);

@@ -1,0 +1,197 @@
+/* test_model_config.c - config.pbtxt: the check against ModelConfig, what is honoured, and its fit to the model. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/container.h"
+#include "repository/model_config.h"
+
+static int config_read(const char *text, struct model_config *config, struct sy_error *err) {
+    return model_config_read_text("c", text, strlen(text), true, config, err);
+}
+
+/* A file as Triton's own examples write it, with much that has no effect here. */
+static const char typical[] = "name: \"resnet\"\n"
+                              "platform: \"onnxruntime_onnx\"\n"
+                              "backend: \"onnxruntime\"\n"
+                              "max_batch_size: 8\n"
+                              "input [\n"
+                              "  { name: \"x\" data_type: TYPE_FP32 format: FORMAT_NCHW dims: [ 3, 224, 224 ] }\n"
+                              "]\n"
+                              "output [ { name: \"y\" data_type: TYPE_FP32 dims: [ 10 ] label_filename: \"l.txt\" } ]\n"
+                              "dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }\n"
+                              "instance_group [ { kind: KIND_CPU count: 2 } ]\n"
+                              "version_policy: { latest { num_versions: 1 } }\n"
+                              "parameters { key: \"k\" value: { string_value: \"v\" } }\n"
+                              "optimization { execution_accelerators { gpu_execution_accelerator : [ { name : \"t\"\n"
+                              "  parameters { key: \"precision_mode\" value: \"FP16\" } } ] } }\n"
+                              "model_warmup [ { name: \"w\" batch_size: 1 inputs { key: \"x\" value { data_type: "
+                              "TYPE_FP32 dims: 3 dims: 224 dims: 224 zero_data: true } } } ]\n"
+                              "a_newer_field { some: 1 }\n";
+
+static void typical_files_are_read(void **state) {
+    (void)state;
+    struct model_config c;
+    struct sy_error err = {""};
+    assert_int_equal(config_read(typical, &c, &err), 0);
+    assert_string_equal(c.name, "resnet");
+    assert_int_equal(c.max_batch_size, 8);
+    assert_int_equal(c.max_batch_size_line, 4);
+    assert_int_equal(c.input_count, 1);
+    assert_string_equal(c.inputs[0].name, "x");
+    assert_int_equal(c.inputs[0].type, DATATYPE_FP32);
+    assert_int_equal(c.inputs[0].rank, 3);
+    assert_int_equal(c.inputs[0].dims[2], 224);
+    assert_int_equal(c.output_count, 1);
+    assert_int_equal(c.outputs[0].dims[0], 10);
+    assert_int_equal(config_read("", &c, &err), 0);
+    assert_int_equal(c.max_batch_size_line, 0);
+}
+
+static void unknown_places(void *context, const struct pbtxt_node *node, const char *place) {
+    char *text = context;
+    sprintf(text + strlen(text), "%s@%u ", place, node->line);
+}
+
+static void unknown_fields_are_reported_not_refused(void **state) {
+    (void)state;
+    static const char text[] = "new: 1\ninput { name: 'x'\n fancy: 2 }\ninstance_group { rate_limiter { odd { } } }";
+    struct pbtxt_node *root;
+    char places[256] = "";
+    assert_int_equal(pbtxt_read("c", text, strlen(text), &root, NULL), 0);
+    assert_int_equal(model_config_check("c", root, unknown_places, places, NULL), 0);
+    assert_string_equal(places, "new@1 input.fancy@3 instance_group.rate_limiter.odd@4 ");
+    pbtxt_free(root);
+}
+
+static void wrong_files_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"name: resnet", "c:1:1: name: expected a string in quotes, found a word resnet"},
+        {"max_batch_size: '8'", "c:1:1: max_batch_size: expected a whole number, found '8'"},
+        {"max_batch_size: 1.5", "c:1:1: max_batch_size: expected a whole number, found '1.5'"},
+        {"max_batch_size: -1", "c:1:1: max_batch_size: -1 is not in 0 to 2147483647"},
+        {"max_batch_size: 2147483648", "c:1:1: max_batch_size: 2147483648 is not in -2147483648 to 2147483647"},
+        {"max_batch_size: 1\nmax_batch_size: 2", "c:2:1: max_batch_size is given twice"},
+        {"max_batch_size { }", "c:1:1: max_batch_size: expected a whole number"},
+        {"input: 1", "c:1:1: input: expected a message in { }, found a number 1"},
+        {"input { data_type: TYPE_FP32 }", "c:1:1: input: name is missing"},
+        {"input { name: 'x' } input { name: 'x' }", "c:1:21: input 'x' is given twice"},
+        {"input { name: 'x' dims: [3, 0] }", "c:1:29: input 'x': a dimension is -1 (any size) or positive, not 0"},
+        {"input { name: 'x' dims: -2 }", "c:1:19: dims: -2 is not in -1 to 2147483647"},
+        {"input { name: 'x' dims: [1,1,1,1,1,1,1,1,1] }", "c:1:42: input 'x': more than 8 dimensions"},
+        {"input { name: 'x' format: NCHW }",
+         "c:1:19: format: expected FORMAT_NONE, FORMAT_NHWC, FORMAT_NCHW, found a word NCHW"},
+        {"input { name: 'x' optional: maybe }", "c:1:19: optional: expected true or false, found a word maybe"},
+        {"platform: 'tensorrt_plan'",
+         "c:1:1: platform is 'tensorrt_plan', but this server runs 'onnxruntime_onnx' only"},
+        {"backend: 'python'", "c:1:1: backend is 'python', but this server runs 'onnxruntime' only"},
+        {"default_model_filename: '../x'", "c:1:1: default_model_filename: '../x' is not a plain file name"},
+        {"dynamic_batching { }\nsequence_batching { }",
+         "c:2:1: sequence_batching and dynamic_batching exclude each other"},
+        {"instance_group { count: two }", "c:1:18: count: expected a whole number, found 'two'"},
+        {"name: 'a\\000b'", "c:1:1: name: a zero byte in a text"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct model_config c;
+        struct sy_error err = {""};
+        assert_int_equal(config_read(cases[i].text, &c, &err), -EINVAL);
+        assert_string_equal(err.text, cases[i].want);
+    }
+}
+
+/* x: FP32 [-1,3,-1], mask: INT64 [-1]; y: FP32 [-1,10] */
+static const struct signature model = {
+    .inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, -1}}, {"mask", DATATYPE_INT64, 1, {-1}}},
+    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
+    .input_count = 2,
+    .output_count = 1,
+    .batched = true,
+    .variable_shapes = true,
+};
+
+static int config_apply(const char *text, struct signature *s, struct sy_error *err) {
+    struct model_config c;
+    int rc = config_read(text, &c, err);
+    return rc ? rc : model_config_apply(&c, s, err);
+}
+
+static void fitting_files_narrow_the_signature(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool batched, variable;
+        int64_t dims[3]; /* of x */
+    } cases[] = {
+        {"", true, true, {-1, 3, -1}},
+        {"max_batch_size: 4", true, true, {-1, 3, -1}},
+        {"max_batch_size: 0", false, true, {-1, 3, -1}},
+        {"max_batch_size: 4 input { name: 'x' dims: [3, 7] } input { name: 'mask' }", true, false, {-1, 3, 7}},
+        {"max_batch_size: 4 input { name: 'x' dims: [3, -1] } input { name: 'mask' }", true, true, {-1, 3, -1}},
+        {"input { name: 'x' dims: [3, 7] } input { name: 'mask' }", true, false, {-1, 3, 7}},
+        {"input { name: 'x' dims: [-1, 3, 7] } input { name: 'mask' dims: -1 }", true, false, {-1, 3, 7}},
+        {"input { name: 'x' dims: [1, 3, 7] } input { name: 'mask' dims: 1 }", false, false, {1, 3, 7}},
+        {"max_batch_size: 0 input { name: 'x' dims: [2, 3, 7] } input { name: 'mask' dims: 2 }",
+         false,
+         false,
+         {2, 3, 7}},
+        {"output { name: 'y' data_type: TYPE_FP32 dims: 10 }", true, true, {-1, 3, -1}},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = model;
+        struct sy_error err = {""};
+        assert_int_equal(config_apply(cases[i].text, &s, &err), 0);
+        assert_int_equal(s.batched, cases[i].batched);
+        assert_int_equal(s.variable_shapes, cases[i].variable);
+        assert_memory_equal(s.inputs[0].dims, cases[i].dims, sizeof(cases[i].dims));
+    }
+}
+
+static void mismatches_name_both_values(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"input { name: 'z' }", "c:1:1: the model has no input 'z' (it has 2, the first is 'x')"},
+        {"output { name: 'x' }", "c:1:1: the model has no output 'x' (it has 1, the first is 'y')"},
+        {"input { name: 'x' data_type: TYPE_UINT8 }", "c:1:1: input 'x': data_type is UINT8, but the model's is FP32"},
+        {"input { name: 'x' data_type: TYPE_STRING }", "c:1:1: input 'x': data_type is BYTES, but the model's is FP32"},
+        {"\n input { name: 'x' }", "c:2:2: 1 inputs are given, but the model has 2"},
+        {"max_batch_size: 4 input { name: 'x' dims: [4, 7] }",
+         "c:1:19: input 'x': dims are [4,7], but the model's are [3,-1] behind the batch dimension"},
+        {"max_batch_size: 4 input { name: 'x' dims: [-1, 3, 7] }",
+         "c:1:19: input 'x': dims are [-1,3,7], but the model's are [3,-1] behind the batch dimension"},
+        {"max_batch_size: 0 input { name: 'x' dims: [3, 7] }",
+         "c:1:19: input 'x': dims are [3,7], but the model's are [-1,3,-1]"},
+        {"input { name: 'x' dims: [-1, 7] }",
+         "c:1:1: input 'x': dims are [-1,7], but the model's are [3,-1] behind the batch dimension"},
+        {"output { name: 'y' dims: [-1, -1] }", "c:1:1: output 'y': dims are [-1,-1], but the model's are [-1,10]"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = model;
+        struct sy_error err = {""};
+        assert_int_equal(config_apply(cases[i].text, &s, &err), -EINVAL);
+        assert_string_equal(err.text, cases[i].want);
+    }
+    struct signature unbatched = model;
+    struct sy_error err = {""};
+    unbatched.batched = false;
+    assert_int_equal(config_apply("max_batch_size: 4", &unbatched, &err), -EINVAL);
+    assert_string_equal(err.text, "c:1:1: max_batch_size is 4, but the model's inputs and outputs have no common batch "
+                                  "dimension; without one it must be 0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(typical_files_are_read),      cmocka_unit_test(unknown_fields_are_reported_not_refused),
+        cmocka_unit_test(wrong_files_are_refused),     cmocka_unit_test(fitting_files_narrow_the_signature),
+        cmocka_unit_test(mismatches_name_both_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
