@@ -12,13 +12,15 @@ struct served_model {
     char name[MODEL_NAME_MAX];
     uint32_t version;  /* the number of its folder; 1 for a flat file */
     char path[4096];   /* the model file; "" for an emulated model */
+    char folder[4096]; /* where its config.pbtxt and symphony.yaml lie, if it has them; "" for a flat file */
     char platform[64]; /* "onnxruntime_onnx", or "emulated" */
     struct signature signature;
     uint32_t batch_max;      /* items a batch; 1 for a model without a batch dimension */
     int64_t slo_ns;          /* default SLO; 0: not given (then chosen from the profile) */
     char profile_path[4096]; /* from symphony.yaml; "": measured and cached */
     int64_t item_elements;   /* input elements of the profiled item; with variable_shapes the measure of `work` */
-    int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch dimension 1) */
+    int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
+                                                           * dimension 1); 0: open, the profiler chooses */
     _Atomic int state;                                    /* enum model_state */
     char reason[512];                                     /* why it is unavailable; written before `state` */
 };

@@ -1,0 +1,9 @@
+/* model_name.h - which names a model may have. Pure. */
+#pragma once
+
+#include <stdbool.h>
+
+/* 1 to MODEL_NAME_MAX - 1 printable ASCII characters without blanks, quotes, slashes and backslashes: what fits into
+ * paths, metrics' labels and logs as it is. */
+bool model_name_is_valid(const char *name);
+#define MODEL_NAME_EXPECTED "1 to 127 printable ASCII characters without blanks, quotes and slashes"

@@ -1,0 +1,444 @@
+/* repository.c - finds the models of a directory and completes them from their files. */
+#include "repository/repository.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "repository/model_config.h"
+#include "repository/model_name.h"
+#include "repository/symphony_yaml.h"
+
+#define BATCH_MAX_DEFAULT 64
+#define MODEL_FILE        "model.onnx"
+#define ONNX_SUFFIX       ".onnx"
+#define CONFIG_FILE       "config.pbtxt"
+#define SETTINGS_FILE     "symphony.yaml"
+
+struct model_list {
+    struct served_model *models;
+    uint32_t count, capacity;
+    struct sy_error *err;
+};
+
+void served_model_refuse(struct served_model *model, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(model->reason, sizeof(model->reason), fmt, ap);
+    va_end(ap);
+    /* release: who reads the state with acquire sees the reason */
+    atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
+}
+
+/* ---- paths ---- */
+
+/* false if it does not fit. */
+static bool path_join(char to[PATH_MAX], const char *folder, const char *name) {
+    return snprintf(to, PATH_MAX, "%s/%s", folder, name) < PATH_MAX;
+}
+
+static bool path_is(const char *path, mode_t kind) {
+    struct stat st;
+    return stat(path, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+
+static bool folder_has(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    return path_join(path, folder, name) && path_is(path, S_IFREG);
+}
+
+static bool ends_with(const char *text, const char *suffix) {
+    size_t length = strlen(text), tail = strlen(suffix);
+    return length > tail && strcmp(text + length - tail, suffix) == 0;
+}
+
+/* The number that a version folder's name is, or 0: Triton ignores other names, and those with leading zeros. */
+static uint32_t version_parse(const char *name) {
+    uint64_t version = 0;
+    if (*name == '0')
+        return 0;
+    for (; isdigit((unsigned char)*name) && version <= UINT32_MAX; name++)
+        version = 10 * version + (uint64_t)(*name - '0');
+    return *name || version > UINT32_MAX ? 0 : (uint32_t)version;
+}
+
+/* ---- what a folder holds ---- */
+
+struct folder {
+    uint32_t version;              /* the highest; 0: none */
+    uint32_t onnx_count;           /* *.onnx files right in it */
+    char onnx[NAME_MAX + 1];       /* one of them */
+    bool config, settings, direct; /* has config.pbtxt, symphony.yaml, model.onnx */
+    bool versions_hold_models;     /* some version folder has a model.onnx */
+};
+
+static int folder_look(const char *path, struct folder *f, struct sy_error *err) {
+    memset(f, 0, sizeof(*f));
+    DIR *dir = opendir(path);
+    if (!dir)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char inner[PATH_MAX];
+        if (!path_join(inner, path, entry->d_name))
+            continue;
+        uint32_t version = version_parse(entry->d_name);
+        if (version && path_is(inner, S_IFDIR)) {
+            f->version = version > f->version ? version : f->version;
+            f->versions_hold_models |= folder_has(inner, MODEL_FILE);
+        } else if (ends_with(entry->d_name, ONNX_SUFFIX) && entry->d_name[0] != '.' && path_is(inner, S_IFREG)) {
+            f->onnx_count++;
+            snprintf(f->onnx, sizeof(f->onnx), "%s", entry->d_name);
+        }
+    }
+    closedir(dir);
+    f->config = folder_has(path, CONFIG_FILE);
+    f->settings = folder_has(path, SETTINGS_FILE);
+    f->direct = folder_has(path, MODEL_FILE);
+    return 0;
+}
+
+/* Is a folder that was named as a repository one model's? */
+static bool folder_is_model(const struct folder *f) {
+    return f->config || f->settings || f->versions_hold_models || (f->direct && f->onnx_count == 1);
+}
+
+/* ---- models ---- */
+
+static struct served_model *model_add(struct model_list *list, const char *name, const char *path) {
+    if (list->count == list->capacity) {
+        uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
+        struct served_model *grown = realloc(list->models, capacity * sizeof(*grown));
+        if (!grown) {
+            error_set(list->err, -ENOMEM, "%s: out of memory", path);
+            return NULL;
+        }
+        list->models = grown;
+        list->capacity = capacity;
+    }
+    struct served_model *model = &list->models[list->count++];
+    memset(model, 0, sizeof(*model));
+    model->version = 1;
+    strcpy(model->platform, "onnxruntime_onnx");
+    snprintf(model->name, sizeof(model->name), "%s", name);
+    if (!model_name_is_valid(name))
+        served_model_refuse(model, "%s: '%.100s' will not do as a model's name: expected " MODEL_NAME_EXPECTED, path,
+                            name);
+    return model;
+}
+
+static bool is_broken(const struct served_model *model) {
+    return atomic_load_explicit(&model->state, memory_order_relaxed) == MODEL_UNAVAILABLE;
+}
+
+/* Sets the path of a file that must be there, or refuses the model. */
+static void model_file_set(struct served_model *model, const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0 || access(path, R_OK) != 0)
+        served_model_refuse(model, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        served_model_refuse(model, "%s: not a file", path);
+    else if (st.st_size == 0)
+        served_model_refuse(model, "%s: the file is empty", path);
+    else
+        snprintf(model->path, sizeof(model->path), "%s", path);
+}
+
+static void flat_add(struct model_list *list, const char *path) {
+    char name[NAME_MAX + 1];
+    const char *slash = strrchr(path, '/');
+    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : path);
+    name[strlen(name) - strlen(ONNX_SUFFIX)] = '\0';
+    struct served_model *model = model_add(list, name, path);
+    if (model && !is_broken(model))
+        model_file_set(model, path);
+}
+
+/* Reads <folder>/config.pbtxt, if there is one; *found says. */
+static int config_read(const char *folder, bool quiet, struct model_config *config, bool *found, struct sy_error *err) {
+    char path[PATH_MAX];
+    *found = path_join(path, folder, CONFIG_FILE) && access(path, F_OK) == 0;
+    return *found ? model_config_read(path, quiet, config, err) : 0;
+}
+
+static int settings_read(const char *folder, struct symphony_yaml *settings, bool *found, struct sy_error *err) {
+    char path[PATH_MAX];
+    *found = path_join(path, folder, SETTINGS_FILE) && access(path, F_OK) == 0;
+    return *found ? symphony_yaml_read(path, settings, err) : 0;
+}
+
+static int settings_apply(struct served_model *model, struct sy_error *err) {
+    struct symphony_yaml settings;
+    bool found;
+    int rc = settings_read(model->folder, &settings, &found, err);
+    if (rc || !found)
+        return rc;
+    if (settings.profile_path[0] && access(settings.profile_path, R_OK) != 0)
+        return error_set(err, -errno, "%s/" SETTINGS_FILE ": profile: %s: %s", model->folder, settings.profile_path,
+                         strerror(errno));
+    model->slo_ns = settings.slo_ns;
+    model->batch_max = (uint32_t)settings.batch_max;
+    memcpy(model->profile_path, settings.profile_path, sizeof(model->profile_path));
+    return 0;
+}
+
+/* Finds the model file of a folder: the highest version's, or the one right in it. */
+static void folder_file_set(struct served_model *model, const struct folder *f, const char *model_file) {
+    char version[16] = ".", path[PATH_MAX];
+    if (f->version)
+        snprintf(version, sizeof(version), "%u", f->version);
+    else if (!folder_has(model->folder, model_file)) {
+        served_model_refuse(model, "%s: no version folder with a %s in it%s%.200s%s%s", model->folder, model_file,
+                            f->onnx_count ? " (put " : "", f->onnx_count ? f->onnx : "", f->onnx_count ? " at 1/" : "",
+                            f->onnx_count ? MODEL_FILE ")" : "");
+        return;
+    }
+    model->version = f->version ? f->version : 1;
+    int length = f->version ? snprintf(path, sizeof(path), "%s/%s/%s", model->folder, version, model_file)
+                            : snprintf(path, sizeof(path), "%s/%s", model->folder, model_file);
+    if (length >= (int)sizeof(path))
+        served_model_refuse(model, "%.400s: %s", model->folder, strerror(ENAMETOOLONG));
+    else
+        model_file_set(model, path);
+}
+
+/* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
+static void folder_add(struct model_list *list, const char *path, const char *name, const struct folder *f,
+                       bool alone) {
+    struct served_model *model = model_add(list, name, path);
+    if (!model || is_broken(model))
+        return;
+    snprintf(model->folder, sizeof(model->folder), "%s", path);
+    struct model_config *config = calloc(1, sizeof(*config));
+    struct sy_error err = {""};
+    bool found = false;
+    int rc =
+        config ? config_read(path, false, config, &found, &err) : error_set(&err, -ENOMEM, "%s: out of memory", path);
+    if (!rc && found && config->name[0] && strcmp(config->name, name) != 0) {
+        if (!alone)
+            rc = error_set(&err, -EINVAL, "%s: the name is '%.128s', but the folder's is '%s'; they must be the same",
+                           config->path, config->name, name);
+        else if (!model_name_is_valid(config->name))
+            rc = error_set(&err, -EINVAL, "%s: '%.128s' will not do as a model's name", config->path, config->name);
+        else
+            memcpy(model->name, config->name, sizeof(model->name));
+    }
+    if (!rc)
+        rc = settings_apply(model, &err);
+    if (rc)
+        served_model_refuse(model, "%s", err.text);
+    else
+        folder_file_set(model, f, config->model_file[0] ? config->model_file : MODEL_FILE);
+    free(config);
+}
+
+/* One entry of a repository: a model, or nothing of ours. */
+static void entry_add(struct model_list *list, const char *repository, const char *name) {
+    char path[PATH_MAX];
+    struct folder f;
+    struct sy_error err;
+    struct stat st;
+    if (!path_join(path, repository, name)) {
+        log_warn("repository entry ignored", "path=\"%s/%s\" reason=\"path too long\"", repository, name);
+    } else if (ends_with(name, ONNX_SUFFIX) && !path_is(path, S_IFDIR)) {
+        flat_add(list, path);
+    } else if (stat(path, &st) != 0) {
+        log_warn("repository entry ignored", "path=\"%s\" reason=\"%s\"", path, strerror(errno));
+    } else if (S_ISDIR(st.st_mode)) {
+        if (folder_look(path, &f, &err) != 0) {
+            struct served_model *model = model_add(list, name, path);
+            if (model)
+                served_model_refuse(model, "%s", err.text);
+        } else if (f.version || f.config || f.settings || f.onnx_count) {
+            folder_add(list, path, name, &f, false);
+        } else {
+            log_warn("repository entry ignored",
+                     "path=\"%s\" reason=\"no version folder, config.pbtxt, symphony.yaml or model in it\"", path);
+        }
+    }
+}
+
+static int not_hidden(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static int entries_add(struct model_list *list, const char *path) {
+    struct dirent **entries;
+    int count = scandir(path, &entries, not_hidden, alphasort);
+    if (count < 0)
+        return error_set(list->err, -errno, "%s: %s", path, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        entry_add(list, path, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return 0;
+}
+
+static int name_compare(const void *a, const void *b) {
+    return strcmp(((const struct served_model *)a)->name, ((const struct served_model *)b)->name);
+}
+
+static const char *place(const struct served_model *model) {
+    return model->folder[0] ? model->folder : model->path[0] ? model->path : model->reason;
+}
+
+/* Sorted by name; models of one name become one. */
+static void duplicates_refuse(struct model_list *list) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct served_model *model = &list->models[i], *before = kept ? &list->models[kept - 1] : NULL;
+        if (before && strcmp(before->name, model->name) == 0) {
+            char first[256];
+            snprintf(first, sizeof(first), "%.180s", place(before));
+            served_model_refuse(before, "%.180s: a second model of the name '%.100s'; the first is %s", place(model),
+                                model->name, first);
+        } else if (kept++ != i) {
+            memcpy(&list->models[kept - 1], model, sizeof(*model));
+        }
+    }
+    list->count = kept;
+}
+
+int repository_scan(const char *path, struct served_model **models, uint32_t *count, struct sy_error *err) {
+    struct model_list list = {.err = err};
+    struct stat st;
+    struct folder f;
+    char root[PATH_MAX], real[PATH_MAX];
+    if (stat(path, &st) != 0 || !realpath(path, real))
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    snprintf(root, sizeof(root), "%s", path); /* mistakes name it as the user did, without the slashes at its end */
+    for (size_t length = strlen(root); length > 1 && root[length - 1] == '/'; length--)
+        root[length - 1] = '\0';
+    int rc = 0;
+    if (!S_ISDIR(st.st_mode)) {
+        if (!ends_with(root, ONNX_SUFFIX))
+            return error_set(err, -EINVAL, "%s: neither a directory nor an " ONNX_SUFFIX " file", path);
+        flat_add(&list, root);
+    } else if (!(rc = folder_look(root, &f, err))) {
+        if (folder_is_model(&f))
+            folder_add(&list, root, strrchr(real, '/') + 1, &f, true);
+        else
+            rc = entries_add(&list, root);
+    }
+    if (!rc && !list.count)
+        rc = error_set(err, -ENOENT,
+                       "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, path);
+    if (rc) {
+        free(list.models);
+        return rc;
+    }
+    qsort(list.models, list.count, sizeof(list.models[0]), name_compare);
+    duplicates_refuse(&list);
+    *models = list.models;
+    *count = list.count;
+    return 0;
+}
+
+/* ---- completion ---- */
+
+/* Fills the item that is profiled: the model's own dims, the batch dimension 1, open ones from symphony.yaml or 0. */
+static int reference_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
+    const struct signature *s = &model->signature;
+    uint32_t skip = s->batched ? 1 : 0;
+    model->item_elements = 0;
+    memset(model->reference_dims, 0, sizeof(model->reference_dims));
+    for (uint32_t i = 0; i < s->input_count; i++)
+        for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
+            int64_t dim = s->inputs[i].dims[d];
+            model->reference_dims[i][d] = d < skip ? 1 : dim == -1 ? 0 : dim;
+        }
+    for (uint32_t k = 0; k < settings->shape_count; k++) {
+        const struct symphony_yaml_shape *shape = &settings->shapes[k];
+        uint32_t i = 0;
+        while (i < s->input_count && strcmp(s->inputs[i].name, shape->input) != 0)
+            i++;
+        if (i == s->input_count)
+            return error_set(err, -EINVAL, "%s/" SETTINGS_FILE ": shapes: the model has no input '%s'", model->folder,
+                             shape->input);
+        bool same = shape->rank + skip == s->inputs[i].rank;
+        for (uint32_t d = 0; same && d < shape->rank; d++) {
+            int64_t *dim = &model->reference_dims[i][d + skip];
+            same = *dim == 0 || *dim == shape->dims[d];
+            *dim = shape->dims[d];
+        }
+        if (!same) {
+            char wanted[128], found[128];
+            dims_format(shape->dims, 0, shape->rank, wanted, sizeof(wanted));
+            dims_format(s->inputs[i].dims, skip, s->inputs[i].rank, found, sizeof(found));
+            return error_set(err, -EINVAL, "%s/" SETTINGS_FILE ": shapes.%s is %s, but the model's input is %s%s",
+                             model->folder, shape->input, wanted, found, skip ? " behind the batch dimension" : "");
+        }
+    }
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
+        if (elements < 0)
+            return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
+        model->item_elements += elements;
+    }
+    return 0;
+}
+
+static int batch_max_set(struct served_model *model, const struct symphony_yaml *settings,
+                         const struct model_config *config, struct sy_error *err) {
+    int64_t wanted = settings->batch_max ? settings->batch_max : config->max_batch_size;
+    if (!model->signature.batched && settings->batch_max > 1)
+        return error_set(err, -EINVAL,
+                         "%s/" SETTINGS_FILE ": max_batch is %lld, but the model has no batch dimension, so that its "
+                         "batches are of 1",
+                         model->folder, (long long)settings->batch_max);
+    if (!model->signature.batched)
+        wanted = 1;
+    else if (!wanted)
+        wanted = BATCH_MAX_DEFAULT;
+    model->batch_max = (uint32_t)(wanted < PROFILE_BATCH_MAX ? wanted : PROFILE_BATCH_MAX);
+    return 0;
+}
+
+static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
+                            const struct model_config *config, struct sy_error *err) {
+    int rc = config->path[0] ? model_config_apply(config, &model->signature, err) : 0;
+    if (!rc)
+        rc = batch_max_set(model, settings, config, err);
+    if (!rc)
+        rc = reference_fill(model, settings, err);
+    return rc;
+}
+
+int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err) {
+    struct model_config *config = calloc(1, sizeof(*config));
+    struct symphony_yaml *settings = calloc(1, sizeof(*settings));
+    struct served_model *completed = malloc(sizeof(*completed));
+    bool found;
+    int rc = config && settings && completed ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->path);
+    if (!rc && model->folder[0])
+        rc = config_read(model->folder, true, config, &found, err);
+    if (!rc && model->folder[0])
+        rc = settings_read(model->folder, settings, &found, err);
+    if (!rc) {
+        memcpy(completed, model, sizeof(*completed));
+        completed->signature = *signature;
+        rc = configured_apply(completed, settings, config, err);
+    }
+    if (!rc)
+        memcpy(model, completed, sizeof(*model));
+    free(completed);
+    free(settings);
+    free(config);
+    return rc;
+}
+
+int served_model_complete(struct served_model *model, const struct engine_ops *engine, struct sy_error *err) {
+    struct signature signature = {0};
+    struct sy_error reason = {""};
+    int rc = engine->signature(model->path, &signature, &reason);
+    if (rc)
+        return error_set(err, rc, "%s: %.400s", model->path, reason.text);
+    return served_model_apply(model, &signature, err);
+}

@@ -1,0 +1,70 @@
+/* symphony_yaml.c - reads a model folder's symphony.yaml. */
+#include "repository/symphony_yaml.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/time.h"
+#include "profile/profile.h"
+
+static int shape_read(const struct conf_node *node, struct symphony_yaml_shape *shape, struct sy_error *err) {
+    if (strlen(node->key) >= sizeof(shape->input))
+        return conf_error(node, err, "an input's name of more than %zu bytes", sizeof(shape->input) - 1);
+    strcpy(shape->input, node->key);
+    if (node->kind != CONF_LIST || !node->count || node->count > TENSOR_DIMS_MAX)
+        return conf_error(node, err, "expected a list of 1 to %d dimensions, without the batch dimension",
+                          TENSOR_DIMS_MAX);
+    for (const struct conf_node *dim = node->first; dim; dim = dim->next) {
+        int rc = conf_get_int(dim, 1, INT32_MAX, "a dimension", &shape->dims[shape->rank++], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int shapes_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    if (node->kind != CONF_MAP || node->count > TENSORS_MAX)
+        return conf_error(node, err, "expected a mapping of at most %d inputs to lists of dimensions", TENSORS_MAX);
+    for (const struct conf_node *child = node->first; child; child = child->next) {
+        int rc = shape_read(child, &yaml->shapes[yaml->shape_count++], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* The path is relative to the file that names it. */
+static int profile_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    char path[sizeof(yaml->profile_path)];
+    int rc = conf_get_text(node, path, sizeof(path), "the path of a profile", err);
+    if (rc)
+        return rc;
+    const char *slash = path[0] == '/' ? NULL : strrchr(node->origin, '/');
+    int folder = slash ? (int)(slash + 1 - node->origin) : 0;
+    int length = snprintf(yaml->profile_path, sizeof(yaml->profile_path), "%.*s%s", folder, node->origin, path);
+    if ((size_t)length >= sizeof(yaml->profile_path))
+        return conf_error(node, err, "the path is longer than %zu bytes", sizeof(yaml->profile_path) - 1);
+    return 0;
+}
+
+static const struct conf_key keys[] = {
+    CONF_KEY_TIME(struct symphony_yaml, slo_ns, "slo_ms", NS_PER_MS, 0.001, 3.6e6, "a number of milliseconds"),
+    CONF_KEY_INT(struct symphony_yaml, batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items"),
+    CONF_KEY_PARSED("profile", profile_read),
+    CONF_KEY_PARSED("shapes", shapes_read),
+    CONF_KEYS_END,
+};
+
+int symphony_yaml_read(const char *path, struct symphony_yaml *yaml, struct sy_error *err) {
+    struct conf_node *root;
+    memset(yaml, 0, sizeof(*yaml));
+    int rc = conf_read_file(path, &root, err);
+    if (rc)
+        return rc;
+    rc = conf_read_map(root, keys, yaml, err);
+    conf_free(root);
+    return rc;
+}

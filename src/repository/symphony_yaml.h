@@ -1,0 +1,24 @@
+/* symphony_yaml.h - a model folder's symphony.yaml: what Symphony wants to know that Triton's config.pbtxt lacks. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/tensor.h"
+
+struct symphony_yaml_shape {
+    char input[TENSOR_NAME_MAX];
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX]; /* positive; without the batch dimension */
+};
+
+struct symphony_yaml {
+    int64_t slo_ns;                                 /* 0: not given */
+    int64_t batch_max;                              /* 0: not given */
+    char profile_path[4096];                        /* resolved against the file's folder; "": not given */
+    struct symphony_yaml_shape shapes[TENSORS_MAX]; /* of the item that is profiled */
+    uint32_t shape_count;
+};
+
+/* Reads a file. -EINVAL with "PATH:LINE: KEY: sentence". Set-up only; any thread. */
+int symphony_yaml_read(const char *path, struct symphony_yaml *yaml, struct sy_error *err);

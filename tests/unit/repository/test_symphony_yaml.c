@@ -1,0 +1,88 @@
+/* test_symphony_yaml.c - a model folder's symphony.yaml. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/container.h"
+#include "repository/symphony_yaml.h"
+
+static char folder[] = "/tmp/symphony-test-XXXXXX", path[64];
+
+static int settings_read(const char *text, struct symphony_yaml *yaml, struct sy_error *err) {
+    FILE *file = fopen(path, "w");
+    fputs(text, file);
+    fclose(file);
+    return symphony_yaml_read(path, yaml, err);
+}
+
+static void settings_are_read(void **state) {
+    (void)state;
+    struct symphony_yaml yaml;
+    struct sy_error err = {""};
+    char want[80];
+    assert_int_equal(
+        settings_read("slo_ms: 12.5\nmax_batch: 16\nprofile: p/x.json\nshapes: {x: [3, 224]}\n", &yaml, &err), 0);
+    assert_int_equal(yaml.slo_ns, 12500000);
+    assert_int_equal(yaml.batch_max, 16);
+    snprintf(want, sizeof(want), "%s/p/x.json", folder);
+    assert_string_equal(yaml.profile_path, want);
+    assert_int_equal(yaml.shape_count, 1);
+    assert_string_equal(yaml.shapes[0].input, "x");
+    assert_int_equal(yaml.shapes[0].rank, 2);
+    assert_int_equal(yaml.shapes[0].dims[1], 224);
+    assert_int_equal(settings_read("profile: /abs", &yaml, &err), 0);
+    assert_string_equal(yaml.profile_path, "/abs");
+    assert_int_equal(settings_read("", &yaml, &err), 0);
+    assert_int_equal(yaml.slo_ns, 0);
+    assert_int_equal(yaml.batch_max, 0);
+}
+
+static void mistakes_name_the_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"slo_ms: fast", ":1: slo_ms: 'fast' is not a number (expected a number of milliseconds)"},
+        {"slo_ms: 0", ":1: slo_ms: 0 is not in 0.001 to 3600000 (expected a number of milliseconds)"},
+        {"\nmax_batch: 1025", ":2: max_batch: 1025 is not in 1 to 1024 (expected a number of items)"},
+        {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, profile, shapes)"},
+        {"shapes: [1]", ":1: shapes: expected a mapping of at most 16 inputs to lists of dimensions"},
+        {"shapes:\n  x: 3", ":2: shapes.x: expected a list of 1 to 8 dimensions, without the batch dimension"},
+        {"shapes:\n  x: [3, -1]", ":2: shapes.x.1: -1 is not in 1 to 2147483647 (expected a dimension)"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct symphony_yaml yaml;
+        struct sy_error err = {""};
+        assert_int_equal(settings_read(cases[i].text, &yaml, &err), -EINVAL);
+        assert_memory_equal(err.text, path, strlen(path));
+        assert_string_equal(err.text + strlen(path), cases[i].want);
+    }
+}
+
+static int folder_make(void **state) {
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof(path), "%s/symphony.yaml", folder);
+    return 0;
+}
+
+static int folder_remove(void **state) {
+    (void)state;
+    return unlink(path) || rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(mistakes_name_the_line),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
