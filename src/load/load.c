@@ -23,7 +23,8 @@
 
 #define READ_BYTES     (256 << 10)
 #define EVENTS_MAX     256
-#define CONNECT_NS     (5 * NS_PER_S)   /* for the first connections of a run */
+#define CONNECT_NS     (5 * NS_PER_S) /* for the first connections of a run */
+#define REPLACE_NS     NS_PER_S
 #define RETRY_PAUSE_NS (10 * NS_PER_MS) /* of a closed loop after a failed connection */
 /* A sleeping thread wakes 50 to 150 us late, so below a rate where that costs a tenth of a core, sleeps end early and
  * the rest is polled: a request is sent within a microsecond of when it is due. */
@@ -51,6 +52,7 @@ struct connection {
     const struct payload *payload;
     size_t sent;
     uint64_t answers;
+    int64_t opened_ns;
     struct reply reply;
 };
 
@@ -234,9 +236,19 @@ static int connection_open(struct load *load) {
     c->state = CONNECTION_OPENING;
     c->fd = fd;
     c->answers = 0;
+    c->opened_ns = clock_now_ns();
     if (load->result->connections < connections_open(load))
         load->result->connections = connections_open(load);
     return 0;
+}
+
+/* An idle connection that the server closed, as many do after some seconds, is replaced at once: a request that had to
+ * connect first would be slower. Not one that lived only for a moment, as that could go on for ever. */
+static void connection_retire(struct load *load, struct connection *c) {
+    bool replace = clock_now_ns() - c->opened_ns > REPLACE_NS && connections_open(load) <= load->config.connections;
+    connection_close(load, c);
+    if (replace)
+        connection_open(load);
 }
 
 /* The connection is of no more use and its request was not answered. A kept-alive connection that the server closes
@@ -305,7 +317,7 @@ static void connection_read(struct load *load, struct connection *c, bool hung_u
         if (n < 0 && errno == EAGAIN)
             return;
         if (c->state != CONNECTION_BUSY) { /* closed by the server, or bytes nobody asked for */
-            connection_close(load, c);
+            connection_retire(load, c);
             return;
         }
         if (n <= 0) {
