@@ -27,6 +27,7 @@ struct engine_model_source {
     const struct signature *signature; /* completed; outlives the model */
     const struct profile *profile;     /* emulated: what a run takes; others ignore it */
     uint32_t batch_max;
+    bool original; /* load the model's own file even if there is an optimised one */
 };
 
 /* The outputs of one batch. The executor gets it from run() with one reference; each answered request holds one until
@@ -61,9 +62,22 @@ struct engine_ops {
                struct output_block **outputs, struct sy_error *err);
     /* Reads inputs and outputs from the file; NULL for engines without files. -EINVAL with the engine's reason. */
     int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
+    /* Makes what lets later loads of the model be faster, in the form `attempt` (0 the best one), runs it and the model
+     * itself on these inputs, and leaves a note for load() whether to use it. It may crash, so it is for child
+     * processes; after a crash or an error, try the next attempt. *made names what was settled. -ENOENT: there is no
+     * such attempt (the last one notes that nothing is to be used). NULL for engines without files. */
+    int (*cache)(struct engine *engine, const struct engine_model_source *source, const struct tensor_view *inputs,
+                 uint32_t items, uint32_t attempt, const char **made, struct sy_error *err);
+    /* Makes a run() in progress, and all later ones, fail soon. Any thread; for shutting down. NULL: runs are short. */
+    void (*stop)(struct engine_model *model);
 };
 
 extern const struct engine_ops engine_emulated;
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
 extern const struct engine_ops engine_onnxruntime;
 #endif
+
+/* All engines of this build, ended by NULL. */
+extern const struct engine_ops *const engines[];
+/* NULL if this build has none of that name. */
+const struct engine_ops *engine_find(const char *name);

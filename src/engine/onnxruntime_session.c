@@ -186,7 +186,7 @@ int onnxruntime_session(const OrtApi *api, OrtEnv *env, const struct session_req
         return rc;
     rc = options_fill(api, options, request, err);
     if (!rc)
-        rc = onnxruntime_check(api, api->CreateSession(env, request->path, options, session), err, request->path);
+        rc = onnxruntime_check(api, api->CreateSession(env, request->path, options, session), err, "ONNX Runtime");
     api->ReleaseSessionOptions(options);
     return rc;
 }

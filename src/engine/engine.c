@@ -1,0 +1,19 @@
+/* engine.c - the engines this program was built with. */
+#include "engine/engine.h"
+
+#include <string.h>
+
+const struct engine_ops *const engines[] = {
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+    &engine_onnxruntime,
+#endif
+    &engine_emulated,
+    NULL,
+};
+
+const struct engine_ops *engine_find(const char *name) {
+    for (const struct engine_ops *const *engine = engines; *engine; engine++)
+        if (strcmp((*engine)->name, name) == 0)
+            return *engine;
+    return NULL;
+}

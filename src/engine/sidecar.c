@@ -1,0 +1,180 @@
+/* sidecar.c - places of files derived from models. */
+#include "engine/sidecar.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "engine/fingerprint.h"
+
+_Static_assert(SIDECAR_PATH_MAX == PATH_MAX, "paths are the system's");
+
+/* The value behind "key  : " in a file like /proc/cpuinfo; false if there is none. */
+static bool proc_value(const char *file, const char *key, char *value, size_t size) {
+    FILE *from = fopen(file, "re");
+    if (!from)
+        return false;
+    char line[8192];
+    bool found = false;
+    while (!found && fgets(line, sizeof(line), from)) {
+        size_t length = strlen(key);
+        const char *colon = strchr(line, ':');
+        found =
+            colon && strncmp(line, key, length) == 0 && strspn(line + length, " \t") == (size_t)(colon - line) - length;
+        if (found) {
+            colon += 1 + strspn(colon + 1, " \t");
+            snprintf(value, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+        }
+    }
+    fclose(from);
+    return found;
+}
+
+static bool word_in(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)); at += length)
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static void cpu_type(char *text, size_t size) {
+    static const char cpuinfo[] = "/proc/cpuinfo";
+    /* What the library's kernels and its packing of weights choose by. */
+    static const char *const features[] = {"avx2",     "fma",   "avx512f", "avx512_vnni", "avx_vnni", "amx_int8",
+                                           "amx_tile", "asimd", "asimddp", "i8mm",        "sve"};
+    char name[128] = "", family[16] = "?", number[16] = "?", flags[8192] = "";
+    struct utsname machine = {.machine = "unknown"};
+    if (!proc_value(cpuinfo, "model name", name, sizeof(name)))
+        uname(&machine);
+    proc_value(cpuinfo, "cpu family", family, sizeof(family));
+    proc_value(cpuinfo, "model", number, sizeof(number));
+    if (!proc_value(cpuinfo, "flags", flags, sizeof(flags)))
+        proc_value(cpuinfo, "Features", flags, sizeof(flags));
+    int used = snprintf(text, size, "cpu %s family %s model %s", *name ? name : machine.machine, family, number);
+    for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
+        if (word_in(flags, features[i]) && used > 0 && (size_t)used < size)
+            used += snprintf(text + used, size - (size_t)used, " %s", features[i]);
+}
+
+void accelerator_type(const char *provider, int device, char *text, size_t size) {
+    if (strcmp(provider, "cpu") == 0) {
+        cpu_type(text, size);
+        return;
+    }
+    char model[128] = "";
+    glob_t found;
+    if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) == 0) {
+        if ((size_t)device < found.gl_pathc)
+            proc_value(found.gl_pathv[device], "Model", model, sizeof(model));
+        globfree(&found);
+    }
+    if (*model)
+        snprintf(text, size, "%s %s", provider, model);
+    else
+        snprintf(text, size, "%s device %d", provider, device);
+}
+
+/* "FOLDER/STEM-TAG" + suffix. In a folder that many models share the model's own folder is part of the tag. */
+static int path_compose(const char *model_path, const char *folder, bool shared, const char *key, const char *suffix,
+                        char *path, struct sy_error *err) {
+    char absolute[PATH_MAX] = "";
+    const char *slash = strrchr(model_path, '/'), *file = slash ? slash + 1 : model_path, *dot = strrchr(file, '.');
+    if (shared && !realpath(model_path, absolute))
+        return error_set(err, -errno, "%s: %s", model_path, strerror(errno));
+    struct fingerprint parts[] = {fingerprint_bytes(key, strlen(key)), fingerprint_bytes(absolute, strlen(absolute))};
+    struct fingerprint tag = fingerprint_bytes(parts, sizeof(parts));
+    int length = snprintf(path, SIDECAR_PATH_MAX, "%s/%.*s-%08x%s", folder,
+                          (int)(dot ? dot - file : (long)strlen(file)), file, (unsigned)tag.words[0], suffix);
+    return length < SIDECAR_PATH_MAX ? 0 : error_set(err, -ENAMETOOLONG, "%s: the path is too long", model_path);
+}
+
+static int folder_beside(const char *model_path, char *folder) {
+    const char *slash = strrchr(model_path, '/');
+    int length = slash ? snprintf(folder, PATH_MAX, "%.*s/.symphony", (int)(slash - model_path), model_path)
+                       : snprintf(folder, PATH_MAX, ".symphony");
+    return length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int folder_cache(const char *cache_dir, char *folder) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = cache_dir       ? snprintf(folder, PATH_MAX, "%s", cache_dir)
+                 : xdg && *xdg   ? snprintf(folder, PATH_MAX, "%s/symphony", xdg)
+                 : home && *home ? snprintf(folder, PATH_MAX, "%s/.cache/symphony", home)
+                                 : -1;
+    return length < 0 ? -ENOENT : length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* mkdir -p; 0 if the folder can be written then. */
+static int folder_make(char *folder) {
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(folder, 0777); /* what matters is the last one */
+        *slash = '/';
+    }
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return -errno;
+    return access(folder, W_OK | X_OK) ? -errno : 0;
+}
+
+int sidecar_path(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
+                 char path[SIDECAR_PATH_MAX], struct sy_error *err) {
+    char folder[PATH_MAX];
+    if (folder_beside(model_path, folder) == 0 && folder_make(folder) == 0)
+        return path_compose(model_path, folder, false, key, suffix, path, err);
+    int rc = folder_cache(cache_dir, folder);
+    if (!rc)
+        rc = folder_make(folder);
+    if (rc)
+        return error_set(err, rc, "%s: neither its folder nor a cache folder can be written (%s)", model_path,
+                         strerror(-rc));
+    return path_compose(model_path, folder, true, key, suffix, path, err);
+}
+
+int sidecar_find(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
+                 char path[SIDECAR_PATH_MAX]) {
+    char folder[PATH_MAX];
+    if (folder_beside(model_path, folder) == 0 &&
+        path_compose(model_path, folder, false, key, suffix, path, NULL) == 0 && access(path, R_OK) == 0)
+        return 0;
+    if (folder_cache(cache_dir, folder) == 0 && path_compose(model_path, folder, true, key, suffix, path, NULL) == 0 &&
+        access(path, R_OK) == 0)
+        return 0;
+    return -ENOENT;
+}
+
+int sidecar_write(const char *path, const char *text, struct sy_error *err) {
+    char temporary[SIDECAR_PATH_MAX + 16];
+    snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set(err, -errno, "%s: %s", temporary, strerror(errno));
+    size_t left = strlen(text);
+    int rc = 0;
+    while (left && !rc) {
+        ssize_t wrote = write(fd, text, left);
+        if (wrote >= 0) {
+            text += wrote;
+            left -= (size_t)wrote;
+        } else if (errno != EINTR) {
+            rc = -errno;
+        }
+    }
+    if (close(fd) && !rc)
+        rc = -errno;
+    if (!rc && rename(temporary, path))
+        rc = -errno;
+    if (rc) {
+        unlink(temporary);
+        error_set(err, rc, "%s: %s", path, strerror(-rc));
+    }
+    return rc;
+}

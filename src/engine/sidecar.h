@@ -1,0 +1,24 @@
+/* sidecar.h - where files derived from a model are kept: in `.symphony/` beside it, so that they travel with it, or in
+ * a cache folder if that place cannot be written. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+#define SIDECAR_PATH_MAX 4096
+
+/* What makes derived files worthless elsewhere: the processor (or GPU) and what it can do, e.g. "cpu AMD EPYC family 25
+ * model 1 avx2". `provider` as in engine_options. */
+void accelerator_type(const char *provider, int device, char *text, size_t size);
+
+/* The path of a derived file that is to be written: "FOLDER/.symphony/STEM-TAG" + suffix, where TAG is eight digits of
+ * a hash of `key` (who made it, on what). Makes the folder. -EACCES or another errno if neither place can be written.
+ * `cache_dir` may be NULL: $XDG_CACHE_HOME/symphony or ~/.cache/symphony is taken then. */
+int sidecar_path(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
+                 char path[SIDECAR_PATH_MAX], struct sy_error *err);
+/* The path of such a file that is there, beside the model or in the cache folder; -ENOENT. */
+int sidecar_find(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
+                 char path[SIDECAR_PATH_MAX]);
+/* Writes a whole file by way of a temporary one and rename(), so that readers see the old or the new, never a part. */
+int sidecar_write(const char *path, const char *text, struct sy_error *err);
