@@ -1,0 +1,188 @@
+/* child.c - starts profiling children, listens to them, and says what they died of. */
+#include "profile/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "profile/worker.h"
+
+#define SILENCE_NS  (120 * NS_PER_S)
+#define POLL_MS     100 /* how soon a stop is noticed */
+#define ATTEMPT_MAX 8   /* more forms of an optimised model than any engine has */
+
+extern char **environ;
+
+struct child {
+    pid_t pid;
+    int fd;                     /* its messages */
+    struct worker_message last; /* what it said last; before it said anything, zeros */
+};
+
+/* Starts `program` with the request as its standard input and its messages on a pipe. Its standard output goes where
+ * standard error goes: engines print. */
+static int child_start(struct child *child, const char *program, const struct worker_request *request,
+                       struct sy_error *err) {
+    int in[2], out[2], rc;
+    char *const argv[] = {"symphony", "profile", WORKER_ARGUMENT, NULL};
+    posix_spawn_file_actions_t actions;
+    memset(child, 0, sizeof(*child));
+    if (pipe2(in, O_CLOEXEC))
+        return error_set(err, -errno, "no pipe to a child process: %s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC)) {
+        rc = error_set(err, -errno, "no pipe to a child process: %s", strerror(errno));
+        goto err_in;
+    }
+    rc = worker_write(in[1], request, sizeof(*request)); /* fits into the pipe */
+    if (rc) {
+        error_set(err, rc, "no pipe to a child process: %s", strerror(-rc));
+        goto err_out;
+    }
+    rc = -posix_spawn_file_actions_init(&actions);
+    if (rc)
+        goto err_spawn;
+    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out[1], WORKER_FD);
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    rc = -posix_spawn(&child->pid, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+err_spawn:
+    if (rc) {
+        error_set(err, rc, "%s cannot be started: %s", program, strerror(-rc));
+        goto err_out;
+    }
+    child->fd = out[0];
+    close(out[1]);
+    close(in[0]);
+    close(in[1]);
+    return 0;
+
+err_out:
+    close(out[0]);
+    close(out[1]);
+err_in:
+    close(in[0]);
+    close(in[1]);
+    return rc;
+}
+
+/* Waits for its next message: 0, -EPIPE when it has closed the pipe, -ETIMEDOUT, -EINTR when told to stop. */
+static int child_listen(struct child *child, const struct profile_options *options) {
+    int64_t until_ns = clock_now_ns() + (options->silence_ns ? options->silence_ns : SILENCE_NS);
+    for (;;) {
+        struct pollfd poll_fd = {.fd = child->fd, .events = POLLIN};
+        int ready = poll(&poll_fd, 1, POLL_MS);
+        if (ready > 0)
+            return worker_read(child->fd, &child->last, sizeof(child->last));
+        if (ready < 0 && errno != EINTR)
+            return -errno;
+        if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* a lone flag */
+            return -EINTR;
+        if (clock_now_ns() > until_ns)
+            return -ETIMEDOUT;
+    }
+}
+
+/* What the child was doing, for a sentence. */
+static void doing(const struct child *child, char *text, size_t size) {
+    if (strcmp(child->last.phase, "measuring") == 0)
+        snprintf(text, size, "measuring a batch of %u", child->last.batch);
+    else if (strcmp(child->last.phase, "optimising") == 0)
+        snprintf(text, size, "trying an optimised copy of the model");
+    else
+        snprintf(text, size, "%s", *child->last.phase ? "loading the model" : "starting");
+}
+
+/* Reaps a child that closed its pipe or is to be killed. The sentence goes to err. */
+static int child_end(struct child *child, int why, struct sy_error *err) {
+    int status = 0;
+    char what[64];
+    doing(child, what, sizeof(what));
+    if (why != -EPIPE)
+        kill(child->pid, SIGKILL);
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    close(child->fd);
+    if (why == -EINTR)
+        return error_set(err, -EINTR, "stopped while %s", what);
+    if (why == -ETIMEDOUT)
+        return error_set(err, -ETIMEDOUT, "hung while %s, and was killed", what);
+    if (WIFSIGNALED(status))
+        return error_set(err, -EIO, "killed by signal %d (%s)%s while %s", WTERMSIG(status),
+                         strsignal(WTERMSIG(status)),
+                         WTERMSIG(status) == SIGKILL ? ", as the system does when memory runs out," : "", what);
+    return error_set(err, -EIO, "exited with status %d while %s", WEXITSTATUS(status), what);
+}
+
+/* One child's life. 0 with the record, or -errno; *blame_cache says whether to try again with the attempt after
+ * *attempt. */
+static int child_run(const struct worker_request *request, const struct profile_options *options,
+                     struct profile_progress *progress, struct profile_record *record, uint32_t *attempt,
+                     bool *blame_cache, struct sy_error *err) {
+    struct child child;
+    int rc = child_start(&child, options->program ? options->program : "/proc/self/exe", request, err);
+    *blame_cache = false;
+    if (rc)
+        return rc;
+    while ((rc = child_listen(&child, options)) == 0 && child.last.kind == WORKER_PROGRESS) {
+        child.last.phase[sizeof(child.last.phase) - 1] = '\0';
+        progress->phase = child.last.phase;
+        progress->batch = child.last.batch;
+        if (options->progress)
+            options->progress(options->context, progress);
+    }
+    progress->phase = "";
+    if (rc) {
+        *attempt = child.last.attempt;
+        *blame_cache = child.last.blame_cache && rc != -EINTR;
+        return child_end(&child, rc, err);
+    }
+    struct worker_message answer = child.last;
+    child_end(&child, -EPIPE, NULL); /* it exits on its own, having said all */
+    if (answer.kind == WORKER_FAILED)
+        return error_set(err, -EINVAL, "%.*s", (int)sizeof(answer.text) - 1, answer.text);
+    *record = answer.record;
+    return 0;
+}
+
+static void request_fill(struct worker_request *request, const struct served_model *model,
+                         const struct profile_options *options) {
+    memcpy(&request->model, model, sizeof(*model));
+    snprintf(request->engine, sizeof(request->engine), "%s", options->engine->name);
+    snprintf(request->provider, sizeof(request->provider), "%s", options->provider);
+    request->device = options->device;
+    request->core = options->core;
+    request->has_cache_dir = options->cache_dir;
+    snprintf(request->cache_dir, sizeof(request->cache_dir), "%s", options->cache_dir ? options->cache_dir : "");
+    request->batch_max = options->batch_max;
+}
+
+int profile_in_child(const struct served_model *model, const struct profile_options *options,
+                     struct profile_progress *progress, struct profile_record *record, struct sy_error *err) {
+    struct worker_request *request = calloc(1, sizeof(*request));
+    struct sy_error why = {""};
+    bool again = true;
+    int rc = -ENOMEM;
+    if (!request)
+        return error_set(err, rc, "no memory for a child process");
+    request_fill(request, model, options);
+    while (again) {
+        uint32_t attempt;
+        rc = child_run(request, options, progress, record, &attempt, &again, &why);
+        again = again && rc && attempt < ATTEMPT_MAX;
+        if (again) {
+            log_warn("optimised model set aside", "model=%s form=%u reason=\"%s\"", model->name, attempt, why.text);
+            request->attempt = attempt + 1;
+        }
+    }
+    free(request);
+    return rc ? error_set(err, rc, "%s", why.text) : 0;
+}

@@ -1,0 +1,370 @@
+/* measure.c - runs batches of growing size and times them.
+ *
+ * Points are 1, 2, 3, 4, 6, 8, 12, ... A point is the 95th percentile of its runs (at least 20 unless they are slow):
+ * deadlines are kept by what runs take at their worst, and the table is corrected by the 99th percentile of real runs
+ * later. Runs during which the kernel gave the core to somebody else say more about the machine at that moment than
+ * about the model; they are left out where others remain. Measuring stops where batching has stopped to pay, by the
+ * medians, which are steadier: convolutions on a CPU cost the same an item in any batch, and 64 images of them would
+ * take a second a run to learn that. */
+#include "profile/measure.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/rng.h"
+
+#define RUNS_MIN    5   /* of a batch size, however slow */
+#define RUNS_ENOUGH 20  /* then half of the budget is enough */
+#define RUNS_MAX    200 /* however fast */
+/* Batching pays while an item costs at least so much less than before. */
+#define PAYS 0.98
+
+/* Inputs. */
+
+static void fill(void *data, size_t count, enum datatype type, struct rng *rng) {
+    size_t bytes = datatype_bytes(type);
+    uint8_t *at = data;
+    for (size_t i = 0; i < count; i++, at += bytes) {
+        uint64_t random = rng_next(rng);
+        switch (type) { /* floats: the exponent of [0.5, 1) and a random mantissa */
+        case DATATYPE_FP16:
+            random = 0x3800 | (random & 0x3ff);
+            break;
+        case DATATYPE_BF16:
+            random = 0x3f00 | (random & 0x7f);
+            break;
+        case DATATYPE_FP32:
+            random = 0x3f000000 | (random & 0x7fffff);
+            break;
+        case DATATYPE_FP64:
+            random = 0x3fe0000000000000 | (random & 0xfffffffffffff);
+            break;
+        default:
+            random &= 1;
+        }
+        memcpy(at, &random, bytes); /* little-endian, as every platform served is */
+    }
+}
+
+int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
+                   uint64_t seed, struct tensor_view *inputs) {
+    size_t total = 0;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        struct tensor_view *view = &inputs[i];
+        view->rank = signature->inputs[i].rank;
+        memcpy(view->dims, item_dims[i], sizeof(view->dims));
+        if (signature->batched)
+            view->dims[0] = items;
+        int64_t elements = dims_product(view->dims, 0, view->rank);
+        if (elements < 0 || elements > (1LL << 40))
+            return -ENOMEM;
+        view->bytes = (size_t)elements * datatype_bytes(signature->inputs[i].type);
+        total += (view->bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    }
+    uint8_t *data = aligned_alloc(CACHE_LINE, total ? total : CACHE_LINE);
+    if (!data)
+        return -ENOMEM;
+    struct rng rng;
+    rng_seed(&rng, seed);
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        inputs[i].data = data;
+        fill(data, inputs[i].bytes / datatype_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
+        data += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    }
+    return 0;
+}
+
+static const struct {
+    int64_t height, width, other;
+} item_choices[] = {{320, 320, 128}, {48, 320, 16}, {224, 224, 1}, {48, 192, 128}};
+
+static bool channels(int64_t dim) {
+    return dim == 1 || dim == 3 || dim == 4;
+}
+
+int measure_item_dims(const struct signature *signature, uint32_t choice, int64_t item_dims[][TENSOR_DIMS_MAX]) {
+    bool open = false;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        const struct tensor_spec *spec = &signature->inputs[i];
+        int height = TENSOR_DIMS_MAX; /* which dimension is the height; the width follows */
+        if (spec->rank == 4 && (channels(spec->dims[1]) || channels(spec->dims[3])))
+            height = channels(spec->dims[1]) ? 2 : 1;
+        for (int d = 0; d < (int)spec->rank; d++) {
+            item_dims[i][d] = spec->dims[d];
+            if (spec->dims[d] >= 0)
+                continue;
+            bool batch = d == 0 && (signature->batched || height < TENSOR_DIMS_MAX); /* images have one */
+            open |= !batch;
+            if (choice < ARRAY_COUNT(item_choices))
+                item_dims[i][d] = batch             ? 1
+                                  : d == height     ? item_choices[choice].height
+                                  : d == height + 1 ? item_choices[choice].width
+                                                    : item_choices[choice].other;
+        }
+    }
+    return choice < (open ? ARRAY_COUNT(item_choices) : 1) ? 0 : -ENOENT;
+}
+
+/* Whether items can run together. */
+
+static double element_value(const void *data, size_t i, enum datatype type) {
+    uint32_t bits;
+    float single;
+    uint16_t half;
+    switch (type) {
+    case DATATYPE_FP32:
+        return ((const float *)data)[i];
+    case DATATYPE_FP64:
+        return ((const double *)data)[i];
+    case DATATYPE_BF16:
+        half = ((const uint16_t *)data)[i];
+        bits = (uint32_t)half << 16;
+        memcpy(&single, &bits, sizeof(single));
+        return single;
+    case DATATYPE_FP16:
+        half = ((const uint16_t *)data)[i];
+        single =
+            ldexpf((float)((half & 0x3ff) | (half & 0x7c00 ? 0x400 : 0)), (half & 0x7c00 ? half >> 10 & 0x1f : 1) - 25);
+        return half & 0x8000 ? -single : single;
+    default:
+        return 0;
+    }
+}
+
+static bool floating(enum datatype type) {
+    return type == DATATYPE_FP16 || type == DATATYPE_BF16 || type == DATATYPE_FP32 || type == DATATYPE_FP64;
+}
+
+/* Floats may differ by 1 % of the greatest value, since kernels choose their order of summation by the batch; what
+ * mixes items differs by much more. Others must be equal. */
+static bool rows_agree(const void *a, const void *b, size_t bytes, enum datatype type) {
+    if (!floating(type))
+        return memcmp(a, b, bytes) == 0;
+    size_t count = bytes / datatype_bytes(type);
+    double greatest = 0, difference = 0;
+    for (size_t i = 0; i < count; i++) {
+        double x = element_value(a, i, type), y = element_value(b, i, type);
+        if (isfinite(x) && isfinite(y)) {
+            greatest = fmax(greatest, fabs(x));
+            difference = fmax(difference, fabs(x - y));
+        } else if (isfinite(x) != isfinite(y)) {
+            return false;
+        }
+    }
+    return difference <= 0.01 * greatest;
+}
+
+/* Runs two items together and each alone. 0 if the rows agree, or why they do not. */
+static int batch_check(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
+                       int64_t item_dims[][TENSOR_DIMS_MAX], uint64_t seed, struct sy_error *why) {
+    struct tensor_view inputs[TENSORS_MAX], item[TENSORS_MAX];
+    struct output_block *both = NULL;
+    int rc = measure_inputs(signature, item_dims, 2, seed, inputs);
+    if (rc)
+        return error_set(why, rc, "no memory for two items");
+    rc = ops->run(model, inputs, 2, &both, why);
+    for (uint32_t n = 0; n < 2 && !rc; n++) {
+        struct output_block *alone = NULL;
+        for (uint32_t i = 0; i < signature->input_count; i++) {
+            item[i] = inputs[i];
+            item[i].dims[0] = 1;
+            item[i].bytes /= 2;
+            item[i].data = (char *)inputs[i].data + n * item[i].bytes;
+        }
+        rc = ops->run(model, item, 1, &alone, why);
+        for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
+            size_t bytes = alone->outputs[i].bytes;
+            if (both->outputs[i].bytes != 2 * bytes ||
+                !rows_agree(alone->outputs[i].data, (char *)both->outputs[i].data + n * bytes, bytes,
+                            signature->outputs[i].type))
+                rc = error_set(why, -EIO, "output '%s' of an item depends on what it is batched with",
+                               signature->outputs[i].name);
+        }
+        output_block_put(alone);
+    }
+    output_block_put(both);
+    free(inputs[0].data);
+    return rc;
+}
+
+/* Timing. */
+
+uint64_t measure_resident_bytes(void) {
+    unsigned long total, resident = 0;
+    FILE *from = fopen("/proc/self/statm", "re");
+    if (from && fscanf(from, "%lu %lu", &total, &resident) != 2)
+        resident = 0;
+    if (from)
+        fclose(from);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t memory_available_bytes(void) {
+    unsigned long kib = 0;
+    char line[128];
+    FILE *from = fopen("/proc/meminfo", "re");
+    while (from && fgets(line, sizeof(line), from))
+        if (sscanf(line, "MemAvailable: %lu", &kib) == 1)
+            break;
+    if (from)
+        fclose(from);
+    return kib ? (uint64_t)kib * 1024 : UINT64_MAX;
+}
+
+static int compare_ns(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+struct timing {
+    int64_t median_ns, high_ns; /* the 95th percentile */
+};
+
+/* Times of runs: the undisturbed ones from the front, the others from the back. */
+struct runs {
+    int64_t took_ns[RUNS_MAX];
+    int calm, disturbed;
+};
+
+static void runs_add(struct runs *runs, int64_t took_ns, bool calm) {
+    if (calm)
+        runs->took_ns[runs->calm++] = took_ns;
+    else
+        runs->took_ns[RUNS_MAX - ++runs->disturbed] = took_ns;
+}
+
+/* With too few calm runs, the median of all stands for the high percentile, which would be the disturbance's. */
+static struct timing runs_timing(struct runs *runs) {
+    bool calm = runs->calm >= RUNS_MIN;
+    int count = calm ? runs->calm : runs->calm + runs->disturbed;
+    if (!calm) /* close the gap between the two parts */
+        memmove(runs->took_ns + runs->calm, runs->took_ns + RUNS_MAX - runs->disturbed,
+                (size_t)runs->disturbed * sizeof(runs->took_ns[0]));
+    qsort(runs->took_ns, (size_t)count, sizeof(runs->took_ns[0]), compare_ns);
+    int64_t median_ns = runs->took_ns[count / 2];
+    return (struct timing){median_ns, calm ? runs->took_ns[(count * 95 + 99) / 100 - 1] : median_ns};
+}
+
+/* How often this thread lost its core against its will. */
+static long preemptions(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nivcsw;
+}
+
+/* Runs a batch of `items` until its time is known well enough. */
+static int batch_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
+                      int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct measure_options *options,
+                      struct timing *timing, struct sy_error *err) {
+    struct tensor_view inputs[TENSORS_MAX];
+    struct runs runs = {.calm = 0};
+    int64_t begin_ns = clock_now_ns();
+    bool first = true; /* the first run makes the arena grow and is not counted */
+    int rc = measure_inputs(signature, item_dims, items, options->seed, inputs);
+    if (rc)
+        return error_set(err, rc, "no memory for the inputs of %u items", items);
+    for (bool enough = false; !enough && !rc; first = false) {
+        struct output_block *block = NULL;
+        long preempted = preemptions();
+        int64_t start_ns = clock_now_ns();
+        rc = ops->run(model, inputs, items, &block, err);
+        int64_t end_ns = clock_now_ns(), spent_ns = end_ns - begin_ns;
+        output_block_put(block);
+        if (!first)
+            runs_add(&runs, end_ns - start_ns, preemptions() == preempted);
+        int count = runs.calm + runs.disturbed;
+        enough = count == RUNS_MAX || (runs.calm >= RUNS_ENOUGH && spent_ns >= options->budget_ns / 2) ||
+                 (count >= RUNS_MIN && spent_ns >= options->budget_ns);
+    }
+    free(inputs[0].data);
+    if (!rc)
+        *timing = runs_timing(&runs);
+    return rc;
+}
+
+/* 1, 2, 3, 4, 6, 8, 12, 16, 24, ... and the last one. */
+static uint32_t batch_next(uint32_t b, uint32_t last) {
+    uint32_t power = 1;
+    while (2 * power <= b)
+        power *= 2;
+    uint32_t next = b < 4 ? b + 1 : b == power ? b + b / 2 : 2 * power;
+    return b < last && next > last ? last : next;
+}
+
+static void note(struct profile_record *record, const char *text) {
+    snprintf(record->note, sizeof(record->note), "%s", text);
+}
+
+/* Whether a batch of `items` would take too long or too much memory, by what an item takes; notes why. */
+static bool batch_too_large(struct profile_record *record, const struct measure_options *options, uint32_t items,
+                            double item_ns) {
+    double times = (double)items / record->batch[record->point_count - 1];
+    if (item_ns * items > (double)options->latency_max_ns)
+        snprintf(record->note, sizeof(record->note), "larger batches would take over %.1f s",
+                 (double)options->latency_max_ns / (double)NS_PER_S);
+    else if ((double)record->batch_bytes * times > 0.5 * (double)memory_available_bytes())
+        note(record, "larger batches would take over half of the memory that is left");
+    else
+        return false;
+    return true;
+}
+
+int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
+                  int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
+                  struct profile_record *record, struct sy_error *err) {
+    struct sy_error why = {""};
+    struct timing timing = {0};
+    int rc = 0;
+    record->batch_asked = options->batch_max;
+    record->batch_max = options->batch_max < PROFILE_BATCH_MAX ? options->batch_max : PROFILE_BATCH_MAX;
+    record->point_count = 0;
+    record->batch_bytes = 0;
+    note(record, "");
+    record->batched = signature->batched && batch_check(ops, model, signature, item_dims, options->seed, &why) == 0;
+    if (!signature->batched)
+        note(record, "no batch dimension");
+    else if (!record->batched)
+        note(record, why.text);
+    if (!record->batched)
+        record->batch_max = 1;
+
+    double best_ns = INFINITY; /* an item's median in the best batch so far */
+    int without_gain = 0;
+    uint64_t single_bytes = 0;
+    for (uint32_t b = 1; b <= record->batch_max; b = batch_next(b, record->batch_max)) {
+        if (b > 1 && batch_too_large(record, options, b, best_ns)) {
+            record->batch_max = record->batch[record->point_count - 1];
+            break;
+        }
+        if (options->progress)
+            options->progress(options->context, "measuring", b);
+        rc = batch_time(ops, model, signature, item_dims, b, options, &timing, &why);
+        if (rc && b == 1)
+            return error_set(err, rc, "%s", why.text);
+        if (rc) {
+            record->batch_max = record->batch[record->point_count - 1];
+            note(record, why.text);
+            break;
+        }
+        uint64_t resident = measure_resident_bytes();
+        if (b == 1)
+            single_bytes = resident;
+        record->batch_bytes = resident > single_bytes ? resident - single_bytes : 0;
+        record->batch[record->point_count] = b;
+        record->latency_ns[record->point_count++] = timing.high_ns > 0 ? timing.high_ns : 1;
+        double item_ns = (double)timing.median_ns / b;
+        without_gain = item_ns > PAYS * best_ns ? without_gain + 1 : 0;
+        best_ns = fmin(best_ns, item_ns);
+        if (without_gain == 3) { /* larger batches are allowed, they only gain nothing */
+            while (record->batch_max > b && batch_too_large(record, options, record->batch_max, best_ns))
+                record->batch_max--;
+            break;
+        }
+    }
+    return 0;
+}

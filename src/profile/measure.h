@@ -1,0 +1,40 @@
+/* measure.h - measures a loaded engine's l(b) and memory for one model. For the profiling process: it fills memory and
+ * keeps the accelerator busy. */
+#pragma once
+
+#include "engine/engine.h"
+#include "profile/store.h"
+
+struct measure_options {
+    uint32_t batch_max;     /* greatest batch wanted */
+    int64_t budget_ns;      /* about how long measuring one batch size may take */
+    int64_t latency_max_ns; /* batches that take longer are not wanted */
+    uint64_t seed;          /* of the inputs */
+    void (*progress)(void *context, const char *phase, uint32_t batch); /* before each step; may be NULL */
+    void *context;
+};
+
+/* What a profile is measured with unless somebody says otherwise. */
+#define MEASURE_BATCH_MAX      64
+#define MEASURE_BUDGET_NS      (400 * NS_PER_MS)
+#define MEASURE_LATENCY_MAX_NS (1 * NS_PER_S)
+
+/* Inputs of `items` items for a model, random by seed: floats in [0.5, 1), integers and booleans 0 or 1, which are
+ * valid as indices. The data are one allocation; free(inputs[0].data). -ENOMEM. */
+int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
+                   uint64_t seed, struct tensor_view *inputs);
+
+/* The dimensions to try for an item of the model, in order of preference: `choice` 0, 1, ...; -ENOENT after the last.
+ * Dimensions that the signature fixes are kept; the batch dimension is 1. Unknown height and width of an image are
+ * 320 x 320, 48 x 320 (a line of text), 224 x 224, 48 x 192; other unknown dimensions 128, then 16, then 1. */
+int measure_item_dims(const struct signature *signature, uint32_t choice, int64_t item_dims[][TENSOR_DIMS_MAX]);
+
+/* Measures a model that is loaded; fills the record's findings (batched, batch_max, note, points, batch_bytes). With
+ * signature->batched it first runs two items together and each alone: rows that differ, or are not there, make it a
+ * model that is not batched. -errno and the engine's sentence if a single item fails. */
+int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
+                  int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
+                  struct profile_record *record, struct sy_error *err);
+
+/* The process's resident memory in bytes. */
+uint64_t measure_resident_bytes(void);

@@ -1,0 +1,206 @@
+/* prepare.c - finds or makes the profiles of models before they are served. */
+#include "profile/prepare.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "engine/fingerprint.h"
+#include "engine/sidecar.h"
+#include "profile/measure.h"
+#include "repository/repository.h"
+
+int64_t profile_default_slo_ns(const struct profile *profile) {
+    int64_t least_ns = 25 * NS_PER_MS;
+    int64_t lone_ns = 5 * profile->latency_ns[1];
+    int64_t batch_ns = 2 * profile->latency_ns[profile_batch_best(profile)];
+    int64_t slo_ns = lone_ns > batch_ns ? lone_ns : batch_ns;
+    slo_ns = slo_ns > least_ns ? slo_ns : least_ns;
+    return (slo_ns + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+}
+
+/* Who measures and on what. */
+static void engine_describe(const struct profile_options *options, char *engine, size_t engine_size, char *accelerator,
+                            size_t accelerator_size) {
+    snprintf(engine, engine_size, "%s %s", options->engine->name, options->engine->version());
+    accelerator_type(options->provider, options->device, accelerator, accelerator_size);
+}
+
+/* The name under which profiles of this engine and accelerator are kept. */
+static void key_compose(const struct profile_options *options, char *key, size_t size) {
+    char engine[64], accelerator[256];
+    engine_describe(options, engine, sizeof(engine), accelerator, sizeof(accelerator));
+    snprintf(key, size, "profile %s %s", engine, accelerator);
+}
+
+/* Whether the record's item is one of the model as it is configured now. */
+static bool item_holds(const struct served_model *model, const struct profile_record *record) {
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        for (uint32_t d = 0; d < model->signature.inputs[i].rank; d++)
+            if (model->reference_dims[i][d] > 0 && model->reference_dims[i][d] != record->item_dims[i][d])
+                return false;
+    return true;
+}
+
+/* Takes what the record says into the model: a batch dimension that does not hold goes, the item is the one profiled.
+ */
+static void record_apply(struct served_model *model, const struct profile_record *record) {
+    struct signature *s = &model->signature;
+    if (s->batched && !record->batched) {
+        s->batched = false;
+        for (uint32_t i = 0; i < s->input_count; i++)
+            s->variable_shapes |= s->inputs[i].rank > 0 && s->inputs[i].dims[0] < 0;
+    }
+    if (!s->batched)
+        model->batch_max = 1;
+    else if (model->batch_max > record->batch_max)
+        model->batch_max = record->batch_max;
+    model->item_elements = 0;
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
+        model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
+    }
+}
+
+int profile_cached(const struct served_model *model, const struct profile_options *options,
+                   struct profile_record *record, struct sy_error *err) {
+    char key[512], path[SIDECAR_PATH_MAX], text[FINGERPRINT_TEXT], engine[64], accelerator[256];
+    struct fingerprint fingerprint;
+    struct sy_error why;
+    key_compose(options, key, sizeof(key));
+    if (sidecar_find(model->path, options->cache_dir, key, ".profile.json", path))
+        return -ENOENT;
+    if (profile_store_load(path, record, &why)) {
+        log_warn("cached profile not used", "model=%s reason=\"%s\"", model->name, why.text);
+        return -ENOENT;
+    }
+    engine_describe(options, engine, sizeof(engine), accelerator, sizeof(accelerator));
+    if (strcmp(record->engine, engine) != 0 || strcmp(record->accelerator, accelerator) != 0)
+        return error_set(err, -ESTALE, "%s is of %s on %s", path, record->engine, record->accelerator);
+    int rc = fingerprint_model(model->path, &fingerprint, err);
+    if (rc)
+        return rc;
+    fingerprint_format(&fingerprint, text);
+    if (strcmp(record->fingerprint, text) != 0 || !profile_record_has_signature(record))
+        return error_set(err, -ESTALE, "%s is of another version of the file", path);
+    struct served_model *configured = malloc(sizeof(*configured));
+    if (!configured)
+        return error_set(err, -ENOMEM, "no memory for model '%s'", model->name);
+    memcpy(configured, model, sizeof(*configured));
+    rc = served_model_apply(configured, &record->signature, err);
+    uint32_t wanted = options->batch_max ? options->batch_max : configured->batch_max;
+    if (!rc && !item_holds(configured, record))
+        rc = error_set(err, -ESTALE, "%s is of another item shape", path);
+    if (!rc && wanted > record->batch_asked)
+        rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
+    free(configured);
+    return rc;
+}
+
+/* Keeps a new record; where it cannot be written the model is measured again at the next start. */
+static void record_keep(const struct served_model *model, const struct profile_options *options,
+                        struct profile_record *record) {
+    char key[512], path[SIDECAR_PATH_MAX];
+    struct fingerprint fingerprint;
+    struct sy_error err;
+    engine_describe(options, record->engine, sizeof(record->engine), record->accelerator, sizeof(record->accelerator));
+    key_compose(options, key, sizeof(key));
+    int rc = fingerprint_model(model->path, &fingerprint, &err);
+    if (!rc) {
+        fingerprint_format(&fingerprint, record->fingerprint);
+        rc = sidecar_path(model->path, options->cache_dir, key, ".profile.json", path, &err);
+    }
+    if (!rc)
+        rc = profile_store_save(path, record, &err);
+    if (rc)
+        log_warn("profile not kept", "model=%s reason=\"%s\"", model->name, err.text);
+}
+
+/* A record of the model's own choice of file, from the cache, or new. */
+static int record_get(const struct served_model *model, const struct profile_options *options,
+                      struct profile_progress *progress, struct profile_record *record, bool *measured,
+                      struct sy_error *err) {
+    struct sy_error why = {""};
+    struct profile_record given;
+    *measured = false;
+    if (*model->profile_path) {
+        int rc = profile_store_load(model->profile_path, &given, err);
+        if (rc)
+            return rc;
+    }
+    int rc = options->force ? -ENOENT : profile_cached(model, options, record, &why);
+    if (rc == -ESTALE)
+        log_info("profile to be measured again", "model=%s reason=\"%s\"", model->name, why.text);
+    else if (rc && rc != -ENOENT)
+        return error_set(err, rc, "%s", why.text);
+    if (rc) {
+        rc = profile_in_child(model, options, progress, record, err);
+        if (rc)
+            return rc;
+        *measured = true;
+        record_keep(model, options, record);
+    }
+    if (*model->profile_path) { /* its times; what the model is was found out above all the same */
+        record->point_count = given.point_count;
+        memcpy(record->batch, given.batch, sizeof(given.batch));
+        memcpy(record->latency_ns, given.latency_ns, sizeof(given.latency_ns));
+        if (record->batched)
+            record->batch_max = given.batch_max;
+    }
+    return 0;
+}
+
+int profile_prepare(struct served_model *model, const struct profile_options *options,
+                    struct profile_progress *progress, struct profile_record *record, struct profile **profile,
+                    bool *measured) {
+    struct sy_error err = {""};
+    struct profile_record *own = record ? NULL : malloc(sizeof(*own));
+    uint32_t before = model->signature.input_count ? model->batch_max : UINT32_MAX; /* by another accelerator type */
+    *profile = NULL;
+    if (!record && !(record = own)) {
+        served_model_refuse(model, "%s: out of memory", model->path);
+        return -ENOMEM;
+    }
+    int rc = record_get(model, options, progress, record, measured, &err);
+    if (!rc)
+        rc = served_model_apply(model, &record->signature, &err);
+    if (!rc) {
+        before = options->batch_max && options->batch_max < before ? options->batch_max : before;
+        model->batch_max = model->batch_max < before ? model->batch_max : before;
+        record_apply(model, record);
+        *profile = profile_from_record(record, model->batch_max);
+        rc = *profile ? 0 : error_set(&err, -ENOMEM, "no memory for its profile");
+    }
+    bool says_where = strstr(err.text, *model->folder ? model->folder : model->path);
+    if (rc && rc != -EINTR)
+        served_model_refuse(model, "%s%s%s", says_where ? "" : model->path, says_where ? "" : ": ", err.text);
+    if (!rc && model->slo_ns == 0)
+        model->slo_ns = profile_default_slo_ns(*profile);
+    if (!rc && *measured && *record->note)
+        log_info("model profiled", "model=%s batch_max=%u note=\"%s\"", model->name, model->batch_max, record->note);
+    free(own);
+    return rc;
+}
+
+int profile_prepare_all(struct served_model *models, uint32_t count, const struct profile_options *options,
+                        struct profile **profiles) {
+    int ready = 0;
+    struct profile_progress progress = {.count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        bool measured;
+        profiles[i] = NULL;
+        if (atomic_load_explicit(&models[i].state, memory_order_relaxed) != MODEL_LOADING) /* no threads yet */
+            continue;
+        progress.model = models[i].name;
+        progress.index = i;
+        int rc = profile_prepare(&models[i], options, &progress, NULL, &profiles[i], &measured);
+        if (rc == -EINTR)
+            return rc;
+        ready += rc == 0;
+        if (rc)
+            log_error("model set aside", "model=%s reason=\"%s\"", models[i].name, models[i].reason);
+    }
+    return ready;
+}

@@ -1,0 +1,28 @@
+/* prepare.h - gives served models their profiles: from the file in symphony.yaml, from the cache, or by measuring. */
+#pragma once
+
+#include "profile/child.h"
+
+/* The SLO of a model that gives none: five times a lone item, twice the best batch (one runs while the next one waits
+ * for it), and at least 25 ms, which clients on a network notice less than refusals; up to whole milliseconds.
+ * docs/profiles.md says why. Pure. */
+int64_t profile_default_slo_ns(const struct profile *profile);
+
+/* The cached record of a model, if it holds: same file, engine version and accelerator type, and an item and greatest
+ * batch that answer what is asked for now. 0, -ENOENT (none), or -ESTALE (there is one that does not hold; a sentence
+ * says why). A file that is no profile is logged and -ENOENT. */
+int profile_cached(const struct served_model *model, const struct profile_options *options,
+                   struct profile_record *record, struct sy_error *err);
+
+/* Completes a model that the repository found (MODEL_LOADING) and gives it a table for one accelerator type, allocated.
+ * Fills signature, reference_dims, item_elements, batch_max and, if it is 0, slo_ns; the state stays MODEL_LOADING.
+ * On failure the model becomes MODEL_UNAVAILABLE with the reason. `record` may be NULL; *measured says whether it was
+ * measured now. For several accelerator types, call it once a type: batch_max becomes the least. */
+int profile_prepare(struct served_model *model, const struct profile_options *options,
+                    struct profile_progress *progress, struct profile_record *record, struct profile **profile,
+                    bool *measured);
+
+/* profile_prepare() for every model that is MODEL_LOADING, one after the other; profiles[i] is NULL for the others and
+ * for those that failed. Returns how many have a profile, or -EINTR when stopped. */
+int profile_prepare_all(struct served_model *models, uint32_t count, const struct profile_options *options,
+                        struct profile **profiles);

@@ -1,0 +1,220 @@
+/* worker.c - the child process that profiles one model: loads it, tries to make an optimised copy, measures.
+ *
+ * Whatever the engine does to this process, the parent lives: it kills a child that is silent for too long, and reads
+ * from the last message what it died of. */
+#include "profile/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "profile/measure.h"
+#include "repository/repository.h"
+
+struct worker {
+    struct worker_request request;
+    const struct engine_ops *ops;
+    struct engine *engine;
+    struct engine_model_source source;
+    uint32_t attempt;
+    bool blame_cache;
+    struct profile_record record;
+};
+
+int worker_read(int fd, void *data, size_t bytes) {
+    for (char *at = data; bytes > 0;) {
+        ssize_t got = read(fd, at, bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -EPIPE;
+        at += got;
+        bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+int worker_write(int fd, const void *data, size_t bytes) {
+    for (const char *at = data; bytes > 0;) {
+        ssize_t put = write(fd, at, bytes);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -errno;
+        at += put;
+        bytes -= (size_t)put;
+    }
+    return 0;
+}
+
+/* A parent that is gone takes its children with it (PR_SET_PDEATHSIG), so failures to write are not looked at. */
+static void tell(const struct worker *w, enum worker_kind kind, const char *phase, uint32_t batch, const char *text) {
+    struct worker_message message;
+    memset(&message, 0, sizeof(message));
+    message.kind = kind;
+    message.batch = batch;
+    message.attempt = w->attempt;
+    message.blame_cache = w->blame_cache;
+    snprintf(message.phase, sizeof(message.phase), "%s", phase);
+    snprintf(message.text, sizeof(message.text), "%s", text);
+    if (kind == WORKER_RESULT)
+        message.record = w->record;
+    (void)worker_write(WORKER_FD, &message, sizeof(message));
+}
+
+static void measuring(void *context, const char *phase, uint32_t batch) {
+    tell(context, WORKER_PROGRESS, phase, batch, "");
+}
+
+/* Dies with the parent, is the first to go when memory runs out, and runs where the accelerator will. */
+static void settle(int core) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (write(fd, "1000", 4) < 0)
+            log_debug("oom_score_adj", "errno=%d", errno);
+        close(fd);
+    }
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (core >= 0 && core < CPU_SETSIZE) {
+        CPU_SET(core, &cores);
+        sched_setaffinity(0, sizeof(cores), &cores);
+    }
+}
+
+/* Runs one item of the given dims. */
+static int item_try(struct worker *w, struct engine_model *model, int64_t item_dims[][TENSOR_DIMS_MAX],
+                    struct sy_error *err) {
+    struct tensor_view inputs[TENSORS_MAX];
+    struct output_block *block = NULL;
+    int rc = measure_inputs(w->source.signature, item_dims, 1, 1, inputs);
+    if (rc)
+        return error_set(err, rc, "no memory for the inputs of an item");
+    rc = w->ops->run(model, inputs, 1, &block, err);
+    output_block_put(block);
+    free(inputs[0].data);
+    return rc;
+}
+
+/* Finds dims with which an item runs, and keeps them: the repository's, and for those it leaves open the first choice
+ * that works. */
+static int item_find(struct worker *w, struct sy_error *err) {
+    struct engine_model *model;
+    const struct signature *signature = w->source.signature;
+    struct sy_error why;
+    w->source.original = true;
+    int rc = w->ops->load(w->engine, &w->source, &model, err);
+    w->source.original = false;
+    if (rc)
+        return rc;
+    rc = -ENOENT;
+    for (uint32_t choice = 0; rc; choice++) {
+        if (measure_item_dims(signature, choice, w->record.item_dims))
+            break;
+        for (uint32_t i = 0; i < signature->input_count; i++)
+            for (uint32_t d = 0; d < signature->inputs[i].rank; d++)
+                if (w->request.model.reference_dims[i][d] > 0)
+                    w->record.item_dims[i][d] = w->request.model.reference_dims[i][d];
+        rc = item_try(w, model, w->record.item_dims, choice == 0 ? err : &why); /* the first failure is the one told */
+    }
+    w->ops->unload(model);
+    return rc;
+}
+
+/* Makes an optimised copy in the first form that works, starting with the one asked for. */
+static void cache_make(struct worker *w) {
+    struct tensor_view inputs[TENSORS_MAX];
+    strcpy(w->record.cache, "none");
+    w->attempt = w->request.attempt;
+    if (!w->ops->cache || measure_inputs(w->source.signature, w->record.item_dims, 1, 1, inputs))
+        return;
+    for (int rc = -EAGAIN; rc && rc != -ENOENT; w->attempt += rc != 0) {
+        struct sy_error why = {""};
+        const char *made = "none";
+        w->blame_cache = true;
+        tell(w, WORKER_PROGRESS, "optimising", 1, "");
+        rc = w->ops->cache(w->engine, &w->source, inputs, 1, w->attempt, &made, &why);
+        if (!rc)
+            snprintf(w->record.cache, sizeof(w->record.cache), "%s", made);
+        else if (rc != -ENOENT)
+            log_warn("optimised model not made", "model=%s form=%s reason=\"%s\"", w->source.name, made, why.text);
+    }
+    free(inputs[0].data);
+    w->blame_cache = strcmp(w->record.cache, "none") != 0;
+}
+
+static int model_measure(struct worker *w, struct sy_error *err) {
+    struct engine_model *model;
+    malloc_trim(0); /* what the trials left would hide the model's growth */
+    uint64_t before_bytes = measure_resident_bytes();
+    int64_t start_ns = clock_now_ns();
+    tell(w, WORKER_PROGRESS, "loading", 0, "");
+    int rc = w->ops->load(w->engine, &w->source, &model, err);
+    if (rc)
+        return rc;
+    w->record.load_ns = clock_now_ns() - start_ns;
+    rc = item_try(w, model, w->record.item_dims, err);
+    uint64_t after_bytes = measure_resident_bytes();
+    w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    struct measure_options options = {
+        .batch_max = w->request.batch_max ? w->request.batch_max : w->request.model.batch_max,
+        .budget_ns = MEASURE_BUDGET_NS,
+        .latency_max_ns = MEASURE_LATENCY_MAX_NS,
+        .seed = 1,
+        .progress = measuring,
+        .context = w,
+    };
+    if (!rc)
+        rc = measure_model(w->ops, model, w->source.signature, w->record.item_dims, &options, &w->record, err);
+    w->ops->unload(model);
+    return rc;
+}
+
+static int profile(struct worker *w, struct sy_error *err) {
+    struct served_model *model = &w->request.model;
+    struct engine_options options = {.provider = w->request.provider,
+                                     .device = w->request.device,
+                                     .cache_dir = w->request.has_cache_dir ? w->request.cache_dir : NULL};
+    w->ops = engine_find(w->request.engine);
+    if (!w->ops || !w->ops->signature)
+        return error_set(err, -ENOTSUP, "this program has no engine '%s' for model files", w->request.engine);
+    tell(w, WORKER_PROGRESS, "loading", 0, "");
+    int rc = w->ops->signature(model->path, &w->record.signature, err);
+    if (!rc)
+        rc = served_model_apply(model, &w->record.signature, err);
+    if (!rc)
+        rc = w->ops->open(&w->engine, &options, err);
+    if (rc)
+        return rc;
+    w->source = (struct engine_model_source){
+        .name = model->name, .path = model->path, .signature = &model->signature, .batch_max = model->batch_max};
+    rc = item_find(w, err);
+    if (!rc) {
+        cache_make(w);
+        rc = model_measure(w, err);
+    }
+    w->ops->close(w->engine);
+    return rc;
+}
+
+int worker_main(void) {
+    struct worker *w = calloc(1, sizeof(*w));
+    struct sy_error err = {""};
+    if (!w || worker_read(STDIN_FILENO, &w->request, sizeof(w->request)))
+        return 2; /* not started by a parent that knows how */
+    settle(w->request.core);
+    int rc = profile(w, &err);
+    tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);
+    free(w);
+    return 0;
+}

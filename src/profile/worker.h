@@ -1,0 +1,47 @@
+/* worker.h - what is said between a process that wants a model profiled and the child that does it.
+ *
+ * The child is this same program (`symphony profile --worker`), so the messages are plain structs: one request on its
+ * standard input, then messages on descriptor WORKER_FD until an answer or its death. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "profile/store.h"
+#include "repository/served_model.h"
+
+#define WORKER_FD       3
+#define WORKER_ARGUMENT "--worker" /* after "profile" */
+
+/* parent -> child */
+struct worker_request {
+    struct served_model model; /* as the repository found it */
+    char engine[32], provider[16];
+    int device, core; /* core to run on; -1: any */
+    char cache_dir[4096];
+    bool has_cache_dir;
+    uint32_t batch_max; /* 0: the model's own */
+    uint32_t attempt;   /* the first form of optimised model to try; after a crash with one, the next */
+};
+/* The parent writes it before it starts the child, so it must fit into a pipe. */
+_Static_assert(sizeof(struct worker_request) <= 65536, "a pipe's buffer");
+
+enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
+
+/* child -> parent */
+struct worker_message {
+    enum worker_kind kind;
+    char phase[16];               /* progress: what begins now: "loading", "optimising", "measuring" */
+    uint32_t batch;               /* measuring: of how many items */
+    uint32_t attempt;             /* the form of optimised model in use */
+    bool blame_cache;             /* a death from here on is the optimised model's fault until proved otherwise */
+    char text[512];               /* failed: why */
+    struct profile_record record; /* result; without fingerprint, engine and accelerator, which the parent knows */
+};
+
+/* Reads or writes all of it. 0, -EPIPE at the end of the input, or -errno. */
+int worker_read(int fd, void *data, size_t bytes);
+int worker_write(int fd, const void *data, size_t bytes);
+
+/* The child's main(): returns its exit status. */
+int worker_main(void);
