@@ -1,7 +1,8 @@
 /* goodput_search.c - which rate to try next when looking for the highest one that holds. */
 #include "load/goodput_search.h"
 
-#define GROWTH 1.6 /* a bracket this wide takes five bisections to 2 % */
+#define GROWTH       1.6 /* a bracket this wide takes five bisections to 2 % */
+#define DOUBTFUL_ROW 3   /* so many bisections that all held cast doubt on the failure above them: one time in eight */
 
 void goodput_search_init(struct goodput_search *s, double start_rps, double min_rps, double max_rps, double precision) {
     *s = (struct goodput_search){.rate_rps = start_rps, .min_rps = min_rps, .max_rps = max_rps, .precision = precision};
@@ -25,11 +26,20 @@ void goodput_search_report(struct goodput_search *s, bool held) {
         return;
     }
     s->failed_once = false;
+    s->held_in_a_row = held ? s->held_in_a_row + 1 : 0;
     if (held)
         s->held_rps = s->rate_rps;
     else
         s->failed_rps = s->rate_rps;
-    s->done = (held && s->rate_rps >= s->max_rps) || (!held && s->rate_rps <= s->min_rps) ||
-              (s->held_rps > 0.0 && s->failed_rps > 0.0 && s->failed_rps <= s->held_rps * (1.0 + s->precision));
+    if ((held && s->rate_rps >= s->max_rps) || (!held && s->rate_rps <= s->min_rps)) {
+        s->done = true;
+    } else if (s->held_rps > 0.0 && s->failed_rps > 0.0 && s->failed_rps <= s->held_rps * (1.0 + s->precision)) {
+        if (s->held_in_a_row >= DOUBTFUL_ROW && s->failed_rps != s->doubted_rps) {
+            s->rate_rps = s->doubted_rps = s->failed_rps;
+            s->failed_rps = 0.0;
+            return;
+        }
+        s->done = true;
+    }
     s->rate_rps = s->done ? s->held_rps : rate_choose(s);
 }

@@ -1,5 +1,6 @@
 /* goodput_search.h - which rate to try next when looking for the highest one that holds: grow or shrink until it is
- * bracketed, then bisect. A failing rate is tried once more before it is believed, because machines are noisy.
+ * bracketed, then bisect. Machines are noisy, so a failing rate is tried once more before it is believed; and if
+ * everything up to it then holds, it is tried again at the end, and if it holds now, the search goes on from there.
  *
  * Pure; the caller runs the trials. */
 #pragma once
@@ -12,8 +13,10 @@ struct goodput_search {
     double failed_rps; /* lowest that failed; 0: none yet */
     double precision;  /* done when failed <= held * (1 + precision) */
     double min_rps, max_rps;
-    bool failed_once; /* the rate to be tried failed once already */
-    bool done;        /* held_rps is the answer; at max_rps the true one may lie above */
+    int held_in_a_row;
+    double doubted_rps; /* a failed rate that was tried again at the end; 0: none yet */
+    bool failed_once;   /* the rate to be tried failed once already */
+    bool done;          /* held_rps is the answer; at max_rps the true one may lie above */
 };
 
 /* 0 < min <= start <= max, precision > 0. */

@@ -21,10 +21,15 @@
 #include "base/list.h"
 #include "load/reply.h"
 
-#define READ_BYTES        (256 << 10)
-#define EVENTS_MAX        256
-#define CONNECT_NS        (5 * NS_PER_S)   /* for the first connections of a run */
-#define RETRY_PAUSE_NS    (10 * NS_PER_MS) /* of a closed loop after a failed connection */
+#define READ_BYTES     (256 << 10)
+#define EVENTS_MAX     256
+#define CONNECT_NS     (5 * NS_PER_S) /* for the first connections of a run */
+#define REPLACE_NS     NS_PER_S
+#define RETRY_PAUSE_NS (10 * NS_PER_MS) /* of a closed loop after a failed connection */
+/* A sleeping thread wakes 50 to 150 us late, so below a rate where that costs a tenth of a core, sleeps end early and
+ * the rest is polled: a request is sent within a microsecond of when it is due. */
+#define WAKE_EARLY_NS     (150 * NS_PER_US)
+#define WAKE_EARLY_SHARE  0.1
 #define OPENING_MAX       64
 #define DESCRIPTORS_SPARE 32
 #define GIVE_UP_RATE      0.015 /* 1 % and a margin for how many requests there will be */
@@ -47,6 +52,7 @@ struct connection {
     const struct payload *payload;
     size_t sent;
     uint64_t answers;
+    int64_t opened_ns;
     struct reply reply;
 };
 
@@ -76,6 +82,7 @@ struct load {
     struct arrival next;
     int64_t start_ns, count_ns, end_ns; /* requests due in [count_ns, end_ns) are counted */
     int64_t pause_ns;                   /* closed loop: no new request before */
+    int64_t wake_early_ns;
     struct load_progress second;
     struct latency second_latency;
 };
@@ -229,9 +236,19 @@ static int connection_open(struct load *load) {
     c->state = CONNECTION_OPENING;
     c->fd = fd;
     c->answers = 0;
+    c->opened_ns = clock_now_ns();
     if (load->result->connections < connections_open(load))
         load->result->connections = connections_open(load);
     return 0;
+}
+
+/* An idle connection that the server closed, as many do after some seconds, is replaced at once: a request that had to
+ * connect first would be slower. Not one that lived only for a moment, as that could go on for ever. */
+static void connection_retire(struct load *load, struct connection *c) {
+    bool replace = clock_now_ns() - c->opened_ns > REPLACE_NS && connections_open(load) <= load->config.connections;
+    connection_close(load, c);
+    if (replace)
+        connection_open(load);
 }
 
 /* The connection is of no more use and its request was not answered. A kept-alive connection that the server closes
@@ -300,7 +317,7 @@ static void connection_read(struct load *load, struct connection *c, bool hung_u
         if (n < 0 && errno == EAGAIN)
             return;
         if (c->state != CONNECTION_BUSY) { /* closed by the server, or bytes nobody asked for */
-            connection_close(load, c);
+            connection_retire(load, c);
             return;
         }
         if (n <= 0) {
@@ -414,7 +431,7 @@ static void requests_issue(struct load *load, int64_t now_ns) {
 
 /* Waits for events until `until_ns`. Fallback of kernels before 5.11: whole milliseconds, then spinning. */
 static int events_wait(struct load *load, struct epoll_event *events, int64_t until_ns) {
-    int64_t wait_ns = load->config.spin ? 0 : until_ns - clock_now_ns();
+    int64_t wait_ns = load->config.spin ? 0 : until_ns - load->wake_early_ns - clock_now_ns();
     wait_ns = wait_ns > 0 ? wait_ns : 0;
     if (!load->no_pwait2) {
         struct timespec timeout = {.tv_sec = wait_ns / NS_PER_S, .tv_nsec = wait_ns % NS_PER_S};
@@ -525,6 +542,8 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
             return error_set(err, rc, "out of memory");
         load->next = arrivals_next(&load->arrivals);
     }
+    bool seldom = !trial->closed && trial->rate_rps * WAKE_EARLY_NS < WAKE_EARLY_SHARE * NS_PER_S;
+    load->wake_early_ns = seldom ? WAKE_EARLY_NS : 0;
     load->trial = trial;
     load->second = (struct load_progress){0};
     load->second_latency = (struct latency){0};

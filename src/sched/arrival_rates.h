@@ -13,7 +13,7 @@
 #define RATE_SLOW_S      2.0
 #define RATE_FAST_S      0.1
 #define GAP_BINS         28 /* gaps in [0, 1 us), then powers of two up to over a minute */
-#define GAP_BIN_FIRST_NS 1024
+#define GAP_BIN_FIRST_NS 1024LL
 
 struct arrival_rates {
     int64_t tick_end_ns; /* TIME_NEVER before the first arrival */
@@ -45,7 +45,7 @@ double arrival_rates_fast(const struct arrival_rates *rates);
 /* Mean time between arrival and deadline; `otherwise` while nothing is known. */
 double arrival_rates_slo_ns(const struct arrival_rates *rates, double otherwise);
 
-/* Start of a bin of gaps; gap_bin_start(GAP_BINS) is never reached. */
+/* Start of a bin of gaps. */
 static inline int64_t gap_bin_start(uint32_t bin) {
     return bin == 0 ? 0 : GAP_BIN_FIRST_NS << (bin - 1);
 }

@@ -227,7 +227,11 @@ static uint32_t start_find(const struct model_core *core, const struct deadline_
     const struct model_view *m = &core->view;
     const struct request_node *nodes = core->pool->nodes;
     uint32_t node = deadline_queue_first(queue);
-    if (node == REQUEST_NONE || now_ns + model_span_ns(m, type, items) <= nodes[node].deadline_ns)
+    if (node == REQUEST_NONE)
+        return node;
+    if (items < nodes[node].items)
+        items = nodes[node].items;
+    if (now_ns + model_span_ns(m, type, items) <= nodes[node].deadline_ns)
         return node;
     node = deadline_queue_find(queue, nodes, now_ns + model_span_ns(m, type, items));
     if (node == REQUEST_NONE)

@@ -138,8 +138,8 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
     }
 }
 
-/* Gives the core to a shape whose items cost `work` times the profiled one. */
-static void variant_reset(struct model_thread *t, struct variant *v, uint64_t shape_key, float work) {
+/* What a core is told when items cost `work` times the profiled one; its tables may lie in t->scaled. */
+static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
     const struct model_thread_model *m = &t->models[v->model];
     struct model_core_config config = {
         .model = v->rank_index,
@@ -160,6 +160,13 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
             config.profiles[type] = t->scaled[type];
         }
     }
+    return config;
+}
+
+/* Gives the core to a shape. */
+static void variant_reset(struct model_thread *t, struct variant *v, uint64_t shape_key, float work) {
+    struct model_core_config config = variant_config(t, v, work);
+
     model_core_init(v->core, &config, &t->pool);
     v->shape_key = shape_key;
     v->generation++;
@@ -465,8 +472,7 @@ static int variants_make(struct model_thread *t) {
             struct variant *v = &t->variants[at];
             *v = (struct variant){.model = m, .rank_index = model->first_variant + i};
             t->variant_of_rank_index[v->rank_index] = at;
-            struct model_core_config config = {.types = t->config.types, .batch_max = model->batch_max};
-            memcpy(config.profiles, model->profiles, sizeof(config.profiles));
+            struct model_core_config config = variant_config(t, v, 1.0f);
             v->core = malloc(model_core_bytes(&config));
             if (!v->core)
                 return -ENOMEM;

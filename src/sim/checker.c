@@ -1,0 +1,180 @@
+/* checker.c - the invariants of a run. */
+#include "sim/checker.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum request_state { UNKNOWN, WAITING, REFUSED, STARTED };
+
+struct checked_request {
+    int64_t latest_ns; /* by when it must have left the scheduler */
+    int64_t deadline_ns;
+    uint32_t model, items;
+    enum request_state state;
+};
+
+struct checked_accelerator {
+    bool running;
+};
+
+struct checker {
+    const struct sim_config *config;
+    uint64_t requests_max;
+    struct checked_request *requests; /* [requests_max] by handle */
+    struct checked_accelerator *accelerators;
+    /* the batch being started */
+    int64_t now_ns, finish_ns;
+    uint32_t model, items_left;
+    char wrong[256]; /* "": nothing */
+};
+
+static size_t align(size_t bytes) {
+    return (bytes + 15) & ~(size_t)15;
+}
+
+size_t checker_bytes(const struct sim_config *config, uint64_t requests_max) {
+    return align(sizeof(struct checker)) + align(requests_max * sizeof(struct checked_request)) +
+           align(config->accelerators * sizeof(struct checked_accelerator));
+}
+
+static void __attribute__((format(printf, 2, 3))) wrong(struct checker *checker, const char *format, ...) {
+    if (checker->wrong[0])
+        return; /* the first one explains the others */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(checker->wrong, sizeof(checker->wrong), format, arguments);
+    va_end(arguments);
+}
+
+/* The request of a handle if it waits, else NULL after noting what is wrong. */
+static struct checked_request *waiting(struct checker *checker, uint64_t handle, const char *what) {
+    if (handle >= checker->requests_max || checker->requests[handle].state == UNKNOWN) {
+        wrong(checker, "request %" PRIu64 " is %s but never arrived", handle, what);
+        return NULL;
+    }
+    struct checked_request *request = &checker->requests[handle];
+    if (request->state != WAITING) {
+        wrong(checker, "request %" PRIu64 " is %s after it was %s", handle, what,
+              request->state == REFUSED ? "refused" : "started");
+        return NULL;
+    }
+    return request;
+}
+
+static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items,
+                       int64_t deadline_ns) {
+    struct checker *checker = context;
+    if (handle >= checker->requests_max || checker->requests[handle].state != UNKNOWN) {
+        wrong(checker, "request %" PRIu64 " arrives twice or is one too many", handle);
+        return;
+    }
+    checker->requests[handle] = (struct checked_request){
+        .latest_ns = deadline_ns > now_ns ? deadline_ns : now_ns, /* one that comes too late is refused at once */
+        .deadline_ns = deadline_ns,
+        .model = model,
+        .items = items,
+        .state = WAITING,
+    };
+}
+
+static void on_refused(void *context, int64_t now_ns, uint64_t handle, enum refusal reason) {
+    struct checker *checker = context;
+    struct checked_request *request = waiting(checker, handle, "refused");
+    if (!request)
+        return;
+    if (reason == REFUSAL_NONE)
+        wrong(checker, "request %" PRIu64 " is refused without a reason", handle);
+    if (now_ns > request->latest_ns)
+        wrong(checker, "request %" PRIu64 " is refused at %" PRId64 ", after its deadline %" PRId64, handle, now_ns,
+              request->deadline_ns);
+    request->state = REFUSED;
+}
+
+static void batch_complete(struct checker *checker) {
+    if (checker->items_left)
+        wrong(checker, "a batch lacks %" PRIu32 " of its items", checker->items_left);
+    checker->items_left = 0;
+}
+
+static void on_started(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                       int64_t expected_ns, int64_t run_end_ns) {
+    struct checker *checker = context;
+    const struct sim_config *config = checker->config;
+    (void)run_end_ns;
+    batch_complete(checker);
+    checker->now_ns = now_ns;
+    checker->finish_ns = now_ns + expected_ns;
+    checker->model = model;
+    checker->items_left = items;
+    if (accelerator >= config->accelerators) {
+        wrong(checker, "there is no accelerator %" PRIu32, accelerator);
+        return;
+    }
+    if (checker->accelerators[accelerator].running)
+        wrong(checker, "accelerator %" PRIu32 " is given a second batch at %" PRId64, accelerator, now_ns);
+    checker->accelerators[accelerator].running = true;
+    if (items < 1 || items > config->models[model].batch_max)
+        wrong(checker, "a batch of %" PRIu32 " items, of at most %" PRIu32, items, config->models[model].batch_max);
+    if (!config->models[model].profiles[config->accelerator_type[accelerator]])
+        wrong(checker, "model %" PRIu32 " does not run on accelerator %" PRIu32, model, accelerator);
+}
+
+static void on_joined(void *context, uint64_t handle) {
+    struct checker *checker = context;
+    struct checked_request *request = waiting(checker, handle, "started");
+    if (!request)
+        return;
+    request->state = STARTED;
+    if (request->model != checker->model)
+        wrong(checker, "request %" PRIu64 " is in a batch of another model", handle);
+    if (checker->finish_ns > request->deadline_ns)
+        wrong(checker,
+              "request %" PRIu64 " is started at %" PRId64 " to end at %" PRId64 ", after its deadline %" PRId64,
+              handle, checker->now_ns, checker->finish_ns, request->deadline_ns);
+    if (request->items > checker->items_left)
+        wrong(checker, "request %" PRIu64 " makes a batch larger than it says", handle);
+    else
+        checker->items_left -= request->items;
+}
+
+static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
+    struct checker *checker = context;
+    if (!checker->accelerators[accelerator].running)
+        wrong(checker, "accelerator %" PRIu32 " ends at %" PRId64 " what it does not run", accelerator, now_ns);
+    checker->accelerators[accelerator].running = false;
+}
+
+void checker_init(struct checker *checker, const struct sim_config *config, uint64_t requests_max,
+                  struct sim_observer *observer) {
+    memset(checker, 0, checker_bytes(config, requests_max));
+    checker->config = config;
+    checker->requests_max = requests_max;
+    checker->requests = (struct checked_request *)((char *)checker + align(sizeof(*checker)));
+    checker->accelerators =
+        (struct checked_accelerator *)((char *)checker->requests + align(requests_max * sizeof(*checker->requests)));
+    *observer = (struct sim_observer){
+        .context = checker,
+        .arrived = on_arrived,
+        .refused = on_refused,
+        .started = on_started,
+        .joined = on_joined,
+        .ended = on_ended,
+    };
+}
+
+const char *checker_verdict(struct checker *checker, const struct sim_result *result) {
+    batch_complete(checker);
+    for (uint64_t handle = 0; handle < checker->requests_max; handle++)
+        if (checker->requests[handle].state == WAITING)
+            wrong(checker, "request %" PRIu64 " of model %" PRIu32 " is lost", handle, checker->requests[handle].model);
+    for (uint32_t a = 0; a < checker->config->accelerators; a++)
+        if (checker->accelerators[a].running)
+            wrong(checker, "accelerator %" PRIu32 " never ends its batch", a);
+    if (result->stuck)
+        wrong(checker, "the rank core lost %" PRIu32 " accelerators", result->stuck);
+    if (result->unanswered)
+        wrong(checker, "%" PRIu32 " requests are left in the pool", result->unanswered);
+    return checker->wrong[0] ? checker->wrong : NULL;
+}

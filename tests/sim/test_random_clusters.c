@@ -1,0 +1,202 @@
+/* test_random_clusters.c - thousands of small random clusters, each held to the checker's invariants.
+ *
+ * usage: random_clusters [RUNS [FIRST_SEED]], or SYMPHONY_RUNS and SYMPHONY_SEED in the environment. A failing run
+ * prints its seed; `random_clusters 1 SEED` repeats it. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "sim/checker.h"
+
+#define RUNS         2000
+#define MODELS_MAX   6
+#define TYPES_MAX    3
+#define CLUSTER_MAX  8
+#define BATCH_MAX    24
+#define REQUESTS_MAX 400000
+
+/* A cluster with its tables. */
+struct scenario {
+    struct sim_config config;
+    struct sim_model models[MODELS_MAX];
+    struct profile *profiles[MODELS_MAX][TYPES_MAX];
+    uint8_t accelerator_type[CLUSTER_MAX];
+    struct sim_rate_step steps[2];
+};
+
+static double between(struct rng *rng, double low, double high) {
+    return low + (high - low) * rng_uniform(rng);
+}
+
+static bool chance(struct rng *rng, double p) {
+    return rng_uniform(rng) < p;
+}
+
+static void *allocate(size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory)
+        abort();
+    return memory;
+}
+
+/* A line, or a table with bends; returns its l(1). */
+static int64_t profile_draw(struct rng *rng, struct profile *profile, uint32_t batch_max) {
+    double alpha_ns = between(rng, 0.05, 3) * NS_PER_MS;
+    double beta_ns = chance(rng, 0.2) ? 0 : alpha_ns * between(rng, 0, 10);
+    profile_set_line(profile, batch_max, alpha_ns, beta_ns);
+    if (chance(rng, 0.3)) {
+        for (uint32_t b = 1; b <= batch_max + 1; b++)
+            profile->latency_ns[b] = profile->latency_ns[b - 1] + (int64_t)(alpha_ns * between(rng, 0, 2)) + 1;
+        profile_fit(profile);
+    }
+    return profile->latency_ns[1];
+}
+
+static void model_draw(struct scenario *s, struct rng *rng, uint32_t m) {
+    struct sim_model *model = &s->models[m];
+    uint32_t batch_max = 1 + (uint32_t)rng_below(rng, BATCH_MAX);
+    int64_t slowest_ns = 0;
+    *model =
+        (struct sim_model){.batch_max = batch_max, .share = between(rng, 0.1, 1), .items_least = 1, .items_most = 1};
+    for (uint32_t t = 0; t < s->config.types; t++) {
+        s->profiles[m][t] = NULL;
+        if (t != m % s->config.types && chance(rng, 0.2))
+            continue; /* does not run on this type */
+        s->profiles[m][t] = allocate(profile_bytes(batch_max));
+        model->profiles[t] = s->profiles[m][t];
+        int64_t one_ns = profile_draw(rng, s->profiles[m][t], batch_max);
+        slowest_ns = one_ns > slowest_ns ? one_ns : slowest_ns;
+    }
+    model->slo_ns = (int64_t)((double)slowest_ns * between(rng, 0.8, 12)); /* some are hopeless */
+    if (chance(rng, 0.4))
+        model->slo_spread = between(rng, 0, 0.9);
+    if (chance(rng, 0.4))
+        model->items_most = 1 + (uint32_t)rng_below(rng, batch_max + 1); /* some are larger than any batch */
+}
+
+/* Requests per second and accelerator, from nearly idle to a multiple of what it can do, evenly on a logarithmic scale.
+ */
+static double rate_draw(struct rng *rng) {
+    double rate = between(rng, 10, 20);
+    for (uint64_t doublings = rng_below(rng, 9); doublings > 0; doublings--)
+        rate *= 2;
+    return rate;
+}
+
+static void scenario_draw(struct scenario *s, uint64_t seed) {
+    struct rng rng;
+    rng_seed(&rng, seed);
+    *s = (struct scenario){0};
+    struct sim_config *c = &s->config;
+    c->models = s->models;
+    c->model_count = 1 + (uint32_t)rng_below(&rng, MODELS_MAX);
+    c->types = 1 + (uint32_t)rng_below(&rng, TYPES_MAX);
+    c->accelerators = 1 + (uint32_t)rng_below(&rng, CLUSTER_MAX);
+    c->accelerator_type = s->accelerator_type;
+    for (uint32_t a = 0; a < c->accelerators; a++)
+        s->accelerator_type[a] = (uint8_t)rng_below(&rng, c->types);
+    for (uint32_t m = 0; m < c->model_count; m++)
+        model_draw(s, &rng, m);
+    c->arrivals = (enum sim_arrivals)rng_below(&rng, 3);
+    c->gamma_shape = between(&rng, 0.05, 2);
+    c->seconds = between(&rng, 0.05, 0.5);
+    c->seed = seed;
+    c->steps = s->steps;
+    c->step_count = 1 + chance(&rng, 0.3);
+    for (uint32_t i = 0; i < c->step_count; i++)
+        s->steps[i] = (struct sim_rate_step){i * c->seconds / 2, rate_draw(&rng) * c->accelerators};
+    if (chance(&rng, 0.5)) {
+        c->ctrl_ns = (int64_t)between(&rng, 0, 2e5);
+        c->data_ns = (int64_t)between(&rng, 0, 1e5);
+        c->reply_margin_ns = (int64_t)between(&rng, 0, 5e5);
+    }
+    if (chance(&rng, 0.5)) {
+        c->message_ns = (int64_t)between(&rng, 0, 1e6);
+        c->message_jitter_ns = (int64_t)between(&rng, 0, 2e6);
+    }
+    c->noise = chance(&rng, 0.3) ? between(&rng, 0, 0.5) : 0;
+    c->learn = chance(&rng, 0.5);
+    c->cancel_share = chance(&rng, 0.4) ? between(&rng, 0, 1) : 0;
+    if (chance(&rng, 0.3)) {
+        c->fault_every_s = between(&rng, 0.005, 0.2);
+        c->fault_s = between(&rng, 0.001, 0.1);
+    }
+    c->queue_capacity = chance(&rng, 0.1) ? 1 + (uint32_t)rng_below(&rng, 50) : 0;
+    c->policy = policies[0];
+    c->options.consolidate = chance(&rng, 0.3);
+}
+
+static void scenario_free(struct scenario *s) {
+    for (uint32_t m = 0; m < MODELS_MAX; m++)
+        for (uint32_t t = 0; t < TYPES_MAX; t++)
+            free(s->profiles[m][t]);
+}
+
+/* NULL, or what went wrong (in `text`). */
+static const char *scenario_run(struct scenario *s, char *text, size_t text_bytes, struct sim_result *totals) {
+    struct sim_config *c = &s->config;
+    struct checker *checker = allocate(checker_bytes(c, REQUESTS_MAX));
+    struct sim_observer observer;
+    struct sim_result result;
+    checker_init(checker, c, REQUESTS_MAX, &observer);
+    c->observer = &observer;
+    void *memory = allocate(sim_bytes(c));
+    sim_run(c, memory, &result);
+    const char *wrong = checker_verdict(checker, &result);
+    if (!wrong && result.offered != result.good + result.late + result.dropped + result.cancelled)
+        wrong = "the results do not add up";
+    if (!wrong && result.late && c->noise == 0 && c->fault_every_s == 0)
+        wrong = "a run that took what the table says was late";
+    if (wrong)
+        snprintf(text, text_bytes, "%s", wrong);
+    totals->requests += result.requests;
+    totals->good += result.good;
+    totals->dropped += result.dropped;
+    totals->late += result.late;
+    totals->cancelled += result.cancelled;
+    totals->batches += result.batches;
+    free(memory);
+    free(checker);
+    return wrong ? text : NULL;
+}
+
+static uint64_t setting(const char *argument, const char *variable, uint64_t otherwise) {
+    const char *text = argument ? argument : getenv(variable);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* A broken invariant inside the cores aborts; the handler says in which run. Signal handlers have no other argument. */
+static char running[64];
+static int running_length;
+
+static void on_abort(int signal) {
+    (void)signal;
+    ssize_t written = write(STDERR_FILENO, running, (size_t)running_length);
+    (void)written;
+}
+
+int main(int argc, char **argv) {
+    uint64_t runs = setting(argc > 1 ? argv[1] : NULL, "SYMPHONY_RUNS", RUNS);
+    uint64_t seed = setting(argc > 2 ? argv[2] : NULL, "SYMPHONY_SEED", 1);
+    struct sim_result totals = {0};
+    signal(SIGABRT, on_abort);
+    for (uint64_t i = 0; i < runs; i++) {
+        struct scenario scenario;
+        char text[256];
+        scenario_draw(&scenario, seed + i);
+        running_length = snprintf(running, sizeof(running), "seed %" PRIu64 " aborts\n", seed + i);
+        const char *wrong = scenario_run(&scenario, text, sizeof(text), &totals);
+        scenario_free(&scenario);
+        if (wrong) {
+            fprintf(stderr, "seed %" PRIu64 ": %s\nrepeat: %s 1 %" PRIu64 "\n", seed + i, wrong, argv[0], seed + i);
+            return 1;
+        }
+    }
+    printf("%" PRIu64 " clusters, %" PRIu64 " requests: %" PRIu64 " good, %" PRIu64 " dropped, %" PRIu64
+           " late, %" PRIu64 " cancelled, %" PRIu64 " batches\n",
+           runs, totals.requests, totals.good, totals.dropped, totals.late, totals.cancelled, totals.batches);
+    return 0;
+}

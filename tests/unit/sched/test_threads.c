@@ -1,0 +1,281 @@
+/* test_threads.c - the live threads around the cores, without HTTP: two ports, two model threads, the rank thread and
+ * four emulated accelerators. Every request comes back exactly once, to its own port, with its own slice. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/executor.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "frontend/port.h"
+#include "sched/model_thread.h"
+#include "sched/rank_thread.h"
+#include "unit/cmocka_all.h"
+
+#define PORTS     2
+#define THREADS   2
+#define EXECUTORS 4
+#define MODELS    4 /* the last has variable shapes */
+#define BATCH_MAX 16
+
+struct rig {
+    struct wiring wiring;
+    struct served_model models[MODELS];
+    struct profile *profiles[MODELS];
+    struct executor *executors[EXECUTORS];
+    struct model_thread *model_threads[THREADS];
+    struct rank_thread *rank_thread;
+    struct port *ports[PORTS];
+    uint32_t thread_of_served[MODELS], thread_of_model[MODELS - 1 + VARIANTS_MAX];
+    float input[64];
+};
+
+static void model_make(struct rig *rig, uint32_t i, bool variable) {
+    struct served_model *m = &rig->models[i];
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, variable ? -1 : 4}};
+
+    snprintf(m->name, sizeof(m->name), "m%u", i);
+    m->signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true, .variable_shapes = variable};
+    m->signature.inputs[0] = m->signature.outputs[0] = spec;
+    m->batch_max = BATCH_MAX;
+    m->slo_ns = 50 * NS_PER_MS;
+    atomic_init(&m->state, MODEL_READY);
+    rig->profiles[i] = malloc(profile_bytes(BATCH_MAX));
+    profile_set_line(rig->profiles[i], BATCH_MAX, 100e3, 500e3);
+}
+
+static void start_executors(struct rig *rig) {
+    struct sy_error err;
+    for (uint32_t e = 0; e < EXECUTORS; e++) {
+        struct executor_config config = {.wiring = &rig->wiring,
+                                         .index = e,
+                                         .engine = &engine_emulated,
+                                         .models = rig->models,
+                                         .profiles = (const struct profile *const *)rig->profiles,
+                                         .model_count = MODELS};
+        assert_int_equal(executor_start(&rig->executors[e], &config, &err), 0);
+        assert_int_equal(executor_wait_ready(rig->executors[e], &err), 0);
+    }
+}
+
+static void start_model_thread(struct rig *rig, uint32_t t, const struct policy_options *options) {
+    struct model_thread_model models[MODELS];
+    struct sy_error err;
+    uint32_t count = 0;
+
+    for (uint32_t i = t; i < MODELS; i += THREADS)
+        models[count++] = (struct model_thread_model){.served_model = i,
+                                                      .first_variant = i,
+                                                      .variant_count = i == MODELS - 1 ? VARIANTS_MAX : 1,
+                                                      .profiles = {rig->profiles[i]},
+                                                      .batch_max = BATCH_MAX,
+                                                      .slo_ns = rig->models[i].slo_ns};
+    struct model_thread_config config = {.wiring = &rig->wiring,
+                                         .index = t,
+                                         .types = 1,
+                                         .models = models,
+                                         .model_count = count,
+                                         .queue_max = 300,
+                                         .learn = true,
+                                         .ctrl_ns = 100 * NS_PER_US,
+                                         .policy = &policy_deferred,
+                                         .policy_options = options};
+    assert_int_equal(model_thread_start(&rig->model_threads[t], &config, &err), 0);
+}
+
+static struct rig *rig_start(void) {
+    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    static const uint8_t types[EXECUTORS] = {0};
+    static const struct policy_options options = {.consolidate = false};
+    struct sy_error err;
+
+    memset(rig, 0, sizeof(*rig));
+    struct wiring *w = &rig->wiring;
+    w->frontends = PORTS;
+    w->model_threads = THREADS;
+    w->executors = EXECUTORS;
+    w->models = MODELS - 1 + VARIANTS_MAX;
+    w->batch_max = BATCH_MAX;
+    w->thread_of_model = rig->thread_of_model;
+    w->thread_of_served = rig->thread_of_served;
+    for (uint32_t i = 0; i < MODELS; i++) {
+        model_make(rig, i, i == MODELS - 1);
+        rig->thread_of_served[i] = i % THREADS;
+    }
+    for (uint32_t v = 0; v < w->models; v++)
+        rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % THREADS;
+    assert_int_equal(wiring_init(w, false, &err), 0);
+    start_executors(rig);
+    struct rank_core_config rank = {.models = w->models,
+                                    .accelerators = EXECUTORS,
+                                    .accelerator_type = types,
+                                    .types = 1,
+                                    .policy = &policy_deferred,
+                                    .policy_options = &options};
+    assert_int_equal(rank_thread_start(&rig->rank_thread, w, &rank, &err), 0);
+    for (uint32_t t = 0; t < THREADS; t++)
+        start_model_thread(rig, t, &options);
+    for (uint32_t f = 0; f < PORTS; f++)
+        rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
+    return rig;
+}
+
+static void rig_stop(struct rig *rig) {
+    for (uint32_t t = 0; t < THREADS; t++)
+        model_thread_stop(rig->model_threads[t]);
+    rank_thread_stop(rig->rank_thread);
+    for (uint32_t e = 0; e < EXECUTORS; e++)
+        executor_stop(rig->executors[e]);
+    for (uint32_t f = 0; f < PORTS; f++)
+        port_destroy(rig->ports[f]);
+    wiring_destroy(&rig->wiring);
+    for (uint32_t i = 0; i < MODELS; i++)
+        free(rig->profiles[i]);
+    free(rig);
+}
+
+/* Requests of a test, and how often each came back. */
+struct crowd {
+    struct request *requests;
+    uint32_t *back, count, done, ran;
+    struct rng rng;
+};
+
+static void crowd_init(struct crowd *c, uint32_t count) {
+    *c = (struct crowd){.count = count};
+    c->requests = calloc(count, sizeof(*c->requests));
+    c->back = calloc(count, sizeof(*c->back));
+    rng_seed(&c->rng, 17);
+}
+
+static void crowd_free(struct crowd *c) {
+    free(c->requests);
+    free(c->back);
+}
+
+static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t i, uint32_t model, int64_t slo_ns) {
+    uint32_t columns = model == MODELS - 1 ? 1 + (uint32_t)rng_below(&c->rng, 8) : 4;
+    struct request *r = &c->requests[i];
+
+    r->model = model;
+    r->items = 1 + (uint32_t)rng_below(&c->rng, 3);
+    r->arrival_ns = clock_now_ns();
+    r->deadline_ns = r->arrival_ns + slo_ns;
+    r->shape_key = model == MODELS - 1 ? columns : 0;
+    r->work = 1;
+    r->inputs[0] = (struct tensor_view){.data = rig->input,
+                                        .bytes = r->items * columns * sizeof(float),
+                                        .rank = 2,
+                                        .dims = {r->items, columns}};
+    return r;
+}
+
+/* Takes what a port has finished; checks each request. */
+static void crowd_collect(struct crowd *c, struct rig *rig, uint32_t f) {
+    struct request *r;
+
+    while ((r = port_next(rig->ports[f]))) {
+        assert_int_equal(r->port, f);
+        assert_int_equal(c->back[r - c->requests]++, 0);
+        c->done++;
+        if (r->status == REQUEST_OK) {
+            assert_non_null(r->block);
+            assert_true(r->first_item + r->items <= r->batch_items);
+            assert_int_equal(r->block->outputs[0].dims[0], r->batch_items);
+            assert_true(r->run_start_ns <= r->run_end_ns);
+            output_block_put(r->block);
+            c->ran++;
+        } else {
+            assert_int_equal(r->status, REQUEST_REFUSED);
+            assert_int_not_equal(r->refusal, REFUSAL_NONE);
+        }
+    }
+}
+
+static void pause_us(int64_t us) {
+    struct timespec ts = {.tv_nsec = us * NS_PER_US};
+    nanosleep(&ts, NULL);
+}
+
+static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
+    port_flush(rig->ports[f]);
+    while (c->done < c->count) {
+        crowd_collect(c, rig, f);
+        pause_us(500);
+    }
+}
+
+/* Bursts over all models and ports, tight and loose deadlines, one request in ten cancelled. */
+static void test_every_request_comes_back_once(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    struct crowd c;
+    uint32_t sent = 0;
+
+    crowd_init(&c, 4000);
+    while (c.done < c.count) {
+        for (uint32_t burst = (uint32_t)rng_below(&c.rng, 40); burst > 0 && sent < c.count; burst--, sent++) {
+            struct port *port = rig->ports[sent % PORTS];
+            struct request *r = crowd_request(&c, rig, sent, (uint32_t)rng_below(&c.rng, MODELS),
+                                              (int64_t)rng_below(&c.rng, 60) * NS_PER_MS);
+            assert_int_equal(port_submit(port, r), 0);
+            if (rng_below(&c.rng, 10) == 0)
+                port_cancel(port, r);
+        }
+        for (uint32_t f = 0; f < PORTS; f++) {
+            port_flush(rig->ports[f]);
+            crowd_collect(&c, rig, f);
+        }
+        pause_us(500);
+    }
+    for (uint32_t i = 0; i < c.count; i++)
+        assert_int_equal(c.back[i], 1);
+    assert_true(c.ran > c.count / 20); /* the machine may be slow, but not that slow */
+    rig_stop(rig);
+    crowd_free(&c);
+}
+
+/* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. */
+static void test_full_queue_refuses(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    struct crowd c;
+    uint32_t full = 0;
+
+    crowd_init(&c, 1500);
+    for (uint32_t i = 0; i < c.count; i++)
+        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, 2 * NS_PER_S)), 0);
+    crowd_wait(&c, rig, 0);
+    for (uint32_t i = 0; i < c.count; i++)
+        full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_QUEUE_FULL;
+    assert_true(full > 0);
+    assert_true(c.ran > 0);
+    rig_stop(rig);
+    crowd_free(&c);
+}
+
+/* A port may have so many requests outstanding and no more. */
+static void test_port_is_bounded(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    struct crowd c;
+    struct request extra;
+
+    crowd_init(&c, PORT_REQUESTS_MAX);
+    for (uint32_t i = 0; i < c.count; i++)
+        assert_int_equal(port_submit(rig->ports[1], crowd_request(&c, rig, i, 1, 5 * NS_PER_MS)), 0);
+    extra = c.requests[0];
+    assert_true(port_submit(rig->ports[1], &extra) < 0);
+    crowd_wait(&c, rig, 1);
+    rig_stop(rig);
+    crowd_free(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_request_comes_back_once),
+        cmocka_unit_test(test_full_queue_refuses),
+        cmocka_unit_test(test_port_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
