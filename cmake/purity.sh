@@ -55,9 +55,11 @@ cd "$OLDPWD"
             "putc putchar puts printf fprintf vfprintf perror socket send recv sendmsg recvmsg "
     }
     {
-        object = $1; sub(/:$/, "", object)
-        if ($3 == "U") calls[object] = calls[object] $2 " "
-        else if ($3 ~ /[TDBRVW]/) defined_in[$2] = object
+        split_at = index($0, ".o: ")    # the path may contain blanks
+        object = substr($0, 1, split_at + 1)
+        split(substr($0, split_at + 4), symbol, " ")
+        if (symbol[2] == "U") calls[object] = calls[object] symbol[1] " "
+        else if (symbol[2] ~ /[TDBRVW]/) defined_in[symbol[1]] = object
         objects[object] = 1
     }
     END {

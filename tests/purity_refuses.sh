@@ -2,8 +2,9 @@
 # purity_refuses.sh CHECK CC NM - tries cmake/purity.sh on small trees that must pass and that must not.
 set -eu
 check=$1 cc=$2 nm=$3
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+tmp="$top/a blank"
 mkdir -p "$tmp/src/sched" "$tmp/src/sim" "$tmp/src/base"
 failed=0
 
