@@ -1,0 +1,332 @@
+"""test_bench.py - `symphony bench` against servers of known behaviour, made here: it must see what they do.
+
+Needs nothing but pytest and the program.
+"""
+# sanitizers: yes
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+METADATA = {"name": "a", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]},
+                                    {"name": "ids", "datatype": "INT64", "shape": [-1, -1]}]}
+
+
+class Server:
+    """A v2 server on a thread; subclasses or attributes say how it behaves."""
+
+    models = ("a",)
+    slo_ms = 100
+    framing = "length"  # length | chunked | split | close
+    metrics = ""
+
+    def __init__(self):
+        self.requests = []  # (model, headers, body) of each inference
+        self.counters = {"connections": 0}
+        self.started = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    async def infer(self, model):
+        """Status and body of an inference; None closes the connection instead."""
+        return 200, {"model_name": model, "outputs": []}
+
+    def other(self, method, path):
+        if path == "/v2/repository/index" and method == "POST":
+            return 200, [{"name": name, "version": "1", "state": "READY"} for name in self.models]
+        if path == "/metrics":
+            return 200, self.metrics
+        name = path.removeprefix("/v2/models/")
+        if method == "GET" and name in self.models:
+            more = {"parameters": {"slo_ms": self.slo_ms}} if self.slo_ms else {}
+            return 200, METADATA | {"name": name} | more
+        return 404, {"error": "not found"}
+
+    async def reply(self, writer, status, answer):
+        body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n"
+        if self.framing == "chunked":
+            half = len(body) // 2
+            parts = [part for part in (body[:half], body[half:]) if part]
+            data = (head + "Transfer-Encoding: chunked\r\n\r\n").encode()
+            data += b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+        else:
+            close = "Connection: close\r\n" if self.framing == "close" else ""
+            data = f"{head}Content-Length: {len(body)}\r\n{close}\r\n".encode() + body
+        pieces = [data[i:i + 7] for i in range(0, len(data), 7)] if self.framing == "split" else [data]
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            if len(pieces) > 1:
+                await asyncio.sleep(0)
+
+    async def serve(self, reader, writer):
+        self.counters["connections"] += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                method, path, _ = head.split("\r\n")[0].split(" ")
+                headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                if path.endswith("/infer"):
+                    model = path.split("/")[3]
+                    self.requests.append((model, headers, body))
+                    answer = await self.infer(model)
+                else:
+                    answer = self.other(method, path)
+                if answer is None:
+                    break
+                await self.reply(writer, *answer)
+                if self.framing == "close":
+                    break
+        with contextlib.suppress(ConnectionError):
+            writer.close()
+
+    def run(self):
+        async def main():
+            server = await asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=1024)
+            self.port = server.sockets[0].getsockname()[1]
+            self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
+            self.started.set()
+            await self.stop.wait()
+            server.close()
+
+        asyncio.run(main())
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.started.wait(10)
+        return self
+
+    def __exit__(self, *_):
+        self.loop.call_soon_threadsafe(self.stop.set)
+        self.thread.join(10)
+
+
+def command(server, *options):
+    return [BINARY, "bench", f"127.0.0.1:{server.port}", *options]
+
+
+def bench(server, *options):
+    """Runs to the end; the JSON it prints."""
+    done = subprocess.run(command(server, "--json", "--warmup", "0.2", *options), capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def shares_add_up(result):
+    parts = ("late_rate", "refused_rate", "error_rate", "unanswered_rate")
+    assert sum(result[part] for part in parts) == pytest.approx(result["bad_rate"], abs=1e-6)
+
+
+def test_a_healthy_server_is_all_good():
+    with Server() as server:
+        result = bench(server, "--rate", "200", "--arrivals", "uniform", "--seconds", "2")
+        assert result["offered_rps"] == pytest.approx(200, rel=0.02)
+        assert result["error_rate"] == result["refused_rate"] == result["unanswered_rate"] == 0
+        assert result["bad_rate"] < 0.2  # a loaded machine may be late now and then
+        assert result["goodput_rps"] is None
+        assert result["models"][0]["name"] == "a"
+        assert result["models"][0]["slo_ms"] == 100
+        assert len(server.requests) == pytest.approx(440, abs=12)  # with the warm-up
+        shares_add_up(result)
+
+
+class Stalls(Server):
+    """Answers at once, but stands still for a second, one second after the first inference."""
+
+    first = None
+
+    async def infer(self, model):
+        now = time.monotonic()
+        self.first = self.first or now
+        if 1.0 <= now - self.first < 2.0:
+            await asyncio.sleep(self.first + 2.0 - now)
+        return 200, {}
+
+
+@pytest.mark.parametrize("options", [(), ("--connections", "1", "--connections-max", "1")])
+def test_a_stall_is_charged_with_every_request_it_held_up(options):
+    """With one connection a closed loop would see one slow answer; here some 90 of 300 are more than 100 ms late."""
+    with Stalls() as server:
+        result = bench(server, "--rate", "100", "--arrivals", "uniform", "--seconds", "3", *options)
+        assert result["late_rate"] > 0.25
+        assert 900 < result["latency_ms"]["max"] < 3000
+        assert result["latency_ms"]["p99"] > 800
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "split", "close"])
+def test_answers_are_understood_however_framed(framing):
+    with Server() as server:
+        server.framing = framing
+        result = bench(server, "--rate", "100", "--seconds", "1", "--slo-ms", "5000")
+        assert result["bad_rate"] == 0
+        if framing == "close":
+            assert server.counters["connections"] > 100
+
+
+class Mixed(Server):
+    """One model of each fate."""
+
+    models = ("good", "slow", "refused", "broken", "dropped", "silent")
+
+    async def infer(self, model):
+        if model == "slow":
+            await asyncio.sleep(0.15)
+        if model == "silent":
+            await asyncio.sleep(3600)
+        return {"refused": (503, {"error": "cannot make its deadline"}), "broken": (500, {"error": "oh no"}),
+                "dropped": None}.get(model, (200, {}))
+
+
+def test_every_fate_is_told_apart():
+    with Mixed() as server:
+        result = bench(server, "--rate", "120", "--arrivals", "uniform", "--seconds", "1", "--grace", "0.5")
+        models = {model["name"]: model for model in result["models"]}
+        fates = {"slow": "late_rate", "refused": "refused_rate", "broken": "error_rate", "dropped": "error_rate",
+                 "silent": "unanswered_rate"}
+        for name, fate in fates.items():
+            assert models[name][fate] == models[name]["bad_rate"] == 1, name
+        assert models["good"]["bad_rate"] < 0.2
+        assert "oh no" in models["broken"]["first_error"]
+        assert "closed the connection" in models["dropped"]["first_error"]
+        assert models["silent"]["latency_ms"]["p99"] > 500  # what it has waited so far
+        assert models["refused"]["latency_ms"]["max"] == 0 and models["refused"]["refusal_ms"]["p50"] < 100
+        shares_add_up(result)
+
+
+def test_requests_are_what_was_asked_for():
+    with Server() as server:
+        bench(server, "--rate", "50", "--seconds", "0.5", "--items", "3", "--shape", "ids:7", "--timeout-from-slo")
+        _, headers, body = server.requests[-1]
+        length = int(headers["inference-header-content-length"])
+        head, tensors = json.loads(body[:length]), body[length:]
+        assert head["parameters"] == {"binary_data_output": True, "timeout": 100000}
+        x, ids = head["inputs"]
+        assert x["shape"] == [3, 4] and x["datatype"] == "FP32" and x["parameters"]["binary_data_size"] == 48
+        assert ids["shape"] == [3, 7] and ids["parameters"]["binary_data_size"] == 168
+        values = struct.unpack("<12f21q", tensors)
+        assert all(0 <= value < 1 for value in values[:12]) and all(0 <= value < 100 for value in values[12:])
+
+        bench(server, "--rate", "50", "--seconds", "0.5", "--json-tensors", "--outputs", "json")
+        _, headers, body = server.requests[-1]
+        head = json.loads(body)
+        assert "inference-header-content-length" not in headers and "parameters" not in head
+        assert len(head["inputs"][0]["data"]) == 4 and len(head["inputs"][1]["data"]) == 1
+
+
+def test_popularity_and_closed_loop():
+    with Server() as server:
+        server.models = ("a", "b", "c")
+        result = bench(server, "--rate", "300", "--seconds", "2", "--popularity", "zipf:1", "--models", "c,a,b")
+        rates = {model["name"]: model["offered_rps"] for model in result["models"]}
+        assert rates["c"] == pytest.approx(300 * 6 / 11, rel=0.2) and rates["b"] == pytest.approx(300 * 2 / 11, rel=0.3)
+        result = bench(server, "--closed", "4", "--seconds", "1", "--slo-ms", "10000")
+        assert result["good_rps"] > 50 and result["closed"] == 4
+
+
+class Serial(Server):
+    """One request at a time, 10 ms each: 100 a second, not one more."""
+
+    free = 0.0
+
+    async def infer(self, model):
+        now = time.monotonic()
+        self.free = max(self.free, now) + 0.01
+        await asyncio.sleep(self.free - now)
+        return 200, {}
+
+
+def test_goodput_is_found():
+    with Serial() as server:
+        server.slo_ms = 200
+        result = bench(server, "--find", "goodput", "--seconds", "1", "--precision", "0.1", "--arrivals", "uniform")
+        assert 60 < result["goodput_rps"] < 125  # 100, and room for a loaded machine; a short trial hides a little queue
+        assert result["bad_rate"] <= 0.01
+        held = [trial["rate_rps"] for trial in result["trials"] if trial["held"]]
+        assert max(held) == result["goodput_rps"]
+        assert any(not trial["held"] for trial in result["trials"])
+
+
+def test_batch_sizes_come_from_the_metrics():
+    class Counts(Server):
+        def other(self, method, path):
+            n = len(self.requests)
+            self.metrics = (f'symphony_batch_size_sum{{model="a"}} {100 + n}\n'
+                            f'symphony_batch_size_count{{model="a"}} {50 + n / 4}\n')
+            return super().other(method, path)
+
+    with Counts() as server:
+        result = bench(server, "--rate", "100", "--seconds", "1", "--metrics", f"127.0.0.1:{server.port}/metrics")
+        assert result["batch_mean"] == pytest.approx(4)
+        assert result["models"][0]["batch_mean"] == pytest.approx(4)
+
+
+def test_a_server_that_dies_is_an_error_not_a_hang():
+    server = Server()
+    with server:
+        running = subprocess.Popen(command(server, "--json", "--rate", "50", "--seconds", "3", "--grace", "1"),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not server.requests:
+            time.sleep(0.05)
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, errors
+    assert json.loads(output)["error_rate"] > 0.3
+
+
+def test_an_interrupt_ends_the_load_and_reports():
+    with Server() as server:
+        running = subprocess.Popen(command(server, "--json", "--rate", "50", "--seconds", "600", "--warmup", "0"),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while len(server.requests) < 20:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        output, errors = running.communicate(timeout=60)
+        assert running.returncode == 0, errors
+        result = json.loads(output)
+        assert result["interrupted"] and result["requests"] >= 20 and result["seconds"] < 60
+
+
+MISTAKES = [
+    (["--rate", "0"], "--rate: 0 is not in"),
+    ([], "one of --rate, --find and --closed is needed"),
+    (["--rate", "1", "--closed", "1"], "exclude each other"),
+    (["--rate", "1", "--models", "nope"], "model 'nope': the server answers 404"),
+    (["--rate", "1", "--arrivals", "weekly"], "--arrivals: 'weekly' is not"),
+    (["--rate", "1", "--shape", "ids:1,2"], "model 'a', input 'ids'"),
+    (["--rate", "1", "--shape", "nope:1"], "'nope:1' is about no input"),
+    (["--rate", "1", "--input", "x:FP99:1"], "data type 'FP99' is not known"),
+    (["--rate", "1", "--plot", "/nonexistent/x.svg"], "--plot"),
+]
+
+
+@pytest.mark.parametrize("options, want", MISTAKES)
+def test_mistakes_are_one_line_and_status_2(options, want):
+    with Server() as server:
+        done = subprocess.run(command(server, *options), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2
+        assert want in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_no_slo_is_a_mistake_of_an_open_loop_only():
+    with Server() as server:
+        server.slo_ms = None
+        done = subprocess.run(command(server, "--rate", "5"), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "give --slo-ms" in done.stderr
+        assert bench(server, "--closed", "1", "--seconds", "0.3")["bad_rate"] == 0
+
+
+def test_no_server_is_status_1():
+    with Server() as server:
+        pass
+    done = subprocess.run(command(server, "--rate", "5"), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "Connection refused" in done.stderr
