@@ -2,8 +2,10 @@
 #include "repository/model_config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/conf.h"
 #include "base/container.h"
@@ -166,12 +168,14 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     static const char *const tensor[] = {"name", "data_type", "dims", NULL};
     char place[PLACE_MAX];
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
-        bool is_tensor = strcmp(node->name, "input") == 0 || strcmp(node->name, "output") == 0;
+        const char *message = strcmp(node->name, "input") == 0    ? "ModelInput"
+                              : strcmp(node->name, "output") == 0 ? "ModelOutput"
+                                                                  : NULL;
         if (!honoured(node->name, top) && field_find("ModelConfig", node->name))
             field_list_add(list, node->name);
-        for (const struct pbtxt_node *field = is_tensor ? node->first : NULL; field; field = field->next) {
+        for (const struct pbtxt_node *field = message ? node->first : NULL; field; field = field->next) {
             snprintf(place, sizeof(place), "%.60s.%.60s", node->name, field->name);
-            if (!honoured(field->name, tensor) && field_find("ModelInput", field->name))
+            if (!honoured(field->name, tensor) && field_find(message, field->name))
                 field_list_add(list, place);
         }
     }
@@ -299,6 +303,16 @@ int model_config_read(const char *path, bool quiet, struct model_config *config,
     rc = model_config_read_text(path, text, bytes, quiet, config, err);
     free(text);
     return rc;
+}
+
+int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,
+                             struct sy_error *err) {
+    char path[PATH_MAX];
+    struct stat st;
+    if (snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, folder) >= (int)sizeof(path))
+        return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
+    *found = lstat(path, &st) == 0; /* a link to nowhere is a mistake, not a file that is not there */
+    return *found ? model_config_read(path, quiet, config, err) : 0;
 }
 
 /* ---- against the model ---- */

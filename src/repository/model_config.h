@@ -38,8 +38,13 @@ int model_config_check(const char *origin, const struct pbtxt_node *root,
                        void (*unknown)(void *context, const struct pbtxt_node *node, const char *place), void *context,
                        struct sy_error *err);
 
+#define MODEL_CONFIG_FILE "config.pbtxt"
+
 /* Reads a file. Warnings go to the log unless `quiet`. */
 int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err);
+/* Reads FOLDER/config.pbtxt if there is one; *found says. */
+int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,
+                             struct sy_error *err);
 /* The same from memory; `origin` is what mistakes call it. */
 int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,
                            struct sy_error *err);

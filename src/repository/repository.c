@@ -1,11 +1,10 @@
-/* repository.c - finds the models of a directory and completes them from their files. */
+/* repository.c - finds the models of a directory. */
 #include "repository/repository.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,26 +15,14 @@
 #include "repository/model_name.h"
 #include "repository/symphony_yaml.h"
 
-#define BATCH_MAX_DEFAULT 64
-#define MODEL_FILE        "model.onnx"
-#define ONNX_SUFFIX       ".onnx"
-#define CONFIG_FILE       "config.pbtxt"
-#define SETTINGS_FILE     "symphony.yaml"
+#define MODEL_FILE  "model.onnx"
+#define ONNX_SUFFIX ".onnx"
 
 struct model_list {
     struct served_model *models;
     uint32_t count, capacity;
     struct sy_error *err;
 };
-
-void served_model_refuse(struct served_model *model, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(model->reason, sizeof(model->reason), fmt, ap);
-    va_end(ap);
-    /* release: who reads the state with acquire sees the reason */
-    atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
-}
 
 /* ---- paths ---- */
 
@@ -98,8 +85,8 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
         }
     }
     closedir(dir);
-    f->config = folder_has(path, CONFIG_FILE);
-    f->settings = folder_has(path, SETTINGS_FILE);
+    f->config = folder_has(path, MODEL_CONFIG_FILE);
+    f->settings = folder_has(path, SYMPHONY_YAML_FILE);
     f->direct = folder_has(path, MODEL_FILE);
     return 0;
 }
@@ -160,28 +147,15 @@ static void flat_add(struct model_list *list, const char *path) {
         model_file_set(model, path);
 }
 
-/* Reads <folder>/config.pbtxt, if there is one; *found says. */
-static int config_read(const char *folder, bool quiet, struct model_config *config, bool *found, struct sy_error *err) {
-    char path[PATH_MAX];
-    *found = path_join(path, folder, CONFIG_FILE) && access(path, F_OK) == 0;
-    return *found ? model_config_read(path, quiet, config, err) : 0;
-}
-
-static int settings_read(const char *folder, struct symphony_yaml *settings, bool *found, struct sy_error *err) {
-    char path[PATH_MAX];
-    *found = path_join(path, folder, SETTINGS_FILE) && access(path, F_OK) == 0;
-    return *found ? symphony_yaml_read(path, settings, err) : 0;
-}
-
 static int settings_apply(struct served_model *model, struct sy_error *err) {
     struct symphony_yaml settings;
     bool found;
-    int rc = settings_read(model->folder, &settings, &found, err);
+    int rc = symphony_yaml_read_folder(model->folder, &settings, &found, err);
     if (rc || !found)
         return rc;
     if (settings.profile_path[0] && access(settings.profile_path, R_OK) != 0)
-        return error_set(err, -errno, "%s/" SETTINGS_FILE ": profile: %s: %s", model->folder, settings.profile_path,
-                         strerror(errno));
+        return error_set(err, -errno, "%s/" SYMPHONY_YAML_FILE ": profile: %s: %s", model->folder,
+                         settings.profile_path, strerror(errno));
     model->slo_ns = settings.slo_ns;
     model->batch_max = (uint32_t)settings.batch_max;
     memcpy(model->profile_path, settings.profile_path, sizeof(model->profile_path));
@@ -218,8 +192,8 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     struct model_config *config = calloc(1, sizeof(*config));
     struct sy_error err = {""};
     bool found = false;
-    int rc =
-        config ? config_read(path, false, config, &found, &err) : error_set(&err, -ENOMEM, "%s: out of memory", path);
+    int rc = config ? model_config_read_folder(path, false, config, &found, &err)
+                    : error_set(&err, -ENOMEM, "%s: out of memory", path);
     if (!rc && found && config->name[0] && strcmp(config->name, name) != 0) {
         if (!alone)
             rc = error_set(&err, -EINVAL, "%s: the name is '%.128s', but the folder's is '%s'; they must be the same",
@@ -339,108 +313,4 @@ int repository_scan(const char *path, struct served_model **models, uint32_t *co
     *models = list.models;
     *count = list.count;
     return 0;
-}
-
-/* ---- completion ---- */
-
-/* Fills the item that is profiled: the model's own dims, the batch dimension 1, open ones from symphony.yaml or 0. */
-static int reference_fill(struct served_model *model, const struct symphony_yaml *settings, struct sy_error *err) {
-    const struct signature *s = &model->signature;
-    uint32_t skip = s->batched ? 1 : 0;
-    model->item_elements = 0;
-    memset(model->reference_dims, 0, sizeof(model->reference_dims));
-    for (uint32_t i = 0; i < s->input_count; i++)
-        for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
-            int64_t dim = s->inputs[i].dims[d];
-            model->reference_dims[i][d] = d < skip ? 1 : dim == -1 ? 0 : dim;
-        }
-    for (uint32_t k = 0; k < settings->shape_count; k++) {
-        const struct symphony_yaml_shape *shape = &settings->shapes[k];
-        uint32_t i = 0;
-        while (i < s->input_count && strcmp(s->inputs[i].name, shape->input) != 0)
-            i++;
-        if (i == s->input_count)
-            return error_set(err, -EINVAL, "%s/" SETTINGS_FILE ": shapes: the model has no input '%s'", model->folder,
-                             shape->input);
-        bool same = shape->rank + skip == s->inputs[i].rank;
-        for (uint32_t d = 0; same && d < shape->rank; d++) {
-            int64_t *dim = &model->reference_dims[i][d + skip];
-            same = *dim == 0 || *dim == shape->dims[d];
-            *dim = shape->dims[d];
-        }
-        if (!same) {
-            char wanted[128], found[128];
-            dims_format(shape->dims, 0, shape->rank, wanted, sizeof(wanted));
-            dims_format(s->inputs[i].dims, skip, s->inputs[i].rank, found, sizeof(found));
-            return error_set(err, -EINVAL, "%s/" SETTINGS_FILE ": shapes.%s is %s, but the model's input is %s%s",
-                             model->folder, shape->input, wanted, found, skip ? " behind the batch dimension" : "");
-        }
-    }
-    for (uint32_t i = 0; i < s->input_count; i++) {
-        int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
-        if (elements < 0)
-            return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
-        model->item_elements += elements;
-    }
-    return 0;
-}
-
-static int batch_max_set(struct served_model *model, const struct symphony_yaml *settings,
-                         const struct model_config *config, struct sy_error *err) {
-    int64_t wanted = settings->batch_max ? settings->batch_max : config->max_batch_size;
-    if (!model->signature.batched && settings->batch_max > 1)
-        return error_set(err, -EINVAL,
-                         "%s/" SETTINGS_FILE ": max_batch is %lld, but the model has no batch dimension, so that its "
-                         "batches are of 1",
-                         model->folder, (long long)settings->batch_max);
-    if (!model->signature.batched)
-        wanted = 1;
-    else if (!wanted)
-        wanted = BATCH_MAX_DEFAULT;
-    model->batch_max = (uint32_t)(wanted < PROFILE_BATCH_MAX ? wanted : PROFILE_BATCH_MAX);
-    return 0;
-}
-
-static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
-                            const struct model_config *config, struct sy_error *err) {
-    int rc = config->path[0] ? model_config_apply(config, &model->signature, err) : 0;
-    if (!rc)
-        rc = batch_max_set(model, settings, config, err);
-    if (!rc)
-        rc = reference_fill(model, settings, err);
-    return rc;
-}
-
-int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err) {
-    struct model_config *config = calloc(1, sizeof(*config));
-    struct symphony_yaml *settings = calloc(1, sizeof(*settings));
-    struct served_model *completed = malloc(sizeof(*completed));
-    bool found;
-    int rc = config && settings && completed ? 0 : error_set(err, -ENOMEM, "%s: out of memory", model->path);
-    if (!rc && model->folder[0])
-        rc = config_read(model->folder, true, config, &found, err);
-    if (!rc && model->folder[0])
-        rc = settings_read(model->folder, settings, &found, err);
-    if (!rc) {
-        memcpy(completed, model, sizeof(*completed));
-        completed->signature = *signature;
-        rc = configured_apply(completed, settings, config, err);
-    }
-    if (!rc)
-        memcpy(model, completed, sizeof(*model));
-    free(completed);
-    free(settings);
-    free(config);
-    return rc;
-}
-
-int served_model_complete(struct served_model *model, const struct engine_ops *engine, struct sy_error *err) {
-    struct signature signature = {0};
-    struct sy_error reason = {""};
-    int rc = engine->signature(model->path, &signature, &reason);
-    if (rc && strncmp(reason.text, model->path, strlen(model->path)) == 0) /* it names the file itself */
-        return error_set(err, rc, "%s", reason.text);
-    if (rc)
-        return error_set(err, rc, "%s: %.400s", model->path, reason.text);
-    return served_model_apply(model, &signature, err);
 }

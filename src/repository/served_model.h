@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "engine/tensor.h"
 
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_UNAVAILABLE };
@@ -24,3 +25,16 @@ struct served_model {
     _Atomic int state;                                    /* enum model_state */
     char reason[512];                                     /* why it is unavailable; written before `state` */
 };
+
+struct engine_ops;
+
+/* Completes a model that repository_scan() found: its signature is read through `engine` (which a broken file may
+ * crash: call it in a child process, the struct holds no pointers), then as served_model_apply(). */
+int served_model_complete(struct served_model *model, const struct engine_ops *engine, struct sy_error *err);
+
+/* The same with the signature that the file has, read before: holds the configuration against it and fills signature,
+ * batch_max, reference_dims and item_elements. -EINVAL for a mismatch, with both values; `model` is then as it was. */
+int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);
+
+/* Makes the model unavailable; the sentence is its reason. Before other threads see the model. */
+void served_model_refuse(struct served_model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

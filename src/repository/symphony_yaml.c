@@ -2,7 +2,9 @@
 #include "repository/symphony_yaml.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/conf.h"
 #include "base/time.h"
@@ -67,4 +69,13 @@ int symphony_yaml_read(const char *path, struct symphony_yaml *yaml, struct sy_e
     rc = conf_read_map(root, keys, yaml, err);
     conf_free(root);
     return rc;
+}
+
+int symphony_yaml_read_folder(const char *folder, struct symphony_yaml *yaml, bool *found, struct sy_error *err) {
+    char path[PATH_MAX];
+    struct stat st;
+    if (snprintf(path, sizeof(path), "%s/" SYMPHONY_YAML_FILE, folder) >= (int)sizeof(path))
+        return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
+    *found = lstat(path, &st) == 0; /* a link to nowhere is a mistake, not a file that is not there */
+    return *found ? symphony_yaml_read(path, yaml, err) : 0;
 }

@@ -1,6 +1,7 @@
 /* symphony_yaml.h - a model folder's symphony.yaml: what Symphony wants to know that Triton's config.pbtxt lacks. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -20,5 +21,9 @@ struct symphony_yaml {
     uint32_t shape_count;
 };
 
+#define SYMPHONY_YAML_FILE "symphony.yaml"
+
 /* Reads a file. -EINVAL with "PATH:LINE: KEY: sentence". Set-up only; any thread. */
 int symphony_yaml_read(const char *path, struct symphony_yaml *yaml, struct sy_error *err);
+/* Reads FOLDER/symphony.yaml if there is one; *found says. */
+int symphony_yaml_read_folder(const char *folder, struct symphony_yaml *yaml, bool *found, struct sy_error *err);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -66,6 +67,35 @@ static void unknown_fields_are_reported_not_refused(void **state) {
     assert_int_equal(model_config_check("c", root, unknown_places, places, NULL), 0);
     assert_string_equal(places, "new@1 input.fancy@3 instance_group.rate_limiter.odd@4 ");
     pbtxt_free(root);
+}
+
+/* What the log, which is standard error, gets while a file is read. */
+static void read_log(const char *text, char *log, size_t bytes) {
+    struct model_config c;
+    int pipe_fds[2], saved = dup(STDERR_FILENO);
+    assert_int_equal(pipe(pipe_fds), 0);
+    dup2(pipe_fds[1], STDERR_FILENO);
+    int rc = model_config_read_text("c", text, strlen(text), false, &c, NULL);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(pipe_fds[1]);
+    ssize_t length = read(pipe_fds[0], log, bytes - 1);
+    close(pipe_fds[0]);
+    log[length > 0 ? length : 0] = '\0';
+    assert_int_equal(rc, 0);
+}
+
+static void fields_without_effect_are_warned_of_once(void **state) {
+    (void)state;
+    char log[4096];
+    read_log(typical, log, sizeof(log));
+    assert_non_null(
+        strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
+    assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
+                                "fields=\"input.format, output.label_filename, dynamic_batching, instance_group, "
+                                "version_policy, parameters, optimization, model_warmup\""));
+    read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
+    assert_string_equal(log, "");
 }
 
 static void wrong_files_are_refused(void **state) {
@@ -189,8 +219,11 @@ static void mismatches_name_both_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(typical_files_are_read),      cmocka_unit_test(unknown_fields_are_reported_not_refused),
-        cmocka_unit_test(wrong_files_are_refused),     cmocka_unit_test(fitting_files_narrow_the_signature),
+        cmocka_unit_test(typical_files_are_read),
+        cmocka_unit_test(unknown_fields_are_reported_not_refused),
+        cmocka_unit_test(fields_without_effect_are_warned_of_once),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(fitting_files_narrow_the_signature),
         cmocka_unit_test(mismatches_name_both_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
