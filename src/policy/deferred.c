@@ -48,7 +48,7 @@ static double clip(double x, double low, double high) {
 static double batch_best(const struct model_view *m) {
     double alpha = m->alpha_ns + (double)m->data_ns, room = m->slo_ns - m->beta_ns - (double)m->ctrl_ns;
     double best = (m->rate_per_ns * room + 1) / (m->rate_per_ns * alpha + 1);
-    double most = room / alpha < m->items_most_any ? room / alpha : m->items_most_any;
+    double most = room / alpha < m->items_worth ? room / alpha : m->items_worth;
     return clip(best, 1, most);
 }
 
@@ -57,7 +57,7 @@ static void deferred_update(struct model_view *m, void *own) {
     const struct cluster_parameters *p = &m->parameters;
     double best = batch_best(m), load = m->beta_ns * m->rate_per_ns / best;
     m->batch_best = best;
-    m->target_items = (uint32_t)clip(p->gamma * best + 0.5, 1, m->items_most_any);
+    m->target_items = (uint32_t)clip(p->gamma * best + 0.5, 1, m->items_worth);
 
     double lead = 0, most = m->slo_ns / 2;
     if (load > 0 && load < LEAD_LOAD)

@@ -7,6 +7,8 @@
 
 /* Batching pays up to where a larger batch would save less than this part of an item's cost. */
 #define BATCH_WITHIN 1.01
+/* and is not dearer up to here, but for noise. */
+#define CHEAPEST_WITHIN 1.001
 /* A model whose best batch saves less than this part of l(1) is not worth waiting for. */
 #define BATCH_GAIN_MIN 0.97
 
@@ -92,17 +94,32 @@ void profile_scale(struct profile *to, const struct profile *from, double work) 
     profile_fit(to);
 }
 
-uint32_t profile_batch_best(const struct profile *profile) {
-    double best = (double)profile->latency_ns[1];
+/* The least l(b)/b of the table. */
+static double cost_least(const struct profile *profile) {
+    double least = (double)profile->latency_ns[1];
     for (uint32_t b = 2; b <= profile->batch_max; b++) {
         double cost = (double)profile->latency_ns[b] / b;
-        if (cost < best)
-            best = cost;
+        if (cost < least)
+            least = cost;
     }
-    if (best > (double)profile->latency_ns[1] * BATCH_GAIN_MIN)
-        return 1;
+    return least;
+}
+
+/* The least b that costs at most `cost` an item; there is one. */
+static uint32_t batch_costing(const struct profile *profile, double cost) {
     uint32_t b = 1;
-    while ((double)profile->latency_ns[b] / b > best * BATCH_WITHIN)
+    while ((double)profile->latency_ns[b] / b > cost)
         b++;
     return b;
+}
+
+uint32_t profile_batch_best(const struct profile *profile) {
+    double least = cost_least(profile);
+    if (least > (double)profile->latency_ns[1] * BATCH_GAIN_MIN)
+        return 1;
+    return batch_costing(profile, least * BATCH_WITHIN);
+}
+
+uint32_t profile_batch_cheapest(const struct profile *profile) {
+    return batch_costing(profile, cost_least(profile) * CHEAPEST_WITHIN);
 }

@@ -31,3 +31,5 @@ void profile_scale(struct profile *to, const struct profile *from, double work);
 /* The batch size up to which batching pays: the least b whose l(b)/b is within 1 % of the best; 1 if the best is not at
  * least 3 % better than l(1). */
 uint32_t profile_batch_best(const struct profile *profile);
+/* The batch size over which a batch only gets dearer: the least b whose l(b)/b is within 0.1 % of the best. */
+uint32_t profile_batch_cheapest(const struct profile *profile);

@@ -62,16 +62,17 @@ size_t model_core_bytes(const struct model_core_config *config) {
 static void tables_changed(struct model_core *core) {
     struct model_view *m = &core->view;
     double alpha_ns = 0, beta_ns = 0, types = 0;
-    m->items_most_any = 1;
+    m->items_worth = 1;
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
             continue;
         alpha_ns += m->profiles[t]->alpha_ns;
         beta_ns += m->profiles[t]->beta_ns;
         types++;
-        m->items_most[t] = profile_batch_best(m->profiles[t]);
-        if (m->items_most[t] > m->items_most_any)
-            m->items_most_any = m->items_most[t];
+        m->items_most[t] = profile_batch_cheapest(m->profiles[t]);
+        uint32_t worth = profile_batch_best(m->profiles[t]);
+        if (worth > m->items_worth)
+            m->items_worth = worth;
     }
     m->alpha_ns = alpha_ns / types;
     m->beta_ns = beta_ns / types;

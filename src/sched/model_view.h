@@ -10,8 +10,8 @@ struct model_view {
     /* set by the core; read by policies */
     uint32_t types;
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
-    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: where batching stops paying */
-    uint32_t items_most_any;                         /* greatest of them */
+    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: over it, items only get dearer */
+    uint32_t items_worth;                            /* up to where waiting for company pays, on some type */
     int64_t ctrl_ns, data_ns;                        /* delay(b) = ctrl + data*b */
     double alpha_ns, beta_ns;                        /* mean of the tables' fits over the types */
     double slo_ns;                                   /* mean over the arrivals */
