@@ -1,0 +1,328 @@
+/* http.c - a frontend's thread: its loop, start and end.
+ *
+ * libmicrohttpd parses HTTP and owns the connections; its epoll is one of ours, so we decide when it runs. One turn of
+ * the loop reads what has arrived and sends what was answered in the turn before:
+ *
+ *     port_next() ... -> exchange_finish()      requests the scheduler gave back
+ *     MHD_run_wait(0) -> exchange_handle() ...   bodies read and submitted, answers built; answers sent
+ *     port_flush()                               one hand-over for all that was submitted
+ *     epoll_wait()                               only if nothing is left to do */
+#include "frontend/http.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "frontend/http_state.h"
+
+#define BODY_BYTES_MAX     ((uint64_t)64 << 20)
+#define INPUTS_BYTES_MAX   ((uint64_t)1 << 30)
+#define REQUESTS_MAX       8192
+#define CONNECTIONS_MAX    10000
+#define IDLE_TIMEOUT_S     300
+#define CONNECTION_MEMORY  ((size_t)32 * 1024) /* headers must fit; also what one receive takes of a body */
+#define EVENTS_MAX         64
+#define IDLE_WAKE_MS       1000 /* for libmicrohttpd's timeouts, and to return memory */
+#define ASKED_WAKE_MS      20
+#define OWN_EVENTS_TURNS   16 /* a loop that never sleeps looks for clients that left so often */
+#define STOP_TURN_MS       10
+#define STOP_SENDING_MS    200 /* how long clients have to take the last answers */
+#define IDLE_BEFORE_TRIM_S 10
+
+/* ---- connections ---- */
+
+/* What epoll gives back: which of our descriptors, or the client behind it. */
+static char mark_daemon, mark_port, mark_wake;
+
+static void client_begin(struct http_frontend *f, struct MHD_Connection *connection, void **context) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct client *client = info ? calloc(1, sizeof(*client)) : NULL;
+    *context = client;
+    gauge_add(&f->counters.connections, 1);
+    if (!client)
+        return; /* served all the same; its leaving is noticed late */
+    client->fd = info->connect_fd;
+    /* edge-triggered and for the end only: data wake libmicrohttpd, not us. A closed descriptor leaves the set itself
+     */
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = client};
+    if (epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, client->fd, &event) < 0)
+        log_warn("cannot watch a connection", "error=\"%s\"", strerror(errno));
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **client,
+                          enum MHD_ConnectionNotificationCode code) {
+    struct http_frontend *f = context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        client_begin(f, connection, client);
+        return;
+    }
+    gauge_add(&f->counters.connections, -1);
+    free(*client);
+    *client = NULL;
+}
+
+/* ---- the loop ---- */
+
+static void take_finished(struct http_frontend *f) {
+    struct request *request;
+    while ((request = port_next(f->config.port)))
+        exchange_finish(request);
+}
+
+static void take_events(struct http_frontend *f, int timeout_ms) {
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    for (int i = 0; i < n; i++) {
+        const void *from = events[i].data.ptr;
+        uint64_t count;
+        if (from == &mark_wake)
+            while (read(f->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
+            }
+        else if (from != &mark_daemon && from != &mark_port)
+            client_leave(events[i].data.ptr);
+    }
+}
+
+static void publish_memory(struct http_frontend *f) {
+    atomic_store_explicit(&f->counters.inputs_bytes_taken, slab_bytes_taken(f->slab),
+                          memory_order_relaxed); /* gauges */
+    atomic_store_explicit(&f->counters.inputs_bytes_mapped, slab_bytes_mapped(f->slab), memory_order_relaxed);
+}
+
+/* How long to sleep at most. Libmicrohttpd knows whether it could go on without an event (a receive filled its buffer),
+ * but while it asks about running requests it says so always, so then we look again soon instead. */
+static int rest_ms(const struct http_frontend *f) {
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (f->config.busy_poll)
+        return 0;
+    if (f->asked > 0)
+        return ASKED_WAKE_MS;
+    if (MHD_get_timeout(f->daemon, &ms) == MHD_YES && ms == 0)
+        return 0;
+    /* connections time out, memory is trimmed */
+    return atomic_load_explicit(&f->counters.connections, memory_order_relaxed) > 0 || slab_bytes_mapped(f->slab) > 0
+               ? IDLE_WAKE_MS
+               : -1;
+}
+
+/* Sleeps until something happens, unless something is there already. */
+static void rest(struct http_frontend *f) {
+    publish_memory(f);
+    int timeout_ms = rest_ms(f);
+    take_events(f, timeout_ms != 0 && port_arm(f->config.port) ? timeout_ms : 0);
+    port_disarm(f->config.port);
+}
+
+static void quiesce(struct http_frontend *f) {
+    f->quiesced = true;
+    MHD_socket fd = MHD_quiesce_daemon(f->daemon);
+    if (fd != MHD_INVALID_SOCKET)
+        close(fd);
+}
+
+static void turn(struct http_frontend *f) {
+    f->turn_ns = clock_now_ns();
+    f->more_turns -= f->more_turns > 0;
+    take_finished(f);
+    MHD_run_wait(f->daemon, 0);
+    port_flush(f->config.port);
+}
+
+/* Gives memory back when no request has come for a while. */
+static void trim_when_idle(struct http_frontend *f, int64_t *busy_ns) {
+    if (slab_bytes_taken(f->slab) > 0) {
+        *busy_ns = f->turn_ns;
+    } else if (f->turn_ns - *busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(f->slab) > 0) {
+        slab_trim(f->slab);
+        publish_memory(f);
+    }
+}
+
+/* Everything that the scheduler holds comes back before its memory goes, and is answered if the client takes it. */
+static void finish_all(struct http_frontend *f) {
+    if (!f->quiesced)
+        quiesce(f);
+    exchanges_cancel(f);
+    port_flush(f->config.port);
+    while (f->running > 0) {
+        turn(f);
+        exchanges_cancel(f); /* what arrived in this turn */
+        port_flush(f->config.port);
+        if (f->running > 0 && f->more_turns == 0)
+            take_events(f, STOP_TURN_MS);
+        port_disarm(f->config.port);
+    }
+    int64_t until_ns = clock_now_ns() + STOP_SENDING_MS * NS_PER_MS;
+    while (atomic_load_explicit(&f->counters.in_flight, memory_order_relaxed) > 0 && f->turn_ns < until_ns) {
+        turn(f);
+        exchanges_cancel(f);
+        if (f->more_turns == 0)
+            take_events(f, STOP_TURN_MS);
+    }
+}
+
+static void *frontend_main(void *context) {
+    struct http_frontend *f = context;
+    int64_t busy_ns = clock_now_ns();
+    thread_begin("http", f->config.index, THREAD_PROMPT);
+    /* acquire: with the release stores of who asks */
+    for (uint32_t turns = 1; !atomic_load_explicit(&f->stop_wanted, memory_order_acquire); turns++) {
+        if (!f->quiesced && atomic_load_explicit(&f->quiesce_wanted, memory_order_acquire))
+            quiesce(f);
+        turn(f);
+        if (f->more_turns == 0)
+            rest(f);
+        else if (turns % OWN_EVENTS_TURNS == 0)
+            take_events(f, 0);
+        trim_when_idle(f, &busy_ns);
+    }
+    finish_all(f);
+    return NULL;
+}
+
+/* ---- start and end ---- */
+
+static int watch(struct http_frontend *f, int fd, char *mark) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = mark};
+    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* Connections that the limit of open files has room for, raised as far as it may be. */
+static uint32_t connections_allowed(uint32_t wanted) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return wanted;
+    rlim_t need = (rlim_t)wanted + 256;
+    if (files.rlim_cur < need) {
+        files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
+        setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
+    }
+    return files.rlim_cur >= need ? wanted : (uint32_t)(files.rlim_cur > 320 ? files.rlim_cur - 256 : 64);
+}
+
+static void set_defaults(struct http_config *config) {
+    config->body_bytes_max = config->body_bytes_max ? config->body_bytes_max : BODY_BYTES_MAX;
+    config->inputs_bytes_max = config->inputs_bytes_max ? config->inputs_bytes_max : INPUTS_BYTES_MAX;
+    config->requests_max = config->requests_max ? config->requests_max : REQUESTS_MAX;
+    config->idle_timeout_s = config->idle_timeout_s ? config->idle_timeout_s : IDLE_TIMEOUT_S;
+    config->connections_max = connections_allowed(config->connections_max ? config->connections_max : CONNECTIONS_MAX);
+}
+
+static int daemon_start(struct http_frontend *f, struct sy_error *err) {
+    int fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
+    f->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK, 0, NULL,
+                                 NULL, exchange_handle, f, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
+                                 exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION, on_connection, f,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned)f->config.idle_timeout_s, MHD_OPTION_END);
+    if (!f->daemon) {
+        close(fd);
+        return error_set(err, -EIO, "libmicrohttpd does not start: %s", strerror(errno));
+    }
+    return 0;
+}
+
+static int descriptors_open(struct http_frontend *f, struct sy_error *err) {
+    f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    f->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (f->epoll_fd < 0 || f->wake_fd < 0)
+        return error_set(err, -errno, "no descriptors for a frontend: %s", strerror(errno));
+    return 0;
+}
+
+static void frontend_free(struct http_frontend *f) {
+    if (f->daemon)
+        MHD_stop_daemon(f->daemon);
+    if (f->epoll_fd >= 0)
+        close(f->epoll_fd);
+    if (f->wake_fd >= 0)
+        close(f->wake_fd);
+    slab_destroy(f->slab);
+    v2_models_destroy(&f->models);
+    http_counters_destroy(&f->counters);
+    free(f->exchanges);
+    free(f);
+}
+
+int http_frontend_start(struct http_frontend **frontend, const struct http_config *config, struct sy_error *err) {
+    struct http_frontend *f = aligned_alloc(CACHE_LINE, sizeof(*f));
+    if (!f)
+        return error_set(err, -ENOMEM, "no memory for a frontend");
+    memset(f, 0, sizeof(*f));
+    f->config = *config;
+    f->epoll_fd = f->wake_fd = -1;
+    f->exchange_free = NO_FREE;
+    set_defaults(&f->config);
+    int rc = -ENOMEM;
+    /* calloc leaves pages untouched until a request needs them */
+    f->exchanges = calloc(f->config.requests_max, sizeof(*f->exchanges));
+    f->slab = slab_create(f->config.inputs_bytes_max);
+    if (!f->exchanges || !f->slab || v2_models_init(&f->models, config->models, config->model_count) < 0 ||
+        http_counters_init(&f->counters, config->model_count) < 0) {
+        error_set(err, rc, "no memory for a frontend");
+        goto err_free;
+    }
+    if ((rc = descriptors_open(f, err)) < 0 || (rc = daemon_start(f, err)) < 0)
+        goto err_free;
+    if ((rc = watch(f, MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, &mark_daemon)) < 0 ||
+        (rc = watch(f, port_event_fd(config->port), &mark_port)) < 0 || (rc = watch(f, f->wake_fd, &mark_wake)) < 0) {
+        error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
+        goto err_free;
+    }
+    rc = -pthread_create(&f->thread, NULL, frontend_main, f);
+    if (rc < 0) {
+        error_set(err, rc, "cannot start a frontend's thread: %s", strerror(-rc));
+        goto err_free;
+    }
+    *frontend = f;
+    return 0;
+
+err_free:
+    frontend_free(f);
+    return rc;
+}
+
+static void wake(struct http_frontend *f) {
+    uint64_t one = 1;
+    while (write(f->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+}
+
+void http_frontend_quiesce(struct http_frontend *f) {
+    atomic_store_explicit(&f->quiesce_wanted, true, memory_order_release); /* with the loop's load */
+    wake(f);
+}
+
+uint32_t http_frontend_in_flight(const struct http_frontend *f) {
+    return atomic_load_explicit(&f->counters.in_flight, memory_order_relaxed); /* a gauge */
+}
+
+void http_frontend_stop(struct http_frontend *f) {
+    if (!f)
+        return;
+    atomic_store_explicit(&f->stop_wanted, true, memory_order_release); /* with the loop's load */
+    wake(f);
+    pthread_join(f->thread, NULL);
+    frontend_free(f);
+}
+
+void http_frontends_render_metrics(struct http_frontend *const *frontends, uint32_t count, struct text *out) {
+    const struct http_counters *counters[count > 0 ? count : 1];
+    for (uint32_t i = 0; i < count; i++)
+        counters[i] = &frontends[i]->counters;
+    if (count > 0)
+        http_counters_render(counters, count, frontends[0]->models.models, out);
+}

@@ -1,0 +1,53 @@
+/* http_counters.h - what a frontend counts, and how it looks to Prometheus. Written by the frontend's thread, read by
+ * any: relaxed atomics, since nothing else is inferred from them. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/histogram.h"
+#include "base/text.h"
+#include "repository/served_model.h"
+
+enum outcome {
+    OUTCOME_OK,
+    OUTCOME_REFUSED, /* by the scheduler or for want of memory: 503 */
+    OUTCOME_CLIENT_ERROR,
+    OUTCOME_FAILED,
+    OUTCOME_CANCELLED, /* the client went away before its answer was sent */
+    OUTCOME_COUNT,
+};
+
+struct model_http_counters {
+    _Atomic uint64_t outcomes[OUTCOME_COUNT];
+    _Atomic uint64_t in_time;    /* answered OK by the deadline: the goodput */
+    struct histogram latency_ns; /* of OK ones: from the first byte seen to the answer handed to the kernel */
+    struct histogram queue_ns;   /* of OK ones: from the first byte seen to the start of the run */
+};
+
+#define HTTP_STATUS_MAX 600
+
+struct http_counters {
+    struct model_http_counters *models; /* [model_count] */
+    uint32_t model_count;
+    _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
+    _Atomic uint64_t body_bytes;                /* of infer requests */
+    _Atomic uint64_t inputs_bytes_taken, inputs_bytes_mapped;
+    _Atomic uint32_t connections;
+    _Atomic uint32_t in_flight;
+};
+
+int http_counters_init(struct http_counters *counters, uint32_t model_count);
+void http_counters_destroy(struct http_counters *counters);
+
+/* One more, or `n` more; the owner's thread only, so no locked instruction is needed. */
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
+    atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
+}
+
+void http_counters_render(const struct http_counters *const *counters, uint32_t count,
+                          const struct served_model *models, struct text *out);

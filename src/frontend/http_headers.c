@@ -1,0 +1,102 @@
+/* http_headers.c - one pass over a request's headers. */
+#include "frontend/http_headers.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/container.h"
+#include "frontend/infer_parse.h"
+
+struct reading {
+    struct http_headers *headers;
+    bool host, encoded;
+};
+
+/* Digits only; -2: not a number, or over 2^62. */
+static int64_t digits_read(const char *value, size_t length) {
+    int64_t n = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (value[i] < '0' || value[i] > '9' || n > (INT64_MAX >> 1) / 10)
+            return -2;
+        n = n * 10 + (value[i] - '0');
+    }
+    return length > 0 ? n : -2;
+}
+
+static void content_length_read(struct reading *reading, const char *value, size_t length) {
+    struct http_headers *h = reading->headers;
+    if (h->content_length != HEADER_ABSENT)
+        h->fault = "Content-Length is given more than once";
+    h->content_length = digits_read(value, length);
+    if (h->content_length < 0)
+        h->fault = "Content-Length is not a number";
+}
+
+static void json_bytes_read(struct reading *reading, const char *value, size_t length) {
+    struct http_headers *h = reading->headers;
+    if (h->json_bytes != INFER_NO_HEADER)
+        h->fault = "Inference-Header-Content-Length is given more than once";
+    h->json_bytes = digits_read(value, length);
+    if (h->json_bytes < 0)
+        h->fault = "Inference-Header-Content-Length is not a number";
+}
+
+static void transfer_encoding_read(struct reading *reading, const char *value, size_t length) {
+    struct http_headers *h = reading->headers;
+    if (reading->encoded || length != 7 || strncasecmp(value, "chunked", 7) != 0)
+        h->fault = "the only Transfer-Encoding understood is 'chunked'";
+    reading->encoded = h->chunked = true;
+}
+
+static void content_encoding_read(struct reading *reading, const char *value, size_t length) {
+    if (length != 8 || strncasecmp(value, "identity", 8) != 0)
+        reading->headers->encoding = value;
+}
+
+static void expect_read(struct reading *reading, const char *value, size_t length) {
+    reading->headers->expects_continue = length == 12 && strncasecmp(value, "100-continue", 12) == 0;
+}
+
+static void host_read(struct reading *reading, const char *value, size_t length) {
+    (void)value;
+    (void)length;
+    if (reading->host)
+        reading->headers->fault = "Host is given more than once";
+    reading->host = true;
+}
+
+static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const char *name, size_t name_length,
+                                   const char *value, size_t length) {
+    static const struct {
+        const char *name;
+        size_t length;
+        void (*read)(struct reading *reading, const char *value, size_t length);
+    } rows[] = {
+        {"Host", 4, host_read},
+        {"Content-Length", 14, content_length_read},
+        {"Inference-Header-Content-Length", 31, json_bytes_read},
+        {"Transfer-Encoding", 17, transfer_encoding_read},
+        {"Content-Encoding", 16, content_encoding_read},
+        {"Expect", 6, expect_read},
+    };
+    struct reading *reading = context;
+    (void)kind;
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        if (name_length == rows[i].length && strncasecmp(name, rows[i].name, name_length) == 0) {
+            rows[i].read(reading, value ? value : "", value ? length : 0);
+            return MHD_YES;
+        }
+    if (memchr(name, ' ', name_length) || memchr(name, '\t', name_length))
+        reading->headers->fault = "a header's name holds a blank";
+    return MHD_YES;
+}
+
+void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version) {
+    struct reading reading = {.headers = headers};
+    *headers = (struct http_headers){.content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER};
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, header_read, &reading);
+    if (headers->chunked && headers->content_length != HEADER_ABSENT)
+        headers->fault = "Content-Length and Transfer-Encoding are given together";
+    if (!reading.host && strcmp(version, MHD_HTTP_VERSION_1_1) == 0)
+        headers->fault = "the Host header is missing";
+}

@@ -1,0 +1,22 @@
+/* http_headers.h - the headers of a request that matter here, read in one pass, and the faults that make it unsafe. */
+#pragma once
+
+#include <microhttpd.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HEADER_ABSENT (-1)
+
+struct http_headers {
+    int64_t content_length; /* HEADER_ABSENT: none */
+    int64_t json_bytes;     /* Inference-Header-Content-Length, or INFER_NO_HEADER */
+    bool chunked;
+    bool expects_continue;
+    const char *encoding; /* of the body, when it is not identity; else NULL */
+    const char *fault;    /* NULL, or why the request is answered 400 and its connection closed */
+};
+
+/* Reads them. A fault is what two parties along the way may understand differently, so that one of them takes for a
+ * request what the other takes for a body: lengths that conflict or come together with a transfer encoding, transfer
+ * encodings other than chunked, blanks in names. libmicrohttpd itself takes the first length it finds. */
+void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version);

@@ -1,0 +1,110 @@
+/* http_state.h - what a frontend is made of; for http.c and exchange.c only.
+ *
+ * An infer request's life, all on the frontend's thread but for RUNNING:
+ *
+ *     UPLOAD ---whole body, parsed---> RUNNING ---port_next()---> FINISHED ---answer built---> SENDING ---sent---> free
+ *        \---mistake in it--------------------------------------------------------------------/
+ *
+ * In RUNNING the scheduler and an executor own `request`. libmicrohttpd would have each waiting connection suspended,
+ * which costs 4 us a request (two epoll_ctl, a receive in vain). But it also asks again, once a turn, for the answer of
+ * a connection whose request is complete, at some 60 ns. So a connection is asked ASKS_MAX times, which is enough for
+ * requests that take a few turns, and only then suspended: those that wait long do not make every turn longer. */
+#pragma once
+
+#include <microhttpd.h>
+#include <pthread.h>
+
+#include "base/container.h"
+#include "frontend/http.h"
+#include "frontend/http_counters.h"
+#include "frontend/infer_answer.h"
+#include "frontend/infer_parse.h"
+#include "frontend/slab.h"
+#include "frontend/v2.h"
+
+#define ASKS_MAX   16
+#define NO_FREE    UINT32_MAX
+#define TEXT_BYTES 1024 /* an answer's text lies in the exchange itself while it is no longer */
+
+enum exchange_state { EXCHANGE_FREE, EXCHANGE_UPLOAD, EXCHANGE_RUNNING, EXCHANGE_FINISHED, EXCHANGE_SENDING };
+
+/* A connection; libmicrohttpd says nothing of a client that leaves while it is suspended, so we watch it. */
+struct client {
+    int fd;
+    bool gone;                /* closed its end */
+    struct exchange *running; /* to be cancelled when it leaves */
+};
+
+struct exchange {
+    enum exchange_state state;
+    enum v2_kind kind; /* V2_INFER or V2_INDEX */
+    struct http_frontend *frontend;
+    struct MHD_Connection *connection; /* NULL: gone while the request ran */
+    struct client *client;
+    const struct served_model *model;
+    bool suspended, cancelled;
+    uint32_t asks;       /* how often libmicrohttpd asked while it ran */
+    unsigned body_fault; /* status, when a chunked body cannot be kept: it is swallowed */
+    uint32_t free_next;
+    unsigned status; /* of the answer */
+
+    char *body;                   /* in blocks[0] */
+    size_t body_bytes, body_room; /* read, and there is room for */
+    int64_t json_bytes;
+    void *blocks[1 + TENSORS_MAX]; /* of the slab: the body, inputs that cannot stay in it */
+    uint32_t block_count;
+
+    struct infer_call call;
+    struct infer_answer answer;
+    struct text text;
+    struct request request; /* while RUNNING: of the scheduler */
+    char text_memory[TEXT_BYTES];
+};
+
+struct http_frontend {
+    struct http_config config;
+    struct v2_models models;
+    struct MHD_Daemon *daemon;
+    int epoll_fd; /* waits for libmicrohttpd's epoll, the port, `wake_fd` and clients that leave */
+    int wake_fd;  /* somebody calls from outside */
+    pthread_t thread;
+    int64_t turn_ns;     /* when this turn began */
+    uint32_t more_turns; /* turns to take before sleeping: libmicrohttpd has something to go on with */
+    uint32_t running;    /* exchanges that the scheduler has */
+    uint32_t asked;      /* of these, the ones that libmicrohttpd asks about every turn */
+    bool quiesced;
+
+    struct exchange *exchanges; /* [requests_max] */
+    uint32_t exchange_fresh;    /* from here on never used */
+    uint32_t exchange_free;     /* first of those given back, the last used first: it is in the cache */
+    struct slab *slab;
+    struct http_counters counters;
+
+    /* written by other threads */
+    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
+};
+
+/* An answer in one piece goes out in the turn after it was queued, one in several pieces takes one turn more; a body
+ * goes on in the next turn. */
+#define TURNS_FOR_BODY   1
+#define TURNS_FOR_ANSWER 1
+#define TURNS_FOR_PIECES 2
+
+static inline void frontend_turn_again(struct http_frontend *f, uint32_t turns) {
+    if (f->more_turns < turns)
+        f->more_turns = turns;
+}
+
+/* ---- exchange.c, for http.c ---- */
+
+/* libmicrohttpd's callbacks; `context` is the frontend. */
+enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                                const char *version, const char *upload, size_t *upload_bytes, void **exchange);
+void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange,
+                        enum MHD_RequestTerminationCode code);
+/* The scheduler gave the request back. */
+void exchange_finish(struct request *request);
+/* The client left: its running request is cancelled. */
+void client_leave(struct client *client);
+/* Cancels every running request. */
+void exchanges_cancel(struct http_frontend *frontend);

@@ -1,0 +1,108 @@
+/* infer_answer.c - the JSON of an answer, and its binary outputs behind it. */
+#include "frontend/infer_answer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "frontend/json_put.h"
+#include "frontend/tensor_json.h"
+
+/* The request's part of an output: its items, or all of it when the model has no batch dimension. */
+static int slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
+                 const struct tensor_view *output, uint32_t first_item, const char *name, struct sy_error *err) {
+    *part = *output;
+    if (!model->signature.batched)
+        return 0;
+    if (output->rank == 0 || output->dims[0] < (int64_t)first_item + call->items)
+        return error_set(err, -EINVAL, "output '%s' has fewer items than the batch", name);
+    size_t item_bytes = output->bytes / (size_t)output->dims[0];
+    part->data = (char *)output->data + first_item * item_bytes;
+    part->bytes = call->items * item_bytes;
+    part->dims[0] = call->items;
+    return 0;
+}
+
+static int output_put(struct text *text, const struct tensor_spec *spec, const struct tensor_view *part, bool binary,
+                      struct sy_error *err) {
+    text_put(text, "{\"name\":");
+    json_put_string(text, spec->name);
+    text_put(text, ",\"datatype\":\"");
+    text_put(text, datatype_name(spec->type));
+    text_put(text, "\",\"shape\":[");
+    for (uint32_t d = 0; d < part->rank; d++) {
+        if (d > 0)
+            text_put_char(text, ',');
+        json_put_unsigned(text, (uint64_t)part->dims[d]);
+    }
+    if (binary) {
+        text_put(text, "],\"parameters\":{\"binary_data_size\":");
+        json_put_unsigned(text, part->bytes);
+        text_put(text, "}}");
+        return 0;
+    }
+    text_put(text, "],\"data\":");
+    int64_t elements = dims_product(part->dims, 0, part->rank);
+    if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) != part->bytes)
+        return error_set(err, -EINVAL, "output '%s' does not have the bytes of its shape", spec->name);
+    int rc = tensor_json_write(text, spec->type, part->data, elements);
+    if (rc == -EDOM)
+        return error_set(err, rc,
+                         "output '%s' holds NaN or an infinity, which JSON cannot carry; ask for it with "
+                         "binary_data",
+                         spec->name);
+    text_put_char(text, '}');
+    return rc;
+}
+
+static void head_put(struct text *text, const struct served_model *model, const struct infer_call *call) {
+    text_put_char(text, '{');
+    if (call->id) {
+        text_put(text, "\"id\":\"");
+        text_append(text, call->id, call->id_length);
+        text_put(text, "\",");
+    }
+    text_put(text, "\"model_name\":");
+    json_put_string(text, model->name);
+    text_put(text, ",\"model_version\":\"");
+    json_put_unsigned(text, model->version);
+    text_put(text, "\",\"outputs\":[");
+}
+
+int infer_answer_build(struct infer_answer *answer, struct text *text, const struct served_model *model,
+                       const struct infer_call *call, const struct tensor_view *outputs, uint32_t output_count,
+                       uint32_t first_item, struct sy_error *err) {
+    size_t binary_bytes = 0;
+    uint32_t binary_count = 0;
+    *answer = (struct infer_answer){0};
+    head_put(text, model, call);
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        const struct infer_output *wanted = &call->outputs[i];
+        const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
+        struct tensor_view part;
+        if (wanted->index >= output_count)
+            return error_set(err, -EINVAL, "output '%s' is missing", spec->name);
+        int rc = slice(&part, model, call, &outputs[wanted->index], first_item, spec->name, err);
+        if (rc)
+            return rc;
+        if (i > 0)
+            text_put_char(text, ',');
+        rc = output_put(text, spec, &part, wanted->binary, err);
+        if (rc)
+            return rc;
+        if (wanted->binary) {
+            answer->pieces[1 + binary_count++] = (struct iovec){part.data, part.bytes};
+            binary_bytes += part.bytes;
+        }
+    }
+    text_put(text, "]}");
+    answer->json_bytes = binary_count > 0 ? text->length : 0;
+    answer->bytes = text->length + binary_bytes;
+    answer->piece_count = 1 + (int)binary_count;
+    if (binary_bytes <= INFER_ANSWER_COPY_MAX) {
+        for (int i = 1; i < answer->piece_count; i++)
+            text_append(text, answer->pieces[i].iov_base, answer->pieces[i].iov_len);
+        answer->piece_count = 1;
+    }
+    answer->pieces[0] = (struct iovec){text->data, text->length};
+    return text->failed ? error_set(err, -ENOMEM, "out of memory for the answer") : 0;
+}

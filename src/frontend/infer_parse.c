@@ -1,0 +1,583 @@
+/* infer_parse.c - one pass over the JSON, then the binary tensors behind it. */
+#include "frontend/infer_parse.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "frontend/json_scan.h"
+#include "frontend/tensor_json.h"
+
+#define TIMEOUT_US_MAX   (24 * 3600 * 1000000LL) /* a day; longer ones are as good as that */
+#define TENSOR_BYTES_MAX ((int64_t)1 << 32)
+
+/* An input as the JSON describes it. */
+struct input_given {
+    bool present, named, shaped, has_data, has_binary;
+    enum datatype type; /* INVALID: not given yet */
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX];
+    int64_t binary_bytes;
+    const char *data_at; /* `data` that came before the shape or the type: where to read it again */
+};
+
+struct parser {
+    const struct infer_body *body;
+    const struct signature *signature;
+    struct infer_call *call;
+    struct sy_error *err;
+    struct json_scan scan;
+    size_t binary_at; /* how much of the body is taken: the next binary tensor begins there */
+    bool outputs_given, binary_default;
+    uint32_t input_order[TENSORS_MAX], input_count; /* in the order given: binary tensors follow in it */
+    struct input_given inputs[TENSORS_MAX];         /* by the signature's index */
+    bool output_chosen[TENSORS_MAX], output_explicit[TENSORS_MAX];
+};
+
+/* "[1,-1,3]". */
+static const char *dims_print(char *out, size_t bytes, const int64_t *dims, uint32_t rank) {
+    size_t length = (size_t)snprintf(out, bytes, "[");
+    for (uint32_t i = 0; i < rank && length < bytes; i++)
+        length += (size_t)snprintf(out + length, bytes - length, "%s%" PRId64, i ? "," : "", dims[i]);
+    if (length < bytes)
+        snprintf(out + length, bytes - length, "]");
+    return out;
+}
+
+#define FAIL(p, status, ...) (error_set((p)->err, -EINVAL, __VA_ARGS__), (status))
+
+/* Puts "what: " before the scanner's sentence. */
+static int fail_in(struct parser *p, const char *kind, const char *name) {
+    struct sy_error scanned = *p->err;
+    return FAIL(p, 400, "%s '%.64s': %.400s", kind, name, scanned.text);
+}
+
+static int fail_json(struct parser *p) {
+    struct sy_error scanned = *p->err;
+    return FAIL(p, 400, "the request's JSON is wrong: %.400s", scanned.text);
+}
+
+/* Reads a string of at most `bytes` - 1 into `out`. */
+static int name_read(struct parser *p, char *out, size_t bytes) {
+    struct json_string string;
+    if (json_read_string(&p->scan, &string))
+        return fail_json(p);
+    if (json_decode(&string, out, bytes) < 0)
+        return FAIL(p, 400, "a name of %zu bytes is too long", string.length);
+    return 0;
+}
+
+/* Which of the specs has this name, or -1. */
+static int spec_find(const struct tensor_spec *specs, uint32_t count, const char *name) {
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(specs[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int shape_read(struct parser *p, struct input_given *given) {
+    struct json_members members;
+    int rc = json_open(&p->scan, &members, '[', "the shape, an array");
+    given->rank = 0;
+    while (rc == 0 && (rc = json_next(&p->scan, &members)) > 0) {
+        int64_t dim;
+        rc = json_read_int(&p->scan, &dim);
+        if (rc)
+            break;
+        if (dim < 0)
+            return FAIL(p, 400, "a shape has the negative dimension %" PRId64, dim);
+        if (given->rank == TENSOR_DIMS_MAX)
+            return FAIL(p, 400, "a shape has more than %d dimensions", TENSOR_DIMS_MAX);
+        given->dims[given->rank++] = dim;
+    }
+    given->shaped = true;
+    return rc ? fail_json(p) : 0;
+}
+
+/* Checks type and shape of an input against the model's. */
+static int input_check(struct parser *p, uint32_t index) {
+    const struct tensor_spec *spec = &p->signature->inputs[index];
+    const struct input_given *given = &p->inputs[index];
+    char expected[160], got[200];
+    if (given->type != spec->type)
+        return FAIL(p, 400, "input '%.64s': the datatype is %s, but the model expects %s", spec->name,
+                    datatype_name(given->type), datatype_name(spec->type));
+    bool fits = given->rank == spec->rank;
+    for (uint32_t i = 0; fits && i < given->rank; i++)
+        fits = spec->dims[i] < 0 ? given->dims[i] > 0 : given->dims[i] == spec->dims[i];
+    int64_t elements = dims_product(given->dims, 0, given->rank);
+    if (!fits || elements < 0 || elements > TENSOR_BYTES_MAX / (int64_t)datatype_bytes(spec->type))
+        return FAIL(p, 400, "input '%.64s': expected the shape %s%s, got %s", spec->name,
+                    dims_print(expected, sizeof(expected), spec->dims, spec->rank),
+                    p->signature->batched ? " (the first is the batch)" : "",
+                    dims_print(got, sizeof(got), given->dims, given->rank));
+    if (p->signature->batched && given->dims[0] > p->body->model->batch_max)
+        return FAIL(p, 400, "input '%.64s': %" PRId64 " items are more than the model's batch of at most %u",
+                    spec->name, given->dims[0], p->body->model->batch_max);
+    return 0;
+}
+
+static void *memory_take(struct parser *p, size_t bytes) {
+    return p->body->memory.take(p->body->memory.context, bytes);
+}
+
+/* `data` at the cursor; the input has been checked. */
+static int data_read(struct parser *p, uint32_t index) {
+    const struct tensor_spec *spec = &p->signature->inputs[index];
+    const struct input_given *given = &p->inputs[index];
+    struct tensor_view *view = &p->call->inputs[index];
+    int64_t elements = dims_product(given->dims, 0, given->rank);
+    /* a value takes a character and a comma: do not take memory for what the text cannot hold */
+    if (elements > (p->scan.end - p->scan.at) / 2)
+        return FAIL(p, 400, "input '%.64s': expected %" PRId64 " values, but the body is shorter", spec->name,
+                    elements);
+    view->bytes = (size_t)elements * datatype_bytes(spec->type);
+    view->data = memory_take(p, view->bytes);
+    if (!view->data)
+        return FAIL(p, 503, "the memory for inputs is exhausted");
+    if (tensor_json_read(&p->scan, spec->type, given->dims, given->rank, view->data))
+        return fail_in(p, "input", spec->name);
+    return 0;
+}
+
+static int binary_size_read(struct parser *p, struct input_given *given) {
+    int rc = json_read_int(&p->scan, &given->binary_bytes);
+    if (rc)
+        return fail_json(p);
+    if (given->binary_bytes < 0)
+        return FAIL(p, 400, "binary_data_size is %" PRId64 ", which is negative", given->binary_bytes);
+    given->has_binary = true;
+    return 0;
+}
+
+static int input_parameters_read(struct parser *p, struct input_given *given) {
+    struct json_members members;
+    struct json_string key;
+    int rc = json_open(&p->scan, &members, '{', "parameters, an object");
+    while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        if (json_is(&key, "binary_data_size")) {
+            rc = binary_size_read(p, given);
+            if (rc)
+                return rc;
+        } else if (json_is(&key, "shared_memory_region")) {
+            return FAIL(p, 501, "shared memory is not supported yet");
+        } else {
+            rc = json_skip(&p->scan);
+        }
+    }
+    return rc ? fail_json(p) : 0;
+}
+
+/* Remembers the name: which input this is. What was read before the name moves to its place. */
+static int input_name(struct parser *p, struct input_given **given, const char *name, int *index) {
+    *index = spec_find(p->signature->inputs, p->signature->input_count, name);
+    if (*index < 0)
+        return FAIL(p, 400, "unexpected input '%.64s': model '%.64s' has no such input", name, p->body->model->name);
+    struct input_given *place = &p->inputs[*index];
+    if (place->present)
+        return FAIL(p, 400, "input '%.64s' is given twice", name);
+    *place = **given;
+    *given = place;
+    place->present = place->named = true;
+    p->input_order[p->input_count++] = (uint32_t)*index;
+    return 0;
+}
+
+static int input_datatype(struct parser *p, struct input_given *given) {
+    char name[32];
+    struct json_string string;
+    if (json_read_string(&p->scan, &string))
+        return fail_json(p);
+    if (json_decode(&string, name, sizeof(name)) < 0)
+        name[0] = '\0';
+    given->type = datatype_parse(name, strlen(name));
+    if (given->type == DATATYPE_BYTES)
+        return FAIL(p, 501, "datatype BYTES is not supported yet");
+    if (given->type == DATATYPE_INVALID)
+        return FAIL(p, 400, "unknown datatype '%.*s'", string.length < 40 ? (int)string.length : 40, string.data);
+    return 0;
+}
+
+/* `data`: read at once if the input is known well enough, else skipped and remembered. */
+static int input_data(struct parser *p, struct input_given *given, int index) {
+    if (given->has_data)
+        return FAIL(p, 400, "'data' is given twice for an input");
+    given->has_data = true;
+    if (given->named && given->shaped && given->type != DATATYPE_INVALID) {
+        int rc = input_check(p, (uint32_t)index);
+        return rc ? rc : data_read(p, (uint32_t)index);
+    }
+    json_space(&p->scan);
+    given->data_at = p->scan.at;
+    return json_skip(&p->scan) ? fail_json(p) : 0;
+}
+
+/* The input is complete: are all its fields there, and do they fit the model and each other? */
+static int input_finish(struct parser *p, const struct input_given *given, int index) {
+    if (!given->named)
+        return FAIL(p, 400, "an input has no 'name'");
+    const char *name = p->signature->inputs[index].name;
+    if (!given->shaped)
+        return FAIL(p, 400, "input '%.64s' has no 'shape'", name);
+    if (given->type == DATATYPE_INVALID)
+        return FAIL(p, 400, "input '%.64s' has no 'datatype'", name);
+    if (given->has_data == given->has_binary)
+        return FAIL(p, 400,
+                    given->has_data ? "input '%.64s' has both 'data' and 'binary_data_size'"
+                                    : "input '%.64s' has neither 'data' nor 'binary_data_size'",
+                    name);
+    if (given->has_data && !given->data_at)
+        return 0; /* checked and read */
+    int rc = input_check(p, (uint32_t)index);
+    if (rc || !given->has_data)
+        return rc;
+    struct json_scan behind = p->scan;
+    p->scan.at = given->data_at;
+    rc = data_read(p, (uint32_t)index);
+    p->scan = behind;
+    return rc;
+}
+
+static int input_read(struct parser *p) {
+    struct json_members members;
+    struct json_string key;
+    struct input_given first = {0}, *given = &first;
+    char name[TENSOR_NAME_MAX];
+    int index = -1;
+    int rc = json_open(&p->scan, &members, '{', "an input, an object");
+    while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        int status = 0;
+        rc = 0;
+        if (json_is(&key, "name")) {
+            if (given->named)
+                return FAIL(p, 400, "'name' is given twice for an input");
+            status = name_read(p, name, sizeof(name));
+            status = status ? status : input_name(p, &given, name, &index);
+        } else if (json_is(&key, "shape")) {
+            status = given->shaped ? FAIL(p, 400, "'shape' is given twice for an input") : shape_read(p, given);
+        } else if (json_is(&key, "datatype")) {
+            status = given->type ? FAIL(p, 400, "'datatype' is given twice for an input") : input_datatype(p, given);
+        } else if (json_is(&key, "data")) {
+            status = input_data(p, given, index);
+        } else if (json_is(&key, "parameters")) {
+            status = input_parameters_read(p, given);
+        } else {
+            rc = json_skip(&p->scan);
+        }
+        if (status)
+            return status;
+    }
+    return rc ? fail_json(p) : input_finish(p, given, index);
+}
+
+static int inputs_read(struct parser *p) {
+    struct json_members members;
+    int rc = json_open(&p->scan, &members, '[', "inputs, an array");
+    while (rc == 0 && (rc = json_next(&p->scan, &members)) > 0) {
+        rc = input_read(p);
+        if (rc)
+            return rc;
+    }
+    return rc ? fail_json(p) : 0;
+}
+
+static int output_parameters_read(struct parser *p, bool *explicit, bool *binary) {
+    struct json_members members;
+    struct json_string key;
+    int rc = json_open(&p->scan, &members, '{', "parameters, an object");
+    while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        if (json_is(&key, "binary_data")) {
+            rc = json_read_bool(&p->scan, binary);
+            *explicit = true;
+        } else if (json_is(&key, "classification")) {
+            int64_t classes;
+            rc = json_read_int(&p->scan, &classes);
+            if (rc == 0 && classes != 0)
+                return FAIL(p, 501, "classification of outputs is not supported yet");
+        } else if (json_is(&key, "shared_memory_region")) {
+            return FAIL(p, 501, "shared memory is not supported yet");
+        } else {
+            rc = json_skip(&p->scan);
+        }
+    }
+    return rc ? fail_json(p) : 0;
+}
+
+static int output_read(struct parser *p) {
+    struct json_members members;
+    struct json_string key;
+    char name[TENSOR_NAME_MAX];
+    bool named = false, explicit = false, binary = false;
+    int rc = json_open(&p->scan, &members, '{', "an output, an object");
+    while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        int status = 0;
+        rc = 0;
+        if (json_is(&key, "name")) {
+            status = name_read(p, name, sizeof(name));
+            named = true;
+        } else if (json_is(&key, "parameters")) {
+            status = output_parameters_read(p, &explicit, &binary);
+        } else {
+            rc = json_skip(&p->scan);
+        }
+        if (status)
+            return status;
+    }
+    if (rc)
+        return fail_json(p);
+    if (!named)
+        return FAIL(p, 400, "an output has no 'name'");
+    int index = spec_find(p->signature->outputs, p->signature->output_count, name);
+    if (index < 0)
+        return FAIL(p, 400, "unexpected output '%.64s': model '%.64s' has no such output", name, p->body->model->name);
+    if (p->output_chosen[index])
+        return FAIL(p, 400, "output '%.64s' is asked for twice", name);
+    p->output_chosen[index] = true;
+    p->output_explicit[p->call->output_count] = explicit;
+    p->call->outputs[p->call->output_count++] = (struct infer_output){.index = (uint32_t)index, .binary = binary};
+    return 0;
+}
+
+static int outputs_read(struct parser *p) {
+    struct json_members members;
+    int rc = json_open(&p->scan, &members, '[', "outputs, an array");
+    while (rc == 0 && (rc = json_next(&p->scan, &members)) > 0) {
+        rc = output_read(p);
+        if (rc)
+            return rc;
+    }
+    return rc ? fail_json(p) : 0;
+}
+
+static int timeout_read(struct parser *p) {
+    int64_t timeout_us;
+    char c = json_peek(&p->scan);
+    if ((c != '-' && (c < '0' || c > '9')) || json_read_int(&p->scan, &timeout_us) || timeout_us < 0)
+        return FAIL(p, 400, "parameter 'timeout' is not a positive whole number of microseconds");
+    p->call->timeout_us = timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX;
+    return 0;
+}
+
+static int parameters_read(struct parser *p) {
+    struct json_members members;
+    struct json_string key;
+    int rc = json_open(&p->scan, &members, '{', "parameters, an object");
+    while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        if (json_is(&key, "timeout")) {
+            rc = timeout_read(p);
+            if (rc)
+                return rc;
+        } else if (json_is(&key, "binary_data_output")) {
+            rc = json_read_bool(&p->scan, &p->binary_default);
+        } else {
+            rc = json_skip(&p->scan); /* `priority` among them: accepted, of no effect yet */
+        }
+    }
+    return rc ? fail_json(p) : 0;
+}
+
+static int id_read(struct parser *p) {
+    struct json_string string;
+    if (json_read_string(&p->scan, &string))
+        return fail_json(p);
+    p->call->id = string.data;
+    p->call->id_length = string.length;
+    return 0;
+}
+
+enum top { TOP_ID = 1, TOP_PARAMETERS = 2, TOP_INPUTS = 4, TOP_OUTPUTS = 8 };
+
+static int document_read(struct parser *p) {
+    struct json_members members;
+    struct json_string key;
+    int seen = 0;
+    int rc = json_open(&p->scan, &members, '{', "an object");
+    while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        int which = json_is(&key, "inputs")       ? TOP_INPUTS
+                    : json_is(&key, "outputs")    ? TOP_OUTPUTS
+                    : json_is(&key, "parameters") ? TOP_PARAMETERS
+                    : json_is(&key, "id")         ? TOP_ID
+                                                  : 0;
+        if (which & seen)
+            return FAIL(p, 400, "'%.*s' is given twice in the request", (int)key.length, key.data);
+        seen |= which;
+        int status = which == TOP_INPUTS       ? inputs_read(p)
+                     : which == TOP_OUTPUTS    ? outputs_read(p)
+                     : which == TOP_PARAMETERS ? parameters_read(p)
+                     : which == TOP_ID         ? id_read(p)
+                                               : 0;
+        if (status)
+            return status;
+        rc = which ? 0 : json_skip(&p->scan);
+    }
+    if (rc)
+        return fail_json(p);
+    json_space(&p->scan);
+    if (p->scan.at < p->scan.end) {
+        json_expected(&p->scan, "the end of the JSON");
+        return fail_json(p);
+    }
+    if (!(seen & TOP_INPUTS))
+        return FAIL(p, 400, "the request has no 'inputs'");
+    return 0;
+}
+
+/* An input's bytes in the body: in place if they are aligned for the type, else copied. */
+static int binary_place(struct parser *p, uint32_t index) {
+    const struct tensor_spec *spec = &p->signature->inputs[index];
+    struct tensor_view *view = &p->call->inputs[index];
+    char *data = (char *)p->body->data + p->binary_at;
+    p->binary_at += view->bytes;
+    if ((uintptr_t)data % datatype_bytes(spec->type) != 0) {
+        void *copy = memory_take(p, view->bytes);
+        if (!copy)
+            return FAIL(p, 503, "the memory for inputs is exhausted");
+        data = memcpy(copy, data, view->bytes);
+    }
+    view->data = data;
+    return 0;
+}
+
+/* The tensors behind the JSON, in the order of the inputs. */
+static int binaries_read(struct parser *p) {
+    for (uint32_t i = 0; i < p->input_count; i++) {
+        uint32_t index = p->input_order[i];
+        const struct input_given *given = &p->inputs[index];
+        if (!given->has_binary)
+            continue;
+        const char *name = p->signature->inputs[index].name;
+        struct tensor_view *view = &p->call->inputs[index];
+        view->bytes = (size_t)dims_product(given->dims, 0, given->rank) * datatype_bytes(given->type);
+        if ((size_t)given->binary_bytes != view->bytes)
+            return FAIL(p, 400,
+                        "input '%.64s': binary_data_size is %" PRId64 ", but its shape and datatype take %zu bytes",
+                        name, given->binary_bytes, view->bytes);
+        size_t left = p->body->bytes - p->binary_at;
+        if (left < view->bytes)
+            return FAIL(p, 400, "input '%.64s': expected %zu bytes behind the JSON, but the body has only %zu left",
+                        name, view->bytes, left);
+        int rc = binary_place(p, index);
+        if (rc)
+            return rc;
+    }
+    if (p->binary_at < p->body->bytes)
+        return FAIL(p, 400, "the body has %zu bytes more than the JSON and the binary inputs take",
+                    p->body->bytes - p->binary_at);
+    return 0;
+}
+
+/* The whole body is the one input, of batch 1. */
+static int raw_read(struct parser *p) {
+    if (p->signature->input_count != 1)
+        return FAIL(p, 400, "a raw binary request needs a model with one input, '%.64s' has %u", p->body->model->name,
+                    p->signature->input_count);
+    const struct tensor_spec *spec = &p->signature->inputs[0];
+    struct input_given *given = &p->inputs[0];
+    if (spec->type == DATATYPE_BYTES)
+        return FAIL(p, 501, "datatype BYTES is not supported yet");
+    int64_t known = (int64_t)datatype_bytes(spec->type);
+    int unknown = -1;
+    *given = (struct input_given){.present = true, .type = spec->type, .rank = spec->rank, .has_binary = true};
+    for (uint32_t i = 0; i < spec->rank; i++) {
+        given->dims[i] = i == 0 && p->signature->batched ? 1 : spec->dims[i];
+        if (given->dims[i] < 0 && unknown >= 0)
+            return FAIL(p, 400, "a raw binary request needs a shape with at most one dimension of any size");
+        if (given->dims[i] < 0)
+            unknown = (int)i;
+        else
+            known *= given->dims[i];
+    }
+    if (unknown >= 0 && known > 0)
+        given->dims[unknown] = (int64_t)p->body->bytes / known;
+    int rc = input_check(p, 0);
+    if (rc)
+        return rc;
+    given->binary_bytes = dims_product(given->dims, 0, given->rank) * (int64_t)datatype_bytes(spec->type);
+    if ((size_t)given->binary_bytes != p->body->bytes)
+        return FAIL(p, 400, "input '%.64s': expected %" PRId64 " bytes, got %zu", spec->name, given->binary_bytes,
+                    p->body->bytes);
+    p->input_order[p->input_count++] = 0;
+    p->binary_default = true;
+    return binaries_read(p);
+}
+
+/* FNV-1a over the dimensions that a batch must share. */
+static uint64_t shape_key(const struct parser *p) {
+    uint64_t key = 0xcbf29ce484222325;
+    for (uint32_t i = 0; i < p->signature->input_count; i++)
+        for (uint32_t d = p->signature->batched ? 1 : 0; d < p->inputs[i].rank; d++)
+            key = (key ^ (uint64_t)p->inputs[i].dims[d]) * 0x100000001b3;
+    return key ? key : 1;
+}
+
+/* All inputs there, one batch size; fills the call's sums. */
+static int inputs_finish(struct parser *p) {
+    struct infer_call *call = p->call;
+    const struct signature *signature = p->signature;
+    int64_t elements = 0;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        const struct input_given *given = &p->inputs[i];
+        if (!given->present)
+            return FAIL(p, 400, "input '%.64s' of model '%.64s' is missing", signature->inputs[i].name,
+                        p->body->model->name);
+        if (signature->batched && given->dims[0] != p->inputs[0].dims[0])
+            return FAIL(p, 400, "input '%.64s' has %" PRId64 " items, but '%.64s' has %" PRId64,
+                        signature->inputs[i].name, given->dims[0], signature->inputs[0].name, p->inputs[0].dims[0]);
+        call->inputs[i].rank = given->rank;
+        memcpy(call->inputs[i].dims, given->dims, sizeof(given->dims));
+        elements += dims_product(given->dims, signature->batched ? 1 : 0, given->rank);
+    }
+    call->items = signature->batched && signature->input_count > 0 ? (uint32_t)p->inputs[0].dims[0] : 1;
+    call->shape_key = signature->variable_shapes ? shape_key(p) : 0;
+    call->work = signature->variable_shapes && p->body->model->item_elements > 0
+                     ? (float)elements / (float)p->body->model->item_elements
+                     : 1;
+    return 0;
+}
+
+static void outputs_finish(struct parser *p) {
+    struct infer_call *call = p->call;
+    bool all = call->output_count == 0;
+    if (all)
+        call->output_count = p->signature->output_count;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        if (all)
+            call->outputs[i].index = i;
+        if (all || !p->output_explicit[i])
+            call->outputs[i].binary = p->binary_default;
+    }
+}
+
+int infer_parse(const struct infer_body *body, struct infer_call *call, struct sy_error *err) {
+    struct sy_error unused;
+    struct parser parser = {
+        .body = body, .signature = &body->model->signature, .call = call, .err = err ? err : &unused};
+    struct parser *p = &parser;
+    call->output_count = 0;
+    call->timeout_us = 0;
+    call->id = NULL;
+    call->id_length = 0;
+    int rc;
+    if (body->json_bytes == 0) {
+        rc = raw_read(p);
+    } else {
+        if (body->bytes == 0)
+            return FAIL(p, 400, "the request has no body");
+        if (body->json_bytes != INFER_NO_HEADER && (body->json_bytes < 0 || (size_t)body->json_bytes > body->bytes))
+            return FAIL(p, 400, "Inference-Header-Content-Length is %" PRId64 ", but the body has %zu bytes",
+                        body->json_bytes, body->bytes);
+        p->binary_at = body->json_bytes == INFER_NO_HEADER ? body->bytes : (size_t)body->json_bytes;
+        p->scan.begin = p->scan.at = body->data;
+        p->scan.end = p->scan.begin + p->binary_at;
+        p->scan.err = p->err;
+        rc = document_read(p);
+        rc = rc ? rc : binaries_read(p);
+    }
+    rc = rc ? rc : inputs_finish(p);
+    if (rc)
+        return rc;
+    outputs_finish(p);
+    return 0;
+}

@@ -1,0 +1,601 @@
+/* tensor_json.c - decimal to binary and back.
+ *
+ * Reading: a number is digits * 10^exponent with at most 19 digits in nearly all cases. The product of the digits with
+ * the first 64 (if need be 128) bits of 10^exponent has enough correct bits to round, but for rare cases that the bits
+ * themselves reveal (Lemire, "Number parsing at a gigabyte per second", Software: Practice and Experience 51(8), 2021;
+ * Mushtak and Lemire, "Fast number parsing without fallback", 2023). What is left (over 19 digits, exponents beyond the
+ * table, subnormal results) goes to strtod.
+ *
+ * Writing: an FP32 is scaled in double arithmetic to nine digits before the point. The midpoints
+ * to its neighbours are then at least 1.49 units away and the scaling is wrong by under 1e-6 units, so any integer that
+ * lies between them, and in particular the one with most trailing zeros, reads back as the same FP32. */
+#include "frontend/tensor_json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+
+#define POWER_MIN (-64)
+#define POWER_MAX 64
+
+#define ELEMENT_CHARS 32 /* room for any element's text */
+
+/* 5^q for q from POWER_MIN to POWER_MAX, as 128 bits with the highest set: truncated for q >= 0, rounded up below. */
+static const uint64_t powers_of_five[POWER_MAX - POWER_MIN + 1][2] = {
+    /* clang-format off */
+    {0xa87fea27a539e9a5, 0x3f2398d747b36224}, {0xd29fe4b18e88640e, 0x8eec7f0d19a03aad},
+    {0x83a3eeeef9153e89, 0x1953cf68300424ac}, {0xa48ceaaab75a8e2b, 0x5fa8c3423c052dd7},
+    {0xcdb02555653131b6, 0x3792f412cb06794d}, {0x808e17555f3ebf11, 0xe2bbd88bbee40bd0},
+    {0xa0b19d2ab70e6ed6, 0x5b6aceaeae9d0ec4}, {0xc8de047564d20a8b, 0xf245825a5a445275},
+    {0xfb158592be068d2e, 0xeed6e2f0f0d56712}, {0x9ced737bb6c4183d, 0x55464dd69685606b},
+    {0xc428d05aa4751e4c, 0xaa97e14c3c26b886}, {0xf53304714d9265df, 0xd53dd99f4b3066a8},
+    {0x993fe2c6d07b7fab, 0xe546a8038efe4029}, {0xbf8fdb78849a5f96, 0xde98520472bdd033},
+    {0xef73d256a5c0f77c, 0x963e66858f6d4440}, {0x95a8637627989aad, 0xdde7001379a44aa8},
+    {0xbb127c53b17ec159, 0x5560c018580d5d52}, {0xe9d71b689dde71af, 0xaab8f01e6e10b4a6},
+    {0x9226712162ab070d, 0xcab3961304ca70e8}, {0xb6b00d69bb55c8d1, 0x3d607b97c5fd0d22},
+    {0xe45c10c42a2b3b05, 0x8cb89a7db77c506a}, {0x8eb98a7a9a5b04e3, 0x77f3608e92adb242},
+    {0xb267ed1940f1c61c, 0x55f038b237591ed3}, {0xdf01e85f912e37a3, 0x6b6c46dec52f6688},
+    {0x8b61313bbabce2c6, 0x2323ac4b3b3da015}, {0xae397d8aa96c1b77, 0xabec975e0a0d081a},
+    {0xd9c7dced53c72255, 0x96e7bd358c904a21}, {0x881cea14545c7575, 0x7e50d64177da2e54},
+    {0xaa242499697392d2, 0xdde50bd1d5d0b9e9}, {0xd4ad2dbfc3d07787, 0x955e4ec64b44e864},
+    {0x84ec3c97da624ab4, 0xbd5af13bef0b113e}, {0xa6274bbdd0fadd61, 0xecb1ad8aeacdd58e},
+    {0xcfb11ead453994ba, 0x67de18eda5814af2}, {0x81ceb32c4b43fcf4, 0x80eacf948770ced7},
+    {0xa2425ff75e14fc31, 0xa1258379a94d028d}, {0xcad2f7f5359a3b3e, 0x096ee45813a04330},
+    {0xfd87b5f28300ca0d, 0x8bca9d6e188853fc}, {0x9e74d1b791e07e48, 0x775ea264cf55347e},
+    {0xc612062576589dda, 0x95364afe032a819e}, {0xf79687aed3eec551, 0x3a83ddbd83f52205},
+    {0x9abe14cd44753b52, 0xc4926a9672793543}, {0xc16d9a0095928a27, 0x75b7053c0f178294},
+    {0xf1c90080baf72cb1, 0x5324c68b12dd6339}, {0x971da05074da7bee, 0xd3f6fc16ebca5e04},
+    {0xbce5086492111aea, 0x88f4bb1ca6bcf585}, {0xec1e4a7db69561a5, 0x2b31e9e3d06c32e6},
+    {0x9392ee8e921d5d07, 0x3aff322e62439fd0}, {0xb877aa3236a4b449, 0x09befeb9fad487c3},
+    {0xe69594bec44de15b, 0x4c2ebe687989a9b4}, {0x901d7cf73ab0acd9, 0x0f9d37014bf60a11},
+    {0xb424dc35095cd80f, 0x538484c19ef38c95}, {0xe12e13424bb40e13, 0x2865a5f206b06fba},
+    {0x8cbccc096f5088cb, 0xf93f87b7442e45d4}, {0xafebff0bcb24aafe, 0xf78f69a51539d749},
+    {0xdbe6fecebdedd5be, 0xb573440e5a884d1c}, {0x89705f4136b4a597, 0x31680a88f8953031},
+    {0xabcc77118461cefc, 0xfdc20d2b36ba7c3e}, {0xd6bf94d5e57a42bc, 0x3d32907604691b4d},
+    {0x8637bd05af6c69b5, 0xa63f9a49c2c1b110}, {0xa7c5ac471b478423, 0x0fcf80dc33721d54},
+    {0xd1b71758e219652b, 0xd3c36113404ea4a9}, {0x83126e978d4fdf3b, 0x645a1cac083126ea},
+    {0xa3d70a3d70a3d70a, 0x3d70a3d70a3d70a4}, {0xcccccccccccccccc, 0xcccccccccccccccd},
+    {0x8000000000000000, 0x0000000000000000}, {0xa000000000000000, 0x0000000000000000},
+    {0xc800000000000000, 0x0000000000000000}, {0xfa00000000000000, 0x0000000000000000},
+    {0x9c40000000000000, 0x0000000000000000}, {0xc350000000000000, 0x0000000000000000},
+    {0xf424000000000000, 0x0000000000000000}, {0x9896800000000000, 0x0000000000000000},
+    {0xbebc200000000000, 0x0000000000000000}, {0xee6b280000000000, 0x0000000000000000},
+    {0x9502f90000000000, 0x0000000000000000}, {0xba43b74000000000, 0x0000000000000000},
+    {0xe8d4a51000000000, 0x0000000000000000}, {0x9184e72a00000000, 0x0000000000000000},
+    {0xb5e620f480000000, 0x0000000000000000}, {0xe35fa931a0000000, 0x0000000000000000},
+    {0x8e1bc9bf04000000, 0x0000000000000000}, {0xb1a2bc2ec5000000, 0x0000000000000000},
+    {0xde0b6b3a76400000, 0x0000000000000000}, {0x8ac7230489e80000, 0x0000000000000000},
+    {0xad78ebc5ac620000, 0x0000000000000000}, {0xd8d726b7177a8000, 0x0000000000000000},
+    {0x878678326eac9000, 0x0000000000000000}, {0xa968163f0a57b400, 0x0000000000000000},
+    {0xd3c21bcecceda100, 0x0000000000000000}, {0x84595161401484a0, 0x0000000000000000},
+    {0xa56fa5b99019a5c8, 0x0000000000000000}, {0xcecb8f27f4200f3a, 0x0000000000000000},
+    {0x813f3978f8940984, 0x4000000000000000}, {0xa18f07d736b90be5, 0x5000000000000000},
+    {0xc9f2c9cd04674ede, 0xa400000000000000}, {0xfc6f7c4045812296, 0x4d00000000000000},
+    {0x9dc5ada82b70b59d, 0xf020000000000000}, {0xc5371912364ce305, 0x6c28000000000000},
+    {0xf684df56c3e01bc6, 0xc732000000000000}, {0x9a130b963a6c115c, 0x3c7f400000000000},
+    {0xc097ce7bc90715b3, 0x4b9f100000000000}, {0xf0bdc21abb48db20, 0x1e86d40000000000},
+    {0x96769950b50d88f4, 0x1314448000000000}, {0xbc143fa4e250eb31, 0x17d955a000000000},
+    {0xeb194f8e1ae525fd, 0x5dcfab0800000000}, {0x92efd1b8d0cf37be, 0x5aa1cae500000000},
+    {0xb7abc627050305ad, 0xf14a3d9e40000000}, {0xe596b7b0c643c719, 0x6d9ccd05d0000000},
+    {0x8f7e32ce7bea5c6f, 0xe4820023a2000000}, {0xb35dbf821ae4f38b, 0xdda2802c8a800000},
+    {0xe0352f62a19e306e, 0xd50b2037ad200000}, {0x8c213d9da502de45, 0x4526f422cc340000},
+    {0xaf298d050e4395d6, 0x9670b12b7f410000}, {0xdaf3f04651d47b4c, 0x3c0cdd765f114000},
+    {0x88d8762bf324cd0f, 0xa5880a69fb6ac800}, {0xab0e93b6efee0053, 0x8eea0d047a457a00},
+    {0xd5d238a4abe98068, 0x72a4904598d6d880}, {0x85a36366eb71f041, 0x47a6da2b7f864750},
+    {0xa70c3c40a64e6c51, 0x999090b65f67d924}, {0xd0cf4b50cfe20765, 0xfff4b4e3f741cf6d},
+    {0x82818f1281ed449f, 0xbff8f10e7a8921a4}, {0xa321f2d7226895c7, 0xaff72d52192b6a0d},
+    {0xcbea6f8ceb02bb39, 0x9bf4f8a69f764490}, {0xfee50b7025c36a08, 0x02f236d04753d5b4},
+    {0x9f4f2726179a2245, 0x01d762422c946590}, {0xc722f0ef9d80aad6, 0x424d3ad2b7b97ef5},
+    {0xf8ebad2b84e0d58b, 0xd2e0898765a7deb2}, {0x9b934c3b330c8577, 0x63cc55f49f88eb2f},
+    {0xc2781f49ffcfa6d5, 0x3cbf6b71c76b25fb},
+    /* clang-format on */
+};
+
+/* The bits of the nearest binary number of `mantissa_bits` explicit bits, or UINT64_MAX where strtod must decide.
+ * Results that are subnormal or infinite are left to it. `even_min` and `even_max`: the exponents for which a product
+ * can lie exactly half-way. */
+static inline uint64_t round_product(uint64_t digits, int q, int mantissa_bits, int exponent_min, int exponent_all_ones,
+                                     int even_min, int even_max) {
+    int leading = __builtin_clzll(digits);
+    digits <<= leading;
+    const uint64_t *power = powers_of_five[q - POWER_MIN];
+    unsigned __int128 first = (unsigned __int128)digits * power[0];
+    uint64_t high = (uint64_t)(first >> 64), low = (uint64_t)first;
+    uint64_t unsure = UINT64_MAX >> (mantissa_bits + 3);
+    if ((high & unsure) == unsure) {
+        uint64_t second = (uint64_t)((unsigned __int128)digits * power[1] >> 64);
+        low += second;
+        high += second > low;
+    }
+    int upper = (int)(high >> 63);
+    int shift = upper + 64 - mantissa_bits - 3;
+    uint64_t mantissa = high >> shift;
+    int exponent = (((152170 + 65536) * q) >> 16) + 63 + upper - leading - exponent_min;
+    if (exponent <= 0)
+        return UINT64_MAX;
+    if (low <= 1 && q >= even_min && q <= even_max && (mantissa & 3) == 1 && mantissa << shift == high)
+        mantissa &= ~(uint64_t)1; /* exactly half-way: to even */
+    mantissa += mantissa & 1;
+    mantissa >>= 1;
+    if (mantissa >= (uint64_t)2 << mantissa_bits) {
+        mantissa = (uint64_t)1 << mantissa_bits;
+        exponent++;
+    }
+    if (exponent >= exponent_all_ones)
+        return UINT64_MAX;
+    return (mantissa & (((uint64_t)1 << mantissa_bits) - 1)) | (uint64_t)exponent << mantissa_bits;
+}
+
+static inline bool number_fits_table(const struct json_number *number) {
+    return !number->many && number->exponent >= POWER_MIN && number->exponent <= POWER_MAX;
+}
+
+double tensor_json_double(const struct json_number *number) {
+    uint64_t bits = UINT64_MAX;
+    if (number->digits == 0 && !number->many)
+        bits = 0;
+    else if (number_fits_table(number))
+        bits = round_product(number->digits, (int)number->exponent, 52, -1023, 0x7ff, -4, 23);
+    if (bits == UINT64_MAX)
+        return strtod(number->start, NULL);
+    bits |= (uint64_t)number->negative << 63;
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+float tensor_json_float(const struct json_number *number) {
+    uint64_t bits = UINT64_MAX;
+    if (number->digits == 0 && !number->many)
+        bits = 0;
+    else if (number_fits_table(number))
+        bits = round_product(number->digits, (int)number->exponent, 23, -127, 0xff, -17, 10);
+    if (bits == UINT64_MAX)
+        return strtof(number->start, NULL);
+    uint32_t word = (uint32_t)bits | (uint32_t)number->negative << 31;
+    float value;
+    memcpy(&value, &word, sizeof(value));
+    return value;
+}
+
+/* To nearest, ties to even; infinite when out of range. */
+static uint16_t half_from_float(float value) {
+    uint32_t word;
+    memcpy(&word, &value, sizeof(word));
+    uint16_t sign = (uint16_t)(word >> 16 & 0x8000);
+    word &= 0x7fffffff;
+    if (word >= 0x47800000) /* 65536 and over, infinite */
+        return sign | 0x7c00;
+    if (word < 0x38800000) { /* subnormal: adding 0.5 leaves the value in units of 2^-24 in the low bits, rounded */
+        float positive, half = 0.5F;
+        uint32_t half_word;
+        memcpy(&positive, &word, sizeof(positive));
+        half += positive;
+        memcpy(&half_word, &half, sizeof(half_word));
+        return sign | (uint16_t)(half_word - 0x3f000000);
+    }
+    word += 0xfff + (word >> 13 & 1) - 0x38000000; /* round, and move the exponent's bias from 127 to 15 */
+    return sign | (uint16_t)(word >> 13);
+}
+
+static float half_to_float(uint16_t half) {
+    uint32_t exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
+    float value = exponent == 0x1f ? (fraction ? NAN : INFINITY)
+                  : exponent == 0  ? (float)fraction * 0x1p-24F
+                                   : ldexpf((float)(0x400 | fraction), (int)exponent - 25);
+    return half & 0x8000 ? -value : value;
+}
+
+static uint16_t bfloat_from_float(float value) {
+    uint32_t word;
+    memcpy(&word, &value, sizeof(word));
+    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+static float bfloat_to_float(uint16_t bfloat) {
+    uint32_t word = (uint32_t)bfloat << 16;
+    float value;
+    memcpy(&value, &word, sizeof(value));
+    return value;
+}
+
+/* A whole number of `magnitude_max` (below zero: `magnitude_max_negative`), however it is written: 1, 1.0 and 1e0 are
+ * the same. Beyond 2^53 a point or an exponent would hide which number is meant. */
+static inline bool number_whole(const struct json_number *number, uint64_t magnitude_max,
+                                uint64_t magnitude_max_negative, uint64_t *magnitude) {
+    *magnitude = number->digits;
+    if (number->fraction) {
+        double value = fabs(tensor_json_double(number));
+        if (!(value <= 0x1p53) || value != floor(value))
+            return false;
+        *magnitude = (uint64_t)value;
+    } else if (number->many) {
+        errno = 0;
+        *magnitude = strtoull(number->start + number->negative, NULL, 10);
+        if (errno)
+            return false;
+    }
+    return *magnitude <= (number->negative ? magnitude_max_negative : magnitude_max);
+}
+
+/* Writes the number as an element; false when the type cannot hold it. */
+static inline __attribute__((always_inline)) bool element_read(enum datatype type, const struct json_number *number,
+                                                               char *out) {
+    uint64_t magnitude;
+    switch (type) {
+#define WHOLE(ctype, max, max_negative)                                                                                \
+    {                                                                                                                  \
+        if (!number_whole(number, max, max_negative, &magnitude))                                                      \
+            return false;                                                                                              \
+        ctype value = (ctype)(number->negative ? 0 - magnitude : magnitude);                                           \
+        memcpy(out, &value, sizeof(value));                                                                            \
+        return true;                                                                                                   \
+    }
+    case DATATYPE_BOOL:
+        WHOLE(uint8_t, 1, 0)
+    case DATATYPE_UINT8:
+        WHOLE(uint8_t, UINT8_MAX, 0)
+    case DATATYPE_UINT16:
+        WHOLE(uint16_t, UINT16_MAX, 0)
+    case DATATYPE_UINT32:
+        WHOLE(uint32_t, UINT32_MAX, 0)
+    case DATATYPE_UINT64:
+        WHOLE(uint64_t, UINT64_MAX, 0)
+    case DATATYPE_INT8:
+        WHOLE(int8_t, INT8_MAX, (uint64_t)INT8_MAX + 1)
+    case DATATYPE_INT16:
+        WHOLE(int16_t, INT16_MAX, (uint64_t)INT16_MAX + 1)
+    case DATATYPE_INT32:
+        WHOLE(int32_t, INT32_MAX, (uint64_t)INT32_MAX + 1)
+    case DATATYPE_INT64:
+        WHOLE(int64_t, INT64_MAX, (uint64_t)INT64_MAX + 1)
+#undef WHOLE
+    case DATATYPE_FP64: {
+        double value = tensor_json_double(number);
+        memcpy(out, &value, sizeof(value));
+        return isfinite(value);
+    }
+    case DATATYPE_FP32: {
+        float value = tensor_json_float(number);
+        memcpy(out, &value, sizeof(value));
+        return isfinite(value);
+    }
+    case DATATYPE_FP16: {
+        uint16_t value = half_from_float(tensor_json_float(number));
+        memcpy(out, &value, sizeof(value));
+        return (value & 0x7c00) != 0x7c00;
+    }
+    case DATATYPE_BF16: {
+        uint16_t value = bfloat_from_float(tensor_json_float(number));
+        memcpy(out, &value, sizeof(value));
+        return (value & 0x7f80) != 0x7f80;
+    }
+    default:
+        return false;
+    }
+}
+
+static int __attribute__((cold))
+number_error(const struct json_scan *scan, const struct json_number *number, enum datatype type) {
+    int shown = number->length < 40 ? (int)number->length : 40;
+    return error_set(scan->err, -EINVAL, "%.*s is not %s %s at byte %zu", shown, number->start,
+                     type >= DATATYPE_FP16 ? "in the range of" : "a value of", datatype_name(type),
+                     (size_t)(scan->at - scan->begin));
+}
+
+/* Reads "a, b, c" up to what is not a comma, at most `max` elements. Their count, or -EINVAL. */
+static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *scan, enum datatype type, size_t bytes,
+                                                              char *out, int64_t max) {
+    for (int64_t n = 0;; out += bytes) {
+        json_space(scan);
+        struct json_number number;
+        const char *behind = json_number_scan(scan->at, scan->end, &number);
+        if (behind && behind < scan->end) { /* in a whole text something follows, which also stops strtod */
+            if (n == max)
+                return json_error(scan, "more values than the shape holds");
+            if (!element_read(type, &number, out))
+                return number_error(scan, &number, type);
+            scan->at = behind;
+        } else {
+            bool truth;
+            if (behind)
+                scan->at = scan->end;
+            if (type != DATATYPE_BOOL || behind)
+                return json_expected(scan, "a number");
+            int rc = json_read_bool(scan, &truth);
+            if (rc)
+                return rc;
+            if (n == max)
+                return json_error(scan, "more values than the shape holds");
+            *out = truth;
+        }
+        n++;
+        if (!json_take(scan, ','))
+            return n;
+    }
+}
+
+/* One loop a type: the switch is outside of it. */
+static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char *out, int64_t max) {
+    switch (type) {
+#define RUN(t, bytes)                                                                                                  \
+    case t:                                                                                                            \
+        return run_read(scan, t, bytes, out, max)
+        RUN(DATATYPE_BOOL, 1);
+        RUN(DATATYPE_UINT8, 1);
+        RUN(DATATYPE_UINT16, 2);
+        RUN(DATATYPE_UINT32, 4);
+        RUN(DATATYPE_UINT64, 8);
+        RUN(DATATYPE_INT8, 1);
+        RUN(DATATYPE_INT16, 2);
+        RUN(DATATYPE_INT32, 4);
+        RUN(DATATYPE_INT64, 8);
+        RUN(DATATYPE_FP16, 2);
+        RUN(DATATYPE_FP32, 4);
+        RUN(DATATYPE_FP64, 8);
+        RUN(DATATYPE_BF16, 2);
+#undef RUN
+    default:
+        return json_error(scan, "values of this datatype are not read from JSON");
+    }
+}
+
+static int __attribute__((cold)) count_error(const struct json_scan *scan, int64_t expected, int64_t found) {
+    return error_set(scan->err, -EINVAL, "expected %" PRId64 " values, found %" PRId64 " at byte %zu", expected, found,
+                     (size_t)(scan->at - scan->begin));
+}
+
+int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, void *out) {
+    int64_t counts[TENSOR_DIMS_MAX + 1] = {0}; /* members seen in the array open at each depth */
+    int64_t elements = dims_product(dims, 0, rank);
+    size_t bytes = datatype_bytes(type);
+    uint32_t depth = 1, leaf_depth = 0; /* leaf_depth: of the arrays that hold numbers; 0: not seen yet */
+    char *at = out;
+    if (!json_take(scan, '['))
+        return json_expected(scan, "an array of values");
+    for (;;) {
+        char c = json_peek(scan);
+        if (c == '[') {
+            if (depth >= rank || depth == leaf_depth)
+                return json_error(scan, "the values are nested deeper than their shape");
+            scan->at++;
+            counts[++depth] = 0;
+            continue;
+        }
+        if (leaf_depth == 0 && depth != 1 && depth != rank)
+            return json_error(scan, "the values are nested less deep than their shape");
+        if (leaf_depth != 0 && depth != leaf_depth)
+            return json_expected(scan, "'['");
+        leaf_depth = depth;
+        int64_t expected = depth == 1 ? elements : dims[rank - 1];
+        int64_t n = c == ']' ? 0 : typed_run_read(scan, type, at, expected);
+        if (n < 0)
+            return (int)n;
+        if (n != expected)
+            return count_error(scan, expected, n);
+        at += (size_t)n * bytes;
+        for (;;) { /* close the arrays that end here */
+            if (!json_take(scan, ']'))
+                return json_expected(scan, "',' or ']'");
+            if (--depth == 0)
+                return 0;
+            counts[depth]++;
+            bool more = json_take(scan, ',');
+            if (more ? counts[depth] == dims[depth - 1] : counts[depth] != dims[depth - 1])
+                return count_error(scan, dims[depth - 1], counts[depth] + more);
+            if (more)
+                break;
+        }
+    }
+}
+
+static size_t unsigned_write(char *out, uint64_t value) {
+    char digits[20];
+    size_t n = sizeof(digits);
+    do {
+        digits[--n] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    memcpy(out, digits + n, sizeof(digits) - n);
+    return sizeof(digits) - n;
+}
+
+static size_t signed_write(char *out, int64_t value) {
+    if (value >= 0)
+        return unsigned_write(out, (uint64_t)value);
+    *out = '-';
+    return 1 + unsigned_write(out + 1, 0 - (uint64_t)value);
+}
+
+/* Writes digits * 10^exponent, digits without trailing zeros, with at least one digit on each side of the point. */
+static size_t decimal_write(char *out, uint32_t digits, int exponent) {
+    char text[10];
+    int length = (int)unsigned_write(text, digits);
+    int point = length + exponent; /* where the point stands, counted from the first digit */
+    char *p = out;
+    if (point > 0 && point <= 9) {
+        int before = point < length ? point : length;
+        memcpy(p, text, (size_t)before);
+        p += before;
+        for (int i = length; i < point; i++)
+            *p++ = '0';
+        *p++ = '.';
+        if (point >= length)
+            *p++ = '0';
+        else
+            memcpy(p, text + point, (size_t)(length - point)), p += length - point;
+    } else if (point <= 0 && point > -5) {
+        *p++ = '0';
+        *p++ = '.';
+        for (int i = point; i < 0; i++)
+            *p++ = '0';
+        memcpy(p, text, (size_t)length);
+        p += length;
+    } else {
+        *p++ = text[0];
+        *p++ = '.';
+        if (length == 1)
+            *p++ = '0';
+        memcpy(p, text + 1, (size_t)length - 1);
+        p += length - 1;
+        *p++ = 'e';
+        p += signed_write(p, point - 1);
+    }
+    return (size_t)(p - out);
+}
+
+/* At most 16 characters. `value` is finite. */
+static size_t float_write(char *out, float value) {
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11, 1e12, 1e13,
+                                    1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27,
+                                    1e28, 1e29, 1e30, 1e31, 1e32, 1e33, 1e34, 1e35, 1e36, 1e37, 1e38, 1e39, 1e40, 1e41,
+                                    1e42, 1e43, 1e44, 1e45, 1e46, 1e47, 1e48, 1e49, 1e50, 1e51, 1e52, 1e53};
+    char *p = out;
+    uint32_t word;
+    memcpy(&word, &value, sizeof(word));
+    if (word >> 31)
+        *p++ = '-';
+    word &= 0x7fffffff;
+    if (word == 0) {
+        memcpy(p, "0.0", 3);
+        return (size_t)(p - out) + 3;
+    }
+    double magnitude = fabs((double)value);
+    /* the gap to the next FP32: 2^-149 times 2 for each exponent above the least; just above a power of two the gap
+     * below is half as wide */
+    uint32_t exponent = word >> 23 > 1 ? (word >> 23) - 1 : 0;
+    double gap = ldexp(0x1p-149, (int)exponent);
+    double gap_below = (word & 0x7fffff) == 0 && exponent > 0 ? gap / 2 : gap;
+    uint64_t double_word;
+    memcpy(&double_word, &magnitude, sizeof(double_word));
+    int binary = (int)(double_word >> 52) - 1023;
+    int power = 8 - ((binary * 78913) >> 18); /* 78913 / 2^18 = log10(2) to 6 digits */
+    double scale = power >= 0 ? powers[power] : 1 / powers[-power];
+    double scaled = magnitude * scale;
+    if (scaled >= 1e9) {
+        power--;
+        scale = power >= 0 ? powers[power] : 1 / powers[-power];
+        scaled = magnitude * scale;
+    }
+    double within = 0.4999 * gap * scale, within_below = 0.4999 * gap_below * scale;
+    /* the fewest digits: a multiple of the first step within the gaps is the only one (subnormals have wide gaps) */
+    uint64_t step = 1000;
+    while ((double)step < 2 * within && step < 1000000000)
+        step *= 10;
+    uint64_t digits;
+    for (;; step /= 10) {
+        digits = (uint64_t)(scaled / (double)step + 0.5);
+        double over = (double)(digits * step) - scaled;
+        if (step == 1 || (digits > 0 && over <= within && -over <= within_below))
+            break;
+    }
+    digits *= step;
+    power = -power;
+    while (digits % 10 == 0) {
+        digits /= 10;
+        power++;
+    }
+    return (size_t)(p - out) + decimal_write(p, (uint32_t)digits, power);
+}
+
+/* At most 26 characters. `value` is finite. FP64 outputs are rare: the C library does it. */
+static size_t double_write(char *out, double value) {
+    if (fabs(value) < 1e15 && value == trunc(value))
+        return (size_t)snprintf(out, ELEMENT_CHARS, "%.1f", value);
+    for (int digits = 15;; digits++) {
+        int length = snprintf(out, ELEMENT_CHARS, "%.*g", digits, value);
+        if (digits == 17 || strtod(out, NULL) == value)
+            return (size_t)length;
+    }
+}
+
+/* Characters of the element at `data`, under ELEMENT_CHARS; 0 when it is not finite. */
+static inline size_t element_write(char *out, enum datatype type, const char *data) {
+#define LOAD(ctype)                                                                                                    \
+    ctype value;                                                                                                       \
+    memcpy(&value, data, sizeof(value))
+    switch (type) {
+    case DATATYPE_BOOL: {
+        const char *word = *data ? "true" : "false";
+        memcpy(out, word, 5);
+        return *data ? 4 : 5;
+    }
+    case DATATYPE_UINT8: {
+        LOAD(uint8_t);
+        return unsigned_write(out, value);
+    }
+    case DATATYPE_UINT16: {
+        LOAD(uint16_t);
+        return unsigned_write(out, value);
+    }
+    case DATATYPE_UINT32: {
+        LOAD(uint32_t);
+        return unsigned_write(out, value);
+    }
+    case DATATYPE_UINT64: {
+        LOAD(uint64_t);
+        return unsigned_write(out, value);
+    }
+    case DATATYPE_INT8: {
+        LOAD(int8_t);
+        return signed_write(out, value);
+    }
+    case DATATYPE_INT16: {
+        LOAD(int16_t);
+        return signed_write(out, value);
+    }
+    case DATATYPE_INT32: {
+        LOAD(int32_t);
+        return signed_write(out, value);
+    }
+    case DATATYPE_INT64: {
+        LOAD(int64_t);
+        return signed_write(out, value);
+    }
+    case DATATYPE_FP16: {
+        LOAD(uint16_t);
+        float wide = half_to_float(value);
+        return isfinite(wide) ? float_write(out, wide) : 0;
+    }
+    case DATATYPE_BF16: {
+        LOAD(uint16_t);
+        float wide = bfloat_to_float(value);
+        return isfinite(wide) ? float_write(out, wide) : 0;
+    }
+    case DATATYPE_FP32: {
+        LOAD(float);
+        return isfinite(value) ? float_write(out, value) : 0;
+    }
+    case DATATYPE_FP64: {
+        LOAD(double);
+        return isfinite(value) ? double_write(out, value) : 0;
+    }
+    default:
+        return 0;
+    }
+#undef LOAD
+}
+
+int tensor_json_write(struct text *text, enum datatype type, const void *data, int64_t elements) {
+    size_t bytes = datatype_bytes(type);
+    const char *at = data;
+    text_put_char(text, '[');
+    for (int64_t i = 0; i < elements; i++, at += bytes) {
+        if (!text_reserve(text, ELEMENT_CHARS + 1))
+            return -ENOMEM;
+        char *out = text->data + text->length;
+        if (i > 0)
+            *out++ = ',';
+        size_t length = element_write(out, type, at);
+        if (length == 0)
+            return -EDOM;
+        text->length += length + (i > 0);
+    }
+    text_put_char(text, ']');
+    return text->failed ? -ENOMEM : 0;
+}

@@ -1,0 +1,21 @@
+/* tensor_json.h - tensors' `data` as JSON: numbers read straight into binary elements, and written from them.
+ *
+ * Reading rounds correctly (to nearest, ties to even) for FP32 and FP64; FP16 and BF16 are rounded from FP32. Writing
+ * gives the fewest digits that read back to the same element. */
+#pragma once
+
+#include "base/text.h"
+#include "engine/tensor.h"
+#include "frontend/json_scan.h"
+
+/* Reads the array at the cursor into `out`, which has room for all elements of `dims`: either flat, in row-major order,
+ * or nested just as `dims` says. `type` is not BYTES. 0, or -EINVAL with the reason: a number out of the type's range,
+ * a fraction for a whole number's type, too few or too many elements, a wrong shape, or what is not JSON. */
+int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, void *out);
+
+/* Appends "[a,b,...]". 0, or -EDOM if an element is NaN or infinite, which JSON cannot carry. */
+int tensor_json_write(struct text *text, enum datatype type, const void *data, int64_t elements);
+
+/* The number's value; infinite when it is out of range. */
+double tensor_json_double(const struct json_number *number);
+float tensor_json_float(const struct json_number *number);
