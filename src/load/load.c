@@ -491,7 +491,9 @@ static void progress_report(struct load *load, int64_t now_ns, void (*progress)(
 /* No new request from here on. */
 static void requests_end(struct load *load, int64_t now_ns) {
     if (now_ns < load->end_ns)
-        load->end_ns = now_ns > load->count_ns ? now_ns : load->count_ns;
+        load->end_ns = now_ns;
+    if (now_ns < load->count_ns)
+        load->count_ns = now_ns;
 }
 
 static void outstanding_drop(struct load *load, int64_t now_ns) {
