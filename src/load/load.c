@@ -69,7 +69,8 @@ struct load {
     struct connection *connections;
     uint32_t *closed; /* stack of free indexes in connections */
     uint32_t closed_count, opening_count, busy_count;
-    struct list_node idle; /* the one idle longest first, so that all are used */
+    struct list_node idle;       /* of those opened at the start: the one idle longest first, so that all are used */
+    struct list_node idle_extra; /* of the others: the one used last first, so that a burst does not keep all warm */
     struct backlog backlog;
     uint32_t *payload_next; /* [models_count] */
     char *bytes;            /* [READ_BYTES] what was just received */
@@ -209,7 +210,10 @@ static void connection_rest(struct load *load, struct connection *c) {
     load->opening_count -= c->state == CONNECTION_OPENING;
     load->busy_count -= c->state == CONNECTION_BUSY;
     c->state = CONNECTION_IDLE;
-    list_append(&load->idle, &c->idle_node);
+    if (c < load->connections + load->config.connections)
+        list_append(&load->idle, &c->idle_node);
+    else
+        list_insert_before(load->idle_extra.next, &c->idle_node);
 }
 
 /* Starts to connect one more. 0 or -errno. */
@@ -371,11 +375,18 @@ static void connection_event(struct load *load, struct connection *c, uint32_t e
 
 /* ---- requests ---- */
 
+/* An idle connection, or NULL. */
+static struct connection *connection_idle(const struct load *load) {
+    const struct list_node *list = list_empty(&load->idle) ? &load->idle_extra : &load->idle;
+    return list_empty(list) ? NULL : list_entry(list->next, struct connection, idle_node);
+}
+
 /* Gives waiting requests to idle connections. */
 static void backlog_serve(struct load *load) {
-    while (load->backlog.count && !list_empty(&load->idle)) {
+    struct connection *c;
+    while (load->backlog.count && (c = connection_idle(load))) {
         struct request request = backlog_take(&load->backlog);
-        connection_start(load, list_entry(load->idle.next, struct connection, idle_node), &request);
+        connection_start(load, c, &request);
     }
 }
 
@@ -399,7 +410,7 @@ static void connections_add(struct load *load) {
 static void request_issue(struct load *load, uint32_t model, int64_t due_ns) {
     struct request request = {.due_ns = due_ns, .model = model, .counted = due_ns >= load->count_ns};
     load->result->models[model].offered += request.counted;
-    load->result->waited += request.counted && list_empty(&load->idle);
+    load->result->waited += request.counted && !connection_idle(load);
     load->second.offered++;
     backlog_append(&load->backlog, &request);
     backlog_serve(load);
@@ -466,7 +477,7 @@ static int connections_prepare(struct load *load, uint32_t wanted, struct sy_err
         rc = connection_open(load);
     while (!rc && load->opening_count && clock_now_ns() < deadline_ns)
         loop_step(load, deadline_ns);
-    if (list_empty(&load->idle))
+    if (!connection_idle(load))
         return error_set(err, rc ? rc : -ECONNREFUSED, "cannot open a connection to %s%s%s",
                          load->config.server->authority, rc ? ": " : "", rc ? strerror(-rc) : "");
     return 0;
@@ -604,6 +615,7 @@ struct load *load_create(const struct load_config *config, struct sy_error *err)
     if (load->config.connections_max > room)
         load->config.connections_max = room;
     list_init(&load->idle);
+    list_init(&load->idle_extra);
     load->connections = calloc(load->config.connections_max, sizeof(*load->connections));
     load->closed = calloc(load->config.connections_max, sizeof(*load->closed));
     load->payload_next = calloc(config->models_count, sizeof(*load->payload_next));
