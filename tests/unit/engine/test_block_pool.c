@@ -1,9 +1,7 @@
 /* test_block_pool.c - blocks are recycled, and the pool goes with the last one, whatever thread holds it. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <pthread.h>
 
 #include "base/container.h"
 #include "engine/block_pool.h"

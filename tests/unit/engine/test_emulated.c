@@ -1,11 +1,9 @@
 /* test_emulated.c - runs take what the profile says and give zeros of the right shapes. */
+#include "unit/cmocka_all.h"
+
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "engine/engine.h"

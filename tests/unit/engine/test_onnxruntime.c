@@ -1,10 +1,8 @@
 /* test_onnxruntime.c - tiny models: signatures, runs, errors that leave the engine usable. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit/cmocka_all.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #ifndef SYMPHONY_HAVE_ONNXRUNTIME
 

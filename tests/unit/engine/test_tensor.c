@@ -1,9 +1,7 @@
 /* test_tensor.c - data types by name and size; products of shapes that overflow. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
+#include "unit/cmocka_all.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "base/container.h"
 #include "engine/tensor.h"

@@ -1,0 +1,180 @@
+/* test_onnxruntime_cache.c - optimised copies are used while everything about them is right, and never otherwise. */
+#include "unit/cmocka_all.h"
+
+#include <stdio.h>
+
+#ifndef SYMPHONY_HAVE_ONNXRUNTIME
+
+int main(void) {
+    puts("built without ONNX Runtime: nothing to test");
+    return 0;
+}
+
+#else
+
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/container.h"
+#include "engine/onnxruntime_cache.h"
+
+static const struct engine_ops *const ops = &engine_onnxruntime;
+
+struct place {
+    char folder[64], model[128];
+    struct engine_options options;
+    struct engine *engine;
+    struct signature signature;
+    struct engine_model_source source;
+    float x[32];
+    struct tensor_view input;
+};
+
+static int shell(const char *format, const char *a, const char *b) {
+    char command[8192];
+    snprintf(command, sizeof(command), format, a, b);
+    return system(command);
+}
+
+static int set_up(void **state) {
+    struct place *p = calloc(1, sizeof(*p));
+    strcpy(p->folder, "/tmp/symphony-test-XXXXXX");
+    assert_non_null(mkdtemp(p->folder));
+    snprintf(p->model, sizeof(p->model), "%s/mlp.onnx", p->folder);
+    assert_int_equal(shell("cp '%s/unit/engine/data/mlp.onnx' %s", TESTS_DIR, p->model), 0);
+    p->options.provider = "cpu";
+    assert_int_equal(ops->signature(p->model, &p->signature, NULL), 0);
+    assert_int_equal(ops->open(&p->engine, &p->options, NULL), 0);
+    p->source =
+        (struct engine_model_source){.name = "mlp", .path = p->model, .signature = &p->signature, .batch_max = 8};
+    for (int i = 0; i < 32; i++)
+        p->x[i] = (float)(i % 5);
+    p->input = (struct tensor_view){.data = p->x, .bytes = sizeof(p->x), .rank = 2, .dims = {1, 32}};
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct place *p = *state;
+    ops->close(p->engine);
+    int rc = shell("rm -rf %s%s", p->folder, "");
+    free(p);
+    return rc;
+}
+
+static void cache_make(struct place *p, uint32_t attempt, const char *want) {
+    const char *made = NULL;
+    struct sy_error err = {""};
+    int rc = ops->cache(p->engine, &p->source, &p->input, 1, attempt, &made, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(rc, 0);
+    assert_string_equal(made, want);
+}
+
+/* Loads and runs the model with whatever cache there is: it must always work, and give the same. */
+static void runs(struct place *p) {
+    float first[8];
+    for (int original = 1; original >= 0; original--) {
+        struct engine_model *model;
+        struct output_block *block;
+        p->source.original = original;
+        assert_int_equal(ops->load(p->engine, &p->source, &model, NULL), 0);
+        assert_int_equal(ops->run(model, &p->input, 1, &block, NULL), 0);
+        if (original)
+            memcpy(first, block->outputs[0].data, sizeof(first));
+        else
+            assert_memory_equal(first, block->outputs[0].data, sizeof(first));
+        output_block_put(block);
+        ops->unload(model);
+    }
+}
+
+static enum cache_format found(struct place *p) {
+    char path[SIDECAR_PATH_MAX];
+    return cache_find(p->model, &p->options, path);
+}
+
+static void forms_are_made_in_turn(void **state) {
+    struct place *p = *state;
+    const char *made;
+    assert_int_equal(found(p), CACHE_NONE);
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(found(p), CACHE_PREPACKED);
+    runs(p);
+    cache_make(p, 1, "ort");
+    assert_int_equal(found(p), CACHE_ORT);
+    runs(p);
+    cache_make(p, 2, "none");
+    assert_int_equal(found(p), CACHE_NONE);
+    runs(p);
+    assert_int_equal(ops->cache(p->engine, &p->source, &p->input, 1, 3, &made, NULL), -ENOENT);
+}
+
+static void another_file_has_no_cache(void **state) {
+    struct place *p = *state;
+    cache_make(p, 0, "prepacked");
+    /* a copy, with a time of its own, is the same file */
+    assert_int_equal(shell("cp -r %s %s.moved", p->folder, p->folder), 0);
+    assert_int_equal(shell("touch -d '2001-01-01' %s.moved/mlp.onnx %s.moved/.symphony/*", p->folder, p->folder), 0);
+    char moved[160], path[SIDECAR_PATH_MAX];
+    snprintf(moved, sizeof(moved), "%s.moved/mlp.onnx", p->folder);
+    assert_int_equal(cache_find(moved, &p->options, path), CACHE_PREPACKED);
+    assert_int_equal(shell("rm -r %s.moved%s", p->folder, ""), 0);
+    /* one with other weights, of the same size, is not */
+    assert_int_equal(shell("printf X | dd of=%s bs=1 seek=5000 conv=notrunc 2>/dev/null %s", p->model, ""), 0);
+    assert_int_equal(found(p), CACHE_NONE);
+    runs(p);
+}
+
+static void damage_is_noticed(void **state) {
+    static const char *const damages[] = {
+        "truncate -s -1 %s/.symphony/*.weights %s",
+        "rm %s/.symphony/*.cache.onnx %s",
+        "rm %s/.symphony/*.weights %s",
+        "printf XXXX | dd of=$(echo %s/.symphony/*.weights) bs=1 seek=100 conv=notrunc 2>/dev/null %s",
+        "printf '{' > $(echo %s/.symphony/*.cache.json) %s",
+        "printf '{\"made_by\": 3}' > $(echo %s/.symphony/*.cache.json) %s",
+        "sed -i 's|\"name\": \"mlp-|\"name\": \"../mlp-|' %s/.symphony/*.cache.json %s",
+        "sed -i 's|prepacked|preposterous|' %s/.symphony/*.cache.json %s",
+    };
+    struct place *p = *state;
+    for (size_t i = 0; i < ARRAY_COUNT(damages); i++) {
+        cache_make(p, 0, "prepacked");
+        assert_int_equal(found(p), CACHE_PREPACKED);
+        assert_int_equal(shell(damages[i], p->folder, ""), 0);
+        assert_int_equal(found(p), CACHE_NONE);
+        runs(p);
+    }
+}
+
+static void dead_makers_leave_nothing(void **state) {
+    struct place *p = *state;
+    struct cache_draft draft;
+    glob_t left;
+    char pattern[160], abandoned[SIDECAR_PATH_MAX + 64];
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(cache_draft_open(&draft, p->model, &p->options, CACHE_ORT, NULL), 0);
+    snprintf(abandoned, sizeof(abandoned), "%s.draft-999999999", draft.verdict); /* over the greatest process id */
+    assert_int_equal(mkdir(abandoned, 0777), 0);
+    assert_int_equal(shell("touch %s/half.ort%s", abandoned, ""), 0);
+    cache_draft_close(&draft);
+    cache_make(p, 0, "prepacked");
+    snprintf(pattern, sizeof(pattern), "%s/.symphony/*draft*", p->folder);
+    assert_int_equal(glob(pattern, 0, NULL, &left), GLOB_NOMATCH);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(forms_are_made_in_turn, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damage_is_noticed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(dead_makers_leave_nothing, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* test_sidecar.c - where derived files go. */
+#include "unit/cmocka_all.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/sidecar.h"
+
+struct place {
+    char folder[64], model[128], cache[128];
+};
+
+static int set_up(void **state) {
+    struct place *p = calloc(1, sizeof(*p));
+    strcpy(p->folder, "/tmp/symphony-test-XXXXXX");
+    assert_non_null(mkdtemp(p->folder));
+    snprintf(p->model, sizeof(p->model), "%s/net.onnx", p->folder);
+    snprintf(p->cache, sizeof(p->cache), "%s/cache/deep", p->folder);
+    fclose(fopen(p->model, "w"));
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct place *p = *state;
+    char command[256];
+    snprintf(command, sizeof(command), "rm -rf %s", p->folder);
+    int rc = system(command);
+    free(p);
+    return rc;
+}
+
+static void files_lie_beside_the_model(void **state) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], other[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX], text[16] = "";
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), -ENOENT);
+    assert_int_equal(sidecar_path(p->model, p->cache, "key", ".x.json", path, NULL), 0);
+    assert_int_equal(strncmp(path, p->folder, strlen(p->folder)), 0);
+    assert_non_null(strstr(path, "/.symphony/net-"));
+    assert_non_null(strstr(path, ".x.json"));
+    assert_int_equal(sidecar_path(p->model, p->cache, "another key", ".x.json", other, NULL), 0);
+    assert_string_not_equal(path, other);
+    assert_int_equal(sidecar_write(path, "first", NULL), 0);
+    assert_int_equal(sidecar_write(path, "second", NULL), 0);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    assert_string_equal(found, path);
+    FILE *from = fopen(path, "r");
+    assert_non_null(fgets(text, sizeof(text), from));
+    fclose(from);
+    assert_string_equal(text, "second");
+}
+
+static void a_folder_that_cannot_be_written_has_a_cache(void **state) {
+    struct place *p = *state;
+    char path[SIDECAR_PATH_MAX], twin_path[SIDECAR_PATH_MAX], found[SIDECAR_PATH_MAX], in_the_way[128], twin[160];
+    snprintf(in_the_way, sizeof(in_the_way), "%s/.symphony", p->folder);
+    fclose(fopen(in_the_way, "w")); /* a file where the folder should be: works for root, too */
+    assert_int_equal(sidecar_path(p->model, p->cache, "key", ".x.json", path, NULL), 0);
+    assert_int_equal(strncmp(path, p->cache, strlen(p->cache)), 0);
+    assert_int_equal(sidecar_write(path, "text", NULL), 0);
+    assert_int_equal(sidecar_find(p->model, p->cache, "key", ".x.json", found), 0);
+    assert_string_equal(found, path);
+    /* models of one file name in different folders do not meet there */
+    snprintf(twin, sizeof(twin), "%s/twin", p->folder);
+    mkdir(twin, 0777);
+    strcat(twin, "/net.onnx");
+    fclose(fopen(twin, "w"));
+    strcpy(strrchr(twin, '/'), "/.symphony");
+    fclose(fopen(twin, "w"));
+    strcpy(strrchr(twin, '/'), "/net.onnx");
+    assert_int_equal(sidecar_path(twin, p->cache, "key", ".x.json", twin_path, NULL), 0);
+    assert_string_not_equal(path, twin_path);
+    /* and without either place it is an error that names the model */
+    struct sy_error err = {""};
+    char no_cache[160];
+    snprintf(no_cache, sizeof(no_cache), "%s/below", p->model);
+    assert_int_equal(sidecar_path(p->model, no_cache, "key", ".x.json", path, &err), -ENOTDIR);
+    assert_non_null(strstr(err.text, p->model));
+}
+
+static void the_accelerator_has_a_type(void **state) {
+    (void)state;
+    char cpu[256], again[256], gpu[256];
+    accelerator_type("cpu", 0, cpu, sizeof(cpu));
+    accelerator_type("cpu", 0, again, sizeof(again));
+    accelerator_type("cuda", 1000, gpu, sizeof(gpu));
+    assert_string_equal(cpu, again);
+    assert_int_equal(strncmp(cpu, "cpu ", 4), 0);
+    assert_string_equal(gpu, "cuda device 1000");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(files_lie_beside_the_model, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_has_a_cache, set_up, tear_down),
+        cmocka_unit_test(the_accelerator_has_a_type),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

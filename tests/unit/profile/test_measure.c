@@ -1,0 +1,221 @@
+/* test_measure.c - measures engines that this file makes up: known latencies, rows that mix, failing batches. */
+#include "unit/cmocka_all.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "profile/measure.h"
+
+/* An engine whose run() takes l(b) by sleeping and whose outputs are the inputs, unless told otherwise. */
+struct engine_model {
+    int64_t alpha_ns, beta_ns;
+    uint32_t fails_from;  /* batches of this size and larger fail; 0: none do */
+    float leak;           /* what each item's rows get of the others */
+    bool collapses;       /* one row for any batch */
+    uint32_t largest_run; /* batch */
+};
+
+struct made_up_block {
+    struct output_block block;
+    float rows[64][2];
+};
+
+static void block_free(struct output_block *block) {
+    free(container_of(block, struct made_up_block, block));
+}
+
+static int made_up_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                       struct output_block **outputs, struct sy_error *err) {
+    int64_t end_ns = clock_now_ns() + model->alpha_ns * items + model->beta_ns;
+    if (model->fails_from && items >= model->fails_from)
+        return error_set(err, -EIO, "out of ink at %u items", items);
+    struct made_up_block *made = calloc(1, sizeof(*made));
+    model->largest_run = items > model->largest_run ? items : model->largest_run;
+    memcpy(made->rows, inputs[0].data, inputs[0].bytes);
+    for (uint32_t i = 0; i < items && items > 1; i++)
+        made->rows[i][0] += model->leak;
+    made->block = (struct output_block){.references = 1, .output_count = 1, .release = block_free};
+    made->block.outputs[0] = (struct tensor_view){
+        .data = made->rows, .bytes = (model->collapses ? 1 : items) * sizeof(made->rows[0]), .rank = 2};
+    *outputs = &made->block;
+    struct timespec until = {.tv_sec = end_ns / NS_PER_S, .tv_nsec = end_ns % NS_PER_S};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    return 0;
+}
+
+static const struct engine_ops made_up = {.name = "made up", .run = made_up_run};
+
+static const struct signature signature = {
+    .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}},
+    .outputs = {{.name = "y", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}}},
+    .input_count = 1,
+    .output_count = 1,
+    .batched = true,
+};
+
+static int measure(struct engine_model *model, const struct signature *s, uint32_t batch_max, int64_t latency_max_ns,
+                   struct profile_record *record, struct sy_error *err) {
+    int64_t item_dims[TENSORS_MAX][TENSOR_DIMS_MAX] = {{1, 2}};
+    struct measure_options options = {
+        .batch_max = batch_max, .budget_ns = 5 * NS_PER_MS, .latency_max_ns = latency_max_ns, .seed = 1};
+    memset(record, 0, sizeof(*record));
+    return measure_model(&made_up, model, s, item_dims, &options, record, err);
+}
+
+static void batches_are_timed_up_to_the_last(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = 20 * NS_PER_US, .beta_ns = 2 * NS_PER_MS};
+    struct profile_record record;
+    assert_int_equal(measure(&model, &signature, 20, NS_PER_S, &record, NULL), 0);
+    static const uint32_t want[] = {1, 2, 3, 4, 6, 8, 12, 16, 20};
+    assert_int_equal(record.point_count, ARRAY_COUNT(want));
+    assert_memory_equal(record.batch, want, sizeof(want));
+    assert_true(record.batched);
+    assert_int_equal(record.batch_max, 20);
+    assert_int_equal(record.batch_asked, 20);
+    assert_string_equal(record.note, "");
+    for (uint32_t i = 0; i < record.point_count; i++) /* never less than it takes */
+        assert_true(record.latency_ns[i] >= model.alpha_ns * record.batch[i] + model.beta_ns);
+}
+
+static void measuring_stops_where_batching_gains_nothing(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = 2 * NS_PER_MS, .beta_ns = 0};
+    struct profile_record record;
+    assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
+    assert_true(model.largest_run < 32);
+    assert_int_equal(record.batch_max, 64); /* larger batches stay possible */
+}
+
+static void batches_that_take_too_long_are_not_wanted(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = NS_PER_MS / 4, .beta_ns = 4 * NS_PER_MS};
+    struct profile_record record;
+    assert_int_equal(measure(&model, &signature, 64, 6 * NS_PER_MS, &record, NULL), 0);
+    assert_in_range(record.batch_max, 1, 12);
+    assert_string_equal(record.note, "larger batches would take over 0.0 s");
+}
+
+static void a_batch_that_fails_is_the_limit(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = 1000, .beta_ns = NS_PER_MS, .fails_from = 7};
+    struct profile_record record;
+    assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
+    assert_int_equal(record.batch_max, 6);
+    assert_string_equal(record.note, "out of ink at 8 items");
+    struct sy_error err;
+    model.fails_from = 1;
+    assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, &err), -EIO);
+    assert_string_equal(err.text, "out of ink at 1 items");
+}
+
+static void rows_that_depend_on_others_are_not_batched(void **state) {
+    (void)state;
+    static const struct {
+        float leak;
+        bool collapses, batched;
+    } cases[] = {{0, false, true}, {1e-4f, false, true}, {0.1f, false, false}, {0, true, false}, {NAN, false, false}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct engine_model model = {.beta_ns = 1000, .leak = cases[i].leak, .collapses = cases[i].collapses};
+        struct profile_record record;
+        assert_int_equal(measure(&model, &signature, 4, NS_PER_S, &record, NULL), 0);
+        assert_int_equal(record.batched, cases[i].batched);
+        assert_int_equal(record.batch_max, cases[i].batched ? 4 : 1);
+        assert_string_equal(record.note, cases[i].batched ? ""
+                                                          : "output 'y' of an item depends on what it is batched "
+                                                            "with");
+    }
+}
+
+static void a_model_without_batches_runs_one_item(void **state) {
+    (void)state;
+    struct signature single = signature;
+    single.batched = false;
+    struct engine_model model = {.beta_ns = 1000};
+    struct profile_record record;
+    assert_int_equal(measure(&model, &single, 64, NS_PER_S, &record, NULL), 0);
+    assert_int_equal(model.largest_run, 1);
+    assert_int_equal(record.batch_max, 1);
+    assert_int_equal(record.point_count, 1);
+    assert_string_equal(record.note, "no batch dimension");
+}
+
+static void items_have_plausible_shapes(void **state) {
+    (void)state;
+    static const struct {
+        struct tensor_spec spec;
+        bool batched;
+        int64_t want[3][TENSOR_DIMS_MAX];
+        uint32_t choices;
+    } cases[] = {
+        {{.rank = 2, .dims = {-1, 2048}}, true, {{1, 2048}}, 1},
+        {{.rank = 4, .dims = {-1, 3, -1, -1}}, true, {{1, 3, 320, 320}, {1, 3, 48, 320}, {1, 3, 224, 224}}, 4},
+        {{.rank = 4, .dims = {-1, 3, 48, -1}}, true, {{1, 3, 48, 320}, {1, 3, 48, 320}, {1, 3, 48, 224}}, 4},
+        {{.rank = 4, .dims = {-1, -1, -1, 1}}, false, {{1, 320, 320, 1}, {1, 48, 320, 1}, {1, 224, 224, 1}}, 4},
+        {{.rank = 2, .dims = {-1, -1}}, true, {{1, 128}, {1, 16}, {1, 1}}, 4},
+        {{.rank = 2, .dims = {-1, 8}}, false, {{128, 8}, {16, 8}, {1, 8}}, 4},
+        {{.rank = 0}, false, {{0}}, 1},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = {.inputs = {cases[i].spec}, .input_count = 1, .batched = cases[i].batched};
+        int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+        for (uint32_t choice = 0; choice < cases[i].choices; choice++) {
+            assert_int_equal(measure_item_dims(&s, choice, dims), 0);
+            if (choice < 3)
+                assert_memory_equal(dims[0], cases[i].want[choice], cases[i].spec.rank * sizeof(int64_t));
+        }
+        assert_int_equal(measure_item_dims(&s, cases[i].choices, dims), -ENOENT);
+    }
+}
+
+static void inputs_are_valid_and_repeatable(void **state) {
+    (void)state;
+    struct signature s = {.input_count = 6, .batched = true};
+    static const enum datatype types[] = {DATATYPE_FP16,  DATATYPE_FP32, DATATYPE_FP64,
+                                          DATATYPE_INT64, DATATYPE_BOOL, DATATYPE_BF16};
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+    for (uint32_t i = 0; i < s.input_count; i++) {
+        s.inputs[i] = (struct tensor_spec){.type = types[i], .rank = 2, .dims = {-1, 5}};
+        dims[i][0] = 1;
+        dims[i][1] = 5;
+    }
+    struct tensor_view a[TENSORS_MAX], b[TENSORS_MAX];
+    assert_int_equal(measure_inputs(&s, dims, 7, 3, a), 0);
+    assert_int_equal(measure_inputs(&s, dims, 7, 3, b), 0);
+    for (uint32_t i = 0; i < s.input_count; i++) {
+        assert_int_equal(a[i].bytes, 35 * datatype_bytes(types[i]));
+        assert_int_equal(a[i].dims[0], 7);
+        assert_memory_equal(a[i].data, b[i].data, a[i].bytes);
+    }
+    for (int k = 0; k < 35; k++) {
+        float single = ((float *)a[1].data)[k];
+        double twice = ((double *)a[2].data)[k];
+        assert_true(single >= 0.5f && single < 1 && twice >= 0.5 && twice < 1);
+        assert_in_range(((uint16_t *)a[0].data)[k], 0x3800, 0x3bff);
+        assert_in_range(((int64_t *)a[3].data)[k], 0, 1);
+        assert_in_range(((uint8_t *)a[4].data)[k], 0, 1);
+    }
+    free(a[0].data);
+    free(b[0].data);
+    dims[1][1] = 1LL << 41;
+    assert_int_equal(measure_inputs(&s, dims, 7, 3, a), -ENOMEM);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_are_timed_up_to_the_last),
+        cmocka_unit_test(measuring_stops_where_batching_gains_nothing),
+        cmocka_unit_test(batches_that_take_too_long_are_not_wanted),
+        cmocka_unit_test(a_batch_that_fails_is_the_limit),
+        cmocka_unit_test(rows_that_depend_on_others_are_not_batched),
+        cmocka_unit_test(a_model_without_batches_runs_one_item),
+        cmocka_unit_test(items_have_plausible_shapes),
+        cmocka_unit_test(inputs_are_valid_and_repeatable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* test_prepare.c - default SLOs; profiles found, made, kept and made again. This program is also the child. */
+#include "unit/cmocka_all.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/container.h"
+#include "base/time.h"
+#include "profile/prepare.h"
+#include "profile/worker.h"
+
+#define MS NS_PER_MS
+
+static void the_default_slo_leaves_room(void **state) {
+    (void)state;
+    static const struct {
+        double alpha_ms, beta_ms, want_ms;
+    } cases[] = {
+        {0.01, 0.1, 25},  /* tiny: the floor */
+        {7.6, 0, 38},     /* batching gains nothing: five items */
+        {1, 4.0001, 119}, /* twice l(55) = 59.0001, where l(b)/b is within 1 % of the best; up to whole milliseconds */
+        {0.1, 6, 31},     /* five lone items, 30.5, are more than twice l(63) */
+    };
+    struct profile *profile = malloc(profile_bytes(64));
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        profile_set_line(profile, 64, cases[i].alpha_ms * MS, cases[i].beta_ms * MS);
+        assert_int_equal(profile_default_slo_ns(profile), (int64_t)(cases[i].want_ms * MS));
+    }
+    free(profile);
+}
+
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+
+struct place {
+    char folder[64], model[128];
+    struct profile_options options;
+};
+
+static int copy(const char *name, const char *to, long bytes) {
+    char command[512];
+    snprintf(command, sizeof(command), "head -c %ld '%s/unit/engine/data/%s' > '%s'", bytes, TESTS_DIR, name, to);
+    return system(command);
+}
+
+static int set_up(void **state) {
+    struct place *p = calloc(1, sizeof(*p));
+    strcpy(p->folder, "/tmp/symphony-test-XXXXXX");
+    assert_non_null(mkdtemp(p->folder));
+    snprintf(p->model, sizeof(p->model), "%s/net.onnx", p->folder);
+    p->options = (struct profile_options){.engine = &engine_onnxruntime, .provider = "cpu", .core = -1, .batch_max = 4};
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct place *p = *state;
+    char command[256];
+    snprintf(command, sizeof(command), "rm -rf %s", p->folder);
+    int rc = system(command);
+    free(p);
+    return rc;
+}
+
+static struct served_model *model_new(const struct place *p) {
+    struct served_model *model = calloc(1, sizeof(*model));
+    strcpy(model->name, "net");
+    strcpy(model->path, p->model);
+    return model;
+}
+
+/* Prepares the model anew, as a start of the server does; it must become usable. */
+static void prepare(const struct place *p, bool want_measured, struct served_model **out,
+                    struct profile_record *record) {
+    struct served_model *model = model_new(p);
+    struct profile_progress progress = {.model = model->name, .count = 1};
+    struct profile *profile;
+    bool measured;
+    int rc = profile_prepare(model, &p->options, &progress, record, &profile, &measured);
+    assert_string_equal(model->reason, "");
+    assert_int_equal(rc, 0);
+    assert_int_equal(measured, want_measured);
+    assert_int_equal(profile->batch_max, model->batch_max);
+    free(profile);
+    *out = model;
+}
+
+static void a_profile_is_measured_once(void **state) {
+    struct place *p = *state;
+    struct profile_record record;
+    struct served_model *model;
+    assert_int_equal(copy("add.onnx", p->model, 100000), 0);
+    prepare(p, true, &model, &record);
+    assert_int_equal(model->batch_max, 4);
+    assert_int_equal(model->slo_ns, 25 * MS);
+    assert_int_equal(model->item_elements, 16 + 16 + 2);
+    assert_int_equal(model->signature.input_count, 3);
+    assert_true(model->signature.batched);
+    assert_int_equal(record.point_count, 4);
+    assert_string_equal(record.cache, "prepacked");
+    free(model);
+    prepare(p, false, &model, &record);
+    assert_int_equal(model->signature.input_count, 3);
+    assert_int_equal(model->item_elements, 16 + 16 + 2);
+    free(model);
+    /* a larger batch than was measured, another file of that name, or force: again */
+    p->options.batch_max = 5;
+    prepare(p, true, &model, &record);
+    free(model);
+    assert_int_equal(copy("mlp.onnx", p->model, 100000), 0);
+    prepare(p, true, &model, &record);
+    assert_int_equal(model->signature.input_count, 1);
+    free(model);
+    p->options.force = true;
+    prepare(p, true, &model, &record);
+    free(model);
+}
+
+static void a_damaged_profile_is_measured_again(void **state) {
+    struct place *p = *state;
+    struct profile_record record;
+    struct served_model *model;
+    char command[256];
+    assert_int_equal(copy("add.onnx", p->model, 100000), 0);
+    prepare(p, true, &model, &record);
+    free(model);
+    snprintf(command, sizeof(command), "for f in %s/.symphony/*.profile.json; do echo '{' > $f; done", p->folder);
+    assert_int_equal(system(command), 0);
+    prepare(p, true, &model, &record);
+    free(model);
+}
+
+static void what_cannot_be_batched_is_not(void **state) {
+    struct place *p = *state;
+    struct profile_record record;
+    struct served_model *model;
+    assert_int_equal(copy("mixing.onnx", p->model, 100000), 0);
+    for (int start = 0; start < 2; start++) { /* measured, and from the file */
+        prepare(p, start == 0, &model, &record);
+        assert_false(model->signature.batched);
+        assert_true(model->signature.variable_shapes); /* the first dimension is one like others now */
+        assert_int_equal(model->batch_max, 1);
+        free(model);
+    }
+    assert_string_equal(record.note, "output 'y' of an item depends on what it is batched with");
+}
+
+static void broken_models_do_not_stop_the_others(void **state) {
+    struct place *p = *state;
+    struct served_model *models = calloc(3, sizeof(*models));
+    struct profile *profiles[3];
+    for (int i = 0; i < 3; i++) {
+        snprintf(models[i].name, sizeof(models[i].name), "m%d", i);
+        snprintf(models[i].path, sizeof(models[i].path), "%s/m%d.onnx", p->folder, i);
+    }
+    assert_int_equal(copy("mlp.onnx", models[0].path, 5000), 0);
+    assert_int_equal(copy("fails.onnx", models[1].path, 100000), 0);
+    assert_int_equal(copy("add.onnx", models[2].path, 100000), 0);
+    assert_int_equal(profile_prepare_all(models, 3, &p->options, profiles), 1);
+    assert_int_equal(models[0].state, MODEL_UNAVAILABLE);
+    assert_non_null(strstr(models[0].reason, models[0].path));
+    assert_int_equal(models[1].state, MODEL_UNAVAILABLE);
+    assert_non_null(strstr(models[1].reason, "Reshape"));
+    assert_int_equal(models[2].state, MODEL_LOADING);
+    assert_null(profiles[0]);
+    assert_null(profiles[1]);
+    assert_non_null(profiles[2]);
+    free(profiles[2]);
+    free(models);
+}
+
+static void a_profile_that_was_given_is_used(void **state) {
+    struct place *p = *state;
+    struct served_model *model = model_new(p);
+    struct profile_progress progress = {.model = "net", .count = 1};
+    struct profile *profile;
+    bool measured;
+    assert_int_equal(copy("add.onnx", p->model, 100000), 0);
+    snprintf(model->profile_path, sizeof(model->profile_path), "%s/mine.json", p->folder);
+    FILE *to = fopen(model->profile_path, "w");
+    fputs("{\"symphony_profile\": 1, \"points\": [{\"batch\": 1, \"latency_ms\": 10}, {\"batch\": 3, \"latency_ms\": "
+          "12}]}",
+          to);
+    fclose(to);
+    p->options.batch_max = 0;
+    assert_int_equal(profile_prepare(model, &p->options, &progress, NULL, &profile, &measured), 0);
+    assert_int_equal(profile->latency_ns[2], 11 * MS);
+    assert_int_equal(model->batch_max, 3);
+    assert_int_equal(model->slo_ns, 50 * MS);
+    free(profile);
+    free(model);
+}
+
+#endif
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[2], WORKER_ARGUMENT) == 0)
+        return worker_main();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_slo_leaves_room),
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+        cmocka_unit_test_setup_teardown(a_profile_is_measured_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_profile_is_measured_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_batched_is_not, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(broken_models_do_not_stop_the_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_profile_that_was_given_is_used, set_up, tear_down),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
