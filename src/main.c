@@ -7,6 +7,7 @@
 static const struct cli_command *const commands[] = {
     &cli_bench,
     &cli_profile,
+    &cli_serve,
     NULL,
 };
 

@@ -1,8 +1,11 @@
 /* margin.h - a running 99th percentile of small times, for timing margins: what wake-ups, dispatch, gathering and
  * replies take on this machine now.
  *
- * Counts in half-octave buckets from 1 us to 4 s, halved every 1024 values, so that the last few thousand count. One
- * writer; others read the percentile. */
+ * Counts in half-octave buckets from 1 us to 4 s, halved every 1024 values, so that the last few thousand count. A
+ * margin starts from a guess with the weight of 256 values, so that the first slow one does not become the percentile:
+ * a margin that is too large refuses every request, and then nothing is measured any more. For the same reason who
+ * uses a margin lets it relax towards the guess while there is nothing to measure. One writer; others read the
+ * percentile. */
 #pragma once
 
 #include <stdatomic.h>
@@ -13,9 +16,14 @@
 struct margin {
     uint32_t counts[MARGIN_BUCKETS];
     uint32_t total, since_decay;
-    _Atomic int64_t p99_ns; /* upper edge of the bucket; 0 without values */
+    uint32_t guess_bucket;
+    _Atomic int64_t p99_ns; /* upper edge of the bucket; 0 without values and guess */
 };
 
+/* Starts from a guess. Before others see it. */
+void margin_init(struct margin *margin, int64_t guess_ns);
+/* Draws the margin towards the guess, by an eighth of its weight. The writer's thread. */
+void margin_relax(struct margin *margin);
 /* Adds a value. The writer's thread. */
 void margin_add(struct margin *margin, int64_t value_ns);
 

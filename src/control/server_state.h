@@ -31,6 +31,7 @@ struct server {
     struct port **ports;
     struct http_frontend **frontends;
     struct metrics_server *metrics;
+    int listen_fd, http_port, metrics_port;
     _Atomic bool ready, draining;
     int64_t started_ns;
 };

@@ -9,12 +9,16 @@
 #include "sched/wiring.h"
 #include "transport/transport.h"
 
+#define REPLY_PART_MOST     4  /* the reply margin takes this part of a request's time at most */
+#define REFUSED_UNTIL_RELAX 16 /* refusals in a row after which the reply margin relaxes */
+
 struct port {
     struct wiring *wiring;
     uint32_t index, outstanding;
     bool *model_rung; /* [model_threads] */
     uint32_t turn;    /* which ring port_next() looks at next */
     struct margin reply;
+    uint32_t refused_in_row; /* since the last reply that was measured */
 };
 
 struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
@@ -28,7 +32,7 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
     }
     port->wiring = wiring;
     port->index = index;
-    margin_add(&port->reply, reply_margin_ns);
+    margin_init(&port->reply, reply_margin_ns);
     return port;
 }
 
@@ -60,6 +64,13 @@ static void port_send(struct port *port, const struct request *request, enum req
     port->model_rung[thread] = true;
 }
 
+/* What is kept for the way back: never more than a part of the time there is, for refusing everything because one
+ * answer in a hundred is slow would be worse. */
+static int64_t reply_margin(const struct port *port, const struct request *request) {
+    int64_t margin = margin_p99_ns(&port->reply), most = (request->deadline_ns - request->arrival_ns) / REPLY_PART_MOST;
+    return margin < most ? margin : most;
+}
+
 int port_submit(struct port *port, struct request *request) {
     if (port->outstanding == PORT_REQUESTS_MAX)
         return -EAGAIN;
@@ -67,7 +78,7 @@ int port_submit(struct port *port, struct request *request) {
     request->port = port->index;
     request->status = REQUEST_FAILED;
     request->block = NULL;
-    request->deadline_sched_ns = request->deadline_ns - margin_p99_ns(&port->reply);
+    request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
     port_send(port, request, REQUEST_ARRIVED);
     return 0;
 }
@@ -106,6 +117,8 @@ static struct request *next_refused(struct port *port, uint32_t thread) {
     struct request *request = transport_local.request(message->handle);
     request->status = REQUEST_REFUSED;
     request->refusal = message->reason;
+    if (++port->refused_in_row % REFUSED_UNTIL_RELAX == 0)
+        margin_relax(&port->reply);
     ring_pop(ring);
     ring_release(ring);
     return request;
@@ -149,6 +162,7 @@ void port_disarm(struct port *port) {
 }
 
 void port_replied(struct port *port, int64_t took_ns) {
+    port->refused_in_row = 0;
     margin_add(&port->reply, took_ns);
 }
 

@@ -14,6 +14,7 @@
 #define POLL_MAX          256               /* messages taken from one ring a turn, so that no ring starves another */
 #define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* how often delay(b) follows what was measured */
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
+#define DELAYS_PART_MOST  8 /* d_ctrl takes this part of a model's SLO at most; why: reply_margin() in port.c */
 
 /* One core and what the thread keeps of it. */
 struct variant {
@@ -50,6 +51,7 @@ struct model_thread {
     struct margin wake, dispatch, gather;
     _Atomic int64_t ctrl_ns, data_ns; /* read by the metrics */
     int64_t delays_next_ns;
+    bool measured;                                  /* something was, since delay(b) last followed */
     bool rank_rung, *executor_rung, *frontend_rung; /* who gets the bell at the end of the turn */
     pthread_t thread;
     _Atomic bool stop;
@@ -138,6 +140,10 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
     }
 }
 
+static int64_t ctrl_for(const struct model_thread_model *model, int64_t ctrl_ns) {
+    return ctrl_ns < model->slo_ns / DELAYS_PART_MOST ? ctrl_ns : model->slo_ns / DELAYS_PART_MOST;
+}
+
 /* What a core is told when items cost `work` times the profiled one; its tables may lie in t->scaled. */
 static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
     const struct model_thread_model *m = &t->models[v->model];
@@ -146,7 +152,7 @@ static struct model_core_config variant_config(struct model_thread *t, const str
         .types = t->config.types,
         .batch_max = m->batch_max,
         .slo_ns = m->slo_ns,
-        .ctrl_ns = atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed), /* own words */
+        .ctrl_ns = ctrl_for(m, atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed)), /* own words */
         .data_ns = atomic_load_explicit(&t->data_ns, memory_order_relaxed),
         .learn = t->config.learn,
         .policy = t->config.policy,
@@ -279,6 +285,7 @@ static void take_ran(struct model_thread *t, int64_t now, const struct ran_messa
 
     margin_add(&t->dispatch, ran->dispatch_ns);
     margin_add(&t->gather, ran->gather_ns / ran->items);
+    t->measured = true;
     if (ran->run_ns == 0)
         return;
     histogram_add(&t->counters[v->model].run_ns, ran->run_ns);
@@ -296,19 +303,32 @@ static bool differs(int64_t a, int64_t b) {
 }
 
 /* Lets delay(b) follow the measured dispatch and gathering. */
-static void follow_delays(struct model_thread *t, int64_t now) {
-    int64_t ctrl = margin_p99_ns(&t->dispatch), data = margin_p99_ns(&t->gather);
+/* Lets delay(b) follow the measured dispatch and gathering. */
 
+/* Lets delay(b) follow the measured dispatch and gathering; while nothing is measured, lets them relax. */
+static void follow_delays(struct model_thread *t, int64_t now) {
+    if (!t->measured) {
+        margin_relax(&t->dispatch);
+        margin_relax(&t->gather);
+    }
+    t->measured = false;
     t->delays_next_ns = now + DELAYS_EVERY_NS;
+
+    int64_t ctrl = margin_p99_ns(&t->dispatch), data = margin_p99_ns(&t->gather);
     if (!differs(ctrl, atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed)) && /* own words */
         !differs(data, atomic_load_explicit(&t->data_ns, memory_order_relaxed)))
         return;
     atomic_store_explicit(&t->ctrl_ns, ctrl, memory_order_relaxed); /* a number on its own */
     atomic_store_explicit(&t->data_ns, data, memory_order_relaxed);
-    struct model_event event = {.kind = MODEL_DELAYS, .delays = {.ctrl_ns = ctrl, .data_ns = data}};
-    for (uint32_t i = 0; i < t->variant_count; i++)
-        if (t->variants[i].generation)
-            variant_step(t, &t->variants[i], now, &event);
+    for (uint32_t i = 0; i < t->variant_count; i++) {
+        struct variant *v = &t->variants[i];
+        struct model_event event = {
+            .kind = MODEL_DELAYS,
+            .delays = {.ctrl_ns = ctrl_for(&t->models[v->model], ctrl), .data_ns = data},
+        };
+        if (v->generation)
+            variant_step(t, v, now, &event);
+    }
 }
 
 /* Sends what changed, newest state only: what does not fit waits and is overwritten by newer states meanwhile. */
@@ -548,8 +568,8 @@ int model_thread_start(struct model_thread **thread, const struct model_thread_c
     t->wiring = config->wiring;
     atomic_init(&t->ctrl_ns, config->ctrl_ns);
     atomic_init(&t->data_ns, config->data_ns);
-    margin_add(&t->dispatch, config->ctrl_ns);
-    margin_add(&t->gather, config->data_ns);
+    margin_init(&t->dispatch, config->ctrl_ns);
+    margin_init(&t->gather, config->data_ns);
     rc = model_thread_allocate(t);
     if (rc < 0) {
         error_set(err, rc, "no memory for the queues of %u models", config->model_count);

@@ -31,11 +31,41 @@ static void test_forgets(void **state) {
     assert_in_range(margin_p99_ns(&m), 5000, 8000);
 }
 
+static void test_one_slow_start_is_no_percentile(void **state) {
+    (void)state;
+    struct margin m;
+    margin_init(&m, 20000);
+    assert_in_range(margin_p99_ns(&m), 20000, 29000);
+    margin_add(&m, 30000000);
+    margin_add(&m, 30000000);
+    assert_in_range(margin_p99_ns(&m), 20000, 29000);
+    for (int i = 0; i < 10; i++) /* that many are no accident */
+        margin_add(&m, 30000000);
+    assert_in_range(margin_p99_ns(&m), 30000000, 43000000);
+}
+
+static void test_relaxes_to_the_guess(void **state) {
+    (void)state;
+    struct margin m;
+    margin_init(&m, 20000);
+    for (int i = 0; i < 5000; i++)
+        margin_add(&m, 30000000);
+    assert_in_range(margin_p99_ns(&m), 30000000, 43000000);
+    int steps = 0;
+    while (margin_p99_ns(&m) > 29000) {
+        margin_relax(&m);
+        assert_true(++steps < 60);
+    }
+    assert_true(steps > 5); /* not at once either */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_values_count),
         cmocka_unit_test(test_ignores_one_in_a_hundred),
         cmocka_unit_test(test_forgets),
+        cmocka_unit_test(test_one_slow_start_is_no_percentile),
+        cmocka_unit_test(test_relaxes_to_the_guess),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,270 @@
+/* serve.c - `symphony serve`: frontends, scheduler and local accelerators in one process. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "control/curl_line.h"
+#include "control/deployment.h"
+
+struct serve_settings {
+    const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
+    int64_t http_port, metrics_port, model_threads, frontends, queue_max, body_mib, inputs_mib;
+    double slo_ms, drain_grace_s, drain_timeout_s;
+    bool busy_poll, consolidate, no_learn, no_metrics;
+};
+
+static const struct option_row rows[] = {
+    OPTION_HEADING("What to serve (one of)"),
+    OPTION_TEXT(struct serve_settings, repository, "repository", "DIR",
+                "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file"),
+    OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",
+                "the emulated cluster and models of a scenario file, live"),
+    OPTION_HEADING("On what"),
+    OPTION_TEXT(struct serve_settings, accelerators, "accelerators", "LIST",
+                "cpu:N | cuda:N | emulated:N[:TYPE], separated by commas; without it cpu, one less than the cores, at "
+                "least 1"),
+    OPTION_TEXT(struct serve_settings, pin, "pin", "CORES",
+                "cores for the executors, e.g. 1-3: the n-th executor is pinned to the n-th (CPU executors are pinned "
+                "to the last cores without it); 'none' pins nothing"),
+    OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping"),
+    OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64, "threads that speak HTTP"),
+    OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"),
+    OPTION_HEADING("Scheduling"),
+    OPTION_TEXT(struct serve_settings, policy, "policy", "NAME", "scheduling policy"),
+    OPTION_FLAG(struct serve_settings, consolidate, "consolidate",
+                "let batches grow even when accelerators are idle, so that idle accelerators show how many are needed"),
+    OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.01, 3.6e6,
+                  "SLO of models that give none; without it chosen from the model's profile"),
+    OPTION_FLAG(struct serve_settings, no_learn, "no-learn",
+                "keep profiles as measured; do not correct them while running"),
+    OPTION_HEADING("Listening"),
+    OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address to listen on"),
+    OPTION_INT(struct serve_settings, http_port, "http-port", "PORT", 0, 65535, "HTTP; 0: any free port"),
+    OPTION_INT(struct serve_settings, metrics_port, "metrics-port", "PORT", 0, 65535,
+               "Prometheus metrics; 0: any free port"),
+    OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port"),
+    OPTION_HEADING("Limits"),
+    OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,
+               "requests queued per model thread; more are answered 503"),
+    OPTION_INT(struct serve_settings, body_mib, "body-max-mib", "MIB", 1, 4096,
+               "largest request body; larger ones are answered 413"),
+    OPTION_INT(struct serve_settings, inputs_mib, "inputs-max-mib", "MIB", 1, 1048576,
+               "memory for the inputs of all requests under way; beyond it requests are answered 503"),
+    OPTION_DOUBLE(struct serve_settings, drain_grace_s, "drain-grace", "S", 0, 3600,
+                  "after SIGTERM: how long requests are still taken while readiness fails"),
+    OPTION_DOUBLE(struct serve_settings, drain_timeout_s, "drain-timeout", "S", 0, 3600,
+                  "after SIGTERM: how long requests in flight may take to finish"),
+    OPTION_HEADING("Other"),
+    OPTION_TEXT(struct serve_settings, cache_dir, "cache-dir", "DIR",
+                "where profiles and optimised models go when a model's own folder cannot be written"),
+    OPTION_TEXT(struct serve_settings, log_level, "log-level", "LEVEL", "debug, info, warn or error"),
+    OPTION_END,
+};
+
+static const struct options options = {
+    .command = "serve",
+    .usage = "--repository DIR | --scenario FILE [OPTION]...",
+    .intro =
+        "Serves models over the Open Inference Protocol (v2, HTTP/1.1) under latency SLOs. Models without a cached\n"
+        "profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends at once.\n",
+    .notes = "Examples:\n"
+             "  symphony serve --repository model.onnx\n"
+             "  symphony serve --repository /srv/models --accelerators cpu:4 --pin 4-7\n"
+             "  symphony serve --scenario scenarios/table4-resnet50.yaml --http-port 9000\n",
+    .rows = rows,
+};
+
+/* Everything decided from the settings before anything starts. */
+struct serve_plan {
+    struct deployment deployment;
+    struct server_config config;
+    struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
+    uint32_t group_count;
+};
+
+static int default_accelerators(struct serve_plan *plan) {
+    cpu_set_t allowed;
+    thread_cores_allowed(&allowed);
+    int cores = CPU_COUNT(&allowed);
+    plan->groups[0] = (struct accelerator_group){
+        .kind = ACCELERATOR_CPU, .count = cores > 1 ? (uint32_t)cores - 1 : 1, .type = "cpu"};
+    return 1;
+}
+
+/* Which cores executors are pinned to: the given ones, or, if there are CPU accelerators, the last of those allowed. */
+static int choose_cores(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    cpu_set_t *cores = &plan->config.executor_cores, allowed;
+    uint32_t cpus = 0;
+
+    CPU_ZERO(cores);
+    if (s->pin && strcmp(s->pin, "none") == 0)
+        return 0;
+    if (s->pin)
+        return thread_cores_parse(s->pin, cores, err);
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        cpus += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
+    thread_cores_allowed(&allowed);
+    int count = CPU_COUNT(&allowed);
+    for (int i = count - 1; i >= 0 && cpus > 0; i--, cpus--)
+        CPU_SET(thread_core_nth(&allowed, (unsigned)i), cores);
+    return 0;
+}
+
+static int plan_repository(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, err)
+                                : default_accelerators(plan);
+    if (found < 0)
+        return found;
+    plan->group_count = (uint32_t)found;
+    int rc = choose_cores(s, plan, err);
+    if (rc < 0)
+        return rc;
+    struct deployment_options how = {
+        .groups = plan->groups,
+        .group_count = plan->group_count,
+        .slo_ns = (int64_t)(s->slo_ms * (double)NS_PER_MS),
+        .cores = plan->config.executor_cores,
+        .cache_dir = s->cache_dir,
+    };
+    return deployment_from_repository(&plan->deployment, s->repository, &how, err);
+}
+
+static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct scenario scenario;
+    int rc = scenario_read(s->scenario, NULL, 0, &scenario, err);
+    if (rc < 0)
+        return rc;
+    if (!s->policy)
+        plan->config.policy = scenario.policy;
+    plan->config.policy_options = scenario.policy_options;
+    rc = deployment_from_scenario(&plan->deployment, &scenario, err);
+    scenario_free(&scenario);
+    return rc < 0 ? rc : choose_cores(s, plan, err);
+}
+
+static int make_plan(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    if (!s->repository == !s->scenario)
+        return error_set(err, -EINVAL, "give either --repository or --scenario");
+    if (s->scenario && s->accelerators)
+        return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
+    plan->config.policy = policy_find(s->policy ? s->policy : "deferred");
+    if (!plan->config.policy)
+        return error_set(err, -EINVAL, "--policy: there is no policy '%s'", s->policy);
+    int rc = s->repository ? plan_repository(s, plan, err) : plan_scenario(s, plan, err);
+    if (rc < 0)
+        return rc;
+    struct server_config *c = &plan->config;
+    c->models = plan->deployment.models;
+    c->model_count = plan->deployment.model_count;
+    c->accelerators = plan->deployment.accelerators;
+    c->type_count = plan->deployment.type_count;
+    c->model_threads = (uint32_t)s->model_threads;
+    c->frontends = (uint32_t)s->frontends;
+    c->policy_options.consolidate |= s->consolidate;
+    c->host = s->host;
+    c->http_port = (int)s->http_port;
+    c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
+    c->busy_poll = s->busy_poll;
+    c->learn = !s->no_learn;
+    c->queue_max = (uint32_t)s->queue_max;
+    c->body_bytes_max = (uint64_t)s->body_mib << 20;
+    c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
+    return 0;
+}
+
+/* Says what is served and how to ask it: the last line can be pasted into a shell. */
+static void say_ready(const struct server *server, const struct server_config *config) {
+    int http_port, metrics_port, ready = 0;
+    char line[4096];
+
+    server_ports(server, &http_port, &metrics_port);
+    for (uint32_t i = 0; i < config->model_count; i++)
+        ready += atomic_load_explicit(&config->models[i].state, memory_order_acquire) == MODEL_READY;
+    log_info("ready", "http_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", http_port, metrics_port, ready,
+             (int)config->model_count - ready, config->policy->name);
+    if (curl_line(config->models, config->model_count, http_port, line, sizeof(line)))
+        fprintf(stderr, "\nTry:\n  %s\n\n", line);
+}
+
+/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
+static void wait_for_signal(const sigset_t *signals) {
+    int signal_number;
+
+    while (sigwait(signals, &signal_number) != 0 || signal_number == SIGHUP) {
+    }
+    log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+}
+
+static int serve(const struct serve_settings *settings) {
+    struct serve_plan plan;
+    struct server *server;
+    struct sy_error err = {.text = ""};
+    sigset_t signals;
+
+    memset(&plan, 0, sizeof(plan));
+    int rc = make_plan(settings, &plan, &err);
+    if (rc < 0) {
+        deployment_free(&plan.deployment);
+        fprintf(stderr, "symphony serve: %s\n", err.text);
+        return CLI_USAGE;
+    }
+    /* Blocked before any thread starts, so that sigwait() below is the only one to get them. */
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    rc = server_start(&server, &plan.config, &err);
+    if (rc < 0) {
+        deployment_free(&plan.deployment);
+        fprintf(stderr, "symphony serve: %s\n", err.text);
+        return CLI_FAILURE;
+    }
+    say_ready(server, &plan.config);
+    wait_for_signal(&signals);
+    rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
+                     (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
+    deployment_free(&plan.deployment);
+    log_info("stopped", "%s", rc < 0 ? "requests_cut_off=true" : "");
+    return rc < 0 ? CLI_FAILURE : CLI_OK;
+}
+
+static int serve_run(int argc, char **argv) {
+    struct serve_settings settings = {
+        .host = "0.0.0.0",
+        .http_port = 8000,
+        .metrics_port = 8002,
+        .model_threads = 1,
+        .frontends = 1,
+        .queue_max = 65536,
+        .body_mib = 64,
+        .inputs_mib = 1024,
+        .drain_timeout_s = 30,
+        .log_level = "info",
+    };
+    enum log_level level;
+    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
+
+    if (status != OPTIONS_GO_ON)
+        return status;
+    if (log_level_parse(settings.log_level, &level) < 0)
+        return cli_usage_error("serve", "--log-level: '%s' is not debug, info, warn or error", settings.log_level);
+    log_set_level(level);
+    return serve(&settings);
+}
+
+const struct cli_command cli_serve = {
+    .name = "serve",
+    .summary = "serves models under latency SLOs",
+    .run = serve_run,
+};

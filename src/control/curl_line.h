@@ -1,0 +1,12 @@
+/* curl_line.h - a command line that asks a served model something, for people to paste. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "repository/served_model.h"
+
+/* Writes a curl command for the ready model with the smallest inputs, all zeros: with a JSON body where that is short,
+ * else with a raw binary one. False if there is no model it could be written for. */
+bool curl_line(const struct served_model *models, uint32_t count, int http_port, char *line, size_t bytes);

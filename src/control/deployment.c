@@ -1,0 +1,159 @@
+/* deployment.c - models, accelerators and profiles of a server, from a repository or a scenario. */
+#include "control/deployment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "base/time.h"
+#include "profile/prepare.h"
+#include "repository/repository.h"
+#include "repository/scenario_models.h"
+
+/* ---- progress ---- */
+
+static void progress_show(void *context, const struct profile_progress *p) {
+    static const int WIDTH = 24;
+    const bool *terminal = context;
+    int done = p->count ? (int)(p->index * (uint32_t)WIDTH / p->count) : 0;
+
+    if (!*terminal)
+        return;
+    fprintf(stderr, "\r\033[K[%.*s%*s] profiling %u of %u: %s, %s", done, "########################", WIDTH - done, "",
+            p->index + 1, p->count, p->model, p->phase);
+    if (p->batch)
+        fprintf(stderr, " a batch of %u", p->batch);
+}
+
+static void progress_end(const bool *terminal) {
+    if (*terminal)
+        fputs("\r\033[K", stderr);
+}
+
+/* ---- from a repository ---- */
+
+#ifdef SYMPHONY_HAVE_ONNXRUNTIME
+static const struct engine_ops *const file_engine = &engine_onnxruntime;
+#else
+static const struct engine_ops *const file_engine = NULL;
+#endif
+
+/* Profiles the models for one group of accelerators. */
+static int profile_group(struct deployment *d, const struct accelerator_group *group,
+                         const struct deployment_options *options, struct sy_error *err) {
+    static const char *const providers[] = {"cpu", "cuda",
+                                            "cpu"}; /* by kind; an emulated one sleeps what a CPU takes */
+    bool terminal = isatty(STDERR_FILENO);
+    struct server_accelerators *a = &d->accelerators[d->type_count];
+    struct profile_options how = {
+        .engine = file_engine,
+        .provider = providers[group->kind],
+        .core = group->kind == ACCELERATOR_CUDA ? -1 : thread_core_nth(&options->cores, 0),
+        .cache_dir = options->cache_dir,
+        .progress = progress_show,
+        .context = &terminal,
+    };
+
+    snprintf(a->type, sizeof(a->type), "%s", group->type);
+    a->engine = group->kind == ACCELERATOR_EMULATED ? &engine_emulated : file_engine;
+    a->provider = how.provider;
+    a->count = group->count;
+    a->profiles = (const struct profile **)&d->profiles[d->profile_count];
+    int found = profile_prepare_all(d->models, d->model_count, &how, &d->profiles[d->profile_count]);
+    progress_end(&terminal);
+    if (found < 0)
+        return error_set(err, found, "profiling was stopped");
+    d->profile_count += d->model_count;
+    d->type_count++;
+    return 0;
+}
+
+/* What has become of each model: ready, or set aside with its reason. Returns how many are ready. */
+static uint32_t settle_models(struct deployment *d) {
+    uint32_t ready = 0;
+
+    for (uint32_t i = 0; i < d->model_count; i++) {
+        struct served_model *m = &d->models[i];
+        if (atomic_load_explicit(&m->state, memory_order_relaxed) == MODEL_UNAVAILABLE) {
+            log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
+            continue;
+        }
+        const struct profile *p = d->accelerators[0].profiles[i];
+        atomic_store_explicit(&m->state, MODEL_READY, memory_order_relaxed); /* no other thread yet */
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,
+                 m->version, (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6,
+                 profile_batch_best(p), m->signature.batched ? "" : " batched=no");
+        ready++;
+    }
+    return ready;
+}
+
+int deployment_from_repository(struct deployment *d, const char *path, const struct deployment_options *options,
+                               struct sy_error *err) {
+    *d = (struct deployment){.models = NULL};
+    if (!file_engine)
+        return error_set(err, -ENOTSUP,
+                         "this build has no ONNX Runtime, so it serves scenarios only (--scenario FILE)");
+    int rc = repository_scan(path, &d->models, &d->model_count, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < d->model_count && options->slo_ns; i++)
+        if (!d->models[i].slo_ns)
+            d->models[i].slo_ns = options->slo_ns;
+    d->profiles = calloc((size_t)options->group_count * d->model_count, sizeof(*d->profiles));
+    if (!d->profiles)
+        return error_set(err, -ENOMEM, "no memory for the profiles of %u models", d->model_count);
+    for (uint32_t i = 0; i < options->group_count; i++)
+        if ((rc = profile_group(d, &options->groups[i], options, err)) < 0)
+            return rc;
+    if (settle_models(d) == 0)
+        return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
+                         d->models[0].reason);
+    return 0;
+}
+
+/* ---- from a scenario ---- */
+
+int deployment_from_scenario(struct deployment *d, const struct scenario *scenario, struct sy_error *err) {
+    struct profile **by_model;
+
+    *d = (struct deployment){.models = NULL};
+    if (scenario->accelerator_count > ACCELERATORS_MAX)
+        return error_set(err, -EINVAL, "%u accelerators are more than one process serves live: %d",
+                         scenario->accelerator_count, ACCELERATORS_MAX);
+    int rc = scenario_served_models(scenario, &d->models, &by_model, &d->model_count, err);
+    if (rc < 0)
+        return rc;
+    /* The scenario's profiles lie by model, the server wants them by type. */
+    d->profile_count = d->model_count * scenario->type_count;
+    d->profiles = calloc(d->profile_count + 1, sizeof(*d->profiles));
+    if (!d->profiles) {
+        scenario_models_free(scenario, d->models, by_model, d->model_count);
+        *d = (struct deployment){.models = NULL};
+        return error_set(err, -ENOMEM, "no memory for %u profiles", d->model_count * scenario->type_count);
+    }
+    for (uint32_t type = 0; type < scenario->type_count; type++) {
+        struct server_accelerators *a = &d->accelerators[d->type_count++];
+        snprintf(a->type, sizeof(a->type), "%s", scenario->types[type].name);
+        a->engine = &engine_emulated;
+        a->provider = "emulated";
+        a->count = scenario->types[type].count;
+        a->profiles = (const struct profile **)&d->profiles[type * d->model_count];
+        for (uint32_t i = 0; i < d->model_count; i++)
+            a->profiles[i] = by_model[i * scenario->type_count + type];
+    }
+    free(by_model);
+    return 0;
+}
+
+void deployment_free(struct deployment *d) {
+    for (uint32_t i = 0; i < d->profile_count; i++)
+        free(d->profiles[i]);
+    free(d->profiles);
+    free(d->models);
+    *d = (struct deployment){.models = NULL};
+}

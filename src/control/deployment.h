@@ -1,0 +1,33 @@
+/* deployment.h - what is served on what: models, accelerators and their profiles, made ready before a server starts. */
+#pragma once
+
+#include "control/accelerators.h"
+#include "control/server.h"
+#include "sim/scenario.h"
+
+/* Owns everything it points to. */
+struct deployment {
+    struct served_model *models;
+    uint32_t model_count;
+    struct server_accelerators accelerators[ACCELERATOR_TYPES_MAX];
+    uint32_t type_count;
+    struct profile **profiles; /* every profile that `accelerators` points to */
+    uint32_t profile_count;
+};
+
+struct deployment_options {
+    const struct accelerator_group *groups;
+    uint32_t group_count;
+    int64_t slo_ns;  /* for models that give none; 0: chosen from the profile */
+    cpu_set_t cores; /* executors' cores: profiles are measured on the first; empty: anywhere */
+    const char *cache_dir;
+};
+
+/* Finds and completes the models of a repository and profiles those that have no cached profile, each in a child
+ * process, with progress on a terminal. Models that cannot be served stay in it, MODEL_UNAVAILABLE with their reason.
+ * -errno with a sentence if there is nothing to serve at all. */
+int deployment_from_repository(struct deployment *deployment, const char *path,
+                               const struct deployment_options *options, struct sy_error *err);
+/* The models and accelerators of a scenario, emulated. */
+int deployment_from_scenario(struct deployment *deployment, const struct scenario *scenario, struct sy_error *err);
+void deployment_free(struct deployment *deployment);

@@ -1,0 +1,149 @@
+/* metrics.c - the server's statistics in Prometheus' text format. Reads what the threads write; disturbs none. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "control/server_state.h"
+
+static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
+                                        50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
+
+static void heading(struct text *out, const char *name, const char *type, const char *help) {
+    text_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static uint64_t get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
+}
+
+/* One model's histogram; `unit` divides values and edges: 1e9 for nanoseconds shown as seconds. */
+static void render_histogram(struct text *out, const char *name, const char *model, const struct histogram *h,
+                             const int64_t *edges, unsigned count, int64_t scale, double unit) {
+    for (unsigned i = 0; i < count; i++)
+        text_printf(out, "%s_bucket{model=\"%s\",le=\"%g\"} %llu\n", name, model, (double)(edges[i] * scale) / unit,
+                    (unsigned long long)histogram_count_until(h, edges[i] * scale));
+    unsigned long long total = histogram_count_until(h, INT64_MAX);
+    text_printf(out, "%s_bucket{model=\"%s\",le=\"+Inf\"} %llu\n", name, model, total);
+    text_printf(out, "%s_sum{model=\"%s\"} %.9g\n", name, model, (double)get(&h->sum) / unit);
+    text_printf(out, "%s_count{model=\"%s\"} %llu\n", name, model, total);
+}
+
+static const struct model_counters *counters_of(const struct server *s, uint32_t model) {
+    const struct server_placement *p = &s->placements[model];
+    return model_thread_counters(s->model_threads[p->thread], p->thread_model);
+}
+
+static void render_models(const struct server *s, struct text *out) {
+    const struct served_model *models = s->config.models;
+    uint32_t n = s->config.model_count;
+
+    heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
+    for (uint32_t i = 0; i < n; i++)
+        text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", models[i].name,
+                    atomic_load_explicit(&models[i].state, memory_order_relaxed) == MODEL_READY);
+    heading(out, "symphony_model_slo_seconds", "gauge", "Default SLO of the model.");
+    for (uint32_t i = 0; i < n; i++)
+        text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", models[i].name,
+                    (double)models[i].slo_ns / 1e9);
+    heading(out, "symphony_model_latency_seconds", "gauge",
+            "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
+    for (uint32_t i = 0; i < n; i++)
+        text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", models[i].name,
+                    (double)atomic_load_explicit(&counters_of(s, i)->latency_one_ns, memory_order_relaxed) / 1e9);
+    heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
+    for (uint32_t i = 0; i < n; i++)
+        text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", models[i].name,
+                    atomic_load_explicit(&counters_of(s, i)->queued, memory_order_relaxed));
+    heading(out, "symphony_refused_requests_total", "counter",
+            "Requests the scheduler gave back without running them.");
+    for (uint32_t i = 0; i < n; i++) {
+        const struct model_counters *c = counters_of(s, i);
+        const struct {
+            const char *reason;
+            uint64_t count;
+        } rows[] = {{"deadline", get(&c->refused_deadline)},
+                    {"queue_full", get(&c->refused_queue_full)},
+                    {"shapes", get(&c->refused_shapes)},
+                    {"cancelled", get(&c->cancelled)}};
+        for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
+            text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n", models[i].name,
+                        rows[k].reason, (unsigned long long)rows[k].count);
+    }
+    heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
+    for (uint32_t i = 0; i < n; i++)
+        render_histogram(out, "symphony_batch_size", models[i].name, &counters_of(s, i)->batch_items, batch_edges,
+                         ARRAY_COUNT(batch_edges), 1, 1);
+    heading(out, "symphony_run_duration_seconds", "histogram", "What the engine took to run a batch.");
+    for (uint32_t i = 0; i < n; i++)
+        render_histogram(out, "symphony_run_duration_seconds", models[i].name, &counters_of(s, i)->run_ns,
+                         time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
+}
+
+static void render_accelerators(const struct server *s, struct text *out) {
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+        double unit;
+    } rows[] = {
+        {"symphony_accelerator_busy_seconds_total", "Time spent on batches.",
+         offsetof(struct executor_counters, busy_ns), 1e9},
+        {"symphony_accelerator_batches_total", "Batches taken.", offsetof(struct executor_counters, batches), 1},
+        {"symphony_accelerator_items_total", "Items in them.", offsetof(struct executor_counters, items), 1},
+        {"symphony_accelerator_failed_batches_total", "Batches that the engine failed.",
+         offsetof(struct executor_counters, failed_batches), 1},
+        {"symphony_accelerator_expired_batches_total",
+         "Batches not run because every deadline in them had passed at the start.",
+         offsetof(struct executor_counters, expired_batches), 1},
+    };
+
+    for (unsigned r = 0; r < ARRAY_COUNT(rows); r++) {
+        heading(out, rows[r].name, "counter", rows[r].help);
+        for (uint32_t e = 0; e < s->wiring.executors; e++) {
+            const char *base = (const char *)executor_counters(s->executors[e]);
+            uint64_t value = get((const _Atomic uint64_t *)(base + rows[r].offset));
+            text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %.12g\n", rows[r].name, e,
+                        s->config.accelerators[s->accelerator_type[e]].type, (double)value / rows[r].unit);
+        }
+    }
+    heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
+    text_printf(out, "symphony_accelerators %u\n", s->wiring.executors);
+    heading(out, "symphony_accelerators_needed", "gauge", "How many the present load needs, at the best batch sizes.");
+    text_printf(out, "symphony_accelerators_needed %.6g\n", rank_thread_accelerators_needed(s->rank_thread));
+    heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
+    text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)rank_thread_grants(s->rank_thread));
+}
+
+static void margin_row(struct text *out, const char *kind, const char *thread, unsigned index, int64_t ns) {
+    text_printf(out, "symphony_margin_seconds{kind=\"%s\",thread=\"%s-%u\"} %.9g\n", kind, thread, index,
+                (double)ns / 1e9);
+}
+
+static void render_margins(const struct server *s, struct text *out) {
+    heading(out, "symphony_margin_seconds", "gauge",
+            "99th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, gathering an item, "
+            "reply.");
+    margin_row(out, "wake", "rank", 0, margin_p99_ns(rank_thread_wake_margin(s->rank_thread)));
+    for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
+        const struct model_thread *m = s->model_threads[t];
+        int64_t ctrl, data;
+        model_thread_delays(m, &ctrl, &data);
+        margin_row(out, "wake", "model", t, margin_p99_ns(model_thread_wake_margin(m)));
+        margin_row(out, "dispatch", "model", t, ctrl);
+        margin_row(out, "gather", "model", t, data);
+    }
+    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+        margin_row(out, "reply", "frontend", f, margin_p99_ns(port_reply_margin(s->ports[f])));
+}
+
+void server_render_metrics(void *server, struct text *out) {
+    const struct server *s = server;
+
+    heading(out, "symphony_info", "gauge", "The program's version.");
+    text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
+    heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
+    text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
+    render_models(s, out);
+    render_accelerators(s, out);
+    render_margins(s, out);
+    http_frontends_render_metrics(s->frontends, s->wiring.frontends, out);
+}

@@ -1,0 +1,321 @@
+/* server.c - builds the threads of a serving process in order, and ends them in the reverse one. */
+#include "control/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "control/server_state.h"
+
+#define DRAIN_POLL_NS (2 * NS_PER_MS)
+
+/* Bytes of one item's inputs, the profiled shape's where shapes vary: what gathering an item copies. */
+static int64_t item_bytes(const struct served_model *model) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < model->signature.input_count; i++) {
+        const struct tensor_spec *input = &model->signature.inputs[i];
+        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
+        if (elements > 0)
+            bytes += elements * (int64_t)datatype_bytes(input->type);
+    }
+    return bytes;
+}
+
+/* Distributes models over model threads, and gives each served model its range of the rank core's indexes: one, or
+ * several for a model whose inputs may have different shapes. */
+static int place_models(struct server *s) {
+    uint32_t threads = s->config.model_threads, count = s->config.model_count, variants = 0;
+    uint32_t per_thread[threads];
+
+    memset(per_thread, 0, sizeof(per_thread));
+    s->placements = calloc(count + 1, sizeof(*s->placements));
+    s->wiring.thread_of_served = calloc(count + 1, sizeof(uint32_t));
+    if (!s->placements || !s->wiring.thread_of_served)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++) {
+        struct server_placement *p = &s->placements[i];
+        p->thread = i % threads;
+        p->thread_model = per_thread[p->thread]++;
+        p->first_variant = variants;
+        p->variant_count = s->config.models[i].signature.variable_shapes ? VARIANTS_MAX : 1;
+        variants += p->variant_count;
+        s->wiring.thread_of_served[i] = p->thread;
+        if (s->config.models[i].batch_max > s->wiring.batch_max)
+            s->wiring.batch_max = s->config.models[i].batch_max;
+    }
+    s->wiring.models = variants;
+    s->wiring.thread_of_model = calloc(variants + 1, sizeof(uint32_t));
+    if (!s->wiring.thread_of_model)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t v = 0; v < s->placements[i].variant_count; v++)
+            s->wiring.thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
+    return 0;
+}
+
+static int start_executors(struct server *s, struct sy_error *err) {
+    uint32_t started = 0;
+
+    for (uint32_t type = 0; type < s->config.type_count; type++) {
+        const struct server_accelerators *a = &s->config.accelerators[type];
+        for (uint32_t i = 0; i < a->count; i++, started++) {
+            struct executor_config config = {
+                .wiring = &s->wiring,
+                .index = started,
+                .type = type,
+                .engine = a->engine,
+                .options = {.provider = a->provider, .device = (int)i, .busy_poll = s->config.busy_poll},
+                .models = s->config.models,
+                .profiles = a->profiles,
+                .model_count = s->config.model_count,
+                .pin = CPU_COUNT(&s->config.executor_cores) > 0,
+            };
+            if (config.pin)
+                CPU_SET(thread_core_nth(&s->config.executor_cores, started), &config.cores);
+            int rc = executor_start(&s->executors[started], &config, err);
+            if (rc < 0)
+                return rc;
+        }
+    }
+    /* All load at once; the first that could not open its engine ends the start. */
+    for (uint32_t e = 0; e < started; e++) {
+        int rc = executor_wait_ready(s->executors[e], err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int start_model_thread(struct server *s, uint32_t index, struct sy_error *err) {
+    struct model_thread_model *models = calloc(s->config.model_count + 1, sizeof(*models));
+    struct model_thread_config config = {
+        .wiring = &s->wiring,
+        .index = index,
+        .types = s->config.type_count,
+        .models = models,
+        .queue_max = s->config.queue_max,
+        .learn = s->config.learn,
+        .ctrl_ns = s->calibration.dispatch_ns,
+        .data_ns = s->calibration.gather_ns,
+        .policy = s->config.policy,
+        .policy_options = &s->config.policy_options,
+    };
+
+    if (!models)
+        return error_set(err, -ENOMEM, "no memory for %u models", s->config.model_count);
+    for (uint32_t i = 0; i < s->config.model_count; i++) {
+        if (s->placements[i].thread != index)
+            continue;
+        struct model_thread_model *m = &models[config.model_count++];
+        *m = (struct model_thread_model){
+            .served_model = i,
+            .first_variant = s->placements[i].first_variant,
+            .variant_count = s->placements[i].variant_count,
+            .batch_max = s->config.models[i].batch_max,
+            .slo_ns = s->config.models[i].slo_ns,
+        };
+        for (uint32_t type = 0; type < s->config.type_count; type++)
+            m->profiles[type] = s->config.accelerators[type].profiles[i];
+    }
+    int rc = model_thread_start(&s->model_threads[index], &config, err);
+    free(models); /* copied */
+    return rc;
+}
+
+static int start_scheduler(struct server *s, struct sy_error *err) {
+    struct rank_core_config config = {
+        .models = s->wiring.models,
+        .accelerators = s->wiring.executors,
+        .accelerator_type = s->accelerator_type,
+        .types = s->config.type_count,
+        .policy = s->config.policy,
+        .policy_options = &s->config.policy_options,
+    };
+    int rc = rank_thread_start(&s->rank_thread, &s->wiring, &config, err);
+
+    for (uint32_t t = 0; t < s->config.model_threads && rc == 0; t++)
+        rc = start_model_thread(s, t, err);
+    return rc;
+}
+
+static int start_frontends(struct server *s, struct sy_error *err) {
+    int rc = http_listen(s->config.host, s->config.http_port, &s->listen_fd, &s->http_port, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t f = 0; f < s->config.frontends; f++) {
+        s->ports[f] = port_create(&s->wiring, f, s->calibration.reply_ns);
+        if (!s->ports[f])
+            return error_set(err, -ENOMEM, "no memory for frontend %u", f);
+        struct http_config config = {
+            .listen_fd = s->listen_fd,
+            .index = f,
+            .port = s->ports[f],
+            .models = s->config.models,
+            .model_count = s->config.model_count,
+            .ready = &s->ready,
+            .draining = &s->draining,
+            .body_bytes_max = s->config.body_bytes_max,
+            .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
+            .requests_max = PORT_REQUESTS_MAX,
+            .busy_poll = s->config.busy_poll,
+        };
+        rc = http_frontend_start(&s->frontends[f], &config, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int start_metrics(struct server *s, struct sy_error *err) {
+    s->metrics_port = -1;
+    if (s->config.metrics_port < 0)
+        return 0;
+    int rc = metrics_server_start(&s->metrics, s->config.host, s->config.metrics_port, server_render_metrics, s, err);
+    if (rc == 0)
+        s->metrics_port = metrics_server_port(s->metrics);
+    return rc;
+}
+
+static int server_allocate(struct server *s) {
+    uint32_t executors = 0;
+
+    for (uint32_t type = 0; type < s->config.type_count; type++)
+        executors += s->config.accelerators[type].count;
+    s->wiring.executors = executors;
+    s->wiring.model_threads = s->config.model_threads;
+    s->wiring.frontends = s->config.frontends;
+    s->accelerator_type = calloc(executors, 1);
+    s->executors = calloc(executors, sizeof(*s->executors));
+    s->model_threads = calloc(s->config.model_threads, sizeof(*s->model_threads));
+    s->ports = calloc(s->config.frontends, sizeof(*s->ports));
+    s->frontends = calloc(s->config.frontends, sizeof(*s->frontends));
+    if (!s->accelerator_type || !s->executors || !s->model_threads || !s->ports || !s->frontends)
+        return -ENOMEM;
+    for (uint32_t type = 0, at = 0; type < s->config.type_count; type++)
+        for (uint32_t i = 0; i < s->config.accelerators[type].count; i++)
+            s->accelerator_type[at++] = (uint8_t)type;
+    return place_models(s);
+}
+
+static void calibrate_server(struct server *s) {
+    int64_t bytes = 0;
+
+    for (uint32_t i = 0; i < s->config.model_count; i++)
+        if (item_bytes(&s->config.models[i]) > bytes)
+            bytes = item_bytes(&s->config.models[i]);
+    calibrate(&s->calibration, bytes);
+    log_info("timing margins measured", "wake_us=%lld dispatch_us=%lld gather_item_us=%lld reply_us=%lld",
+             (long long)s->calibration.wake_ns / 1000, (long long)s->calibration.dispatch_ns / 1000,
+             (long long)s->calibration.gather_ns / 1000, (long long)s->calibration.reply_ns / 1000);
+}
+
+/* Ends what was started: first those who bring requests, while the others still give them back. */
+static void server_end(struct server *s) {
+    metrics_server_stop(s->metrics);
+    if (s->listen_fd >= 0)
+        close(s->listen_fd);
+    for (uint32_t f = 0; s->frontends && f < s->config.frontends; f++)
+        http_frontend_stop(s->frontends[f]);
+    for (uint32_t t = 0; s->model_threads && t < s->config.model_threads; t++)
+        if (s->model_threads[t])
+            model_thread_stop(s->model_threads[t]);
+    if (s->rank_thread)
+        rank_thread_stop(s->rank_thread);
+    for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
+        if (s->executors[e])
+            executor_stop(s->executors[e]);
+    for (uint32_t f = 0; s->ports && f < s->config.frontends; f++)
+        port_destroy(s->ports[f]);
+    wiring_destroy(&s->wiring);
+    free(s->wiring.thread_of_model);
+    free(s->wiring.thread_of_served);
+    free(s->placements);
+    free(s->accelerator_type);
+    free(s->executors);
+    free(s->model_threads);
+    free(s->ports);
+    free(s->frontends);
+    free(s);
+}
+
+/* Keeps the threads that the caller will start off the executors' cores, while any core is left for them. */
+static void leave_executor_cores(const cpu_set_t *executor_cores) {
+    cpu_set_t others;
+
+    thread_cores_allowed(&others);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, executor_cores))
+            CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) > 0)
+        thread_pin(&others);
+}
+
+int server_start(struct server **server, const struct server_config *config, struct sy_error *err) {
+    struct server *s = aligned_alloc(CACHE_LINE, (sizeof(*s) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    int rc;
+
+    if (!s)
+        return error_set(err, -ENOMEM, "no memory for the server");
+    memset(s, 0, sizeof(*s));
+    s->config = *config;
+    s->started_ns = clock_now_ns();
+    s->wiring.rank_bell.event_fd = s->listen_fd = -1;
+    rc = server_allocate(s);
+    if (rc < 0) {
+        error_set(err, rc, "no memory for the server's threads");
+        goto err_end;
+    }
+    if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 || (rc = start_executors(s, err)) < 0)
+        goto err_end;
+    leave_executor_cores(&config->executor_cores);
+    calibrate_server(s);
+    if ((rc = start_scheduler(s, err)) < 0 || (rc = start_metrics(s, err)) < 0 || (rc = start_frontends(s, err)) < 0)
+        goto err_end;
+    atomic_store_explicit(&s->ready, true, memory_order_release); /* with the frontends' loads */
+    *server = s;
+    return 0;
+
+err_end:
+    server_end(s);
+    return rc;
+}
+
+void server_ports(const struct server *s, int *http_port, int *metrics_port) {
+    *http_port = s->http_port;
+    *metrics_port = s->metrics_port;
+}
+
+static uint32_t in_flight(const struct server *s) {
+    uint32_t total = 0;
+    for (uint32_t f = 0; f < s->config.frontends; f++)
+        total += http_frontend_in_flight(s->frontends[f]);
+    return total;
+}
+
+static void sleep_ns(int64_t ns) {
+    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+    nanosleep(&ts, NULL);
+}
+
+int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
+    atomic_store_explicit(&s->draining, true, memory_order_release); /* with the frontends' loads */
+    if (grace_ns > 0)
+        sleep_ns(grace_ns);
+    close(s->listen_fd);
+    s->listen_fd = -1;
+    for (uint32_t f = 0; f < s->config.frontends; f++)
+        http_frontend_quiesce(s->frontends[f]);
+    int64_t until = clock_now_ns() + timeout_ns;
+    while (in_flight(s) > 0 && clock_now_ns() < until)
+        sleep_ns(DRAIN_POLL_NS);
+    uint32_t cut_off = in_flight(s);
+    if (cut_off)
+        log_warn("requests cut off", "requests=%u", cut_off);
+    server_end(s);
+    return cut_off ? -ETIMEDOUT : 0;
+}
