@@ -1,0 +1,115 @@
+"""environments.py - a Python environment for each server, made once under build/compare and kept."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+ENGINE = "onnxruntime==1.31.1"  # the version Symphony itself uses
+REQUIREMENTS = {
+    "tools": ["onnx==1.23.2", "numpy==2.4.6", ENGINE],
+    "triton": ["nvidia-pytriton==0.7.0", ENGINE],
+    "mlserver": ["mlserver==1.7.1", "uvloop<0.22", ENGINE],  # newer uvloops have no default event loop for it to find
+    "litserve": ["litserve==0.2.19", ENGINE],
+}
+MAGIKA = "magika==1.0.3"
+MAGIKA_ONNX = "magika/models/standard_v3_3/model.onnx"
+
+
+class Unavailable(Exception):
+    """A server cannot be set up here; the message says why."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Environment:
+    def __init__(self, root: Path, name: str):
+        self.name = name
+        self.folder = root / f"venv-{name}"
+        self.python = self.folder / "bin" / "python"
+        self.log = root / "log" / f"setup-{name}.log"
+        self.stamp = self.folder / ".complete"
+
+    def ensure(self) -> "Environment":
+        """Installs the requirements unless that has been done; an interrupted installation is begun again."""
+        wanted = hashlib.sha256("\n".join([sys.version, *REQUIREMENTS[self.name]]).encode()).hexdigest()
+        if self.stamp.exists() and self.stamp.read_text() == wanted:
+            return self
+        say(f"compare: installing {', '.join(REQUIREMENTS[self.name])}")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with open(self.log, "w") as log:
+            for command in (
+                [base_python(), "-m", "venv", str(self.folder)],
+                [str(self.python), "-m", "pip", "install", "--disable-pip-version-check", *REQUIREMENTS[self.name]],
+            ):
+                if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode != 0:
+                    raise Unavailable(f"{' '.join(command[-2:])} failed with Python "
+                                      f"{sys.version_info.major}.{sys.version_info.minor}: see {self.log}")
+        self.stamp.write_text(wanted)
+        return self
+
+    @property
+    def site_packages(self) -> Path:
+        return self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+    def version(self, package: str) -> str:
+        command = [str(self.python), "-c", "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))", package]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def base_python() -> str:
+    """The interpreter this one's environment was made from, so that every environment has the same."""
+    return os.path.realpath(os.path.join(sys.base_exec_prefix, "bin", f"python3.{sys.version_info.minor}"))
+
+
+def fetch_magika(root: Path, tools: Environment) -> Path:
+    """The Magika model's .onnx file, out of its wheel."""
+    target = root / "models" / "magika.onnx"
+    if target.exists():
+        return target
+    say(f"compare: fetching the filetype model ({MAGIKA})")
+    wheels = root / "wheels"
+    command = [str(tools.python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+               "--dest", str(wheels), MAGIKA]
+    if subprocess.run(command).returncode != 0:
+        raise Unavailable(f"pip cannot download {MAGIKA}")
+    wheel = next(wheels.glob("magika-*.whl"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    with zipfile.ZipFile(wheel) as archive, archive.open(MAGIKA_ONNX) as source, open(partial, "wb") as sink:
+        shutil.copyfileobj(source, sink)
+    partial.rename(target)
+    return target
+
+
+class Triton:
+    """Triton's own server as the nvidia-pytriton wheel carries it, with its Python backend made complete."""
+
+    def __init__(self, environment: Environment):
+        package = environment.site_packages / "pytriton" / "tritonserver"
+        self.program = package / "bin" / "tritonserver"
+        self.backends = package / "backends"
+        self.libraries = environment.site_packages / "nvidia_pytriton.libs"
+        self.programs = environment.folder / "bin"
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        stub = package / "python_backend_stubs" / version / "triton_python_backend_stub"
+        if not stub.exists():
+            raise Unavailable(f"the wheel has no Python backend for Python {version}")
+        beside = self.backends / "python" / stub.name
+        if not beside.exists():
+            shutil.copyfile(stub, beside)
+        for program in (self.program, beside):
+            program.chmod(0o755)
+
+    def variables(self) -> dict[str, str]:
+        """What the server's environment needs: the wheel's libraries, and the stub's Python packages."""
+        python_libraries = sysconfig.get_config_var("LIBDIR")
+        return {"LD_LIBRARY_PATH": f"{self.libraries}:{python_libraries}",
+                "PATH": f"{self.programs}:{os.environ['PATH']}"}  # the first python3 there says where packages are
