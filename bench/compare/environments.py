@@ -6,18 +6,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import zipfile
 from pathlib import Path
 
 ENGINE = "onnxruntime==1.31.1"  # the version Symphony itself uses
 REQUIREMENTS = {
-    "tools": ["onnx==1.23.2", "numpy==2.4.6", ENGINE],
     "triton": ["nvidia-pytriton==0.7.0", ENGINE],
     "mlserver": ["mlserver==1.7.1", "uvloop<0.22", ENGINE],  # newer uvloops have no default event loop for it to find
     "litserve": ["litserve==0.2.19", ENGINE],
 }
-MAGIKA = "magika==1.0.3"
-MAGIKA_ONNX = "magika/models/standard_v3_3/model.onnx"
 
 
 class Unavailable(Exception):
@@ -67,26 +63,6 @@ class Environment:
 def base_python() -> str:
     """The interpreter this one's environment was made from, so that every environment has the same."""
     return os.path.realpath(os.path.join(sys.base_exec_prefix, "bin", f"python3.{sys.version_info.minor}"))
-
-
-def fetch_magika(root: Path, tools: Environment) -> Path:
-    """The Magika model's .onnx file, out of its wheel."""
-    target = root / "models" / "magika.onnx"
-    if target.exists():
-        return target
-    say(f"compare: fetching the filetype model ({MAGIKA})")
-    wheels = root / "wheels"
-    command = [str(tools.python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--dest", str(wheels), MAGIKA]
-    if subprocess.run(command).returncode != 0:
-        raise Unavailable(f"pip cannot download {MAGIKA}")
-    wheel = next(wheels.glob("magika-*.whl"))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
-    with zipfile.ZipFile(wheel) as archive, archive.open(MAGIKA_ONNX) as source, open(partial, "wb") as sink:
-        shutil.copyfileobj(source, sink)
-    partial.rename(target)
-    return target
 
 
 class Triton:

@@ -21,7 +21,6 @@ class Model:
     output: str
     output_width: int
     slo_ms: float
-    max_batch: int
     what: str
 
     def inputs(self, count: int, seed: int = 1) -> np.ndarray:
@@ -31,18 +30,22 @@ class Model:
         return rng.standard_normal((count, self.width), dtype=np.float32)
 
 
-# filetype: an item costs the same at every batch size, and 38 ms is under five of them; a batch of 32 would only make
-# the first of them late. So every server gets the largest batch of which two in a row still meet the SLO.
 MODELS = {
     model.name: model
     for model in (
-        Model("tiny", "x", "FP32", 16, "y", 16, 25, 32, "one addition, [N,16] FP32: the server's own cost"),
-        Model("mlp", "x", "FP32", MLP_WIDTHS[0], "y", MLP_WIDTHS[-1], 25, 32,
+        Model("tiny", "x", "FP32", 16, "y", 16, 25, "one addition, [N,16] FP32: the server's own cost"),
+        Model("mlp", "x", "FP32", MLP_WIDTHS[0], "y", MLP_WIDTHS[-1], 25,
               "four 2048-wide layers with ReLU, 54.5 MB, random weights: bound by memory, gains from batching"),
-        Model("filetype", "bytes", "INT32", 2048, "target_label", 214, 38, 2,
+        Model("filetype", "bytes", "INT32", 2048, "target_label", 214, 38,
               "Google's Magika, int32 [N,2048]: bound by arithmetic, gains nothing from batching"),
     )
 }
+
+
+def max_batch(model: Model, batch_ms: dict[int, float]) -> int:
+    """The largest batch of which two in a row still meet the SLO, as a careful operator would set it: where an item
+    costs the same at every batch size, as filetype's do, a batch of 32 would only make the first of them late."""
+    return max((batch for batch, ms in batch_ms.items() if 2 * ms <= model.slo_ms), default=1)
 
 
 def make_tiny(path: Path) -> None:
@@ -85,17 +88,15 @@ def save_graph(path: Path, model: Model, nodes: list, weights: list, element_typ
     partial.rename(path)
 
 
-def make_all(folder: Path, magika_onnx: Path) -> dict[str, Path]:
-    """Makes what is missing under folder; returns the path of each model's .onnx file."""
+def make_all(folder: Path, demonstration: Path) -> dict[str, Path]:
+    """Makes what is missing under folder; returns the path of each model's .onnx file. filetype is one of the
+    demonstration models."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.onnx" for name in MODELS}
     for name, make in (("tiny", make_tiny), ("mlp", make_mlp)):
         if not paths[name].exists():
             make(paths[name])
-    if not paths["filetype"].exists():
-        partial = folder / "filetype.partial"
-        shutil.copyfile(magika_onnx, partial)
-        partial.rename(paths["filetype"])
+    link(paths["filetype"], demonstration / "filetype" / "1" / "model.onnx")
     return paths
 
 
@@ -110,14 +111,15 @@ def link(path: Path, target: Path) -> None:
     os.symlink(target.resolve(), path)
 
 
-def triton_repository(folder: Path, onnx: dict[str, Path], model_py: Path, queue: dict[str, str]) -> Path:
-    """A Python-backend model each; queue maps a model's name to the inside of its dynamic_batching."""
+def triton_repository(folder: Path, onnx: dict[str, Path], model_py: Path, batch: dict[str, int],
+                      queue: dict[str, str]) -> Path:
+    """A Python-backend model each; batch and queue give its max_batch_size and the inside of its dynamic_batching."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, model in MODELS.items():
         write(folder / name / "config.pbtxt", f"""\
 name: "{name}"
 backend: "python"
-max_batch_size: {model.max_batch}
+max_batch_size: {batch[name]}
 input [ {{ name: "{model.input}", data_type: TYPE_{model.datatype}, dims: [ {model.width} ] }} ]
 output [ {{ name: "{model.output}", data_type: TYPE_FP32, dims: [ {model.output_width} ] }} ]
 instance_group [ {{ kind: KIND_CPU, count: 1 }} ]
@@ -133,7 +135,8 @@ def make_parent(path: Path) -> Path:
     return path
 
 
-def mlserver_repository(folder: Path, onnx: dict[str, Path], runtime_py: Path, settings: str, batch_time_s: float) -> Path:
+def mlserver_repository(folder: Path, onnx: dict[str, Path], runtime_py: Path, settings: str, batch: dict[str, int],
+                        batch_time_s: float) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     write(folder / "settings.json", settings)
     shutil.copyfile(runtime_py, make_parent(folder / "onnx_runtime.py"))
@@ -142,7 +145,7 @@ def mlserver_repository(folder: Path, onnx: dict[str, Path], runtime_py: Path, s
 {{
   "name": "{name}",
   "implementation": "onnx_runtime.OnnxModel",
-  "max_batch_size": {model.max_batch},
+  "max_batch_size": {batch[name]},
   "max_batch_time": {batch_time_s},
   "inputs": [{{"name": "{model.input}", "datatype": "{model.datatype}", "shape": [-1, {model.width}]}}],
   "outputs": [{{"name": "{model.output}", "datatype": "FP32", "shape": [-1, {model.output_width}]}}],

@@ -25,6 +25,7 @@ class Context:
 
     def __init__(self, root: Path, top: Path, port: int, core: int, onnx: dict[str, Path], engine: dict):
         self.root, self.top, self.port, self.core, self.onnx, self.engine = root, top, port, core, onnx, engine
+        self.batch = {name: models.max_batch(models.MODELS[name], engine[name]["batch_ms"]) for name in models.MODELS}
         self.environments: dict[str, environments.Environment] = {}
 
     def environment(self, name: str) -> environments.Environment:
@@ -167,16 +168,16 @@ class TritonServer(Server):
     @property
     def settings(self):
         return (f"`dynamic_batching {{ {self.queue('mlp')} }}` (`mlp`), `max_batch_size` "
-                + ", ".join(f"{model.max_batch} (`{name}`)" for name, model in models.MODELS.items()))
+                + ", ".join(f"{batch} (`{name}`)" for name, batch in self.context.batch.items()))
 
     def queue(self, name: str) -> str:
         delay = f"max_queue_delay_microseconds: {self.queue_delay_us}" if self.queue_delay_us else ""
-        return f"preferred_batch_size: [ {models.MODELS[name].max_batch} ] {delay}".strip()
+        return f"preferred_batch_size: [ {self.context.batch[name]} ] {delay}".strip()
 
     def prepare(self):
         self.triton = environments.Triton(self.context.environment("triton"))
         self.repository = models.triton_repository(self.context.root / self.name, self.context.onnx,
-                                                   SERVE / "triton_model.py",
+                                                   SERVE / "triton_model.py", self.context.batch,
                                                    {name: self.queue(name) for name in models.MODELS})
 
     def version(self):
@@ -206,7 +207,7 @@ class TritonReject(TritonServer):
     def queue(self, name):
         model = models.MODELS[name]
         # What may be waited and still leave time for the largest batch to run.
-        longest_us = int(1000 * max(1.0, model.slo_ms - 1 - self.context.engine[name]["batch_ms"][model.max_batch]))
+        longest_us = int(1000 * max(1.0, model.slo_ms - 1 - self.context.engine[name]["batch_ms"][self.context.batch[name]]))
         return (f"{super().queue(name)} default_queue_policy "
                 f"{{ timeout_action: REJECT default_timeout_microseconds: {longest_us} }}")
 
@@ -215,7 +216,7 @@ def script_settings(server: Server, **more) -> str:
     """The JSON file that a server made of a script reads; returns its path."""
     rows = [{"name": name, "path": str(server.context.onnx[name].resolve()), "input": model.input,
              "datatype": model.datatype, "width": model.width, "output": model.output,
-             "output_width": model.output_width, "max_batch": model.max_batch}
+             "output_width": model.output_width, "max_batch": server.context.batch[name]}
             for name, model in models.MODELS.items()]
     path = server.context.root / f"{server.name}.json"
     path.write_text(json.dumps({"port": server.port, "models": rows, **more}, indent=1))
@@ -249,7 +250,8 @@ class MLServer(Server):
         settings = {"host": HOST, "http_port": self.port, "grpc_port": self.port + 1, "metrics_port": self.port + 2,
                     "parallel_workers": 0, "debug": False}
         self.repository = models.mlserver_repository(self.context.root / self.name, self.context.onnx,
-                                                     SERVE / "mlserver_model.py", json.dumps(settings), 0.001)
+                                                     SERVE / "mlserver_model.py", json.dumps(settings),
+                                                     self.context.batch, 0.001)
 
     def version(self):
         return self.environment.version("mlserver")

@@ -1,0 +1,76 @@
+"""load.py - loads from the client every server gets: `symphony bench`, pinned to a core of its own."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import models
+from servers import Server
+
+
+WARMUP_S = 0.5
+CONNECTIONS = 128  # opened before the first request; the client opens more when all are busy
+
+
+class LoadError(Exception):
+    """The client could not do its work; the message is what it said."""
+
+
+class Client:
+    def __init__(self, program: Path, core: int, log: Path):
+        self.program, self.core, self.log = program, core, log
+
+    def command(self, server: Server, model: models.Model, *options: str) -> list[str]:
+        tensors = ["--json-tensors", "--outputs", "json"] if server.tensors == "json" else []
+        return ["taskset", "--cpu-list", str(self.core), str(self.program), "bench", server.url, "--json",
+                "--models", model.name, "--connections", str(CONNECTIONS), *tensors, *options]
+
+    def begin(self, server: Server, model: models.Model, *options: str) -> subprocess.Popen:
+        return subprocess.Popen(self.command(server, model, *options), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end(self, running: subprocess.Popen) -> dict:
+        try:
+            output, errors = running.communicate()
+        except BaseException:  # Ctrl-C: the client goes with us
+            running.kill()
+            running.wait()
+            raise
+        with open(self.log, "a") as log:
+            log.write(f"$ {' '.join(running.args)}\n{errors}{output}\n")
+        if running.returncode != 0:
+            raise LoadError(errors.strip().splitlines()[-1] if errors.strip() else f"status {running.returncode}")
+        return json.loads(output)
+
+    def run(self, server: Server, model: models.Model, *options: str) -> dict:
+        return self.end(self.begin(server, model, *options))
+
+    def rate(self, server: Server, model: models.Model, rate_rps: float, seconds: float, *options: str) -> dict:
+        return self.run(server, model, *open_loop(model, rate_rps, seconds), *options)
+
+    def goodput(self, server: Server, model: models.Model, seconds: float, precision: float, arrivals: str) -> float:
+        found = self.run(server, model, "--find", "goodput", "--slo-ms", f"{model.slo_ms:g}", "--seconds",
+                         f"{seconds:g}", "--warmup", "0.5", "--precision", f"{precision:g}", "--arrivals", arrivals)
+        return found["goodput_rps"]
+
+    def answered_rps(self, server: Server, model: models.Model, outstanding: int, seconds: float) -> float:
+        """Answers a second when so many requests are always outstanding."""
+        return self.run(server, model, "--closed", str(outstanding), "--seconds", f"{seconds:g}", "--warmup",
+                        "0")["good_rps"]
+
+
+def open_loop(model: models.Model, rate_rps: float, seconds: float) -> tuple[str, ...]:
+    """Options for a load at constant gaps."""
+    return ("--rate", f"{rate_rps:.1f}", "--seconds", f"{seconds:g}", "--arrivals", "uniform", "--warmup",
+            f"{WARMUP_S:g}", "--slo-ms", f"{model.slo_ms:g}")
+
+
+def settle(server: Server, idle_share: float, timeout_s: float = 20) -> None:
+    """Waits until the server has worked off what a load has left it with."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        began = server.cpu_s()
+        time.sleep(0.3)
+        if server.cpu_s() - began <= 0.3 * (idle_share + 0.15):
+            return

@@ -1,0 +1,98 @@
+"""measure.py - everything that is asked of one server."""
+
+import time
+from dataclasses import dataclass
+
+import load
+import models
+from environments import say
+from servers import Server
+
+PACE_RPS = 50
+OVERLOAD = 1.5  # times the goodput
+RECOVERY = 0.8
+ARRIVALS = ("uniform", "poisson")
+LOADED = ("mlp", "filetype")
+OUTSTANDING = (32, 128)  # of the saturated tiny model; the better of the two counts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long each measurement takes, in seconds."""
+
+    engine_s: float
+    idle_s: float
+    latency_s: float
+    saturate_s: float
+    probe_s: float
+    overload_s: float
+    recovery_s: float
+    precision: float  # of a goodput, relative
+
+
+FULL = Plan(engine_s=2, idle_s=5, latency_s=6, saturate_s=4, probe_s=4, overload_s=10, recovery_s=5, precision=0.03)
+QUICK = Plan(engine_s=1, idle_s=2, latency_s=2, saturate_s=2, probe_s=1, overload_s=3, recovery_s=2, precision=0.1)
+
+
+def measure(server: Server, client: load.Client, plan: Plan, engine: dict) -> dict:
+    """One row. The server runs and has been checked."""
+    row = {"name": server.name, "title": server.title, "version": server.version(), "settings": server.settings,
+           "tensors": server.tensors, "command": " ".join(server.command())}
+    for model in models.MODELS.values():
+        client.answered_rps(server, model, 1, 1)
+    row["idle_cpu"] = idle_cpu(server, plan.idle_s)
+    row["p50_ms"] = {}
+    for name, model in models.MODELS.items():
+        result = client.rate(server, model, PACE_RPS, plan.latency_s, "--spin")
+        row["p50_ms"][name] = result["latency_ms"]["p50"]
+    row["added_ms"] = {name: row["p50_ms"][name] - engine[name]["paced_ms"] for name in LOADED}
+    say(f"  {PACE_RPS}/s: p50 " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in row["p50_ms"].items()))
+    row.update(saturated(server, client, plan.saturate_s))
+    say(f"  tiny saturated: {row['tiny_rps']:.0f}/s, {row['tiny_cpu_us']:.0f} us of CPU a request")
+    if server.latency_only:
+        return row
+    for name in LOADED:
+        loaded(server, client, plan, models.MODELS[name], row)
+    return row
+
+
+def idle_cpu(server: Server, seconds: float) -> float:
+    """Share of a core that the idle server uses."""
+    time.sleep(0.5)
+    began = server.cpu_s()
+    time.sleep(seconds)
+    return (server.cpu_s() - began) / seconds
+
+
+def saturated(server: Server, client: load.Client, seconds: float) -> dict:
+    best = {"tiny_rps": 0.0, "tiny_cpu_us": 0.0}
+    for outstanding in OUTSTANDING:
+        began_cpu_s = server.cpu_s()
+        rps = client.answered_rps(server, models.MODELS["tiny"], outstanding, seconds)
+        if rps > best["tiny_rps"]:
+            best = {"tiny_rps": rps, "tiny_cpu_us": (server.cpu_s() - began_cpu_s) * 1e6 / (rps * seconds)}
+    return best
+
+
+def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model, row: dict) -> None:
+    """Goodput at both kinds of arrivals, then overload, then whether the server is itself again at once."""
+    goodput = row.setdefault("goodput_rps", {}).setdefault(model.name, {})
+    for arrivals in ARRIVALS:
+        load.settle(server, row["idle_cpu"])
+        goodput[arrivals] = client.goodput(server, model, plan.probe_s, plan.precision, arrivals)
+        say(f"  {model.name}, {arrivals} arrivals: goodput {goodput[arrivals]:.0f}/s")
+    held = goodput["uniform"]
+    if held <= 0:
+        return
+    load.settle(server, row["idle_cpu"])
+    overload = client.begin(server, model, *load.open_loop(model, OVERLOAD * held, plan.overload_s))
+    try:
+        time.sleep(load.WARMUP_S + plan.overload_s)  # its wait for the last answers goes on beside what follows
+        after = client.rate(server, model, RECOVERY * held, plan.recovery_s)
+    finally:
+        during = client.end(overload)
+    row.setdefault("overload", {})[model.name] = {
+        "good": 1 - during["bad_rate"], "good_rps": during["good_rps"], "refused": during["refused_rate"],
+        "good_after": 1 - after["bad_rate"]}
+    say(f"  {model.name} at {OVERLOAD} times that: {1 - during['bad_rate']:.1%} in time; "
+        f"at {RECOVERY} times right after: {1 - after['bad_rate']:.1%}")

@@ -1,0 +1,137 @@
+"""report.py - the document: what was measured, how, with what, and the figures."""
+
+import load
+import measure
+import models
+
+NONE = "–"
+
+
+def figure(value, form: str) -> str:
+    return NONE if value is None else format(value, form)
+
+
+def pair(row: dict, key: str, inner: str, form: str) -> str:
+    found = row.get(key, {})
+    return ", ".join(figure(found[name][inner], form) if name in found else NONE for name in measure.LOADED)
+
+
+def table(head: list[str], lines: list[list[str]]) -> str:
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *lines)) + "\n"
+
+
+def latency_table(rows: list[dict]) -> str:
+    lines = [[row["title"], *(figure(row["added_ms"][name], ".2f") for name in measure.LOADED),
+              figure(row["p50_ms"]["tiny"], ".2f"), figure(row["tiny_rps"], ",.0f"), figure(row["tiny_cpu_us"], ".0f"),
+              figure(100 * row["idle_cpu"], ".1f")] for row in rows]
+    return table(["", f"`mlp`, added p50 at {measure.PACE_RPS}/s, ms", "`filetype`, the same", "`tiny`, whole p50, ms",
+                  "`tiny` saturated, requests/s", "CPU a request, us", "idle, % of a core"], lines)
+
+
+def goodput_table(rows: list[dict], engine: dict) -> str:
+    alone = ["the engine alone, its best batch"]
+    for name in measure.LOADED:
+        alone += [figure(best_rps(engine[name]), ",.0f"), ""]
+    lines = [alone]
+    for row in rows:
+        goodput = row.get("goodput_rps", {})
+        lines.append([row["title"], *(figure(goodput.get(name, {}).get(arrivals), ",.0f")
+                                      for name in measure.LOADED for arrivals in measure.ARRIVALS)])
+    return table(["goodput, requests/s"] + [f"`{name}`, {arrivals}" for name in measure.LOADED
+                                            for arrivals in ("constant gaps", "Poisson")], lines)
+
+
+def overload_table(rows: list[dict]) -> str:
+    lines = [[row["title"], pair(row, "overload", "good", ".1%"), pair(row, "overload", "good_rps", ",.0f"),
+              pair(row, "overload", "refused", ".1%"), pair(row, "overload", "good_after", ".1%"),
+              row.get("stop", NONE)] for row in rows]
+    return table(["`mlp`, `filetype`", f"in time at {measure.OVERLOAD} times the goodput", "in time, requests/s", "refused",
+                  f"in time at {measure.RECOVERY} times, right after", "gone after SIGTERM"], lines)
+
+
+def best_rps(engine: dict) -> float:
+    return max(1e3 * batch / ms for batch, ms in engine["batch_ms"].items())
+
+
+def engine_table(engine: dict) -> str:
+    batches = list(next(iter(engine.values()))["batch_ms"])
+    lines = [[f"`{name}`", *(f"{result['batch_ms'][batch]:.3f}" for batch in batches), f"{result['paced_ms']:.3f}",
+              f"{1e3 / result['batch_ms'][1]:,.0f}", f"{1e3 * batches[-1] / result['batch_ms'][batches[-1]]:,.0f}"]
+             for name, result in engine.items()]
+    return table(["ms a run", *(f"batch {batch}" for batch in batches), f"batch 1 at {measure.PACE_RPS}/s",
+                  "requests/s at 1", f"at {batches[-1]}"], lines)
+
+
+def document(result: dict) -> str:
+    rows, failed = result["rows"], result["failed"]
+    full = [row for row in rows if "goodput_rps" in row]
+    plan = result["plan"]
+    text = f"""\
+# Symphony beside other model servers
+
+`{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with the
+same models and one engine thread, one after the other on the same core, measured by the same client on another core.
+Run it again to have the figures of your machine.
+
+Machine: {result['machine']}. Server on core {result['server_core']}, client on core {result['client_core']}.
+
+## Cost of the server itself
+
+{latency_table(rows)}
+Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace,
+measured in the same run. `tiny` saturated: 32 and 128 requests always outstanding, the better of the two; CPU over all of
+the server's processes.
+
+## Goodput
+
+The highest rate at which at least 99 % of the requests are answered within the SLO (`mlp` {models.MODELS['mlp'].slo_ms:g} ms, `filetype` {models.MODELS['filetype'].slo_ms:g} ms),
+found by `symphony bench --find goodput` to {plan['precision']:.0%} with trials of {plan['probe_s']:g} s.
+
+{goodput_table(full, result['engine'])}
+## Overload, and after
+
+{plan['overload_s']:g} s at {measure.OVERLOAD} times the server's own goodput at constant gaps, then at once {plan['recovery_s']:g} s at {measure.RECOVERY} times.
+
+{overload_table(full)}
+"""
+    if failed:
+        text += "Not measured:\n\n" + "".join(f"- {title}: {why}\n" for title, why in failed.items()) + "\n"
+    text += f"""\
+## The models and the engine alone
+
+{"".join(f"- `{name}`: {model.what}. SLO {model.slo_ms:g} ms.{chr(10)}" for name, model in models.MODELS.items())}
+ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1, called directly in a closed loop:
+
+{engine_table(result['engine'])}
+## Versions, settings and commands
+
+Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive connections and more when all are busy.
+
+| | version | tensors | settings |
+|---|---|---|---|
+"""
+    for row in rows:
+        text += f"| {row['title']} | {row['version']} | {row['tensors']} | {row['settings']} |\n"
+    text += "\n```\n" + "".join(row["command"] + "\n" for row in rows) + "```\n"
+    return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()))
+
+
+NOTES = """
+## Notes
+
+- Every server's answers were compared with the engine's own before it was measured.
+- Largest batch given to the servers that want one: {batch}. It is the largest of which two in a row still meet the SLO,
+  by the table above; Symphony works its own out from what it measures. `filetype` gains nothing from batching, so that a
+  larger one would only make requests late.
+- Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`, with its Python
+  backend around ONNX Runtime. Its ONNX Runtime backend in C++ is not in that package, and saves a copy between processes.
+  The REJECT policy's timeout is the SLO less 1 ms and the time of the largest batch.
+- MLServer's HTTP front end takes tensors as JSON only; the other servers got them in binary.
+- LitServe has no Open Inference Protocol of its own: paths by `api_path`, tensors in `decode_request` and
+  `encode_response`.
+- "Gone after SIGTERM": the signal goes to the process that was started, as an init system sends it.
+- Latency counts from when a request was due, so that a server that stalls cannot hide it; a request that waits at the
+  client for a connection is late as well.
+- One run on one machine: differences of a few per cent mean nothing.
+"""
