@@ -36,6 +36,8 @@ def arguments_parse() -> argparse.Namespace:
     parser.add_argument("--setup-only", action="store_true", help="set up, start and check every server, measure nothing")
     parser.add_argument("--output", type=Path, metavar="FILE",
                         help="the document (default: docs/comparison.md; with --quick or --only build/compare/comparison.md)")
+    parser.add_argument("--client", type=Path, metavar="FILE", default=TOP / "build" / "release" / "symphony",
+                        help="the program whose `bench` is the client (default: build/release/symphony)")
     parser.add_argument("--port", type=int, default=19200, help="the servers' first port, of three (default: 19200)")
     parser.add_argument("--server-core", type=int, metavar="N", help="default: the first core this process may use")
     parser.add_argument("--client-core", type=int, metavar="N", help="default: another core, not its hyperthread")
@@ -100,7 +102,6 @@ def main() -> int:
     plan = measure.QUICK if arguments.quick else measure.FULL
     server_core, client_core = cores_choose(arguments)
     os.sched_setaffinity(0, {client_core})  # nothing of ours disturbs the server
-    program = TOP / "build" / "release" / "symphony"
     onnx = models.make_all(ROOT / "models", TOP / "models")
     say(f"compare: the engine alone, on core {server_core}")
     alone = engine.measure_all(Path(sys.executable), server_core, onnx, plan.engine_s, measure.PACE_RPS)
@@ -110,14 +111,14 @@ def main() -> int:
     log = ROOT / "log" / "client.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
-    client = load.Client(program, client_core, log)
+    client = load.Client(arguments.client, client_core, log)
 
     chosen = [server for server in servers.SERVERS if not arguments.only or server.name in arguments.only]
     result = {
         "date": datetime.date.today().isoformat(), "invocation": shlex.join(["./run", "compare", *sys.argv[1:]]),
         "machine": machine(), "server_core": server_core, "client_core": client_core, "python": platform.python_version(),
         "plan": dataclasses.asdict(plan), "engine": alone, "engine_version": environments.ENGINE.partition("==")[2],
-        "batch": context.batch, "client_version": version_of(program), "rows": [], "failed": {}}
+        "batch": context.batch, "client_version": version_of(arguments.client), "rows": [], "failed": {}}
     for number, kind in enumerate(chosen, 1):
         server = kind(context)
         say(f"compare: {server.title} ({number} of {len(chosen)}, {(time.monotonic() - began) / 60:.0f} min)")

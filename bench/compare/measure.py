@@ -1,16 +1,18 @@
 """measure.py - everything that is asked of one server."""
 
+import os
 import time
 from dataclasses import dataclass
 
 import load
 import models
 from environments import say
-from servers import Server
+from servers import CLOCK_TICKS, Server
 
 PACE_RPS = 50
 OVERLOAD = 1.5  # times the goodput
 RECOVERY = 0.8
+DISTURBED = 0.05  # share of the two cores that others may take
 ARRIVALS = ("uniform", "poisson")
 LOADED = ("mlp", "filetype")
 OUTSTANDING = (32, 128)  # of the saturated tiny model; the better of the two counts
@@ -31,16 +33,58 @@ class Plan:
 
 
 FULL = Plan(engine_s=2, idle_s=5, latency_s=6, saturate_s=4, probe_s=4, overload_s=10, recovery_s=5, precision=0.03)
-QUICK = Plan(engine_s=1, idle_s=2, latency_s=2, saturate_s=2, probe_s=1, overload_s=3, recovery_s=2, precision=0.1)
+QUICK = Plan(engine_s=1, idle_s=2, latency_s=2, saturate_s=2, probe_s=1, overload_s=3, recovery_s=2, precision=0.15)
+
+
+class Watch:
+    """What others take of the two cores while a server is measured."""
+
+    def __init__(self, server: Server, client: load.Client):
+        self.server, self.cores = server, {server.context.core, client.core}
+        self.began_s, self.began_busy_s, self.began_ours_s = time.monotonic(), self.busy_s(), self.ours_s()
+
+    def busy_s(self) -> float:
+        """Time in which the cores were not idle or, on a virtual machine, not there."""
+        ticks = 0
+        with open("/proc/stat") as file:
+            for line in file:
+                name, *fields = line.split()
+                if name in {f"cpu{core}" for core in self.cores}:
+                    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
+                    ticks += user + nice + system + irq + softirq + steal
+        return ticks / CLOCK_TICKS
+
+    def ours_s(self) -> float:
+        """The server's, the driver's, and the finished clients' CPU time."""
+        return self.server.cpu_s() + sum(os.times()[:4])
+
+    def others_share(self) -> float:
+        elapsed_s = (time.monotonic() - self.began_s) * len(self.cores)
+        others_s = self.busy_s() - self.began_busy_s - (self.ours_s() - self.began_ours_s)
+        return max(0.0, others_s / elapsed_s)
 
 
 def measure(server: Server, client: load.Client, plan: Plan, engine: dict) -> dict:
     """One row. The server runs and has been checked."""
+    watch = Watch(server, client)
     row = {"name": server.name, "title": server.title, "version": server.version(), "settings": server.settings,
            "tensors": server.tensors, "command": " ".join(server.command())}
     for model in models.MODELS.values():
         client.answered_rps(server, model, 1, 1)
     row["idle_cpu"] = idle_cpu(server, plan.idle_s)
+    if "cost" in server.asked:
+        cost(server, client, plan, engine, row)
+    if "goodput" in server.asked:
+        for name in LOADED:
+            loaded(server, client, plan, models.MODELS[name], row)
+    row["others_share"] = watch.others_share()
+    if row["others_share"] > DISTURBED:
+        say(f"  other processes took {row['others_share']:.0%} of the two cores: these figures are not to be trusted")
+    return row
+
+
+def cost(server: Server, client: load.Client, plan: Plan, engine: dict, row: dict) -> None:
+    """What the server adds to the engine: latency at a low rate, CPU time at saturation."""
     row["p50_ms"] = {}
     for name, model in models.MODELS.items():
         result = client.rate(server, model, PACE_RPS, plan.latency_s, "--spin")
@@ -49,11 +93,6 @@ def measure(server: Server, client: load.Client, plan: Plan, engine: dict) -> di
     say(f"  {PACE_RPS}/s: p50 " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in row["p50_ms"].items()))
     row.update(saturated(server, client, plan.saturate_s))
     say(f"  tiny saturated: {row['tiny_rps']:.0f}/s, {row['tiny_cpu_us']:.0f} us of CPU a request")
-    if server.latency_only:
-        return row
-    for name in LOADED:
-        loaded(server, client, plan, models.MODELS[name], row)
-    return row
 
 
 def idle_cpu(server: Server, seconds: float) -> float:
@@ -89,10 +128,13 @@ def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model,
     try:
         time.sleep(load.WARMUP_S + plan.overload_s)  # its wait for the last answers goes on beside what follows
         after = client.rate(server, model, RECOVERY * held, plan.recovery_s)
-    finally:
-        during = client.end(overload)
+    except BaseException:
+        overload.kill()
+        overload.communicate()
+        raise
+    during = client.end(overload)
     row.setdefault("overload", {})[model.name] = {
-        "good": 1 - during["bad_rate"], "good_rps": during["good_rps"], "refused": during["refused_rate"],
+        "good": 1 - during["bad_rate"], "goodput_kept": during["good_rps"] / held, "refused": during["refused_rate"],
         "good_after": 1 - after["bad_rate"]}
     say(f"  {model.name} at {OVERLOAD} times that: {1 - during['bad_rate']:.1%} in time; "
         f"at {RECOVERY} times right after: {1 - after['bad_rate']:.1%}")

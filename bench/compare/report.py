@@ -21,7 +21,7 @@ def table(head: list[str], lines: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *lines)) + "\n"
 
 
-def latency_table(rows: list[dict]) -> str:
+def cost_table(rows: list[dict]) -> str:
     lines = [[row["title"], *(figure(row["added_ms"][name], ".2f") for name in measure.LOADED),
               figure(row["p50_ms"]["tiny"], ".2f"), figure(row["tiny_rps"], ",.0f"), figure(row["tiny_cpu_us"], ".0f"),
               figure(100 * row["idle_cpu"], ".1f")] for row in rows]
@@ -43,10 +43,10 @@ def goodput_table(rows: list[dict], engine: dict) -> str:
 
 
 def overload_table(rows: list[dict]) -> str:
-    lines = [[row["title"], pair(row, "overload", "good", ".1%"), pair(row, "overload", "good_rps", ",.0f"),
+    lines = [[row["title"], pair(row, "overload", "good", ".1%"), pair(row, "overload", "goodput_kept", ".0%"),
               pair(row, "overload", "refused", ".1%"), pair(row, "overload", "good_after", ".1%"),
               row.get("stop", NONE)] for row in rows]
-    return table(["`mlp`, `filetype`", f"in time at {measure.OVERLOAD} times the goodput", "in time, requests/s", "refused",
+    return table(["`mlp`, `filetype`", f"in time at {measure.OVERLOAD} times the goodput", "goodput kept", "refused",
                   f"in time at {measure.RECOVERY} times, right after", "gone after SIGTERM"], lines)
 
 
@@ -78,7 +78,7 @@ Machine: {result['machine']}. Server on core {result['server_core']}, client on 
 
 ## Cost of the server itself
 
-{latency_table(rows)}
+{cost_table([row for row in rows if "added_ms" in row])}
 Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace,
 measured in the same run. `tiny` saturated: 32 and 128 requests always outstanding, the better of the two; CPU over all of
 the server's processes.
@@ -114,7 +114,8 @@ Python {result['python']}; client: `symphony bench` of {result['client_version']
     for row in rows:
         text += f"| {row['title']} | {row['version']} | {row['tensors']} | {row['settings']} |\n"
     text += "\n```\n" + "".join(row["command"] + "\n" for row in rows) + "```\n"
-    return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()))
+    return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()),
+                               others=max((row["others_share"] for row in rows), default=0))
 
 
 NOTES = """
@@ -133,5 +134,6 @@ NOTES = """
 - "Gone after SIGTERM": the signal goes to the process that was started, as an init system sends it.
 - Latency counts from when a request was due, so that a server that stalls cannot hide it; a request that waits at the
   client for a connection is late as well.
-- One run on one machine: differences of a few per cent mean nothing.
+- One run on one machine: differences of a few per cent mean nothing. While a server was measured, other processes took
+  at most {others:.1%} of the two cores.
 """

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -56,7 +57,7 @@ class Server:
     title = ""
     settings = ""  # one line for the document
     tensors = "binary"  # how requests carry their tensors: what the fastest way of this server is
-    latency_only = False  # a variant that is only shown in the columns about latency
+    asked = ("cost", "goodput")  # which measurements; a variant that differs in one respect is asked about that alone
 
     def __init__(self, context: Context):
         self.context = context
@@ -84,7 +85,10 @@ class Server:
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
 
-    def start(self, timeout_s: float = 120) -> None:
+    def start(self, timeout_s: float = 300) -> None:
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, self.port)) == 0:
+                raise environments.Unavailable(f"port {self.port} is in use; choose others with --port")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         command = ["taskset", "--cpu-list", str(self.context.core), *self.command()]
         with open(self.log, "w") as log:
@@ -123,6 +127,14 @@ class Server:
         """SIGTERM to the server as an init system would send it, and after a grace an end to whatever is left."""
         if self.process is None:
             return
+        # A second Ctrl-C must not leave processes behind.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        try:
+            self.stop_held(grace_s)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    def stop_held(self, grace_s: float) -> None:
         began = time.monotonic()
         self.process.terminate()
         while session_processes(self.process.pid) and time.monotonic() - began < grace_s:
@@ -195,14 +207,15 @@ class TritonServer(Server):
 
 class TritonNoDelay(TritonServer):
     name = "triton-no-delay"
-    title = "the same without a queue delay"
+    title = "Triton without a queue delay"
     queue_delay_us = 0
-    latency_only = True
+    asked = ("cost",)
 
 
 class TritonReject(TritonServer):
     name = "triton-reject"
-    title = "the same with a REJECT queue policy"
+    title = "Triton with a REJECT queue policy"
+    asked = ("goodput",)
 
     def queue(self, name):
         model = models.MODELS[name]
@@ -263,11 +276,11 @@ class MLServer(Server):
 class LitServe(Server):
     name = "litserve"
     title = "LitServe"
-    settings = "`batch_timeout` 0.001, `num_api_servers` 1; the protocol's paths by `api_path`, its tensors by decode and encode"
+    settings = "`batch_timeout` 0.001, `num_api_servers` 1, `fast_queue` (quicker than without)"
 
     def prepare(self):
         self.environment = self.context.environment("litserve")
-        self.arguments = script_settings(self, batch_timeout_s=0.001, fast_queue=False)
+        self.arguments = script_settings(self, batch_timeout_s=0.001, fast_queue=True)
 
     def version(self):
         return self.environment.version("litserve")
