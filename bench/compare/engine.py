@@ -26,14 +26,13 @@ def measure(path: str, model: models.Model, seconds: float, pace_rps: float) -> 
 
 
 def closed_ms(session, x, model: models.Model, seconds: float) -> float:
-    """Mean time of a run, one after the other."""
+    """Median time of a run, one after the other."""
     for _ in range(3):
         session.run([model.output], {model.input: x})
-    began, runs = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        session.run([model.output], {model.input: x})
-        runs += 1
-    return (time.perf_counter() - began) * 1e3 / runs
+    times, end = [], time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        times.append(run_s(session, x, model))
+    return statistics.median(times) * 1e3
 
 
 def paced_ms(session, x, model: models.Model, seconds: float, pace_rps: float) -> float:
@@ -42,10 +41,14 @@ def paced_ms(session, x, model: models.Model, seconds: float, pace_rps: float) -
     for _ in range(int(seconds * pace_rps)):
         due += 1 / pace_rps
         time.sleep(max(0.0, due - time.perf_counter()))
-        began = time.perf_counter()
-        session.run([model.output], {model.input: x})
-        times.append(time.perf_counter() - began)
+        times.append(run_s(session, x, model))
     return statistics.median(times) * 1e3
+
+
+def run_s(session, x, model: models.Model) -> float:
+    began = time.perf_counter()
+    session.run([model.output], {model.input: x})
+    return time.perf_counter() - began
 
 
 def measure_all(python: Path, core: int, onnx: dict[str, Path], seconds: float, pace_rps: float) -> dict:

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"  # of the Python that every environment gets
 ENGINE = "onnxruntime==1.31.1"  # the version Symphony itself uses
 REQUIREMENTS = {
     "triton": ["nvidia-pytriton==0.7.0", ENGINE],
@@ -43,17 +44,22 @@ class Environment:
         with open(self.log, "w") as log:
             for command in (
                 [base_python(), "-m", "venv", str(self.folder)],
-                [str(self.python), "-m", "pip", "install", "--disable-pip-version-check", *REQUIREMENTS[self.name]],
+                [str(self.python), "-m", "pip", "install", "--disable-pip-version-check",
+                 "--only-binary=:all:", *REQUIREMENTS[self.name]],
             ):
                 if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode != 0:
-                    raise Unavailable(f"{' '.join(command[-2:])} failed with Python "
-                                      f"{sys.version_info.major}.{sys.version_info.minor}: see {self.log}")
+                    raise Unavailable(f"{REQUIREMENTS[self.name][0]} cannot be installed for Python {VERSION}: "
+                                      f"{self.last_error()} ({self.log})")
         self.stamp.write_text(wanted)
         return self
 
+    def last_error(self) -> str:
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("ERROR: ")]
+        return lines[-1].removeprefix("ERROR: ") if lines else "no reason given"
+
     @property
     def site_packages(self) -> Path:
-        return self.folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        return self.folder / "lib" / f"python{VERSION}" / "site-packages"
 
     def version(self, package: str) -> str:
         command = [str(self.python), "-c", "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))", package]
@@ -62,7 +68,7 @@ class Environment:
 
 def base_python() -> str:
     """The interpreter this one's environment was made from, so that every environment has the same."""
-    return os.path.realpath(os.path.join(sys.base_exec_prefix, "bin", f"python3.{sys.version_info.minor}"))
+    return os.path.realpath(os.path.join(sys.base_exec_prefix, "bin", f"python{VERSION}"))
 
 
 class Triton:
@@ -74,10 +80,9 @@ class Triton:
         self.backends = package / "backends"
         self.libraries = environment.site_packages / "nvidia_pytriton.libs"
         self.programs = environment.folder / "bin"
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        stub = package / "python_backend_stubs" / version / "triton_python_backend_stub"
+        stub = package / "python_backend_stubs" / VERSION / "triton_python_backend_stub"
         if not stub.exists():
-            raise Unavailable(f"the wheel has no Python backend for Python {version}")
+            raise Unavailable(f"the wheel has no Python backend for Python {VERSION}")
         beside = self.backends / "python" / stub.name
         if not beside.exists():
             shutil.copyfile(stub, beside)
