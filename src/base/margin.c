@@ -54,6 +54,6 @@ void margin_add(struct margin *margin, int64_t value_ns) {
     margin->total++;
     if (++margin->since_decay >= DECAY_EVERY)
         margin_decay(margin);
-    if (margin->total < 64 || margin->since_decay % UPDATE_EVERY == 0)
+    if (value_ns > margin_p99_ns(margin) || margin->since_decay % UPDATE_EVERY == 0)
         margin_update(margin);
 }
