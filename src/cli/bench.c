@@ -104,8 +104,9 @@ static const struct option_row rows[] = {
     OPTION_CHOICE(S, outputs, "outputs", "binary|json", "form in which outputs are asked for"),
     OPTION_PARSED(
         "shape", "[MODEL/]INPUT:D,D", shape_option,
-        "dimensions of one item where the model leaves them open; may be repeated (default: 320 for the height "
-        "and width of an image, [-1,C,-1,-1] or [-1,-1,-1,C] with C 1, 3 or 4; else 1)"),
+        "dimensions of one item where the model leaves them open; may be repeated (default: what the server was "
+        "measured with, parameters.item_shapes, where its metadata tells; else 320 for the height and width of an "
+        "image, [-1,C,-1,-1] or [-1,-1,-1,C] with C 1, 3 or 4; else 1)"),
     OPTION_PARSED("input", "[MODEL/]INPUT:TYPE:D,D", input_option,
                   "declares an input, as of 'x:FP32:-1,4', where the server has no usable metadata; may be repeated"),
     OPTION_HEADING("Client"),

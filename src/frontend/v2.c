@@ -188,6 +188,19 @@ static json_t *tensors_json(const struct tensor_spec *specs, uint32_t count) {
     return list;
 }
 
+/* The item that the profile was measured with, for inputs whose shape is open: what a client may try first. */
+static json_t *item_shapes_json(const struct served_model *model) {
+    json_t *shapes = json_object();
+    for (uint32_t i = 0; model->signature.variable_shapes && i < model->signature.input_count; i++) {
+        const struct tensor_spec *input = &model->signature.inputs[i];
+        json_t *dims = json_array();
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < input->rank; d++)
+            json_array_append_new(dims, json_integer(model->reference_dims[i][d]));
+        json_object_set_new(shapes, input->name, dims);
+    }
+    return shapes;
+}
+
 static void model_answer(struct v2_answer *answer, const struct served_model *model, const struct v2_models *models,
                          bool one_version) {
     json_t *versions = json_array();
@@ -196,11 +209,12 @@ static void model_answer(struct v2_answer *answer, const struct served_model *mo
             (!one_version || models->models[i].version == model->version))
             json_array_append_new(versions, version_json(models->models[i].version));
     const struct signature *signature = &model->signature;
-    json_answer(answer, json_pack("{s:o,s:o,s:s,s:o,s:o,s:{s:f,s:i}}", "name", string_json(model->name), "versions",
+    json_answer(answer, json_pack("{s:o,s:o,s:s,s:o,s:o,s:{s:f,s:i,s:o}}", "name", string_json(model->name), "versions",
                                   versions, "platform", model->platform, "inputs",
                                   tensors_json(signature->inputs, signature->input_count), "outputs",
                                   tensors_json(signature->outputs, signature->output_count), "parameters", "slo_ms",
-                                  (double)model->slo_ns / (double)NS_PER_MS, "max_batch_size", (int)model->batch_max));
+                                  (double)model->slo_ns / (double)NS_PER_MS, "max_batch_size", (int)model->batch_max,
+                                  "item_shapes", item_shapes_json(model)));
 }
 
 /* As Triton's configuration has it: data types with TYPE_ before them, dims without the batch. */

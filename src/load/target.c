@@ -176,8 +176,19 @@ static int inputs_declare(struct target *target, struct target_model *model, int
     return 0;
 }
 
+/* Fills dimensions that the model leaves open from what the server was measured with, if it tells. */
+static void open_dims_fill(int64_t *shape, size_t rank, const json_t *item) {
+    size_t behind = json_array_size(item);
+    if (behind == 0 || behind > rank)
+        return;
+    for (size_t i = 0; i < behind; i++)
+        if (shape[rank - behind + i] < 0)
+            shape[rank - behind + i] = json_integer_value(json_array_get(item, i));
+}
+
 static int input_read(struct target *target, struct target_model *model, struct target_input *input, const json_t *json,
-                      int64_t items, struct target_hint *hints, uint32_t hints_count, struct sy_error *err) {
+                      const json_t *item_shapes, int64_t items, struct target_hint *hints, uint32_t hints_count,
+                      struct sy_error *err) {
     const char *name = json_string_value(json_object_get(json, "name"));
     const char *datatype = json_string_value(json_object_get(json, "datatype"));
     const json_t *dims = json_object_get(json, "shape");
@@ -196,6 +207,8 @@ static int input_read(struct target *target, struct target_model *model, struct 
         hint_dims = hint_match(&hints[h], model->name, name, NULL, NULL);
         hints[h].used |= hint_dims != NULL;
     }
+    if (!hint_dims)
+        open_dims_fill(shape, json_array_size(dims), json_object_get(item_shapes, name));
     struct sy_error why;
     int rc = target_input_fill(input, datatype, shape, (uint32_t)json_array_size(dims), items, hint_dims, &why);
     return rc ? error_set(err, rc, "model '%s', input '%s': %.300s", model->name, name, why.text) : 0;
@@ -209,15 +222,16 @@ static int metadata_read(struct target *target, struct target_model *model, cons
     int rc = 0;
     if (!json)
         rc = error_set(err, -EPROTO, "model '%s': its metadata is not JSON: %s", model->name, why.text);
-    double slo_ms = json_number_value(json_object_get(json_object_get(json, "parameters"), "slo_ms"));
+    const json_t *parameters = json_object_get(json, "parameters");
+    double slo_ms = json_number_value(json_object_get(parameters, "slo_ms"));
     if (slo_ms > 0 && slo_ms < 1e9)
         model->slo_ns = (int64_t)(slo_ms * 1e6);
     if (!rc && !model->inputs) {
         model->inputs = calloc(json_array_size(inputs) + 1, sizeof(*model->inputs));
         for (size_t i = 0; !rc && model->inputs && i < json_array_size(inputs); i++) {
             model->inputs_count++;
-            rc =
-                input_read(target, model, &model->inputs[i], json_array_get(inputs, i), items, hints, hints_count, err);
+            rc = input_read(target, model, &model->inputs[i], json_array_get(inputs, i),
+                            json_object_get(parameters, "item_shapes"), items, hints, hints_count, err);
         }
     }
     json_decref(json);
