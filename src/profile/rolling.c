@@ -9,7 +9,8 @@
 
 #include "base/assert.h"
 
-#define OUTLIER 1.5 /* this much over the next smaller run of the window */
+#define RELAXED 1.01f /* close enough to the profile */
+#define OUTLIER 1.5   /* this much over the next smaller run of the window */
 
 struct window {
     float run_ns[ROLLING_WINDOW];
@@ -105,4 +106,23 @@ bool rolling_add(struct rolling *rolling, uint32_t items, int64_t run_ns, struct
     window->ratio = ratio;
     table_write(rolling, table);
     return true;
+}
+
+bool rolling_relax(struct rolling *rolling, struct profile *table) {
+    bool any = false;
+    for (uint32_t b = 1; b <= rolling->batch_max; b++) {
+        struct window *window = &rolling->windows[b];
+        float profiled_ns = (float)rolling->profiled_ns[b];
+        for (uint32_t i = 0; i < window->count; i++) {
+            if (window->run_ns[i] <= profiled_ns * RELAXED)
+                continue;
+            window->run_ns[i] = (window->run_ns[i] + profiled_ns) / 2;
+            any = true;
+        }
+        if (window->count)
+            window->ratio = (double)window_percentile(window) / (double)rolling->profiled_ns[b];
+    }
+    if (any)
+        table_write(rolling, table);
+    return any;
 }

@@ -17,3 +17,6 @@ void rolling_init(struct rolling *rolling, const struct profile *profiled);
 /* Counts a run of `items` that took run_ns. If that changes what is to be expected, rewrites `table` (of the same
  * batch_max, non-decreasing, with its fit) and returns true. Sizes outside the table are ignored. */
 bool rolling_add(struct rolling *rolling, uint32_t items, int64_t run_ns, struct profile *table);
+/* Takes back half of what the corrections add to the profiled table: for when nothing runs any more because the table
+ * says that nothing can be in time. Rewrites `table`; false if there was nothing to take back. */
+bool rolling_relax(struct rolling *rolling, struct profile *table);

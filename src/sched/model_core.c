@@ -15,7 +15,8 @@
 #include "sched/deadline_queue.h"
 #include "sched/model_view.h"
 
-#define BAD_WEIGHT (1.0 / 2000) /* of one request in the bad rate */
+#define BAD_WEIGHT (1.0 / 2000)      /* of one request in the bad rate */
+#define RELAX_NS   (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
 
 /* The next batch on one type: `items` of the queue from `start` on. */
 struct type_batch {
@@ -32,6 +33,8 @@ struct model_core {
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     uint32_t refused_last;                              /* in the list of the step's output */
     double bad_rate;
+    bool hopeless;  /* a request was refused for its deadline in this step */
+    int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
     uint32_t model;
     uint32_t batch_max;
     const struct policy_ops *policy;
@@ -101,6 +104,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
+    core->ran_ns = TIME_NEVER;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
 
@@ -151,6 +155,7 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
     else
         node_at(core, core->refused_last)->next = node;
     core->refused_last = node;
+    core->hopeless |= reason == REFUSAL_DEADLINE;
     if (reason != REFUSAL_CANCELLED)
         core->bad_rate += (1 - core->bad_rate) * BAD_WEIGHT;
 }
@@ -443,8 +448,27 @@ static void parameters_set(struct model_core *core, int64_t now_ns, const struct
     refresh(core, now_ns, out);
 }
 
+/* Corrections that are too large keep everything from running, and so from being measured again. If nothing ran while
+ * requests were refused as hopeless, the tables go back towards what was profiled until something runs. */
+static void tables_relax(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    if (core->ran_ns == TIME_NEVER)
+        core->ran_ns = now_ns;
+    if (now_ns - core->ran_ns < RELAX_NS)
+        return;
+    core->ran_ns = now_ns;
+    bool any = false;
+    for (uint32_t t = 0; t < core->view.types; t++)
+        any |= core->rolling[t] && rolling_relax(core->rolling[t], core->view.profiles[t]);
+    if (!any)
+        return;
+    tables_changed(core);
+    policy_update(core);
+    refresh(core, now_ns, out);
+}
+
 static void batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran,
                       struct model_output *out) {
+    core->ran_ns = now_ns;
     CHECK(ran->type < core->view.types && core->view.profiles[ran->type]);
     if (!core->rolling[ran->type] ||
         !rolling_add(core->rolling[ran->type], ran->items, ran->run_ns, core->view.profiles[ran->type]))
@@ -503,7 +527,7 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
                      struct model_output *out) {
     out->refused = out->batch = REQUEST_NONE;
     out->batch_requests = out->batch_items = 0;
-    out->candidate_changed = out->rates_changed = false;
+    out->candidate_changed = out->rates_changed = core->hopeless = false;
     if (arrival_rates_due(&core->view.rates, now_ns))
         rates_update(core, now_ns, out);
     switch (event->kind) {
@@ -529,6 +553,8 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         refresh(core, now_ns, out);
         break;
     }
+    if (core->hopeless)
+        tables_relax(core, now_ns, out);
     if (out->candidate_changed)
         memcpy(out->candidates, core->candidates, core->view.types * sizeof(*out->candidates));
     out->wake_ns = wake_time(core);
