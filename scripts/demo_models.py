@@ -171,6 +171,12 @@ def model_check(path, example):
             raise SystemExit(f"demo_models: {path}: a trial run gave a wrong shape or values that are not finite")
 
 
+def settings(slo_ms, example):
+    """symphony.yaml: an image model's file leaves height and width open, so the item to profile is said."""
+    images = [f"{name}: {list(array.shape[1:])}" for name, array in example.items() if array.ndim == 4]
+    return f"slo_ms: {slo_ms}\n" + (f"shapes: {{{', '.join(images)}}}\n" if images else "")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repository", type=pathlib.Path, required=True)
@@ -193,7 +199,7 @@ def main():
         if name == "recommender":
             write_whole(folder / "README", RECOMMENDER_README.encode())
         if not (folder / "symphony.yaml").exists():
-            write_whole(folder / "symphony.yaml", f"slo_ms: {slo_ms}\n".encode())
+            write_whole(folder / "symphony.yaml", settings(slo_ms, example).encode())
         print(f"    {name}: {path.stat().st_size / 1e6:.1f} MB, SLO {slo_ms} ms", flush=True)
 
 

@@ -16,7 +16,7 @@ struct measure_options {
 
 /* What a profile is measured with unless somebody says otherwise. */
 #define MEASURE_BATCH_MAX      64
-#define MEASURE_BUDGET_NS      (400 * NS_PER_MS)
+#define MEASURE_BUDGET_NS      (300 * NS_PER_MS)
 #define MEASURE_LATENCY_MAX_NS (1 * NS_PER_S)
 
 /* Inputs of `items` items for a model, random by seed: floats in [0.5, 1), integers and booleans 0 or 1, which are

@@ -199,8 +199,6 @@ int profile_prepare_all(struct served_model *models, uint32_t count, const struc
         if (rc == -EINTR)
             return rc;
         ready += rc == 0;
-        if (rc)
-            log_error("model set aside", "model=%s reason=\"%s\"", models[i].name, models[i].reason);
     }
     return ready;
 }
