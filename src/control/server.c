@@ -26,8 +26,8 @@ static int64_t item_bytes(const struct served_model *model) {
     return bytes;
 }
 
-/* Distributes models over model threads, and gives each served model its range of the rank core's indexes: one, or
- * several for a model whose inputs may have different shapes. */
+/* Distributes models over model threads, and gives each served model its range of the rank core's indexes: one, several
+ * for a model whose inputs may have different shapes, none for one that is set aside. */
 static int place_models(struct server *s) {
     uint32_t threads = s->config.model_threads, count = s->config.model_count, variants = 0;
     uint32_t per_thread[threads];
@@ -42,7 +42,8 @@ static int place_models(struct server *s) {
         p->thread = i % threads;
         p->thread_model = per_thread[p->thread]++;
         p->first_variant = variants;
-        p->variant_count = s->config.models[i].signature.variable_shapes ? VARIANTS_MAX : 1;
+        if (atomic_load_explicit(&s->config.models[i].state, memory_order_relaxed) == MODEL_READY) /* set-up thread */
+            p->variant_count = s->config.models[i].signature.variable_shapes ? VARIANTS_MAX : 1;
         variants += p->variant_count;
         s->wiring.thread_of_served[i] = p->thread;
         if (s->config.models[i].batch_max > s->wiring.batch_max)

@@ -1,0 +1,98 @@
+"""server.py - starts `symphony serve` on free ports, waits until it is ready, and ends it."""
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+MODELS = os.environ.get("SYMPHONY_MODELS", "models")
+START_S = 300  # profiling included, sanitizers too
+
+
+class Server:
+    """with Server("--repository", DIR) as server: server.infer(...)"""
+
+    def __init__(self, *args, http_port=0, metrics_port=0, env=None):
+        self.args = [BINARY, "serve", "--host", "127.0.0.1", "--http-port", str(http_port), "--metrics-port",
+                     str(metrics_port), *map(str, args)]
+        self.env = {**os.environ, **(env or {})}
+        self.port = self.metrics_port = self.process = None
+        self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log", delete=False)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if kind:
+            print(self.log_text()[-4000:])
+        self.log.close()
+        os.unlink(self.log.name)
+
+    def start(self):
+        self.log.truncate(0)
+        self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL, stderr=self.log, env=self.env)
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            ready = re.search(r'msg="ready" http_port=(\d+) metrics_port=(-?\d+)', self.log_text())
+            if ready:
+                self.port, self.metrics_port = int(ready[1]), int(ready[2])
+                return
+            if self.process.poll() is not None:
+                raise RuntimeError("serve ended with %d: %s" % (self.process.returncode, self.log_text()[-2000:]))
+            time.sleep(0.02)
+        raise TimeoutError("serve was not ready in %d s: %s" % (START_S, self.log_text()[-2000:]))
+
+    def stop(self, signal_number=signal.SIGTERM, timeout=60):
+        """Sends the signal; returns the exit status."""
+        self.process.send_signal(signal_number)
+        return self.process.wait(timeout)
+
+    def log_text(self):
+        with open(self.log.name) as file:
+            return file.read()
+
+    def connect(self, timeout=60):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """One request on a connection of its own: status, headers, body."""
+        connection = self.connect(timeout)
+        try:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    def infer(self, model, inputs, **more):
+        """Sends {"inputs": ..., **more} as JSON: status and the answer."""
+        status, _, body = self.request("POST", "/v2/models/%s/infer" % model, json.dumps({"inputs": inputs, **more}))
+        return status, json.loads(body)
+
+    def metrics(self):
+        """All samples: {'name{labels}': value}."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=60)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        samples = {}
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                samples[name] = float(value)
+        return samples
+
+    def cpu_seconds(self):
+        with open("/proc/%d/stat" % self.process.pid) as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

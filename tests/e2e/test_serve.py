@@ -1,0 +1,266 @@
+"""test_serve.py - what users of other model servers suffer, shown not to happen here."""
+# sanitizers: yes
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from server import BINARY, MODELS, Server
+
+DATA = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
+SLOW = 4.0 if os.environ.get("SYMPHONY_SANITIZED") else 1.0  # a sanitized server is slower
+
+ONE = [{"name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [0]}]
+
+
+def scenario(folder, accelerators=1, alpha_ms=1.0, beta_ms=20.0, slo_ms=200, models=1):
+    """A scenario file of emulated models m-1, m-2, ..."""
+    path = folder / "scenario.yaml"
+    path.write_text(
+        "cluster: {accelerators: %d, type: test}\n"
+        "models:\n  - {name: m, alpha_ms: %g, beta_ms: %g, slo_ms: %g, copies: %d}\n"
+        "workload: {rate_rps: 10}\n" % (accelerators, alpha_ms, beta_ms, slo_ms, models))
+    return path
+
+
+def raw_request(model, body, extra=b""):
+    return (b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n" %
+            (model.encode(), len(body), extra)) + body
+
+
+def items_run(metrics, model="m"):
+    return metrics['symphony_batch_size_sum{model="%s"}' % model]
+
+
+def until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_clients_that_left_are_not_run(tmp_path):
+    # One accelerator, 1 s a batch of one, no batching gain: the first occupies it, the others queue and leave.
+    path = scenario(tmp_path, alpha_ms=1000, beta_ms=1, slo_ms=60000)
+    body = json.dumps({"inputs": ONE}).encode()
+    with Server("--scenario", path) as server:
+        first = socket.create_connection(("127.0.0.1", server.port))
+        first.sendall(raw_request("m", body))
+        assert until(lambda: items_run(server.metrics()) == 1)
+        others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+        for other in others:
+            other.sendall(raw_request("m", body))
+        assert until(lambda: server.metrics()['symphony_queued_requests{model="m"}'] == 20)
+        for other in others:
+            other.close()
+        assert until(lambda: server.metrics()['symphony_queued_requests{model="m"}'] == 0, 0.8)
+        assert first.recv(4096).startswith(b"HTTP/1.1 200")
+        time.sleep(0.2)
+        metrics = server.metrics()
+        assert items_run(metrics) == 1
+        assert metrics['symphony_refused_requests_total{model="m",reason="cancelled"}'] == 20
+
+
+def test_hopeless_requests_are_refused_at_once_and_not_run(tmp_path):
+    with Server("--scenario", scenario(tmp_path, beta_ms=100, slo_ms=1000)) as server:
+        for timeout_us in (1000, 50_000, 99_000):
+            start = time.monotonic()
+            status, answer = server.infer("m", ONE, parameters={"timeout": timeout_us})
+            assert status == 503, answer
+            assert "deadline" in answer["error"]
+            assert time.monotonic() - start < 0.09 * SLOW
+        assert items_run(server.metrics()) == 0
+        assert server.infer("m", ONE, parameters={"timeout": 400_000})[0] == 200
+
+
+def test_refusals_come_before_the_deadline(tmp_path):
+    # 50 a second at most, 400 asked for in an instant: most are refused, each before its deadline.
+    with Server("--scenario", scenario(tmp_path, alpha_ms=20, beta_ms=0.1, slo_ms=500)) as server:
+        late = []
+
+        def ask(_):
+            start = time.monotonic()
+            status, _ = server.infer("m", ONE)
+            if status == 503 and time.monotonic() - start > 0.5 + 0.2 * SLOW:  # connecting and this client count too
+                late.append(time.monotonic() - start)
+            return status
+
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            statuses = list(pool.map(ask, range(400)))
+        assert set(statuses) <= {200, 503}
+        assert statuses.count(503) > 0 and statuses.count(200) > 0
+        assert not late
+
+
+def test_wrong_neighbours_hurt_nobody():
+    # Good requests and wrong ones, all at once, for one model that batches.
+    good = json.dumps({"inputs": [{"name": "x", "shape": [1, 32], "datatype": "FP32", "data": [1] * 32}]})
+    wrong = [
+        json.dumps({"inputs": [{"name": "x", "shape": [1, 31], "datatype": "FP32", "data": [1] * 31}]}),
+        json.dumps({"inputs": [{"name": "x", "shape": [32], "datatype": "FP32", "data": [1] * 32}]}),
+        json.dumps({"inputs": [{"name": "x", "shape": [1, 32], "datatype": "INT32", "data": [1] * 32}]}),
+        json.dumps({"inputs": [{"name": "x", "shape": [1, 32], "datatype": "FP32", "data": [1] * 31}]}),
+        json.dumps({"inputs": [{"name": "x", "shape": [1, 32], "datatype": "FP32"}]}),
+        json.dumps({"inputs": []}),
+        "{",
+    ]
+    bodies = (wrong + [good] * 4) * 20
+    with Server("--repository", DATA / "mlp.onnx", "--slo-ms", 5000) as server:
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            statuses = list(pool.map(lambda b: server.request("POST", "/v2/models/mlp/infer", b)[0], bodies))
+        for body, status in zip(bodies, statuses):
+            assert status == (200 if body is good else 400)
+
+
+def test_a_lone_request_pays_no_queue_delay(tmp_path):
+    with Server("--scenario", scenario(tmp_path, accelerators=2, beta_ms=20, slo_ms=1000)) as server:
+        took = []
+        for _ in range(15):
+            start = time.monotonic()
+            assert server.infer("m", ONE)[0] == 200
+            took.append(time.monotonic() - start)
+            time.sleep(0.05)
+        # 21 ms of running; the SLO would allow to wait for company for most of a second
+        assert sorted(took)[len(took) // 2] < 0.021 + 0.030 * SLOW
+
+
+def test_overload_leaves_no_trace(tmp_path):
+    # 4 accelerators that hold some 1200/s; 10 s of four times that, then half of it must be served whole.
+    path = scenario(tmp_path, accelerators=4, alpha_ms=2, beta_ms=10, slo_ms=60)
+    with Server("--scenario", path) as server:
+        def bench(rate, seconds, warmup):
+            output = subprocess.run(
+                [BINARY, "bench", "http://127.0.0.1:%d" % server.port, "--rate", str(rate), "--seconds", str(seconds),
+                 "--warmup", str(warmup), "--slo-ms", "60", "--json", "--metrics",
+                 "http://127.0.0.1:%d/metrics" % server.metrics_port],
+                stdout=subprocess.PIPE, check=True).stdout
+            return json.loads(output)
+
+        before = bench(400, 2, 1)
+        overload = bench(4800, 10, 0)
+        after = bench(400, 3, 0.5)
+        assert overload["refused_rate"] > 0.2
+        assert after["bad_rate"] <= before["bad_rate"] + 0.05
+
+
+def test_sigterm_finishes_what_is_in_flight(tmp_path):
+    path = scenario(tmp_path, accelerators=4, alpha_ms=1, beta_ms=700, slo_ms=20000)
+    with Server("--scenario", path) as server:
+        idle = socket.create_connection(("127.0.0.1", server.port))  # must not hold it up
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(server.infer, "m", ONE) for _ in range(4)]
+            assert until(lambda: items_run(server.metrics()) == 4)
+            start = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - start < 10
+            assert [a.result()[0] for a in asked] == [200] * 4
+        idle.close()
+
+
+def test_readiness_fails_first_while_draining(tmp_path):
+    path = scenario(tmp_path, accelerators=1, alpha_ms=1, beta_ms=20, slo_ms=2000)
+    with Server("--scenario", path, "--drain-grace", "1.5") as server:
+        assert server.request("GET", "/v2/health/ready")[0] == 200
+        stopper = threading.Thread(target=server.stop)
+        stopper.start()
+        assert until(lambda: server.request("GET", "/v2/health/ready")[0] == 503, 1)
+        assert server.request("GET", "/v2/health/live")[0] == 200
+        assert server.infer("m", ONE)[0] == 200  # still served
+        stopper.join()
+        assert server.process.returncode == 0
+
+
+def test_an_idle_server_sleeps(tmp_path):
+    with Server("--scenario", scenario(tmp_path, accelerators=8, models=20)) as server:
+        for i in range(20):
+            assert server.infer("m-%d" % (i + 1), ONE)[0] == 200
+        time.sleep(0.5)
+        before = server.cpu_seconds()
+        time.sleep(4)
+        assert server.cpu_seconds() - before <= 0.04  # 1 % of a core; counted in steps of 0.01 s
+
+
+def test_killed_under_load_it_comes_up_again_on_the_same_ports(tmp_path):
+    path = scenario(tmp_path, accelerators=2, alpha_ms=100, beta_ms=1, slo_ms=30000)
+    body = json.dumps({"inputs": ONE}).encode()
+    with Server("--scenario", path) as server:
+        ports = server.port, server.metrics_port
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
+        for client in clients:
+            client.sendall(raw_request("m", body))
+        assert until(lambda: server.metrics()['symphony_queued_requests{model="m"}'] > 200)
+        server.process.kill()
+        server.process.wait()
+        with Server("--scenario", path, http_port=ports[0], metrics_port=ports[1]) as again:
+            assert (again.port, again.metrics_port) == ports
+            assert again.infer("m", ONE)[0] == 200
+            assert again.stop() == 0
+        for client in clients:
+            client.close()
+
+
+def test_a_port_in_use_is_one_clear_line(tmp_path):
+    path = scenario(tmp_path)
+    with Server("--scenario", path) as server:
+        second = subprocess.run(
+            [BINARY, "serve", "--scenario", path, "--host", "127.0.0.1", "--http-port", str(server.port), "--no-metrics"],
+            stderr=subprocess.PIPE, text=True, timeout=60)
+        assert second.returncode == 1
+        assert "port %d is in use" % server.port in second.stderr
+
+
+def test_broken_models_are_set_aside_and_the_others_served(tmp_path):
+    repository = tmp_path / "models"
+    repository.mkdir()
+    shutil.copy(DATA / "mlp.onnx", repository / "good.onnx")
+    (repository / "empty.onnx").write_bytes(b"")
+    (repository / "garbage.onnx").write_bytes(bytes(range(256)) * 20)
+    (repository / "truncated.onnx").write_bytes((DATA / "mlp.onnx").read_bytes()[:-200])
+    (repository / "wrong" / "1").mkdir(parents=True)
+    shutil.copy(DATA / "mlp.onnx", repository / "wrong" / "1" / "model.onnx")
+    (repository / "wrong" / "config.pbtxt").write_text('max_batch_size: "eight"\n')
+    with Server("--repository", repository) as server:
+        for name in ("empty", "garbage", "truncated", "wrong"):
+            status, answer = server.infer(name, [])
+            assert status == 503, (name, answer)
+            assert name in answer["error"]
+        assert "config.pbtxt:1:" in server.infer("wrong", [])[1]["error"]
+        inputs = [{"name": "x", "shape": [1, 32], "datatype": "FP32", "data": [1] * 32}]
+        assert server.infer("good", inputs)[0] == 200
+        assert server.request("GET", "/v2/health/ready")[0] == 200
+
+
+@pytest.mark.parametrize("arguments, says", [
+    ([], "--repository"),
+    (["--repository", "/nonexistent"], "/nonexistent"),
+    (["--scenario", "/nonexistent.yaml"], "/nonexistent.yaml"),
+    (["--repository", MODELS, "--accelerators", "tpu:2"], "tpu"),
+    (["--repository", MODELS, "--policy", "best"], "best"),
+    (["--repository", MODELS, "--pin", "9999"], "9999"),
+    (["--repository", MODELS, "--http-port", "70000"], "--http-port"),
+    (["--scenario", "x", "--repository", "y"], "--repository"),
+])
+def test_wrong_usage_is_one_line_and_status_2(arguments, says):
+    run = subprocess.run([BINARY, "serve", *arguments], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert run.returncode == 2
+    assert says in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+def test_one_file_is_enough():
+    with Server("--repository", DATA / "mlp.onnx") as server:
+        status, _, body = server.request("GET", "/v2/models/mlp")
+        assert status == 200
+        metadata = json.loads(body)
+        inputs = [{"name": i["name"], "datatype": i["datatype"], "shape": [1] + i["shape"][1:],
+                   "data": [0.5] * i["shape"][1]} for i in metadata["inputs"]]
+        assert server.infer("mlp", inputs)[0] == 200
