@@ -30,6 +30,12 @@ struct engine_model_source {
     bool original; /* load the model's own file even if there is an optimised one */
 };
 
+/* Inputs to try an optimised copy of a model on. */
+struct engine_trial {
+    struct tensor_view inputs[TENSORS_MAX];
+    uint32_t items;
+};
+
 /* The outputs of one batch. The executor gets it from run() with one reference; each answered request holds one until
  * its frontend has sent it; who drops the last one calls release(). */
 struct output_block {
@@ -63,11 +69,12 @@ struct engine_ops {
     /* Reads inputs and outputs from the file; NULL for engines without files. -EINVAL with the engine's reason. */
     int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
     /* Makes what lets later loads of the model be faster, in the form `attempt` (0 the best one), runs it and the model
-     * itself on these inputs, and leaves a note for load() whether to use it. It may crash, so it is for child
-     * processes; after a crash or an error, try the next attempt. *made names what was settled. -ENOENT: there is no
-     * such attempt (the last one notes that nothing is to be used). NULL for engines without files. */
-    int (*cache)(struct engine *engine, const struct engine_model_source *source, const struct tensor_view *inputs,
-                 uint32_t items, uint32_t attempt, const char **made, struct sy_error *err);
+     * itself on the trials, and leaves a note for load() whether to use it. The first trial must run; others that the
+     * model itself refuses are passed over. It may crash, so it is for child processes; after a crash or an error, try
+     * the next attempt. *made names what was settled. -ENOENT: there is no such attempt (the last one notes that
+     * nothing is to be used). NULL for engines without files. */
+    int (*cache)(struct engine *engine, const struct engine_model_source *source, const struct engine_trial *trials,
+                 uint32_t trial_count, uint32_t attempt, const char **made, struct sy_error *err);
     /* Makes a run() in progress, and all later ones, fail soon. Any thread; for shutting down. NULL: runs are short. */
     void (*stop)(struct engine_model *model);
 };

@@ -131,25 +131,58 @@ static int item_find(struct worker *w, struct sy_error *err) {
     return rc;
 }
 
+/* Trials of an optimised copy. Beside the item itself: two of them, and other sizes of what may be any size, since what
+ * crashes might do so in one size and not in another, and the server is to run them all. */
+enum { TRIAL_ITEM, TRIAL_TWO, TRIAL_DOUBLE, TRIAL_HALF, TRIAL_WIDE, TRIALS };
+
+static int trial_fill(const struct worker *w, int kind, struct engine_trial *trial) {
+    const struct signature *signature = w->source.signature;
+    int64_t dims[TENSORS_MAX][TENSOR_DIMS_MAX];
+    memcpy(dims, w->record.item_dims, sizeof(dims));
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++) {
+            if (signature->inputs[i].dims[d] >= 0)
+                continue;
+            if (kind == TRIAL_DOUBLE || (kind == TRIAL_WIDE && d == signature->inputs[i].rank - 1))
+                dims[i][d] *= 2;
+            else if (kind == TRIAL_HALF)
+                dims[i][d] = (dims[i][d] + 1) / 2;
+        }
+    trial->items = kind == TRIAL_TWO ? 2 : 1;
+    return measure_inputs(signature, dims, trial->items, 1 + (uint64_t)kind, trial->inputs);
+}
+
+/* Those that make sense for the model; the data of trial i are trials[i].inputs[0].data, for the caller to free. */
+static uint32_t trials_fill(const struct worker *w, struct engine_trial trials[TRIALS]) {
+    uint32_t count = 0;
+    for (int kind = TRIAL_ITEM; kind < TRIALS; kind++) {
+        bool makes_sense = kind == TRIAL_ITEM ||
+                           (kind == TRIAL_TWO ? w->source.signature->batched : w->source.signature->variable_shapes);
+        if (makes_sense && trial_fill(w, kind, &trials[count]) == 0)
+            count++;
+    }
+    return count;
+}
+
 /* Makes an optimised copy in the first form that works, starting with the one asked for. */
 static void cache_make(struct worker *w) {
-    struct tensor_view inputs[TENSORS_MAX];
+    struct engine_trial trials[TRIALS];
     strcpy(w->record.cache, "none");
     w->attempt = w->request.attempt;
-    if (!w->ops->cache || measure_inputs(w->source.signature, w->record.item_dims, 1, 1, inputs))
-        return;
-    for (int rc = -EAGAIN; rc && rc != -ENOENT; w->attempt += rc != 0) {
+    uint32_t count = w->ops->cache ? trials_fill(w, trials) : 0;
+    for (int rc = -EAGAIN; count && rc && rc != -ENOENT; w->attempt += rc != 0) {
         struct sy_error why = {""};
         const char *made = "none";
         w->blame_cache = true;
         tell(w, WORKER_PROGRESS, "optimising", 1, "");
-        rc = w->ops->cache(w->engine, &w->source, inputs, 1, w->attempt, &made, &why);
+        rc = w->ops->cache(w->engine, &w->source, trials, count, w->attempt, &made, &why);
         if (!rc)
             snprintf(w->record.cache, sizeof(w->record.cache), "%s", made);
         else if (rc != -ENOENT)
             log_warn("optimised model not made", "model=%s form=%s reason=\"%s\"", w->source.name, made, why.text);
     }
-    free(inputs[0].data);
+    while (count)
+        free(trials[--count].inputs[0].data);
     w->blame_cache = strcmp(w->record.cache, "none") != 0;
 }
 

@@ -30,8 +30,8 @@ struct place {
     struct engine *engine;
     struct signature signature;
     struct engine_model_source source;
-    float x[32];
-    struct tensor_view input;
+    float x[2 * 32];
+    struct engine_trial trials[3];
 };
 
 static int shell(const char *format, const char *a, const char *b) {
@@ -51,9 +51,13 @@ static int set_up(void **state) {
     assert_int_equal(ops->open(&p->engine, &p->options, NULL), 0);
     p->source =
         (struct engine_model_source){.name = "mlp", .path = p->model, .signature = &p->signature, .batch_max = 8};
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 64; i++)
         p->x[i] = (float)(i % 5);
-    p->input = (struct tensor_view){.data = p->x, .bytes = sizeof(p->x), .rank = 2, .dims = {1, 32}};
+    for (uint32_t i = 0; i < 3; i++) { /* one item, two, and a shape that the model refuses */
+        p->trials[i].items = i == 1 ? 2 : 1;
+        p->trials[i].inputs[0] = (struct tensor_view){
+            .data = p->x, .bytes = i == 1 ? 256 : 128, .rank = 2, .dims = {i == 1 ? 2 : 1, i == 2 ? 33 : 32}};
+    }
     *state = p;
     return 0;
 }
@@ -69,7 +73,7 @@ static int tear_down(void **state) {
 static void cache_make(struct place *p, uint32_t attempt, const char *want) {
     const char *made = NULL;
     struct sy_error err = {""};
-    int rc = ops->cache(p->engine, &p->source, &p->input, 1, attempt, &made, &err);
+    int rc = ops->cache(p->engine, &p->source, p->trials, 3, attempt, &made, &err);
     assert_string_equal(err.text, "");
     assert_int_equal(rc, 0);
     assert_string_equal(made, want);
@@ -83,7 +87,7 @@ static void runs(struct place *p) {
         struct output_block *block;
         p->source.original = original;
         assert_int_equal(ops->load(p->engine, &p->source, &model, NULL), 0);
-        assert_int_equal(ops->run(model, &p->input, 1, &block, NULL), 0);
+        assert_int_equal(ops->run(model, p->trials[0].inputs, 1, &block, NULL), 0);
         if (original)
             memcpy(first, block->outputs[0].data, sizeof(first));
         else
@@ -111,7 +115,16 @@ static void forms_are_made_in_turn(void **state) {
     cache_make(p, 2, "none");
     assert_int_equal(found(p), CACHE_NONE);
     runs(p);
-    assert_int_equal(ops->cache(p->engine, &p->source, &p->input, 1, 3, &made, NULL), -ENOENT);
+    assert_int_equal(ops->cache(p->engine, &p->source, p->trials, 3, 3, &made, NULL), -ENOENT);
+}
+
+static void a_copy_that_cannot_be_tried_is_not_kept(void **state) {
+    struct place *p = *state;
+    const char *made;
+    struct sy_error err = {""};
+    assert_true(ops->cache(p->engine, &p->source, p->trials + 2, 1, 0, &made, &err) < 0); /* the first must run */
+    assert_true(*err.text);
+    assert_int_equal(found(p), CACHE_NONE);
 }
 
 static void another_file_has_no_cache(void **state) {
@@ -170,6 +183,7 @@ static void dead_makers_leave_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(forms_are_made_in_turn, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_tried_is_not_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damage_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dead_makers_leave_nothing, set_up, tear_down),
