@@ -3,7 +3,7 @@
 
 #include "profile/child.h"
 
-/* The SLO of a model that gives none: five times a lone item, twice the best batch (one runs while the next one waits
+/* The SLO of a model that gives none: six times a lone item, twice the best batch (one runs while the next one waits
  * for it), and at least 25 ms, which clients on a network notice less than refusals; up to whole milliseconds.
  * docs/profiles.md says why. Pure. */
 int64_t profile_default_slo_ns(const struct profile *profile);
