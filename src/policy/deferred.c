@@ -17,16 +17,16 @@
 #define GAMMA_SCALE 0.95
 #define LEAD_LOAD   2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
 #define THETA_STEPS 20
-#define THETA_LOAD  0.9 /* slack: smallest batches that keep the load under this */
-#define HAZARD_LAUNCHES                                                                                                \
-    0.02                     /* hazard rule only if this share of batches is launched by an accelerator becoming free  \
-                              */
-#define HAZARD_GAIN     0.1  /* and what is still to come saves less than this part of l(b) */
-#define SHARE_LOAD      1.1  /* shares from this load on */
-#define SHARE_LOAD_BAD  0.9  /* or from this one, */
+#define THETA_LOAD  0.9 /* slack: the smallest batches that keep the load under this */
+/* The hazard rule: if this share of batches is launched by an accelerator becoming free, a batch may start when what is
+ * still to come saves less than that part of l(b). */
+#define HAZARD_LAUNCHES 0.02
+#define HAZARD_GAIN     0.1
+#define SHARE_LOAD      1.1  /* shares from this load on, */
+#define SHARE_LOAD_BAD  0.9  /* or from this one */
 #define SHARE_BAD       0.03 /* with this bad rate */
 #define SHARE_LEVEL     0.92 /* the load that shares leave */
-#define SHARE_OVER_MEAN 2.0  /* cut are models with this much over the mean demand */
+#define SHARE_OVER_MEAN 2.0  /* cut are models with over this many times the mean demand */
 #define STANDARD_ERRORS 4.0
 #define NS_PER_S_D      1e9
 
@@ -34,9 +34,11 @@ struct deferred_model {
     int64_t lead_ns;
     uint32_t slack_items; /* a batch of so many need not wait; UINT32_MAX: it must */
     bool hazard;          /* the rule is on */
-    double hazard_scale;  /* b* / beta */
+    double hazard_scale;  /* 0.1 b* / beta: items still to come that are worth a nanosecond of running */
     double credit;        /* of the admitted share, in requests */
-    double ns_per_item[GAP_BINS], ns_per_item_most;
+    /* items to be expected in silence: per nanosecond in a bin of the time since the last arrival, and until it begins
+     */
+    double per_ns[GAP_BINS], before[GAP_BINS];
 };
 
 static double clip(double x, double low, double high) {
@@ -73,11 +75,12 @@ static void deferred_update(struct model_view *m, void *own) {
     if (!d->hazard)
         return;
     d->hazard_scale = HAZARD_GAIN * best / m->beta_ns;
-    arrival_rates_hazard(&m->rates, d->ns_per_item);
-    d->ns_per_item_most = 0;
-    for (uint32_t bin = 0; bin < GAP_BINS; bin++)
-        if (d->ns_per_item[bin] > d->ns_per_item_most)
-            d->ns_per_item_most = d->ns_per_item[bin];
+    arrival_rates_hazard(&m->rates, d->per_ns);
+    double before = 0;
+    for (uint32_t bin = 0; bin < GAP_BINS; bin++) {
+        d->before[bin] = before;
+        before += d->per_ns[bin] * (double)(gap_bin_start(bin + 1) - gap_bin_start(bin));
+    }
 }
 
 static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
@@ -92,28 +95,29 @@ static bool deferred_admit(struct model_view *m, void *own, const struct request
     return true;
 }
 
-/* The first moment from now, and before `latest_ns`, at which the items still expected before `due` are worth less than
- * the wait: beta * h(since last arrival) * (due - t) / b* < 0.1 * l(b). Otherwise latest_ns. */
+/* Items to be expected from the last arrival until so much later, if silence lasts. */
+static double expected_until(const struct deferred_model *d, int64_t silence_ns) {
+    uint32_t bin = gap_bin_of(silence_ns);
+    return d->before[bin] + d->per_ns[bin] * (double)(silence_ns - gap_bin_start(bin));
+}
+
+/* The first moment from now, latest_ns at the latest, at which the items still to be expected before `due` are worth
+ * less than the wait: beta * (items) / b* < 0.1 * l(b). They are the hazard's integral, which falls as time passes: the
+ * hazard of this moment times the time left would say of constant gaps that nobody comes until somebody has. */
 static int64_t hazard_time(const struct model_view *m, const struct deferred_model *d, uint32_t type, int64_t now_ns,
                            int64_t latest_ns, const struct batch_view *batch) {
-    double scale = d->hazard_scale * (double)m->profiles[type]->latency_ns[batch->items];
-    if ((double)(batch->due_ns - latest_ns) >= scale * d->ns_per_item_most)
-        return latest_ns;
     int64_t last_ns = m->rates.last_arrival_ns;
-    for (uint32_t bin = gap_bin_of(now_ns - last_ns); bin < GAP_BINS; bin++) {
-        int64_t from_ns = last_ns + gap_bin_start(bin), until_ns = last_ns + gap_bin_start(bin + 1);
-        if (from_ns < now_ns)
-            from_ns = now_ns;
-        if (from_ns >= latest_ns)
-            break;
-        double wait_ns = scale * d->ns_per_item[bin]; /* the rule holds this long before due, and later */
-        int64_t holds_ns = wait_ns > 1e17 ? from_ns : batch->due_ns - (int64_t)wait_ns + 1;
-        if (holds_ns < from_ns)
-            holds_ns = from_ns;
-        if (holds_ns < until_ns)
-            return holds_ns < latest_ns ? holds_ns : latest_ns;
-    }
-    return latest_ns;
+    double worth = d->hazard_scale * (double)m->profiles[type]->latency_ns[batch->items];
+    double enough = expected_until(d, batch->due_ns - last_ns) - worth;
+    if (expected_until(d, now_ns - last_ns) >= enough)
+        return now_ns;
+    if (expected_until(d, latest_ns - last_ns) <= enough)
+        return latest_ns;
+    uint32_t bin = gap_bin_of(now_ns - last_ns);
+    while (bin + 1 < GAP_BINS && d->before[bin + 1] < enough)
+        bin++;
+    int64_t at_ns = last_ns + gap_bin_start(bin) + (int64_t)((enough - d->before[bin]) / d->per_ns[bin]) + 1;
+    return at_ns < latest_ns ? at_ns : latest_ns;
 }
 
 static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,

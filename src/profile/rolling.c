@@ -16,6 +16,7 @@ struct window {
     float run_ns[ROLLING_WINDOW];
     uint32_t count, next; /* runs in it; where the next goes */
     double ratio;         /* of its 99th percentile to the profiled latency */
+    double above;         /* what it and the larger sizes say of that ratio together */
 };
 
 struct rolling {
@@ -54,13 +55,19 @@ static float window_percentile(const struct window *window) {
     return window->count > 1 && most > OUTLIER * second ? second : most;
 }
 
-/* The ratio at `items` between the nearest sizes that have run: `low` below (0: none), `high` above (0: none). */
-static double ratio_between(const struct rolling *rolling, uint32_t low, uint32_t high, uint32_t items) {
-    const struct window *windows = rolling->windows;
-    if (!low || !high)
-        return low ? windows[low].ratio : high ? windows[high].ratio : 1;
-    double part = (double)(items - low) / (double)(high - low);
-    return windows[low].ratio + part * (windows[high].ratio - windows[low].ratio);
+/* An estimate after a window is added to it: believed the more, the fuller it is. */
+static double estimate_add(double estimate, const struct window *window) {
+    return estimate + (window->ratio - estimate) * window->count / ROLLING_WINDOW;
+}
+
+/* What the sizes at and above each one say together, from the largest down. */
+static void above_estimate(struct rolling *rolling) {
+    double estimate = 1;
+    for (uint32_t b = rolling->batch_max; b >= 1; b--) {
+        struct window *window = &rolling->windows[b];
+        if (window->count > 0)
+            window->above = estimate = estimate_add(estimate, window);
+    }
 }
 
 static uint32_t next_run(const struct rolling *rolling, uint32_t items) {
@@ -69,19 +76,28 @@ static uint32_t next_run(const struct rolling *rolling, uint32_t items) {
     return items <= rolling->batch_max ? items : 0;
 }
 
-static void table_write(const struct rolling *rolling, struct profile *table) {
+/* The ratio at `items`, between what `low` and all below it say (`below`) and what `high` and all above it say; 0:
+ * nothing has run on that side. */
+static double ratio_between(const struct rolling *rolling, uint32_t low, double below, uint32_t high, uint32_t items) {
+    if (!low || !high)
+        return low ? below : high ? rolling->windows[high].above : 1;
+    double part = (double)(items - low) / (double)(high - low);
+    return below + part * (rolling->windows[high].above - below);
+}
+
+static void table_write(struct rolling *rolling, struct profile *table) {
+    above_estimate(rolling);
     uint32_t low = 0, high = next_run(rolling, 1); /* sizes that have run, below and at or above */
+    double below = 1;
     for (uint32_t b = 1; b <= rolling->batch_max + 1; b++) {
-        double ratio;
-        if (b == high) { /* ran itself: a full window speaks for itself, a short one with its neighbours */
-            const struct window *own = &rolling->windows[b];
+        bool ran = b == high;
+        if (ran)
             high = next_run(rolling, b + 1);
-            double others = low || high ? ratio_between(rolling, low, high, b) : 1;
-            double trust = (double)own->count / ROLLING_WINDOW;
-            ratio = others + trust * (own->ratio - others);
+        double ratio = ratio_between(rolling, low, below, high, b);
+        if (ran) {
+            ratio = estimate_add(ratio, &rolling->windows[b]);
+            below = estimate_add(below, &rolling->windows[b]);
             low = b;
-        } else {
-            ratio = ratio_between(rolling, low, high, b);
         }
         int64_t ns = (int64_t)((double)rolling->profiled_ns[b] * ratio + 0.5);
         table->latency_ns[b] = ns > table->latency_ns[b - 1] ? ns : table->latency_ns[b - 1];

@@ -78,7 +78,7 @@ double arrival_rates_slo_ns(const struct arrival_rates *rates, double otherwise)
     return rates->requests_slow > 1e-3 ? rates->slo_sum_ns / rates->requests_slow : otherwise;
 }
 
-void arrival_rates_hazard(const struct arrival_rates *rates, double ns_per_item[GAP_BINS]) {
+void arrival_rates_hazard(const struct arrival_rates *rates, double items_per_ns[GAP_BINS]) {
     double items_per_request = rates->requests_slow > 0 ? rates->items_slow / rates->requests_slow : 1;
     /* One more gap of the mean length in every bin: a bin that has seen nothing has the mean rate. */
     double mean_gap_ns = rates->requests_slow > 0 ? rates->seconds_slow / rates->requests_slow * 1e9 : 1e9;
@@ -86,7 +86,7 @@ void arrival_rates_hazard(const struct arrival_rates *rates, double ns_per_item[
     for (uint32_t bin = GAP_BINS; bin-- > 0;) {
         double width_ns = (double)(gap_bin_start(bin + 1) - gap_bin_start(bin));
         double exposed_ns = longer * width_ns + rates->gaps_inside_ns[bin];
-        ns_per_item[bin] = (exposed_ns + mean_gap_ns) / ((rates->gaps_ended[bin] + 1) * items_per_request);
+        items_per_ns[bin] = (rates->gaps_ended[bin] + 1) * items_per_request / (exposed_ns + mean_gap_ns);
         longer += rates->gaps_ended[bin];
     }
 }

@@ -57,5 +57,5 @@ static inline uint32_t gap_bin_of(int64_t gap_ns) {
     return bin < GAP_BINS ? bin : GAP_BINS - 1;
 }
 
-/* 1/h for every bin: nanoseconds per item, given that the last arrival was that long ago. */
-void arrival_rates_hazard(const struct arrival_rates *rates, double ns_per_item[GAP_BINS]);
+/* The hazard h for every bin: items to be expected per nanosecond, given that the last arrival was that long ago. */
+void arrival_rates_hazard(const struct arrival_rates *rates, double items_per_ns[GAP_BINS]);

@@ -1,0 +1,393 @@
+/* test_deferred.c - the rules of the policy `deferred`, one by one, against numbers worked by hand. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fmath.h"
+#include "policy/policy.h"
+#include "sched/model_view.h"
+#include "unit/cmocka_all.h"
+
+#define MS        1e6
+#define BATCH_MAX 16
+
+#define assert_near(x, y, within)                                                                                      \
+    do {                                                                                                               \
+        double x_ = (x), y_ = (y);                                                                                     \
+        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
+            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
+    } while (0)
+
+/* ---- a model: l(b) = b + 5 ms, SLO 25 ms ---- */
+
+struct fixture {
+    struct model_view view;
+    struct profile *profile;
+    struct policy_options options;
+    void *own;
+};
+
+static struct fixture fixture_new(double rate_per_s) {
+    struct fixture f = {.own = calloc(1, policy_deferred.model_bytes), .profile = malloc(profile_bytes(BATCH_MAX))};
+    assert_non_null(f.own);
+    assert_non_null(f.profile);
+    profile_set_line(f.profile, BATCH_MAX, 1 * MS, 5 * MS);
+    f.view = (struct model_view){
+        .types = 1,
+        .profiles = {f.profile},
+        .items_most = {BATCH_MAX},
+        .items_worth = BATCH_MAX,
+        .alpha_ns = 1 * MS,
+        .beta_ns = 5 * MS,
+        .slo_ns = 25 * MS,
+        .rate_per_ns = rate_per_s / 1e9,
+        .parameters = {.gamma = 0.5, .theta = 1, .tau_ns = 1 * MS, .boost = 1},
+        .admit_share = 1,
+    };
+    arrival_rates_init(&f.view.rates);
+    return f;
+}
+
+static void fixture_free(struct fixture *f) {
+    free(f->own);
+    free(f->profile);
+}
+
+static void update(struct fixture *f) {
+    f->view.options = &f->options;
+    policy_deferred.model_update(&f->view, f->own);
+}
+
+/* When a batch of `items` whose head's deadline is 100 ms may start, at `now_ms`. */
+static struct batch_times times(const struct fixture *f, double now_ms, uint32_t items, bool sealed) {
+    struct batch_view batch = {
+        .deadline_ns = (int64_t)(100 * MS),
+        .due_ns = (int64_t)(100 * MS) - f->profile->latency_ns[items + 1],
+        .invalid_after_ns = (int64_t)(100 * MS) - f->profile->latency_ns[items],
+        .items = items,
+        .items_most = f->view.items_most[0],
+        .sealed = sealed,
+    };
+    return policy_deferred.batch_times(&f->view, f->own, 0, (int64_t)(now_ms * MS), &batch);
+}
+
+static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000); /* one a millisecond: (25 - 5 + 1) / (1 + 1) */
+    update(&f);
+    assert_near(f.view.batch_best, 10.5, 1e-6);
+    f.view.rate_per_ns = 0;
+    update(&f);
+    assert_near(f.view.batch_best, 1, 1e-9);
+    f.view.rate_per_ns = 1;
+    update(&f);
+    assert_near(f.view.batch_best, 16, 1e-4); /* no more than pays */
+    f.view.slo_ns = 17 * MS;
+    update(&f);
+    assert_near(f.view.batch_best, 12, 1e-4); /* nor than the SLO has time for */
+    f.view.ctrl_ns = 1000000;
+    update(&f);
+    assert_near(f.view.batch_best, 11, 1e-4); /* delays included */
+    f.view.slo_ns = 3 * MS;
+    update(&f);
+    assert_near(f.view.batch_best, 1, 1e-9);
+    fixture_free(&f);
+}
+
+static void a_model_that_hardly_batches_does_not_wait(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    f.view.items_worth = 1;
+    update(&f);
+    assert_near(f.view.batch_best, 1, 1e-9);
+    assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
+    fixture_free(&f);
+}
+
+static void the_window_drop_aims_at_a_part_of_it(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    update(&f);
+    assert_int_equal(f.view.target_items, 5); /* round(0.5 * 10.5) */
+    f.view.parameters.gamma = 0.01;
+    update(&f);
+    assert_int_equal(f.view.target_items, 1);
+    f.view.parameters.gamma = 0.9;
+    update(&f);
+    assert_int_equal(f.view.target_items, 9);
+    fixture_free(&f);
+}
+
+/* Trap: between frontrun (dl - l(b+1)) and invalid (dl - l(b)) lies one alpha; few accelerators become free in it. */
+static void a_batch_may_start_lead_before_due(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    f.view.parameters.tau_ns = 4 * MS;
+    update(&f);
+    /* beta*lambda/b* = 5 * 1 / 10.5; lead = 4 ms * ln(2.5 * 10.5 / 5) */
+    double lead_ms = 4 * fmath_log(2.5 * 10.5 / 5);
+    struct batch_times t = times(&f, 0, 2, false);
+    assert_near((double)t.wake_ns, (100 - 8 - lead_ms) * MS, 2);
+    assert_int_equal(t.ready_ns, t.wake_ns);
+    f.view.parameters.tau_ns = 1000 * MS;
+    update(&f);
+    assert_near((double)times(&f, 0, 2, false).wake_ns, (100 - 8 - 12.5) * MS, 2); /* half the SLO at most */
+    f.view.rate_per_ns = 1e-4; /* loads many accelerators by itself: no lead */
+    f.view.items_worth = 2;
+    update(&f);
+    assert_near((double)times(&f, 0, 1, false).wake_ns, (100 - 7) * MS, 2);
+    fixture_free(&f);
+}
+
+static void a_batch_that_cannot_grow_starts_at_once(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    update(&f);
+    assert_true(times(&f, 0, 5, false).wake_ns > 0);
+    assert_int_equal(times(&f, 0, 5, true).wake_ns, 0);
+    assert_int_equal(times(&f, 0, BATCH_MAX, false).wake_ns, 0);
+    fixture_free(&f);
+}
+
+static void a_batch_with_slack_starts_at_once_unless_consolidating(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    f.view.parameters.theta = 0.25; /* from 1 + 0.25 * 9.5 = 3.375 items on */
+    update(&f);
+    assert_true(times(&f, 0, 3, false).wake_ns > 0);
+    assert_int_equal(times(&f, 0, 4, false).wake_ns, 0);
+    f.view.parameters.theta = 0;
+    update(&f);
+    assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
+    f.options.consolidate = true;
+    update(&f);
+    assert_true(times(&f, 0, 4, false).wake_ns > 0);
+    fixture_free(&f);
+}
+
+/* Arrivals in bursts: 200 us apart for a while, then nothing for `pause_ns`. Returns the last arrival. */
+static int64_t bursts(struct arrival_rates *rates, int64_t pause_ns) {
+    int64_t now = 0;
+    for (int burst = 0; burst < 200; burst++, now += pause_ns)
+        for (int i = 0; i < 20; i++) {
+            now += 200000;
+            arrival_rates_roll(rates, now);
+            arrival_rates_count(rates, now, 1, 25000000);
+        }
+    return now - pause_ns;
+}
+
+static void when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(100);
+    int64_t last_ns = bursts(&f.view.rates, 20000000);
+    f.view.rate_per_ns = arrival_rates_slow(&f.view.rates) / 1e9;
+    f.view.parameters.free_launches = 0.5;
+    f.view.parameters.tau_ns = 0; /* no lead */
+    update(&f);
+    struct batch_view batch = {.items = 1, .items_most = BATCH_MAX, .due_ns = last_ns + 9000000};
+    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch);
+    assert_true(t.ready_ns > last_ns);           /* more may follow in 200 us */
+    assert_true(t.ready_ns < last_ns + 2000000); /* but later than that, hardly */
+    assert_int_equal(t.wake_ns, batch.due_ns);   /* an accelerator that is free anyway still waits */
+
+    f.view.parameters.free_launches = 0.01; /* accelerators never wait for work: the rule is off */
+    update(&f);
+    t = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch);
+    assert_int_equal(t.ready_ns, batch.due_ns);
+    fixture_free(&f);
+}
+
+/* The moment found by the inverse of the integral is the first one found by adding the hazard up. */
+static void the_hazard_rule_is_solved_for_its_first_moment(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(100);
+    int64_t last_ns = bursts(&f.view.rates, 20000000);
+    f.view.rate_per_ns = arrival_rates_slow(&f.view.rates) / 1e9;
+    f.view.parameters.free_launches = 0.5;
+    f.view.parameters.tau_ns = 0;
+    update(&f);
+    double per_ns[GAP_BINS];
+    arrival_rates_hazard(&f.view.rates, per_ns);
+    for (uint32_t items = 1; items < BATCH_MAX; items++) {
+        int64_t due_ns = last_ns + 15000000, first_ns = due_ns;
+        double expected = 0; /* backwards from due, 100 ns at a time */
+        while (first_ns > last_ns) {
+            expected += 100 * per_ns[gap_bin_of(first_ns - 100 - last_ns)];
+            if (5e6 * expected / f.view.batch_best >= 0.1 * (double)f.profile->latency_ns[items])
+                break;
+            first_ns -= 100;
+        }
+        struct batch_view batch = {.items = items, .items_most = BATCH_MAX, .due_ns = due_ns};
+        int64_t ready_ns = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch).ready_ns;
+        if (ready_ns != 0) /* slack */
+            assert_near((double)ready_ns, (double)first_ns, 250);
+    }
+    fixture_free(&f);
+}
+
+static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    update(&f);
+    f.view.admit_share = 0.25;
+    int admitted = 0, run = 0, longest = 0;
+    for (int i = 0; i < 1000; i++) {
+        bool yes = policy_deferred.model_admit(&f.view, f.own, NULL);
+        admitted += yes;
+        run = yes ? 0 : run + 1;
+        longest = run > longest ? run : longest;
+    }
+    assert_int_equal(admitted, 250);
+    assert_int_equal(longest, 3);
+    f.view.admit_share = 1;
+    assert_true(policy_deferred.model_admit(&f.view, f.own, NULL));
+    fixture_free(&f);
+}
+
+/* ---- the sub-cluster ---- */
+
+/* rate items a second of `alpha` + `beta` ms, b* `best`; as busy over 0.1 s as over 2 s */
+static struct model_rates load(double rate, double alpha_ms, double beta_ms, double best) {
+    return (struct model_rates){
+        .rate = rate,
+        .rate_fast = rate,
+        .arrivals_fast = rate / 10,
+        .batch_best = best,
+        .alpha_ns = alpha_ms * MS,
+        .beta_ns = beta_ms * MS,
+    };
+}
+
+static struct cluster_parameters derive(const struct model_rates *rates, uint32_t models, double accelerators,
+                                        double *admit_share) {
+    struct cluster_view view = {.models = models, .rates = rates, .accelerators = accelerators};
+    struct policy_options options = {false};
+    struct cluster_parameters parameters = {0};
+    policy_deferred.cluster_derive(&view, &options, &parameters, admit_share);
+    return parameters;
+}
+
+static void gamma_tau_and_theta_follow_the_load(void **state) {
+    (void)state;
+    double share[2];
+    /* variable part: 1 + 0.5 accelerators; fixed part 5*0.1 + 4*0.1 = 0.9 */
+    struct model_rates rates[] = {load(1000, 1, 5, 10), load(500, 1, 4, 5)};
+    struct cluster_parameters p = derive(rates, 2, 4, share);
+    assert_near(p.boost, 1, 1e-9);
+    assert_near(p.gamma, 0.95 * 0.9 / 2.5, 1e-9);
+    assert_near(p.tau_ns, 1e9 / 200, 1);
+    /* theta: 1.5 + 5/(1 + 9 theta) + 2/(1 + 4 theta) <= 3.6: theta 0.35 gives 1.5 + 1.2048 + 0.8333 = 3.538, and
+     * 0.30 gives 1.5 + 1.3514 + 0.9091 = 3.76 */
+    assert_near(p.theta, 0.35, 1e-9);
+    assert_near(share[0], 1, 1e-9);
+    p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
+    assert_near(p.gamma, 0.9, 1e-9);
+    assert_near(p.theta, 1, 1e-9);
+    p = derive(rates, 2, 1000, share);
+    assert_near(p.theta, 0, 1e-9);
+}
+
+static void a_silent_cluster_has_finite_parameters(void **state) {
+    (void)state;
+    double share[1];
+    struct model_rates rates[] = {{.batch_best = 1}};
+    struct cluster_parameters p = derive(rates, 1, 4, share);
+    assert_near(p.boost, 1, 1e-9);
+    assert_near(p.theta, 0, 1e-9);
+    assert_near(p.tau_ns, 0, 1e-9);
+    assert_true(p.gamma >= 0 && p.gamma <= 0.9);
+    p = derive(rates, 1, 0, share); /* every accelerator is down */
+    assert_true(p.gamma >= 0 && p.gamma <= 0.9);
+    assert_near(share[0], 1, 1e-9);
+}
+
+static void a_flash_crowd_boosts_and_chance_does_not(void **state) {
+    (void)state;
+    double share[1];
+    struct model_rates rates[] = {load(1000, 1, 5, 10)};
+    rates[0].rate_fast = 1300; /* 3 standard errors, of 7 % each: 4/sqrt(201) = 0.28 */
+    assert_near(derive(rates, 1, 4, share).boost, 1.3 - 4 / 14.1774, 1e-4);
+    rates[0].rate_fast = 1200;
+    assert_near(derive(rates, 1, 4, share).boost, 1, 1e-9);
+    rates[0].rate_fast = 3000;
+    rates[0].arrivals_fast = 300;
+    struct cluster_parameters p = derive(rates, 1, 10, share);
+    double boost = 3 - 4 / 24.5153;
+    assert_near(p.boost, boost, 1e-4);
+    assert_near(p.tau_ns, 1e7 / boost, 1e3);
+    assert_near(p.gamma, 0.95 * boost * 0.5 / (10 - boost), 1e-4);
+}
+
+static void a_flood_is_cut_to_its_share_and_the_others_are_not(void **state) {
+    (void)state;
+    double share[3];
+    /* 1 ms an item, no fixed part: demands of 0.5, 1 and 10 accelerators on 4; 0.92*4 - 1.5 = 2.18 are left for it */
+    struct model_rates rates[] = {load(500, 1, 0, 1), load(1000, 1, 0, 1), load(10000, 1, 0, 1)};
+    derive(rates, 3, 4, share);
+    assert_near(share[0], 1, 1e-9);
+    assert_near(share[1], 1, 1e-9);
+    assert_near(share[2], 0.218, 1e-9);
+    rates[2] = load(2700, 1, 0, 1); /* 4.2 on 4: over the cluster, but not by a tenth */
+    derive(rates, 3, 4, share);
+    assert_near(share[2], 1, 1e-9);
+    rates[2].bad_rate = 0.1; /* unless it hurts */
+    rates[0].bad_rate = rates[1].bad_rate = 0.1;
+    rates[2] = load(4000, 1, 0, 1); /* (more than twice the mean) */
+    rates[2].bad_rate = 0.1;
+    derive(rates, 3, 5.2, share);
+    assert_near(share[2], (0.92 * 5.2 - 1.5) / 4, 1e-9);
+}
+
+static void nobody_is_cut_when_everybody_floods(void **state) {
+    (void)state;
+    double share[3];
+    struct model_rates rates[] = {load(9000, 1, 0, 1), load(9000, 1, 0, 1), load(30000, 1, 0, 1)};
+    derive(rates, 3, 4, share); /* no model is under the level of 1.23 */
+    for (int i = 0; i < 3; i++)
+        assert_near(share[i], 1, 1e-9);
+    struct model_rates even[] = {load(2000, 1, 0, 1), load(2100, 1, 0, 1), load(1900, 1, 0, 1)};
+    derive(even, 3, 4, share); /* overloaded, but nobody has over twice the mean */
+    for (int i = 0; i < 3; i++)
+        assert_near(share[i], 1, 1e-9);
+}
+
+static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
+    (void)state;
+    double share[3];
+    struct model_rates rates[] = {load(500, 1, 0, 1), load(1000, 1, 0, 1), load(1000, 1, 0, 1)};
+    rates[2].rate_fast = 20000;
+    rates[2].arrivals_fast = 2000;
+    derive(rates, 3, 4, share);
+    double demand = 20 * (1 - 4 / 63.2535);
+    assert_near(share[2], (0.92 * 4 - 1.5) / demand, 1e-5);
+}
+
+static void the_policy_is_found_by_its_name(void **state) {
+    (void)state;
+    assert_ptr_equal(policy_find("deferred"), &policy_deferred);
+    assert_null(policy_find("defer"));
+    for (int i = 0; policies[i]; i++)
+        assert_ptr_equal(policy_find(policies[i]->name), policies[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_batch_to_wait_for_follows_the_rate_and_the_slo),
+        cmocka_unit_test(a_model_that_hardly_batches_does_not_wait),
+        cmocka_unit_test(the_window_drop_aims_at_a_part_of_it),
+        cmocka_unit_test(a_batch_may_start_lead_before_due),
+        cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
+        cmocka_unit_test(a_batch_with_slack_starts_at_once_unless_consolidating),
+        cmocka_unit_test(when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch),
+        cmocka_unit_test(the_hazard_rule_is_solved_for_its_first_moment),
+        cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
+        cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
+        cmocka_unit_test(a_silent_cluster_has_finite_parameters),
+        cmocka_unit_test(a_flash_crowd_boosts_and_chance_does_not),
+        cmocka_unit_test(a_flood_is_cut_to_its_share_and_the_others_are_not),
+        cmocka_unit_test(nobody_is_cut_when_everybody_floods),
+        cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
+        cmocka_unit_test(the_policy_is_found_by_its_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,498 @@
+/* test_model_core.c - one model's queue, batches and refusals, with a policy whose every answer the test sets.
+ *
+ * Time in these tests is in units of 1 ns; l(b) = 10*b + 20 unless said otherwise. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/model_core.h"
+#include "sched/model_view.h"
+#include "unit/cmocka_all.h"
+
+#define CAPACITY 64
+#define BATCH    8
+
+/* What the test policy answers. */
+static struct {
+    uint32_t target;
+    bool admit;
+    int64_t ready_ns, wake_ns;
+    struct batch_view seen; /* the last batch it was shown */
+} script;
+
+static void script_update(struct model_view *m, void *own) {
+    (void)own;
+    m->batch_best = 1;
+    m->target_items = script.target;
+}
+
+static bool script_admit(struct model_view *m, void *own, const struct request_node *request) {
+    (void)m, (void)own, (void)request;
+    return script.admit;
+}
+
+static struct batch_times script_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+                                       const struct batch_view *batch) {
+    (void)m, (void)own, (void)type, (void)now_ns;
+    script.seen = *batch;
+    return (struct batch_times){script.ready_ns, script.wake_ns};
+}
+
+static const struct policy_ops policy_script = {
+    .name = "script",
+    .model_bytes = 8,
+    .model_update = script_update,
+    .model_admit = script_admit,
+    .batch_times = script_times,
+};
+
+struct fixture {
+    struct model_core *core;
+    struct request_pool pool;
+    struct request_node nodes[CAPACITY];
+    struct profile *profiles[2];
+    struct model_output out;
+};
+
+static struct profile *line(double alpha_ns, double beta_ns) {
+    struct profile *profile = malloc(profile_bytes(BATCH));
+    assert_non_null(profile);
+    profile_set_line(profile, BATCH, alpha_ns, beta_ns);
+    return profile;
+}
+
+static struct fixture *fixture_with(struct model_core_config config) {
+    struct fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    config.batch_max = BATCH;
+    config.policy = &policy_script;
+    f->core = malloc(model_core_bytes(&config));
+    assert_non_null(f->core);
+    request_pool_init(&f->pool, f->nodes, CAPACITY);
+    model_core_init(f->core, &config, &f->pool);
+    for (uint32_t t = 0; t < config.types; t++)
+        f->profiles[t] = (struct profile *)config.profiles[t];
+    return f;
+}
+
+static void script_reset(void) {
+    memset(&script, 0, sizeof(script));
+    script.target = 1;
+    script.admit = true;
+}
+
+static struct fixture *fixture_new(void) {
+    script_reset();
+    return fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000});
+}
+
+static void fixture_free(struct fixture *f) {
+    free(f->profiles[0]);
+    free(f->profiles[1]);
+    free(f->core);
+    free(f);
+}
+
+static void step(struct fixture *f, int64_t now_ns, struct model_event event) {
+    model_core_step(f->core, now_ns, &event, &f->out);
+}
+
+static void arrive(struct fixture *f, int64_t now_ns, uint64_t handle, int64_t deadline_ns, uint32_t items) {
+    struct request_message message = {
+        .handle = handle, .arrival_ns = now_ns, .deadline_ns = deadline_ns, .items = items};
+    step(f, now_ns, (struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+}
+
+static void cancel(struct fixture *f, int64_t now_ns, uint64_t handle, int64_t deadline_ns) {
+    struct request_message message = {.kind = REQUEST_CANCELLED, .handle = handle, .deadline_ns = deadline_ns};
+    step(f, now_ns, (struct model_event){.kind = MODEL_CANCELLED, .request = &message});
+}
+
+static void grant(struct fixture *f, int64_t now_ns, uint32_t type, bool leftovers) {
+    struct grant_message message = {.kind = GRANT_ACCELERATOR, .type = type, .leftovers = leftovers};
+    step(f, now_ns, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
+}
+
+static void timer(struct fixture *f, int64_t now_ns) {
+    step(f, now_ns, (struct model_event){.kind = MODEL_TIMER});
+}
+
+/* The target changes with the parameters. */
+static void target(struct fixture *f, int64_t now_ns, uint32_t items) {
+    struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1};
+    script.target = items;
+    step(f, now_ns, (struct model_event){.kind = MODEL_PARAMETERS, .grant = &message});
+}
+
+/* Takes the requests of a list back into the pool and returns their handles as digits: 123 for 1, 2, 3. */
+static int handles(struct fixture *f, uint32_t node) {
+    int digits = 0;
+    while (node != REQUEST_NONE) {
+        uint32_t next = f->nodes[node].next;
+        digits = digits * 10 + (int)f->nodes[node].handle;
+        request_pool_put(&f->pool, node);
+        node = next;
+    }
+    return digits;
+}
+
+#define assert_quiet(f)                                                                                                \
+    do {                                                                                                               \
+        assert_int_equal((f)->out.refused, REQUEST_NONE);                                                              \
+        assert_int_equal((f)->out.batch, REQUEST_NONE);                                                                \
+    } while (0)
+
+static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 0, 1, 300, 1);
+    assert_true(f->out.candidate_changed);
+    assert_int_equal(f->out.candidates[0].items, 1);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 300 - 30);
+    arrive(f, 1, 2, 200, 1); /* an earlier deadline */
+    arrive(f, 2, 3, 300, 1);
+    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 50);
+    assert_int_equal(script.seen.due_ns, 200 - 60);
+    assert_int_equal(model_core_queued(f->core), 3);
+    grant(f, 10, 0, false);
+    assert_int_equal(f->out.batch_requests, 3);
+    assert_int_equal(f->out.batch_items, 3);
+    assert_int_equal(f->out.batch_start_ns, 10);
+    assert_int_equal(f->out.batch_finish_ns, 60);
+    assert_int_equal(handles(f, f->out.batch), 213);
+    assert_true(f->out.candidate_changed);
+    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.wake_ns, TIME_NEVER);
+    assert_true(model_core_idle(f->core));
+    fixture_free(f);
+}
+
+static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    for (int i = 1; i <= 5; i++)
+        arrive(f, 0, (uint64_t)i, 55, 1); /* time for l(3) = 50 */
+    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_true(script.seen.sealed);
+    grant(f, 5, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 123);
+    /* the rest: 50 left, time for three, and there are two */
+    assert_int_equal(f->out.candidates[0].items, 2);
+    fixture_free(f);
+}
+
+static void an_arrival_that_cannot_join_changes_nothing_for_the_rank(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    for (int i = 0; i < 3; i++)
+        arrive(f, 0, (uint64_t)i, 55, 1);
+    arrive(f, 1, 3, 55, 1);
+    arrive(f, 2, 4, 55, 1);
+    assert_false(f->out.candidate_changed);
+    fixture_free(f);
+}
+
+/* Trap: an invalid candidate was thrown away until the model's next arrival. */
+static void a_batch_past_its_latest_start_is_composed_anew(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    for (int i = 1; i <= 3; i++)
+        arrive(f, 0, (uint64_t)i, 100, 1);
+    assert_int_equal(f->out.wake_ns, 100 - 50 + 1);
+    timer(f, 51);
+    assert_quiet(f);
+    assert_true(f->out.candidate_changed);
+    assert_int_equal(f->out.candidates[0].items, 2);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 60);
+    assert_int_equal(f->out.wake_ns, 61);
+    fixture_free(f);
+}
+
+/* Trap: refused only at the deadline, and without telling the rank core. */
+static void a_request_is_refused_as_soon_as_it_is_hopeless(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 0, 1, 100, 1);
+    timer(f, 70); /* l(1) = 30 still fits */
+    assert_quiet(f);
+    timer(f, 71);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    assert_true(f->out.candidate_changed);
+    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    arrive(f, 80, 2, 109, 1); /* hopeless when it comes */
+    assert_int_equal(handles(f, f->out.refused), 2);
+    arrive(f, 80, 3, 400, BATCH + 1); /* larger than any batch */
+    assert_int_equal(handles(f, f->out.refused), 3);
+    assert_int_equal(f->pool.used, 0);
+    fixture_free(f);
+}
+
+/* Trap: dropping only what can no longer make it is not flat-top; the window drop keeps batches at the target. */
+static void the_window_drop_gives_up_heads_until_the_target_fits(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    script.target = 3;
+    arrive(f, 0, 1, 90, 1);
+    arrive(f, 0, 2, 95, 1);
+    arrive(f, 0, 3, 120, 1);
+    arrive(f, 0, 4, 130, 1);
+    target(f, 0, 3);
+    assert_int_equal(f->out.candidates[0].items, 4);
+    target(f, 40, 3); /* l(3) = 50 fits before 90 */
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    timer(f, 41); /* and now it does not: 1 waits among the leftovers, 2 heads a batch of 3 */
+    assert_quiet(f);
+    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 95 - 50);
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 90 - 30);
+    timer(f, 46); /* two are left, which is all there is: no more is wanted than that */
+    assert_int_equal(f->out.candidates[0].items, 2);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 120 - 40);
+    timer(f, 61); /* the leftover 1 dies */
+    assert_int_equal(handles(f, f->out.refused), 1);
+    fixture_free(f);
+}
+
+static void leftovers_run_on_a_grant_for_leftovers_only(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    script.admit = false;
+    arrive(f, 0, 1, 100, 1);
+    arrive(f, 0, 2, 100, 1);
+    arrive(f, 0, 3, 40, 1);
+    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 10);
+    grant(f, 5, 0, false);
+    assert_quiet(f);
+    grant(f, 5, 0, true); /* 35 left of 40: time for one */
+    assert_int_equal(handles(f, f->out.batch), 3);
+    grant(f, 5, 0, true);
+    assert_int_equal(handles(f, f->out.batch), 12);
+    grant(f, 5, 0, true);
+    assert_quiet(f);
+    assert_int_equal(f->out.batch_items, 0);
+    fixture_free(f);
+}
+
+/* Trap: a granted batch that starts in the future seals it and idles the accelerator. */
+static void a_grant_before_the_batch_is_ready_gives_the_accelerator_back(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    script.ready_ns = 50;
+    script.wake_ns = 60;
+    arrive(f, 0, 1, 500, 1);
+    grant(f, 49, 0, false);
+    assert_quiet(f);
+    assert_int_equal(f->out.batch_items, 0);
+    assert_true(f->out.candidate_changed); /* the answer brings the candidate all the same */
+    assert_int_equal(f->out.candidates[0].ready_ns, 50);
+    assert_int_equal(f->out.candidates[0].wake_ns, 60);
+    grant(f, 50, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 1);
+    fixture_free(f);
+}
+
+/* Trap: `earliest` depends on delay(b), and b on it. */
+static void the_delay_before_a_batch_counts_with_its_size(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f = fixture_with(
+        (struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2});
+    for (int i = 1; i <= 4; i++)
+        arrive(f, 0, (uint64_t)i, 70, 1); /* l(4) + delay(4) = 60 + 13 > 70; l(3) + delay(3) = 61 */
+    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 70 - 61);
+    step(f, 0, (struct model_event){.kind = MODEL_DELAYS, .delays = {1, 0}});
+    assert_int_equal(f->out.candidates[0].items, 4);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 70 - 61);
+    grant(f, 3, 0, false);
+    assert_int_equal(f->out.batch_start_ns, 4);
+    assert_int_equal(f->out.batch_finish_ns, 64);
+    fixture_free(f);
+}
+
+static void a_batch_counts_items(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 0, 1, 500, 3);
+    arrive(f, 0, 2, 500, 2);
+    assert_int_equal(f->out.candidates[0].items, 5);
+    arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is sealed at 5 */
+    assert_int_equal(f->out.candidates[0].items, 5);
+    assert_true(script.seen.sealed);
+    arrive(f, 0, 4, 500, 1); /* it would fit, but a batch is a prefix in deadline order */
+    assert_int_equal(f->out.candidates[0].items, 5);
+    grant(f, 0, 0, false);
+    assert_int_equal(f->out.batch_requests, 2);
+    assert_int_equal(handles(f, f->out.batch), 12);
+    assert_int_equal(f->out.candidates[0].items, 5);
+    assert_false(script.seen.sealed);
+    fixture_free(f);
+}
+
+/* A table that gets dearer over 4 items caps batches there, but a single request may be larger. */
+static void a_request_over_the_usual_cap_runs_alone(void **state) {
+    (void)state;
+    script_reset();
+    struct profile *bent = line(10, 20);
+    for (uint32_t b = 5; b <= BATCH + 1; b++)
+        bent->latency_ns[b] = 60 + 30 * (b - 4);
+    struct fixture *f = fixture_with((struct model_core_config){.types = 1, .profiles = {bent}, .slo_ns = 1000});
+    for (int i = 1; i <= 5; i++)
+        arrive(f, 0, (uint64_t)i, 500, 1);
+    assert_int_equal(f->out.candidates[0].items, 4);
+    grant(f, 0, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 1234);
+    arrive(f, 0, 6, 400, 7); /* earlier than 5 */
+    assert_int_equal(f->out.candidates[0].items, 7);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 400 - 150);
+    grant(f, 0, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 6);
+    fixture_free(f);
+}
+
+static void a_cancelled_request_leaves_wherever_it_waits(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 0, 1, 100, 1);
+    arrive(f, 0, 2, 200, 1);
+    cancel(f, 1, 1, 100);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_CANCELLED);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    assert_int_equal(f->out.candidates[0].items, 1);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 170);
+    cancel(f, 1, 1, 100); /* twice */
+    assert_quiet(f);
+    script.admit = false;
+    arrive(f, 1, 3, 300, 1);
+    cancel(f, 2, 3, 300); /* among the leftovers */
+    assert_int_equal(handles(f, f->out.refused), 3);
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    grant(f, 3, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 2);
+    cancel(f, 4, 2, 200); /* in a batch already */
+    assert_quiet(f);
+    assert_int_equal(f->pool.used, 0);
+    fixture_free(f);
+}
+
+static void each_type_has_its_own_candidate(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 2, .profiles = {line(10, 20), line(20, 40)}, .slo_ns = 1000});
+    arrive(f, 0, 1, 100, 1);
+    arrive(f, 0, 2, 110, 1);
+    arrive(f, 0, 3, 300, 1);
+    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 100 - 50);
+    assert_int_equal(f->out.candidates[1].items, 3);
+    assert_int_equal(f->out.candidates[1].invalid_after_ns, 100 - 100);
+    timer(f, 41); /* the slow type can no longer make 1 (l(1) = 60), but 2 and 3 */
+    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(f->out.candidates[1].items, 1);
+    assert_int_equal(f->out.candidates[1].invalid_after_ns, 110 - 60);
+    timer(f, 51); /* nor 2 */
+    assert_int_equal(f->out.candidates[1].invalid_after_ns, 300 - 60);
+    grant(f, 51, 1, false);
+    assert_int_equal(handles(f, f->out.batch), 3); /* out of the middle of the queue */
+    assert_int_equal(f->out.batch_finish_ns, 51 + 60);
+    assert_int_equal(f->out.candidates[0].items, 2);
+    assert_int_equal(f->out.candidates[1].ready_ns, TIME_NEVER);
+    /* nobody is refused while the fast type can make them */
+    assert_int_equal(f->out.refused, REQUEST_NONE);
+    grant(f, 52, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 12);
+    fixture_free(f);
+}
+
+static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 1000, reports = 0;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 2);
+        reports += f->out.rates_changed;
+        grant(f, now, 0, false);
+        reports += f->out.rates_changed;
+        handles(f, f->out.batch);
+    }
+    assert_int_equal(reports, 99);
+    arrive(f, now, 1, now + 500, 2);
+    handles(f, f->out.refused);
+    if (!f->out.rates_changed)
+        fail_msg("no report at the end of a tick");
+    assert_true(f->out.rates.rate > 1980 && f->out.rates.rate < 2020); /* items */
+    assert_true(f->out.rates.rate_fast > 1980 && f->out.rates.rate_fast < 2020);
+    assert_true(f->out.rates.slo_ns > 499 && f->out.rates.slo_ns < 501);
+    assert_true(f->out.rates.bad_rate == 0);
+    assert_int_equal(f->out.rates.at_ns, now);
+    /* silence: the rank core decays it by itself */
+    timer(f, now + 100 * NS_PER_MS);
+    timer(f, now + 200 * NS_PER_MS);
+    assert_false(f->out.rates_changed);
+    fixture_free(f);
+}
+
+static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 0;
+    for (int i = 0; i < 4000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 1);
+        if (i % 2)
+            timer(f, now + 480);
+        else
+            cancel(f, now, 1, now + 500);
+        handles(f, f->out.refused);
+        arrive(f, now + 500, 2, now + 1000, 1);
+        grant(f, now + 500, 0, false);
+        handles(f, f->out.batch);
+    }
+    bool reported = false;
+    for (int i = 0; i < 20 && !reported; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now, 1);
+        handles(f, f->out.refused);
+        reported = f->out.rates_changed;
+    }
+    assert_true(reported);
+    assert_true(f->out.rates.bad_rate > 0.30 && f->out.rates.bad_rate < 0.34); /* one of three */
+    fixture_free(f);
+}
+
+static void measured_runs_correct_the_table_when_learning(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
+    arrive(f, 0, 1, 500, 1);
+    struct ran_message ran = {.items = 1, .run_ns = 60};
+    for (int i = 0; i < 10; i++)
+        step(f, i, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+    assert_int_equal(model_core_profile(f->core, 0)->latency_ns[1], 60);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 500 - 60);
+    fixture_free(f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
+        cmocka_unit_test(a_batch_is_no_larger_than_its_head_has_time_for),
+        cmocka_unit_test(an_arrival_that_cannot_join_changes_nothing_for_the_rank),
+        cmocka_unit_test(a_batch_past_its_latest_start_is_composed_anew),
+        cmocka_unit_test(a_request_is_refused_as_soon_as_it_is_hopeless),
+        cmocka_unit_test(the_window_drop_gives_up_heads_until_the_target_fits),
+        cmocka_unit_test(leftovers_run_on_a_grant_for_leftovers_only),
+        cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),
+        cmocka_unit_test(the_delay_before_a_batch_counts_with_its_size),
+        cmocka_unit_test(a_batch_counts_items),
+        cmocka_unit_test(a_request_over_the_usual_cap_runs_alone),
+        cmocka_unit_test(a_cancelled_request_leaves_wherever_it_waits),
+        cmocka_unit_test(each_type_has_its_own_candidate),
+        cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
+        cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
+        cmocka_unit_test(measured_runs_correct_the_table_when_learning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

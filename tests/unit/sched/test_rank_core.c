@@ -1,0 +1,481 @@
+/* test_rank_core.c - who gets which accelerator, and when. Time is a number; models and executors are played by hand.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/rank_core.h"
+#include "unit/cmocka_all.h"
+
+#define MODELS 4
+
+struct fixture {
+    struct rank_core *core;
+    struct rank_output out;
+    uint32_t types;
+};
+
+static uint32_t derived; /* calls of the test policy */
+static struct cluster_view derived_from;
+static struct model_rates derived_rates[MODELS];
+
+static void test_derive(const struct cluster_view *cluster, const struct policy_options *options,
+                        struct cluster_parameters *parameters, double *admit_share) {
+    (void)options;
+    derived++;
+    derived_from = *cluster;
+    memcpy(derived_rates, cluster->rates, cluster->models * sizeof(*derived_rates));
+    parameters->gamma = 0.5;
+    admit_share[1] = 0.25;
+}
+
+static const struct policy_ops policy_plain = {.name = "plain"};
+static const struct policy_ops policy_deriving = {.name = "deriving", .cluster_derive = test_derive};
+
+static struct fixture fixture_of(uint32_t accelerators, const uint8_t *accelerator_type, uint32_t types,
+                                 const struct policy_ops *policy) {
+    struct policy_options options = {false};
+    struct rank_core_config config = {MODELS, accelerators, accelerator_type, types, policy, &options};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = types};
+    assert_non_null(f.core);
+    rank_core_init(f.core, &config);
+    return f;
+}
+
+static struct fixture fixture_new(uint32_t accelerators) {
+    static const uint8_t types[16];
+    return fixture_of(accelerators, types, 1, &policy_plain);
+}
+
+static void send(struct fixture *f, int64_t now_ns, struct rank_message message) {
+    message.types = f->types;
+    rank_core_step(f->core, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message}, &f->out);
+}
+
+static struct candidate candidate_at(int64_t ready_ns, int64_t wake_ns, int64_t invalid_after_ns) {
+    return (struct candidate){ready_ns, wake_ns, invalid_after_ns, TIME_NEVER, 1};
+}
+
+static const struct candidate none = {TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+
+static void candidate(struct fixture *f, int64_t now_ns, uint32_t model, struct candidate c) {
+    send(f, now_ns, (struct rank_message){.kind = RANK_CANDIDATE, .model = model, .candidates = {c}});
+}
+
+static void answer(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                   struct candidate next) {
+    send(f, now_ns,
+         (struct rank_message){
+             .kind = RANK_ANSWER, .model = model, .accelerator = accelerator, .items = items, .candidates = {next}});
+}
+
+static void ended(struct fixture *f, int64_t now_ns, uint32_t accelerator) {
+    send(f, now_ns, (struct rank_message){.kind = RANK_FREE, .accelerator = accelerator});
+}
+
+static void event(struct fixture *f, int64_t now_ns, enum rank_event_kind kind, uint32_t accelerator) {
+    rank_core_step(f->core, now_ns, &(struct rank_event){.kind = kind, .accelerator = accelerator}, &f->out);
+}
+
+static void timer(struct fixture *f, int64_t now_ns) {
+    event(f, now_ns, RANK_TIMER, 0);
+}
+
+#define assert_granted(f, model_, accelerator_)                                                                        \
+    do {                                                                                                               \
+        assert_int_equal((f)->out.grant_count, 1);                                                                     \
+        assert_int_equal((f)->out.grants[0].model, model_);                                                            \
+        assert_int_equal((f)->out.grants[0].accelerator, accelerator_);                                                \
+    } while (0)
+#define assert_nothing(f) assert_int_equal((f)->out.grant_count, 0)
+
+/* Gives every accelerator to model 0 in turn, so that they are busy. */
+static void make_busy(struct fixture *f, uint32_t accelerators) {
+    for (uint32_t a = 0; a < accelerators; a++) {
+        candidate(f, 0, 0, candidate_at(0, 0, 100));
+        assert_granted(f, 0, a);
+        answer(f, 0, 0, a, 1, none);
+        assert_nothing(f);
+    }
+}
+
+static void a_free_accelerator_waits_for_wake_and_not_only_for_ready(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 2, candidate_at(10, 50, 90));
+    assert_nothing(&f);
+    assert_int_equal(f.out.wake_ns, 50);
+    timer(&f, 49);
+    assert_nothing(&f);
+    timer(&f, 50);
+    assert_granted(&f, 2, 0);
+    free(f.core);
+}
+
+static void an_accelerator_that_becomes_free_takes_what_is_ready(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    make_busy(&f, 1);
+    candidate(&f, 1, 2, candidate_at(10, 50, 90));
+    ended(&f, 9, 0);
+    assert_nothing(&f); /* not ready yet, and from now on the accelerator is free anyway */
+    assert_int_equal(f.out.wake_ns, 50);
+    free(f.core);
+
+    f = fixture_new(1);
+    make_busy(&f, 1);
+    candidate(&f, 1, 2, candidate_at(10, 50, 90));
+    ended(&f, 10, 0);
+    assert_granted(&f, 2, 0);
+    free(f.core);
+}
+
+/* Trap: past-due times must fire at once, not be lost. */
+static void a_candidate_whose_time_is_past_starts_at_once(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 70, 1, candidate_at(10, 20, 90));
+    assert_granted(&f, 1, 0);
+    free(f.core);
+}
+
+/* Trap: ordering by the time a candidate became ready, which for a late one is its last update. */
+static void the_candidate_with_the_earliest_latest_start_is_first(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    make_busy(&f, 1);
+    candidate(&f, 1, 1, candidate_at(1, 2, 90));
+    candidate(&f, 2, 2, candidate_at(2, 3, 80));
+    candidate(&f, 3, 3, candidate_at(3, 3, 85));
+    ended(&f, 10, 0);
+    assert_granted(&f, 2, 0);
+    answer(&f, 10, 2, 0, 1, none);
+    ended(&f, 11, 0);
+    assert_granted(&f, 3, 0);
+    answer(&f, 11, 3, 0, 1, none);
+    ended(&f, 12, 0);
+    assert_granted(&f, 1, 0);
+    free(f.core);
+}
+
+static void of_several_due_at_once_the_earliest_latest_start_is_first(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 1, candidate_at(20, 20, 90));
+    candidate(&f, 0, 2, candidate_at(20, 20, 80));
+    timer(&f, 20);
+    assert_granted(&f, 2, 0);
+    free(f.core);
+}
+
+/* Trap: the earliest-free accelerator is the longest idle one; load would never consolidate. */
+static void the_lowest_numbered_free_accelerator_is_taken(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(3);
+    make_busy(&f, 3);
+    ended(&f, 5, 2);
+    ended(&f, 6, 0);
+    ended(&f, 7, 1);
+    candidate(&f, 8, 1, candidate_at(8, 8, 90));
+    assert_granted(&f, 1, 0);
+    free(f.core);
+}
+
+static void a_candidate_past_its_latest_start_is_not_granted(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    make_busy(&f, 1);
+    candidate(&f, 1, 1, candidate_at(1, 1, 30));
+    candidate(&f, 1, 2, candidate_at(1, 1, 60));
+    ended(&f, 31, 0);
+    assert_granted(&f, 2, 0);
+    /* and it is not thrown away for good: its model core sends the next one */
+    answer(&f, 31, 2, 0, 1, none);
+    candidate(&f, 32, 1, candidate_at(1, 1, 70));
+    ended(&f, 33, 0);
+    assert_granted(&f, 1, 0);
+    free(f.core);
+}
+
+/* Trap: a granted accelerator was still in the map, and was granted again or emptied the candidates. */
+static void an_accelerator_is_granted_once_until_it_is_free_again(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 1, candidate_at(0, 0, 90));
+    assert_granted(&f, 1, 0);
+    candidate(&f, 1, 2, candidate_at(0, 0, 90));
+    assert_nothing(&f);
+    assert_int_equal(f.out.wake_ns, TIME_NEVER); /* nothing to wake for: no accelerator */
+    timer(&f, 5);
+    assert_nothing(&f);
+    answer(&f, 6, 1, 0, 3, none);
+    assert_nothing(&f);
+    assert_int_equal(rank_core_accelerators_busy(f.core), 1);
+    ended(&f, 20, 0);
+    assert_granted(&f, 2, 0); /* the candidate is still there */
+    free(f.core);
+}
+
+/* Trap: between a grant and its answer candidates are stale; acting on one would give the model two accelerators. */
+static void candidates_between_grant_and_answer_are_ignored(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(2);
+    candidate(&f, 0, 1, candidate_at(0, 0, 90));
+    assert_granted(&f, 1, 0);
+    candidate(&f, 1, 1, candidate_at(0, 0, 95));
+    assert_nothing(&f);
+    answer(&f, 2, 1, 0, 4, candidate_at(30, 40, 99)); /* the newest comes with the answer */
+    assert_nothing(&f);
+    assert_int_equal(f.out.wake_ns, 40);
+    timer(&f, 40);
+    assert_granted(&f, 1, 1);
+    free(f.core);
+}
+
+static void an_answer_may_bring_a_candidate_that_starts_at_once(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(2);
+    candidate(&f, 0, 1, candidate_at(0, 0, 90));
+    answer(&f, 1, 1, 0, 4, candidate_at(0, 0, 99));
+    assert_granted(&f, 1, 1);
+    free(f.core);
+}
+
+/* Trap: a batch that would start in the future idles its accelerator; its model gives the accelerator back. */
+static void an_accelerator_given_back_goes_to_the_next(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    make_busy(&f, 1);
+    candidate(&f, 0, 1, candidate_at(0, 0, 80));
+    candidate(&f, 0, 2, candidate_at(5, 50, 90));
+    ended(&f, 10, 0);
+    assert_granted(&f, 1, 0);
+    answer(&f, 11, 1, 0, 0, candidate_at(60, 70, 95));
+    assert_granted(&f, 2, 0);
+    answer(&f, 12, 2, 0, 0, none);
+    assert_nothing(&f);
+    assert_int_equal(f.out.wake_ns, 70);
+    assert_int_equal(rank_core_accelerators_busy(f.core), 0);
+    free(f.core);
+}
+
+static void giving_back_does_not_go_round_in_one_instant(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    struct candidate stubborn =
+        candidate_at(0, 0, 90); /* says it is ready, and gives the accelerator back all the same */
+    candidate(&f, 10, 1, stubborn);
+    for (int i = 0; i < 3; i++) {
+        assert_granted(&f, 1, 0);
+        answer(&f, 10 + i, 1, 0, 0, stubborn);
+        assert_nothing(&f);
+        assert_int_equal(f.out.wake_ns, 11 + i); /* not this instant, but not forgotten */
+        timer(&f, 11 + i);
+    }
+    answer(&f, 13, 1, 0, 1, none);
+
+    struct candidate left = none; /* the same with leftovers */
+    left.leftover_invalid_after_ns = 90;
+    candidate(&f, 14, 2, left);
+    ended(&f, 15, 0);
+    assert_granted(&f, 2, 0);
+    answer(&f, 15, 2, 0, 0, left);
+    assert_nothing(&f);
+    free(f.core);
+}
+
+/* Executor and model thread write to different rings: a short batch may end before the answer is read. */
+static void an_end_that_overtakes_its_answer_is_not_lost(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 1, candidate_at(0, 0, 90));
+    candidate(&f, 0, 2, candidate_at(0, 0, 95));
+    assert_int_equal(f.out.grant_count, 0);
+    ended(&f, 3, 0);
+    assert_nothing(&f); /* not before the answer: the model may have given it back */
+    answer(&f, 4, 1, 0, 1, none);
+    assert_granted(&f, 2, 0);
+    free(f.core);
+}
+
+static void leftovers_run_when_nothing_else_is_ready(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    make_busy(&f, 1);
+    struct candidate left = none, later = candidate_at(5, 50, 90);
+    left.leftover_invalid_after_ns = 60;
+    candidate(&f, 1, 1, left);
+    left.leftover_invalid_after_ns = 40;
+    candidate(&f, 1, 3, left);
+    candidate(&f, 1, 2, later);
+    ended(&f, 10, 0);
+    assert_granted(&f, 2, 0);
+    assert_false(f.out.grants[0].leftovers);
+    answer(&f, 10, 2, 0, 1, none);
+    ended(&f, 20, 0);
+    assert_granted(&f, 3, 0); /* of leftovers too, the earliest latest start */
+    assert_true(f.out.grants[0].leftovers);
+    answer(&f, 20, 3, 0, 1, none);
+    ended(&f, 61, 0);
+    assert_nothing(&f); /* model 1's are too late */
+    free(f.core);
+}
+
+static void down_and_up(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(2);
+    event(&f, 0, RANK_ACCELERATOR_DOWN, 0); /* while free */
+    candidate(&f, 1, 1, candidate_at(0, 0, 90));
+    assert_granted(&f, 1, 1);
+    candidate(&f, 1, 2, candidate_at(0, 0, 90));
+    event(&f, 2, RANK_ACCELERATOR_DOWN, 1); /* while granted: the grant stands */
+    answer(&f, 3, 1, 1, 1, none);
+    assert_nothing(&f);
+    ended(&f, 10, 1); /* its batch may still end, but it gets no other */
+    assert_nothing(&f);
+    assert_int_equal(rank_core_accelerators_busy(f.core), 0);
+    event(&f, 20, RANK_ACCELERATOR_UP, 1);
+    assert_granted(&f, 2, 1);
+    answer(&f, 20, 2, 1, 1, none);
+    candidate(&f, 20, 3, candidate_at(0, 0, 90));
+    event(&f, 21, RANK_ACCELERATOR_DOWN, 1); /* while busy */
+    event(&f, 22, RANK_ACCELERATOR_UP, 1);   /* back, but its batch has not ended */
+    assert_nothing(&f);
+    ended(&f, 30, 1);
+    assert_granted(&f, 3, 1);
+    event(&f, 31, RANK_ACCELERATOR_UP, 1); /* twice is once */
+    assert_nothing(&f);
+    free(f.core);
+}
+
+static void a_model_gets_the_type_it_asks_for(void **state) {
+    (void)state;
+    static const uint8_t types[] = {0, 1, 1};
+    struct fixture f = fixture_of(3, types, 2, &policy_plain);
+    struct rank_message message = {.kind = RANK_CANDIDATE, .model = 1, .candidates = {none, candidate_at(0, 0, 90)}};
+    send(&f, 0, message);
+    assert_granted(&f, 1, 1);
+    assert_int_equal(f.out.grants[0].type, 1);
+    /* on both types due: the lowest-numbered accelerator of either */
+    message.model = 2;
+    message.candidates[0] = candidate_at(0, 0, 95);
+    send(&f, 1, message);
+    assert_granted(&f, 2, 0);
+    assert_int_equal(f.out.grants[0].type, 0);
+    /* one grant a model, though an accelerator of the other type is free */
+    message.model = 1;
+    send(&f, 2, message);
+    assert_nothing(&f);
+    free(f.core);
+}
+
+static void more_grants_than_one_step_may_give_follow_at_once(void **state) {
+    (void)state;
+    uint32_t models = RANK_GRANTS_MAX + 6;
+    uint8_t *types = calloc(models, 1);
+    struct rank_core_config config = {models, models, types, 1, &policy_plain, NULL};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
+    rank_core_init(f.core, &config);
+    for (uint32_t m = 0; m < models; m++)
+        candidate(&f, 0, m, candidate_at(10, 10, 90));
+    timer(&f, 10);
+    assert_int_equal(f.out.grant_count, RANK_GRANTS_MAX);
+    assert_int_equal(f.out.wake_ns, 10);
+    timer(&f, 10);
+    assert_int_equal(f.out.grant_count, 6);
+    assert_true(f.out.wake_ns > 10);
+    free(f.core);
+    free(types);
+}
+
+static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
+    (void)state;
+    static const uint8_t types[2];
+    struct fixture f = fixture_of(2, types, 1, &policy_deriving);
+    derived = 0;
+    timer(&f, 0);
+    assert_true(f.out.parameters_changed);
+    struct rank_message rates = {.kind = RANK_RATES, .model = 1};
+    rates.rates = (struct model_rates){.at_ns = 1,
+                                       .rate = 100,
+                                       .rate_fast = 200,
+                                       .arrivals_fast = 50,
+                                       .batch_best = 4,
+                                       .alpha_ns = 1e6,
+                                       .beta_ns = 4e6};
+    send(&f, 1, rates);
+    assert_false(f.out.parameters_changed);
+    assert_int_equal(derived, 1);
+    timer(&f, 10 * NS_PER_MS);
+    assert_true(f.out.parameters_changed);
+    assert_int_equal(derived, 2);
+    assert_true(derived_from.accelerators == 2);
+    assert_true(derived_rates[1].rate == 100 && derived_rates[1].arrivals_fast == 50);
+    struct grant_message message;
+    rank_core_parameters(f.core, 1, &message);
+    assert_int_equal(message.kind, GRANT_PARAMETERS);
+    assert_true(message.admit_share == 0.25 && message.parameters.gamma == 0.5);
+    rank_core_parameters(f.core, 2, &message);
+    assert_true(message.admit_share == 1);
+    /* 100/s of 1 + 4/4 ms each: a fifth of an accelerator */
+    assert_true(rank_core_accelerators_needed(f.core) > 0.1999 && rank_core_accelerators_needed(f.core) < 0.2001);
+    free(f.core);
+}
+
+static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void **state) {
+    (void)state;
+    static const uint8_t types[2];
+    struct fixture f = fixture_of(2, types, 1, &policy_deriving);
+    struct rank_message rates = {.kind = RANK_RATES, .model = 1};
+    rates.rates = (struct model_rates){.at_ns = 0, .rate = 100, .rate_fast = 200, .arrivals_fast = 50, .batch_best = 1};
+    send(&f, 0, rates);
+    event(&f, 2 * NS_PER_S, RANK_ACCELERATOR_DOWN, 1);
+    assert_true(derived_rates[1].rate > 36.78 && derived_rates[1].rate < 36.79); /* 100/e */
+    assert_true(derived_rates[1].rate_fast < 1e-5 && derived_rates[1].arrivals_fast < 1e-5);
+    assert_true(derived_from.accelerators == 1);
+    free(f.core);
+}
+
+static void the_share_of_batches_launched_by_freeing_is_measured(void **state) {
+    (void)state;
+    static const uint8_t types[1];
+    struct fixture f = fixture_of(1, types, 1, &policy_deriving);
+    int64_t now = 0;
+    candidate(&f, now, 1, candidate_at(0, 0, INT64_MAX - 1));
+    assert_granted(&f, 1, 0);
+    answer(&f, now, 1, 0, 1, candidate_at(0, 0, INT64_MAX - 1)); /* this one was not */
+    for (int i = 0; i < 500; i++) {
+        now += NS_PER_MS;
+        ended(&f, now, 0);
+        assert_granted(&f, 1, 0);
+        answer(&f, now, 1, 0, 1, candidate_at(0, 0, INT64_MAX - 1));
+    }
+    timer(&f, now + 10 * NS_PER_MS);
+    assert_true(derived_from.free_launches > 0.62 && derived_from.free_launches < 0.64); /* 1 - 1/e */
+    free(f.core);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_free_accelerator_waits_for_wake_and_not_only_for_ready),
+        cmocka_unit_test(an_accelerator_that_becomes_free_takes_what_is_ready),
+        cmocka_unit_test(a_candidate_whose_time_is_past_starts_at_once),
+        cmocka_unit_test(the_candidate_with_the_earliest_latest_start_is_first),
+        cmocka_unit_test(of_several_due_at_once_the_earliest_latest_start_is_first),
+        cmocka_unit_test(the_lowest_numbered_free_accelerator_is_taken),
+        cmocka_unit_test(a_candidate_past_its_latest_start_is_not_granted),
+        cmocka_unit_test(an_accelerator_is_granted_once_until_it_is_free_again),
+        cmocka_unit_test(candidates_between_grant_and_answer_are_ignored),
+        cmocka_unit_test(an_answer_may_bring_a_candidate_that_starts_at_once),
+        cmocka_unit_test(an_accelerator_given_back_goes_to_the_next),
+        cmocka_unit_test(giving_back_does_not_go_round_in_one_instant),
+        cmocka_unit_test(an_end_that_overtakes_its_answer_is_not_lost),
+        cmocka_unit_test(leftovers_run_when_nothing_else_is_ready),
+        cmocka_unit_test(down_and_up),
+        cmocka_unit_test(a_model_gets_the_type_it_asks_for),
+        cmocka_unit_test(more_grants_than_one_step_may_give_follow_at_once),
+        cmocka_unit_test(parameters_follow_the_rates_at_most_every_10_ms),
+        cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
+        cmocka_unit_test(the_share_of_batches_launched_by_freeing_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
