@@ -40,6 +40,7 @@ struct settings {
     uint64_t seed;
     bool flat, consolidate;
     int only; /* -1: all cells */
+    double ctrl_us, data_us, reply_us;
 };
 
 static void *memory_take(size_t bytes) {
@@ -110,6 +111,9 @@ static bool cell_run(const struct cell *cell, const struct settings *settings) {
         .seed = settings->seed,
         .policy = policy_find(settings->policy),
         .options = {.consolidate = settings->consolidate},
+        .ctrl_ns = (int64_t)(settings->ctrl_us * NS_PER_US),
+        .data_ns = (int64_t)(settings->data_us * NS_PER_US),
+        .reply_margin_ns = (int64_t)(settings->reply_us * NS_PER_US),
     };
     void *memory = memory_take(goodput_bytes(&config, cell->reference_rps));
     double found = goodput_find(&config, cell->reference_rps, settings->within, memory), speed;
@@ -129,21 +133,31 @@ static bool cell_run(const struct cell *cell, const struct settings *settings) {
 }
 
 static int usage(FILE *to, int code) {
-    fprintf(to, "usage: bench_goodput [--quick] [--flat] [--cell N] [--seed N] [--consolidate] [--policy NAME]\n"
-                "  --quick  10 s to 2 %% instead of 30 s to 1 %%\n"
-                "  --flat   also goodput at twice the peak rate, over that at the peak\n"
-                "Exits 1 if a cell found is over 3 %% under its reference.\n");
+    fprintf(to,
+            "usage: bench_goodput [--quick] [--flat] [--cell N] [--seed N] [--consolidate] [--policy NAME]\n"
+            "                     [--ctrl-us N] [--data-us N] [--reply-us N]\n"
+            "  --quick  10 s to 2 %% instead of 30 s to 1 %%\n"
+            "  --flat   also goodput at twice the peak rate, over that at the peak\n"
+            "  --ctrl-us, --data-us: delay(b) = ctrl + data*b before a batch; --reply-us: the way back of an answer\n"
+            "Exits 1 if a cell found is over 3 %% under its reference.\n");
     return code;
 }
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"quick", no_argument, NULL, 'q'},        {"flat", no_argument, NULL, 'f'},
-        {"cell", required_argument, NULL, 'c'},   {"seed", required_argument, NULL, 's'},
-        {"policy", required_argument, NULL, 'p'}, {"consolidate", no_argument, NULL, 'C'},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"quick", no_argument, NULL, 'q'},
+        {"flat", no_argument, NULL, 'f'},
+        {"cell", required_argument, NULL, 'c'},
+        {"seed", required_argument, NULL, 's'},
+        {"policy", required_argument, NULL, 'p'},
+        {"consolidate", no_argument, NULL, 'C'},
+        {"ctrl-us", required_argument, NULL, 'k'},
+        {"data-us", required_argument, NULL, 'd'},
+        {"reply-us", required_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
-    struct settings settings = {"deferred", 30, 0.01, 1, false, false, -1};
+    struct settings settings = {.policy = "deferred", .seconds = 30, .within = 0.01, .seed = 1, .only = -1};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'q':
@@ -161,6 +175,15 @@ int main(int argc, char **argv) {
             break;
         case 's':
             settings.seed = strtoull(optarg, NULL, 10);
+            break;
+        case 'k':
+            settings.ctrl_us = atof(optarg);
+            break;
+        case 'd':
+            settings.data_us = atof(optarg);
+            break;
+        case 'r':
+            settings.reply_us = atof(optarg);
             break;
         case 'p':
             settings.policy = optarg;

@@ -1,0 +1,128 @@
+"""live.py - the live server against what its own cores reach in virtual time, and real models at 70 % of the raw engine.
+
+    build/venv/bin/python bench/live.py [--quick] [table4] [real]
+
+table4: the models of Table 4 (Symphony, arXiv 2308.07470), each live on 8 emulated accelerators over HTTP. Live goodput is
+        searched by `symphony bench`, then the cores' in virtual time with the margins that the server measured meanwhile.
+real:   each demonstration model alone on one CPU accelerator: 70 % of what the raw engine does in a closed loop (at the
+        best batch size of the profile), Poisson arrivals, 60 s; and all of them together at equal rates.
+Prints Markdown. Server and client share this machine, so give it four cores or believe the ratios only.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import onnxruntime
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "tests" / "e2e"))
+from server import Server  # noqa: E402
+
+BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
+TABLE4 = [("ResNet50, SLO 25 ms", "table4-resnet50.yaml", 0), ("InceptionResNetV2, SLO 70 ms",
+                                                              "table4-inceptionresnetv2.yaml", 1)]
+
+
+def bench(server, *args):
+    url = "http://127.0.0.1:%d" % server.port
+    output = subprocess.run([BINARY, "bench", url, "--json", "--metrics",
+                             "http://127.0.0.1:%d/metrics" % server.metrics_port, *map(str, args)],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+    return json.loads(output)
+
+
+def margins(server):
+    """ctrl, data and reply in microseconds as the scheduler uses them now."""
+    m = server.metrics()
+    get = lambda kind: max(v for k, v in m.items() if k.startswith('symphony_margin_seconds{kind="%s"' % kind)) * 1e6
+    return get("dispatch"), get("gather"), get("reply")
+
+
+def virtual_goodput(cell, ctrl_us, data_us, reply_us):
+    run = subprocess.run([str(TOP / "build/release/bench_goodput"), "--cell", str(cell), "--ctrl-us", str(ctrl_us),
+                          "--data-us", str(data_us), "--reply-us", str(reply_us)], stdout=subprocess.PIPE, text=True)
+    return float(run.stdout.splitlines()[1][32:].split()[0])
+
+
+def table4(quick):
+    print("| model | live goodput | margins at 95 % of it (dispatch, gather an item, reply) | in virtual time with them | "
+          "live / virtual | virtual, no delays |\n|---|---|---|---|---|---|")
+    for name, scenario, cell in TABLE4:
+        with Server("--scenario", TOP / "scenarios" / scenario) as server:
+            found = bench(server, "--find", "goodput", "--seconds", 5 if quick else 15)["goodput_rps"]
+            samples = []
+            for _ in range(3):
+                bench(server, "--rate", 0.95 * found, "--seconds", 3)
+                samples.append(margins(server))
+        us = [statistics.median(column) for column in zip(*samples)]
+        virtual, ideal = virtual_goodput(cell, *us), virtual_goodput(cell, 0, 0, 0)
+        print("| %s | %.0f/s | %.0f, %.1f, %.0f us | %.0f/s | %.3f | %.0f/s |" %
+              (name, found, *us, virtual, found / virtual, ideal), flush=True)
+
+
+def raw_rate(model, core, seconds):
+    """Items per second of ONNX Runtime alone, one thread, closed loop, at the profile's best batch size."""
+    profile = json.loads(subprocess.run([BINARY, "profile", "--json", str(model)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, check=True).stdout)
+    batch = profile[0]["batch_best"]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(model / "1" / "model.onnx"), options)
+    rng = np.random.default_rng(1)
+    feed = {}
+    for node, given in zip(session.get_inputs(), profile[0]["inputs"]):
+        shape = [batch] + given["item"][1:]
+        feed[node.name] = (rng.random(shape, np.float32) if node.type == "tensor(float)" else
+                           rng.integers(0, 2, shape).astype(np.int32 if "int32" in node.type else np.int64))
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    session.run(None, feed)
+    runs, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        session.run(None, feed)
+        runs += 1
+    rate = runs * batch / (time.perf_counter() - start)
+    os.sched_setaffinity(0, before)
+    return rate, batch
+
+
+def real(quick):
+    seconds, core = (10 if quick else 60), max(os.sched_getaffinity(0))
+    names = sorted(p.name for p in (TOP / "models").iterdir() if (p / "1" / "model.onnx").exists())
+    print("| load | raw engine, closed loop | offered (70 %) | bad | p50 | p99 | mean batch |\n|---|---|---|---|---|---|---|")
+    rates = {}
+    with Server("--repository", TOP / "models", "--accelerators", "cpu:1") as server:
+        for name in names:
+            rates[name], batch = raw_rate(TOP / "models" / name, core, 3)
+            show(bench(server, "--models", name, "--rate", 0.7 * rates[name], "--seconds", seconds), name,
+                 "%.1f/s at batch %d" % (rates[name], batch))
+        mix = len(names) / sum(1 / rates[name] for name in names)
+        show(bench(server, "--models", ",".join(names), "--rate", 0.7 * mix, "--seconds", seconds),
+             "all, equal rates", "%.1f/s" % mix)
+
+
+def show(result, name, raw):
+    latency = result["latency_ms"]
+    print("| %s | %s | %.1f/s | %.2f %% | %.1f ms | %.1f ms | %.2f |" %
+          (name, raw, result["offered_rps"], 100 * result["bad_rate"], latency["p50"], latency["p99"],
+           result.get("batch_mean") or 0), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("what", nargs="*", choices=["table4", "real", []], help="default: both")
+    arguments = parser.parse_args()
+    for what in arguments.what or ["table4", "real"]:
+        {"table4": table4, "real": real}[what](arguments.quick)
+        print()
+
+
+if __name__ == "__main__":
+    main()
