@@ -27,13 +27,42 @@ struct child {
     struct worker_message last; /* what it said last; before it said anything, zeros */
 };
 
-/* Starts `program` with the request as its standard input and its messages on a pipe. Its standard output goes where
- * standard error goes: engines print. */
+/* Its standard output goes where standard error goes, since engines print. It gets signals as a fresh program does, and
+ * a process group of its own: a terminal's Ctrl-C is for the parent, which decides what becomes of the child. */
+static int program_spawn(pid_t *pid, const char *program, int requests, int messages) {
+    char *const argv[] = {"symphony", "profile", WORKER_ARGUMENT, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    int rc = posix_spawn_file_actions_init(&actions);
+    if (rc)
+        return -rc;
+    rc = posix_spawnattr_init(&attributes);
+    if (rc)
+        goto err_actions;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    rc = posix_spawn_file_actions_adddup2(&actions, requests, STDIN_FILENO);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&actions, messages, WORKER_FD);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (!rc)
+        rc = posix_spawn(pid, program, &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+err_actions:
+    posix_spawn_file_actions_destroy(&actions);
+    return -rc;
+}
+
+/* Starts `program` with the request as its standard input and its messages on a pipe. */
 static int child_start(struct child *child, const char *program, const struct worker_request *request,
                        struct sy_error *err) {
     int in[2], out[2], rc;
-    char *const argv[] = {"symphony", "profile", WORKER_ARGUMENT, NULL};
-    posix_spawn_file_actions_t actions;
     memset(child, 0, sizeof(*child));
     if (pipe2(in, O_CLOEXEC))
         return error_set(err, -errno, "no pipe to a child process: %s", strerror(errno));
@@ -42,31 +71,13 @@ static int child_start(struct child *child, const char *program, const struct wo
         goto err_in;
     }
     rc = worker_write(in[1], request, sizeof(*request)); /* fits into the pipe */
-    if (rc) {
-        error_set(err, rc, "no pipe to a child process: %s", strerror(-rc));
-        goto err_out;
-    }
-    rc = -posix_spawn_file_actions_init(&actions);
-    if (rc)
-        goto err_spawn;
-    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out[1], WORKER_FD);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    rc = -posix_spawn(&child->pid, program, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-err_spawn:
+    if (!rc)
+        rc = program_spawn(&child->pid, program, in[0], out[1]);
     if (rc) {
         error_set(err, rc, "%s cannot be started: %s", program, strerror(-rc));
-        goto err_out;
+        close(out[0]);
     }
     child->fd = out[0];
-    close(out[1]);
-    close(in[0]);
-    close(in[1]);
-    return 0;
-
-err_out:
-    close(out[0]);
     close(out[1]);
 err_in:
     close(in[0]);
@@ -141,6 +152,8 @@ static int child_run(const struct worker_request *request, const struct profile_
     }
     progress->phase = "";
     if (rc) {
+        if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* a lone flag */
+            rc = -EINTR;
         *attempt = child.last.attempt;
         *blame_cache = child.last.blame_cache && rc != -EINTR;
         return child_end(&child, rc, err);

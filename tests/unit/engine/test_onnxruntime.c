@@ -202,6 +202,22 @@ static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
     unload(&l);
 }
 
+static void a_stopped_model_runs_no_more(void **state) {
+    (void)state;
+    struct loaded l;
+    float x[32] = {0};
+    struct tensor_view item = VIEW(x, 1, 32);
+    struct output_block *block;
+    struct sy_error err = {""};
+    load(&l, "mlp.onnx");
+    assert_int_equal(ops->run(l.model, &item, 1, &block, &err), 0);
+    output_block_put(block);
+    ops->stop(l.model);
+    assert_true(ops->run(l.model, &item, 1, &block, &err) < 0);
+    assert_non_null(strstr(err.text, "terminate"));
+    unload(&l);
+}
+
 static void a_missing_provider_is_an_error(void **state) {
     (void)state;
     struct loaded l;
@@ -225,6 +241,7 @@ int main(void) {
         cmocka_unit_test(outputs_outlive_the_model),
         cmocka_unit_test(the_same_input_gives_the_same_row_in_any_batch),
         cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
+        cmocka_unit_test(a_stopped_model_runs_no_more),
         cmocka_unit_test(a_missing_provider_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
