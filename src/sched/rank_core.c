@@ -473,6 +473,11 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
             heap_top(&lane->idle.waiting).key < out->wake_ns)
             out->wake_ns = heap_top(&lane->idle.waiting).key;
     }
+    /* Rates decay in silence, too: a batch that waits for company beside a free accelerator may have no reason to once
+     * the parameters are derived anew. Without this, a client that sends its next request only after the answer to the
+     * last one keeps the load just high enough to wait for, and waits out its whole SLO. */
+    if (out->wake_ns != TIME_NEVER && core->policy->cluster_derive && core->parameters_due_ns < out->wake_ns)
+        out->wake_ns = core->parameters_due_ns;
 }
 
 void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message) {
