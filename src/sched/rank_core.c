@@ -251,6 +251,18 @@ static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t typ
     return type;
 }
 
+/* Starts leftovers on accelerators that nobody else may start on now: what was set aside while all were busy, or by its
+ * share, must not wait for one to become free when one is. */
+static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        struct lane *lane = &core->lanes[t];
+        uint32_t model;
+        while (!heap_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
+               (model = leftovers_best(lane, now_ns)) != NOBODY)
+            grant(core, model, t, false, true, out);
+    }
+}
+
 /* Starts, on accelerators that were free before, what may not wait any longer. */
 static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     while (core->free && out->grant_count < RANK_GRANTS_MAX) {
@@ -297,6 +309,7 @@ static void match(struct rank_core *core, int64_t now_ns, struct rank_output *ou
         core->lanes[t].freed = false;
     }
     idle_match(core, now_ns, out);
+    leftovers_match(core, now_ns, out);
 }
 
 /* ---- events ---- */
