@@ -498,8 +498,11 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
     exchange_free(x);
 }
 
-void client_leave(struct client *client) {
+void client_leave(struct http_frontend *f, struct client *client) {
+    if (!client->gone)
+        list_append(&f->leaving, &client->leaving);
     client->gone = true;
+    f->poke_ns = 0;
     if (client->running)
         exchange_cancel(client->running);
 }

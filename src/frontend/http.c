@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -32,8 +33,8 @@
 #define CONNECTION_MEMORY  ((size_t)32 * 1024) /* headers must fit; also what one receive takes of a body */
 #define EVENTS_MAX         64
 #define IDLE_WAKE_MS       1000 /* for libmicrohttpd's timeouts, and to return memory */
-#define ASKED_WAKE_MS      20
-#define OWN_EVENTS_TURNS   16 /* a loop that never sleeps looks for clients that left so often */
+#define POKE_MS            10   /* between two looks at what libmicrohttpd may have missed */
+#define OWN_EVENTS_TURNS   16   /* a loop that never sleeps looks for clients that left so often */
 #define STOP_TURN_MS       10
 #define STOP_SENDING_MS    200 /* how long clients have to take the last answers */
 #define IDLE_BEFORE_TRIM_S 10
@@ -51,6 +52,7 @@ static void client_begin(struct http_frontend *f, struct MHD_Connection *connect
     if (!client)
         return; /* served all the same; its leaving is noticed late */
     client->fd = info->connect_fd;
+    list_init(&client->leaving);
     /* edge-triggered and for the end only: data wake libmicrohttpd, not us. A closed descriptor leaves the set itself
      */
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = client};
@@ -66,8 +68,22 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         return;
     }
     gauge_add(&f->counters.connections, -1);
+    if (*client)
+        list_remove(&((struct client *)*client)->leaving);
     free(*client);
     *client = NULL;
+}
+
+/* A shutdown of what has ended already changes nothing but makes the descriptor readable anew. Those whose requests run
+ * are left alone: they end when the scheduler gives the request back. */
+static void poke_leaving(struct http_frontend *f) {
+    list_for_each (it, &f->leaving) {
+        struct client *client = list_entry(it, struct client, leaving);
+        if (!client->running)
+            shutdown(client->fd, SHUT_RD);
+    }
+    f->poke_ns = f->turn_ns + POKE_MS * NS_PER_MS;
+    frontend_turn_again(f, 1);
 }
 
 /* ---- the loop ---- */
@@ -88,7 +104,7 @@ static void take_events(struct http_frontend *f, int timeout_ms) {
             while (read(f->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
             }
         else if (from != &mark_daemon && from != &mark_port)
-            client_leave(events[i].data.ptr);
+            client_leave(f, events[i].data.ptr);
     }
 }
 
@@ -104,8 +120,8 @@ static int rest_ms(const struct http_frontend *f) {
     MHD_UNSIGNED_LONG_LONG ms;
     if (f->config.busy_poll)
         return 0;
-    if (f->asked > 0)
-        return ASKED_WAKE_MS;
+    if (f->asked > 0 || !list_empty(&f->leaving))
+        return POKE_MS;
     if (MHD_get_timeout(f->daemon, &ms) == MHD_YES && ms == 0)
         return 0;
     /* connections time out, memory is trimmed */
@@ -134,6 +150,8 @@ static void turn(struct http_frontend *f) {
     f->more_turns -= f->more_turns > 0;
     take_finished(f);
     MHD_run_wait(f->daemon, 0);
+    if (!list_empty(&f->leaving) && f->turn_ns >= f->poke_ns)
+        poke_leaving(f);
     port_flush(f->config.port);
 }
 
@@ -265,6 +283,7 @@ int http_frontend_start(struct http_frontend **frontend, const struct http_confi
     f->config = *config;
     f->epoll_fd = f->wake_fd = -1;
     f->exchange_free = NO_FREE;
+    list_init(&f->leaving);
     set_defaults(&f->config);
     int rc = -ENOMEM;
     /* calloc leaves pages untouched until a request needs them */

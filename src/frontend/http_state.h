@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "base/container.h"
+#include "base/list.h"
 #include "frontend/http.h"
 #include "frontend/http_counters.h"
 #include "frontend/infer_answer.h"
@@ -28,11 +29,14 @@
 
 enum exchange_state { EXCHANGE_FREE, EXCHANGE_UPLOAD, EXCHANGE_RUNNING, EXCHANGE_FINISHED, EXCHANGE_SENDING };
 
-/* A connection; libmicrohttpd says nothing of a client that leaves while it is suspended, so we watch it. */
+/* A connection. Libmicrohttpd says nothing of a client that leaves while it is suspended, and may not notice one that
+ * leaves with the last byte it sends: a receive that does not fill its buffer counts as the last, and the end of the
+ * stream raises no second event. So we watch, cancel what runs, and poke libmicrohttpd until it has looked again. */
 struct client {
     int fd;
     bool gone;                /* closed its end */
     struct exchange *running; /* to be cancelled when it leaves */
+    struct list_node leaving; /* in the frontend's list once it is gone */
 };
 
 struct exchange {
@@ -73,6 +77,8 @@ struct http_frontend {
     uint32_t running;    /* exchanges that the scheduler has */
     uint32_t asked;      /* of these, the ones that libmicrohttpd asks about every turn */
     bool quiesced;
+    struct list_node leaving; /* clients that are gone and whose connections libmicrohttpd has not closed yet */
+    int64_t poke_ns;          /* when to poke it about them */
 
     struct exchange *exchanges; /* [requests_max] */
     uint32_t exchange_fresh;    /* from here on never used */
@@ -105,6 +111,6 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
 /* The scheduler gave the request back. */
 void exchange_finish(struct request *request);
 /* The client left: its running request is cancelled. */
-void client_leave(struct client *client);
+void client_leave(struct http_frontend *frontend, struct client *client);
 /* Cancels every running request. */
 void exchanges_cancel(struct http_frontend *frontend);

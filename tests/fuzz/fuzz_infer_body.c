@@ -1,8 +1,8 @@
 /* fuzz_infer_body.c - bodies of infer requests from anywhere, against models of several signatures.
  *
  * The input's first byte picks the model, the next two (little-endian) are the length of the JSON, 0xffff: no header
- * says it; the rest is the body. What is accepted must be a request that can be run: every input lies wholly in the body
- * or in memory taken for it, aligned, with the bytes of its shape. */
+ * says it; the rest is the body. What is accepted must be a request that can be run: every input lies wholly in the
+ * body or in memory taken for it, aligned, with the bytes of its shape. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -73,8 +73,9 @@ static void small_binary_outputs_are_copied(void **state) {
     f.call.output_count = 1;
     f.call.outputs[0] = (struct infer_output){.index = 1, .binary = true};
     assert_int_equal(build(&f, 3), 0);
-    static const char json[] = "{\"model_name\":\"a \\\"model\\\"\",\"model_version\":\"3\",\"outputs\":[{\"name\":\"z\","
-                               "\"datatype\":\"INT64\",\"shape\":[1],\"parameters\":{\"binary_data_size\":8}}]}";
+    static const char json[] =
+        "{\"model_name\":\"a \\\"model\\\"\",\"model_version\":\"3\",\"outputs\":[{\"name\":\"z\","
+        "\"datatype\":\"INT64\",\"shape\":[1],\"parameters\":{\"binary_data_size\":8}}]}";
     assert_int_equal(f.answer.json_bytes, sizeof(json) - 1);
     assert_int_equal(f.answer.bytes, sizeof(json) - 1 + 8);
     assert_int_equal(f.answer.piece_count, 1);

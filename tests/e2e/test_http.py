@@ -1,0 +1,629 @@
+"""test_http.py - the HTTP frontend from outside: the protocol's paths, every data type, every mistake a client can make,
+clients that are slow, cut off or gone, and the server's end.
+"""
+# sanitizers: yes
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from server import BINARY, Server
+
+TYPES = {  # datatype: element type in ONNX, in numpy, two values that show the range
+    "BOOL": (TensorProto.BOOL, np.bool_, [True, False]),
+    "UINT8": (TensorProto.UINT8, np.uint8, [0, 255]),
+    "UINT16": (TensorProto.UINT16, np.uint16, [0, 65535]),
+    "UINT32": (TensorProto.UINT32, np.uint32, [0, 2**32 - 1]),
+    "UINT64": (TensorProto.UINT64, np.uint64, [0, 2**64 - 1]),
+    "INT8": (TensorProto.INT8, np.int8, [-128, 127]),
+    "INT16": (TensorProto.INT16, np.int16, [-32768, 32767]),
+    "INT32": (TensorProto.INT32, np.int32, [-2**31, 2**31 - 1]),
+    "INT64": (TensorProto.INT64, np.int64, [-2**63, 2**63 - 1]),
+    "FP16": (TensorProto.FLOAT16, np.float16, [-65504.0, 0.1]),
+    "FP32": (TensorProto.FLOAT, np.float32, [-3.4028235e38, 0.1]),
+    "FP64": (TensorProto.DOUBLE, np.float64, [-1.7976931348623157e308, 0.1]),
+}
+
+
+def save_model(folder, name, nodes, inputs, outputs, initializers=()):
+    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(*i) for i in inputs],
+                              [helper.make_tensor_value_info(*o) for o in outputs], initializers)
+    path = folder / name / "1"
+    path.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repository")
+    echoes = [(f"in_{t}", f"out_{t}", number) for t, (number, _, _) in TYPES.items()]
+    save_model(folder, "echo", [helper.make_node("Identity", [i], [o]) for i, o, _ in echoes],
+               [(i, n, ["N", 2]) for i, _, n in echoes], [(o, n, ["N", 2]) for _, o, n in echoes])
+    save_model(folder, "double", [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
+               [("y", TensorProto.FLOAT, ["N", 4])])
+    save_model(folder, "wide", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 150528])],
+               [("y", TensorProto.FLOAT, ["N", 150528])])
+    save_model(folder, "single", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, [2, 2])],
+               [("y", TensorProto.FLOAT, [2, 2])])
+    save_model(folder, "root", [helper.make_node("Sqrt", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 1])],
+               [("y", TensorProto.FLOAT, ["N", 1])])
+    table = helper.make_tensor("table", TensorProto.FLOAT, [3], [1, 2, 3])
+    save_model(folder, "pick", [helper.make_node("Gather", ["table", "i"], ["y"])], [("i", TensorProto.INT64, ["N", 1])],
+               [("y", TensorProto.FLOAT, ["N", 1])], [table])
+    (folder / "broken" / "1").mkdir(parents=True)
+    (folder / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository):
+    with Server("--repository", str(repository), "--slo-ms", "10000") as running:
+        yield running
+
+
+SLOW_RUN_S = 0.3
+
+
+@pytest.fixture(scope="module")
+def slow_scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "slow.yaml"
+    path.write_text("cluster: {accelerators: 1, type: slow}\n"
+                    f"models:\n  - {{name: slow, alpha_ms: 1, beta_ms: {SLOW_RUN_S * 1000}, slo_ms: 5000}}\n"
+                    "workload: {rate_rps: 1, arrivals: poisson}\npolicy: {name: deferred}\nrun: {seconds: 1, seed: 1}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def slow(slow_scenario):
+    with Server("--scenario", str(slow_scenario), "--inputs-max-mib", "8") as running:
+        yield running
+
+
+@contextlib.contextmanager
+def connect(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def ask(connection, method, path, body=None, headers={}):
+    """Status, headers, body."""
+    connection.request(method, path, body, headers)
+    response = connection.getresponse()
+    return response.status, response.headers, response.read()
+
+
+def request_json(server, method, path, body=None, headers={}):
+    with connect(server) as connection:
+        status, _, answer = ask(connection, method, path, body, headers)
+        return status, json.loads(answer) if answer else None
+
+
+def tensor(name, datatype, shape, data):
+    return {"name": name, "datatype": datatype, "shape": shape, "data": data}
+
+
+X = tensor("x", "FP32", [1, 4], [1, 2, 3, 4])
+SLOW_INPUT = {"inputs": [tensor("INPUT", "FP32", [1, 1], [0])]}
+
+
+def metric(server, name, **labels):
+    """The sum of a metric's rows that carry the labels."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=60)) as connection:
+        status, _, text = ask(connection, "GET", "/metrics")
+    assert status == 200
+    rows = [row for row in text.decode().splitlines() if row.startswith((name + "{", name + " "))]
+    rows = [row for row in rows if all(f'{k}="{v}"' in row for k, v in labels.items())]
+    return sum(float(row.rsplit(" ", 1)[1]) for row in rows)
+
+
+def wait_until(what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)
+
+
+# ---- paths ----
+
+def test_server_and_health(server):
+    assert request_json(server, "GET", "/v2")[1]["name"] == "symphony"
+    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/double/ready", "/v2/models/double/versions/1/ready"):
+        assert request_json(server, "GET", path) == (200, None)
+
+
+def test_metadata_and_configuration(server):
+    status, model = request_json(server, "GET", "/v2/models/double")
+    assert status == 200 and model["name"] == "double" and model["versions"] == ["1"]
+    assert model["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
+    assert model["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 4]}]
+    assert model["parameters"]["slo_ms"] == 10000 and model["parameters"]["max_batch_size"] > 1
+    status, config = request_json(server, "GET", "/v2/models/double/config")
+    assert status == 200 and config["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}]
+    assert config["max_batch_size"] == model["parameters"]["max_batch_size"]
+    status, single = request_json(server, "GET", "/v2/models/single/config")
+    assert single["max_batch_size"] == 0 and single["input"][0]["dims"] == [2, 2]
+
+
+def test_repository_index(server):
+    status, index = request_json(server, "POST", "/v2/repository/index")
+    states = {entry["name"]: entry for entry in index}
+    assert status == 200 and states["double"]["state"] == "READY" and states["double"]["version"] == "1"
+    assert states["broken"]["state"] == "UNAVAILABLE" and states["broken"]["reason"]
+    status, ready = request_json(server, "POST", "/v2/repository/index", '{"ready":true}')
+    assert status == 200 and "broken" not in [entry["name"] for entry in ready]
+    assert request_json(server, "POST", "/v2/repository/index", '{"ready":1}')[0] == 400
+    assert request_json(server, "POST", "/v2/repository/index", "{")[0] == 400
+
+
+@pytest.mark.parametrize("method, path, status, allow", [
+    ("GET", "/", 404, None), ("GET", "/v2/nothing", 404, None), ("GET", "/v2/models", 404, None),
+    ("GET", "/v2/models/none", 404, None), ("GET", "/v2/models/none/ready", 404, None),
+    ("GET", "/v2/models/double/versions/9", 404, None), ("GET", "/v2/models/double/versions/abc", 404, None),
+    ("GET", "/v2/models/double/versions/99999999999999999999", 404, None),
+    ("GET", "/v2/models/double/infer/more", 404, None), ("POST", "/v2", 405, "GET, HEAD"),
+    ("GET", "/v2/models/double/infer", 405, "POST"), ("DELETE", "/v2/models/double/infer", 405, "POST"),
+    ("GET", "/v2/repository/index", 405, "POST"), ("POST", "/v2/models/none/infer", 404, None),
+    ("POST", "/v2/models/double/versions/9/infer", 404, None), ("POST", "/v2/models/broken/infer", 503, None),
+    ("GET", "/v2/models/broken/ready", 400, None), ("GET", "/v2/models/broken", 503, None)])
+def test_paths_and_verbs(server, method, path, status, allow):
+    with connect(server) as connection:
+        got, headers, body = ask(connection, method, path, b"{}" if method == "POST" else None)
+        assert got == status and json.loads(body)["error"] and headers["Allow"] == allow
+        assert ask(connection, "GET", "/v2/health/live")[0] == 200  # the connection lives on
+
+
+def test_head_has_no_body(server):
+    with connect(server) as connection:
+        status, headers, body = ask(connection, "HEAD", "/v2/models/double")
+        assert status == 200 and int(headers["Content-Length"]) > 0 and body == b""
+        assert ask(connection, "GET", "/v2")[0] == 200
+
+
+# ---- tensors ----
+
+def echo_inputs(shape=(1, 2)):
+    arrays = {}
+    for name, (_, dtype, values) in TYPES.items():
+        arrays[name] = np.resize(np.array(values, dtype=dtype), shape)
+    return arrays
+
+
+def test_json_carries_every_datatype(server):
+    arrays = echo_inputs((2, 2))
+    body = {"id": "é\"\\\n", "inputs": [tensor(f"in_{t}", t, [2, 2], a.tolist()) for t, a in arrays.items()]}
+    status, answer = request_json(server, "POST", "/v2/models/echo/infer", json.dumps(body))
+    assert status == 200, answer
+    assert answer["id"] == body["id"] and answer["model_name"] == "echo" and answer["model_version"] == "1"
+    for output, (name, array) in zip(answer["outputs"], arrays.items(), strict=True):
+        assert output["name"] == f"out_{name}" and output["datatype"] == name and output["shape"] == [2, 2]
+        np.testing.assert_array_equal(np.array(output["data"], array.dtype).reshape(2, 2), array)
+
+
+def binary_body(inputs, **more):
+    """Body and headers of a request with binary inputs [(name, datatype, array)]."""
+    described = [{"name": n, "datatype": t, "shape": list(a.shape), "parameters": {"binary_data_size": a.nbytes}}
+                 for n, t, a in inputs]
+    head = json.dumps({"inputs": described} | more).encode()
+    return (head + b"".join(a.tobytes() for _, _, a in inputs), {"Inference-Header-Content-Length": str(len(head))})
+
+
+def binary_answer(headers, body):
+    """The answer's JSON, and its binary outputs as {name: bytes}."""
+    length = int(headers["Inference-Header-Content-Length"])
+    answer, rest, arrays = json.loads(body[:length]), body[length:], {}
+    for output in answer["outputs"]:
+        if "parameters" in output:
+            size = output["parameters"]["binary_data_size"]
+            arrays[output["name"]], rest = rest[:size], rest[size:]
+    assert rest == b""
+    return answer, arrays
+
+
+def test_binary_carries_every_datatype(server):
+    arrays = echo_inputs((3, 2))
+    body, headers = binary_body([(f"in_{t}", t, a) for t, a in arrays.items()], parameters={"binary_data_output": True})
+    with connect(server) as connection:
+        status, headers, answer = ask(connection, "POST", "/v2/models/echo/infer", body, headers)
+    assert status == 200, answer
+    assert headers["Content-Type"] == "application/octet-stream"
+    _, got = binary_answer(headers, answer)
+    for name, array in arrays.items():
+        assert got[f"out_{name}"] == array.tobytes(), name
+
+
+def test_outputs_are_chosen(server):
+    arrays = echo_inputs()
+    body, headers = binary_body(
+        [(f"in_{t}", t, a) for t, a in arrays.items()],
+        outputs=[{"name": "out_INT8"}, {"name": "out_FP64", "parameters": {"binary_data": True}}])
+    with connect(server) as connection:
+        _, headers, answer = ask(connection, "POST", "/v2/models/echo/infer", body, headers)
+    answer, got = binary_answer(headers, answer)
+    assert [o["name"] for o in answer["outputs"]] == ["out_INT8", "out_FP64"]
+    assert answer["outputs"][0]["data"] == [-128, 127] and got["out_FP64"] == arrays["FP64"].tobytes()
+
+
+def test_large_tensors(server):
+    array = np.random.default_rng(1).normal(size=(1, 150528)).astype(np.float32)
+    body, headers = binary_body([("x", "FP32", array)], parameters={"binary_data_output": True})
+    with connect(server) as connection:
+        for _ in range(20):
+            status, got_headers, answer = ask(connection, "POST", "/v2/models/wide/infer", body, headers)
+            assert status == 200 and binary_answer(got_headers, answer)[1]["y"] == (-array).tobytes()
+        status, _, answer = ask(connection, "POST", "/v2/models/wide/infer",
+                                json.dumps({"inputs": [tensor("x", "FP32", [1, 150528], array[0].tolist())]}))
+    assert status == 200
+    np.testing.assert_array_equal(np.array(json.loads(answer)["outputs"][0]["data"], np.float32), -array[0])
+
+
+def test_raw_body(server):
+    array = np.arange(4, dtype=np.float32)
+    with connect(server) as connection:
+        for path, shape in (("double", [1, 4]), ("single", [2, 2])):
+            status, headers, answer = ask(connection, "POST", f"/v2/models/{path}/infer", array.tobytes(),
+                                          {"Inference-Header-Content-Length": "0"})
+            assert status == 200, answer
+            answer, got = binary_answer(headers, answer)
+            assert answer["outputs"][0]["shape"] == shape
+            assert got["y"] == (array * 2 if path == "double" else -array).tobytes()
+
+
+def test_what_json_cannot_carry(server):
+    with connect(server) as connection:
+        status, _, answer = ask(connection, "POST", "/v2/models/root/infer",
+                                json.dumps({"inputs": [tensor("x", "FP32", [1, 1], [-1])]}))
+        assert status == 500 and "NaN" in json.loads(answer)["error"]
+        status, headers, answer = ask(connection, "POST", "/v2/models/root/infer", json.dumps(
+            {"inputs": [tensor("x", "FP32", [1, 1], [-1])], "parameters": {"binary_data_output": True}}))
+        assert status == 200 and np.isnan(np.frombuffer(binary_answer(headers, answer)[1]["y"], np.float32))
+
+
+def test_engine_failure_is_500(server):
+    pick = lambda i: request_json(server, "POST", "/v2/models/pick/infer",
+                                  json.dumps({"inputs": [tensor("i", "INT64", [1, 1], [i])]}))
+    status, answer = pick(99)
+    assert status == 500 and "pick" in answer["error"]
+    status, answer = pick(2)
+    assert status == 200 and answer["outputs"][0]["data"] == [3]
+
+
+# ---- mistakes ----
+
+MISTAKES = [  # body, a piece of the sentence
+    ("", "no body"), ("{", "byte 1"), ("[]", "object"), ("{}", "inputs"), ('{"inputs":"x"}', "array"),
+    ('{"inputs":[]}', "missing"), ("[" * 200000, "byte"), ('{"a":' + "[" * 200000, "nesting"),
+    ('{"a":' * 50000, "nesting"), ("\0\0\0", "object"), (b"\xff\xfe", "object"),
+    ({"inputs": [X, X]}, "twice"), ({"inputs": [X | {"name": "q"}]}, "unexpected input 'q'"),
+    ({"inputs": [{k: v for k, v in X.items() if k != "name"}]}, "name"),
+    ({"inputs": [{k: v for k, v in X.items() if k != "shape"}]}, "shape"),
+    ({"inputs": [{k: v for k, v in X.items() if k != "datatype"}]}, "datatype"),
+    ({"inputs": [{k: v for k, v in X.items() if k != "data"}]}, "data"),
+    ({"inputs": [X | {"name": 1}]}, "string"), ({"inputs": [X | {"shape": 4}]}, "array"),
+    ({"inputs": [X | {"datatype": "INT32"}]}, "INT32"), ({"inputs": [X | {"datatype": "FP99"}]}, "FP99"),
+    ({"inputs": [X | {"shape": [1, 5], "data": [1] * 5}]}, "[-1,4]"), ({"inputs": [X | {"shape": [4]}]}, "[4]"),
+    ({"inputs": [X | {"shape": [-1, 4]}]}, "negative"), ({"inputs": [X | {"shape": [0, 4], "data": []}]}, "[0,4]"),
+    ({"inputs": [X | {"shape": [1.5, 4]}]}, "whole number"),
+    ({"inputs": [X | {"shape": [2**40, 4]}]}, "batch"), ({"inputs": [X | {"shape": [2**62, 4]}]}, "shape"),
+    ({"inputs": [X | {"data": [1, 2, 3]}]}, "expected 4 values, found 3"),
+    ({"inputs": [X | {"data": [1, 2, 3, 4, 5]}]}, "more values"),
+    ({"inputs": [X | {"data": [[1, 2], [3, 4]]}]}, "values"), ({"inputs": [X | {"data": ["a"] * 4}]}, "number"),
+    ({"inputs": [X | {"data": [None] * 4}]}, "number"), ({"inputs": [X | {"data": [1, 2, 3, 1e39]}]}, "FP32"),
+    ({"inputs": [X | {"data": [1, 2, 3, float("nan")]}]}, "number"),
+    ({"inputs": [X | {"data": [1, 2, 3, float("inf")]}]}, "number"),
+    ({"inputs": [X | {"parameters": {"binary_data_size": 16}}]}, "both"),
+    ({"inputs": [X], "outputs": [{"name": "q"}]}, "unexpected output 'q'"),
+    ({"inputs": [X], "outputs": [{"name": "y"}, {"name": "y"}]}, "twice"),
+    ({"inputs": [X], "parameters": {"timeout": "x"}}, "timeout"), ({"inputs": [X], "parameters": {"timeout": -1}}, "timeout"),
+    ({"inputs": [X], "parameters": {"timeout": 0.5}}, "timeout"), ({"inputs": [X], "id": 5}, "string"),
+]
+
+
+def test_mistakes_are_answered_400(server):
+    before = metric(server, "symphony_requests_total", model="double", outcome="client_error")
+    with connect(server) as connection:  # one connection: a mistake does not end it
+        for body, piece in MISTAKES:
+            body = json.dumps(body) if isinstance(body, dict) else body
+            status, headers, answer = ask(connection, "POST", "/v2/models/double/infer", body)
+            assert (status, headers["Content-Type"]) == (400, "application/json"), (body[:200], answer)
+            assert piece in json.loads(answer)["error"], (body[:200], answer)
+        status, _, answer = ask(connection, "POST", "/v2/models/double/infer", json.dumps({"inputs": [X]}))
+        assert status == 200 and json.loads(answer)["outputs"][0]["data"] == [2, 4, 6, 8]
+    wait_until(lambda: metric(server, "symphony_requests_total", model="double", outcome="client_error") ==
+               before + len(MISTAKES))
+
+
+def test_mistakes_in_binary_bodies(server):
+    good, headers = binary_body([("x", "FP32", np.zeros((1, 4), np.float32))])
+    length = int(headers["Inference-Header-Content-Length"])
+    with connect(server) as connection:
+        for body, json_bytes, piece in [
+                (good[:-1], length, "only 15 left"), (good + b"x", length, "1 bytes more"), (good[:length], length, "0 left"),
+                (good, length - 1, "JSON"), (good, length + 1, "JSON"), (good, len(good) + 1, "Content-Length is"),
+                (good, 2**62, "Content-Length is"), (b"", 0, "expected 16 bytes, got 0"),
+                (b"12345678", 0, "expected 16 bytes, got 8")]:
+            status, _, answer = ask(connection, "POST", "/v2/models/double/infer", body,
+                                    {"Inference-Header-Content-Length": str(json_bytes)})
+            assert status == 400 and piece in json.loads(answer)["error"], (body, json_bytes, answer)
+    for value in ("-1", "x", "", "1 2"):
+        status, answer = request_json(server, "POST", "/v2/models/double/infer", good,
+                                      {"Inference-Header-Content-Length": value})
+        assert status == 400 and "Inference-Header-Content-Length" in answer["error"]
+
+
+@pytest.mark.parametrize("body, status", [
+    ({"inputs": [X | {"datatype": "BYTES"}]}, 501),
+    ({"inputs": [{"name": "x", "parameters": {"shared_memory_region": "r"}}]}, 501),
+    ({"inputs": [X], "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, 501)])
+def test_what_is_not_served_yet(server, body, status):
+    got, answer = request_json(server, "POST", "/v2/models/double/infer", json.dumps(body))
+    assert got == status and "not supported yet" in answer["error"]
+
+
+def test_encodings_are_refused(server):
+    with connect(server) as connection:
+        body = json.dumps({"inputs": [X]})
+        assert ask(connection, "POST", "/v2/models/double/infer", body, {"Content-Encoding": "gzip"})[0] == 415
+        assert ask(connection, "POST", "/v2/models/double/infer", body, {"Content-Encoding": "identity"})[0] == 200
+
+
+def test_items_over_the_batch_are_refused(server):
+    most = request_json(server, "GET", "/v2/models/double")[1]["parameters"]["max_batch_size"]
+    for items, status in ((most, 200), (most + 1, 400)):
+        body, headers = binary_body([("x", "FP32", np.zeros((items, 4), np.float32))])
+        assert request_json(server, "POST", "/v2/models/double/infer", body, headers)[0] == status
+
+
+def test_bodies_over_the_limit_are_413(server):
+    with connect(server) as connection:
+        status, _, answer = ask(connection, "POST", "/v2/models/double/infer", bytes((64 << 20) + 1))
+        assert status == 413 and "67108864" in json.loads(answer)["error"]
+        assert ask(connection, "GET", "/v2")[0] == 200
+        status, _, _ = ask(connection, "POST", "/v2/models/double/infer", (bytes(1 << 20) for _ in range(65)))  # chunked
+        assert status == 413
+
+
+# ---- the wire ----
+
+def talk(server, *pieces, pause=0.0, end=False, seconds=20):
+    """Sends the pieces, then reads until the server closes, `end` closes our side, or nothing comes for a while."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as wire:
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            wire.sendall(piece)
+            time.sleep(pause)
+        if end:
+            wire.shutdown(socket.SHUT_WR)
+        return read_all(wire)
+
+
+def read_all(wire):
+    got = b""
+    while True:
+        piece = wire.recv(65536)
+        got += piece
+        if not piece:
+            return got
+
+
+def read_answer(wire):
+    """One answer with a Content-Length: status and body."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        piece = wire.recv(1)
+        assert piece, got
+        got += piece
+    head = got.decode().lower()
+    length = int(head.split("content-length:")[1].split("\r\n")[0])
+    body = b""
+    while len(body) < length:
+        piece = wire.recv(length - len(body))
+        assert piece
+        body += piece
+    return int(head.split()[1]), body
+
+
+INFER = json.dumps({"inputs": [X]}).encode()
+
+
+def raw_request(body=INFER, path="/v2/models/double/infer", more=b"", length=None):
+    return (b"POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" %
+            (path.encode(), more, len(body) if length is None else length)) + body
+
+
+def test_split_into_bytes(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in raw_request():
+            wire.sendall(bytes([byte]))
+        assert read_answer(wire)[0] == 200
+
+
+def test_slow_body(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
+        request = raw_request()
+        for at in range(0, len(request), 40):
+            wire.sendall(request[at:at + 40])
+            time.sleep(0.02)
+        assert read_answer(wire)[0] == 200
+
+
+def test_pipelining_keeps_the_order(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
+        wire.sendall(b"".join(raw_request(json.dumps({"id": str(i), "inputs": [X]}).encode()) for i in range(50)))
+        for i in range(50):
+            status, body = read_answer(wire)
+            assert status == 200 and json.loads(body)["id"] == str(i)
+
+
+def test_chunked_bodies(server):
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(c), c) for c in (INFER[:10], INFER[10:11], INFER[11:]))
+    head = b"POST /v2/models/double/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
+        wire.sendall(head + chunks + b"0\r\n\r\n")
+        assert read_answer(wire)[0] == 200
+
+
+def test_expect_continue(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
+        wire.sendall(raw_request(b"", more=b"Expect: 100-continue\r\n", length=len(INFER)))
+        assert wire.recv(100).startswith(b"HTTP/1.1 100")
+        wire.sendall(INFER)
+        assert read_answer(wire)[0] == 200
+    refused = talk(server, raw_request(b"", "/v2/models/none/infer", b"Expect: 100-continue\r\n", 10))
+    assert refused.startswith(b"HTTP/1.1 404")
+
+
+@pytest.mark.parametrize("headers", [
+    b"Content-Length: 5\r\nContent-Length: 6\r\n", b"Content-Length: 5\r\nContent-Length: 5\r\n",
+    b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip, chunked\r\n",
+    b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", b"Content-Length : 5\r\n",
+    b"Content-Length: 5, 5\r\n", b"Content-Length: -5\r\n", b"Content-Length: +5\r\n", b"Content-Length: 0x5\r\n",
+    b"Content-Length: \r\n", b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"])
+def test_conflicting_lengths_are_400_and_closed(server, headers):
+    for verb in (b"POST /v2/models/double/infer", b"GET /v2"):
+        got = talk(server, verb + b" HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n0\r\n\r\nGET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert got.startswith(b"HTTP/1.1 400"), got
+        assert b"HTTP/1.1 200" not in got  # what follows is not taken for a request
+
+
+@pytest.mark.parametrize("request_text, status", [
+    (b"GET /v2 HTTP/1.1\r\n\r\n", b"400"), (b"GET /v2 HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400"),
+    (b"GET /v2 HTTP/1.1\r\nHost: x\r\nx: " + b"y" * 40000 + b"\r\n\r\n", b"431"),
+    (b"GET /" + b"y" * 40000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"414"),
+    (b"GET /v2 HTTP/1.0\r\n\r\n", b"200")])
+def test_unusual_heads(server, request_text, status):
+    assert talk(server, request_text).split(b" ")[1] == status
+
+
+def test_garbage_does_no_harm(server):
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        with contextlib.suppress(ConnectionError):
+            talk(server, rng.bytes(int(rng.integers(1, 3000))), end=True)
+    assert request_json(server, "GET", "/v2/health/live")[0] == 200
+
+
+def test_half_a_request_is_forgotten(server):
+    request = raw_request(json.dumps({"inputs": [X], "pad": "x" * 100000}).encode())
+    for at in (10, 100, 1000, 60000, len(request) - 1):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as wire:
+            wire.sendall(request[:at])
+    wait_until(lambda: metric(server, "symphony_requests_in_flight") == 0)
+    wait_until(lambda: metric(server, "symphony_inputs_bytes") == 0)
+
+
+def test_ten_thousand_requests_on_a_connection(server):
+    before = metric(server, "symphony_requests_total", model="double", outcome="ok")
+    with connect(server) as connection:
+        for i in range(10000):
+            status, _, body = ask(connection, "POST", "/v2/models/double/infer", INFER)
+            assert status == 200 and b"[2.0,4.0,6.0,8.0]" in body
+    wait_until(lambda: metric(server, "symphony_requests_total", model="double", outcome="ok") == before + 10000)
+    assert metric(server, "symphony_requests_in_flight") == 0
+
+
+def test_many_connections(server):
+    def client(n):
+        with connect(server) as connection:
+            for i in range(50):
+                x = float(n * 100 + i)
+                body, headers = binary_body([("x", "FP32", np.full((1 + i % 3, 4), x, np.float32))])
+                status, _, answer = ask(connection, "POST", "/v2/models/double/infer", body, headers)
+                assert status == 200
+                assert json.loads(answer)["outputs"][0]["data"] == [2 * x] * (4 * (1 + i % 3))
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        list(pool.map(client, range(32)))
+
+
+# ---- deadlines, clients that leave, memory ----
+
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(slow):
+    started = time.monotonic()
+    status, answer = request_json(slow, "POST", "/v2/models/slow/infer",
+                                  json.dumps(SLOW_INPUT | {"parameters": {"timeout": 20000}}))
+    assert status == 503 and "deadline of 20 ms" in answer["error"]
+    assert time.monotonic() - started < SLOW_RUN_S
+    status, _ = request_json(slow, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))
+    assert status == 200
+
+
+def items_run(server):
+    return metric(server, "symphony_accelerator_items_total")
+
+
+def test_a_client_that_leaves_takes_its_request_along(slow):
+    items, cancelled = items_run(slow), metric(slow, "symphony_requests_total", outcome="cancelled")
+    request = raw_request(json.dumps(SLOW_INPUT).encode(), "/v2/models/slow/infer")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(request_json, slow, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))
+        wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 1)
+        time.sleep(SLOW_RUN_S / 10)  # the accelerator is busy with it
+        wires = [socket.create_connection(("127.0.0.1", slow.port)) for _ in range(5)]
+        for wire in wires:
+            wire.sendall(request)
+        wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 6)
+        for wire in wires:
+            wire.close()
+        assert first.result()[0] == 200
+    wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 0)
+    assert metric(slow, "symphony_requests_total", outcome="cancelled") == cancelled + 5
+    time.sleep(SLOW_RUN_S)
+    assert items_run(slow) == items + 1  # the five were never run
+
+
+def test_memory_for_inputs_is_bounded(slow):
+    with connect(slow) as connection:
+        status, headers, answer = ask(connection, "POST", "/v2/models/slow/infer", bytes(9 << 20))
+        assert status == 503 and "memory" in json.loads(answer)["error"] and headers["Retry-After"]
+        assert ask(connection, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))[0] == 200
+
+
+# ---- the end ----
+
+def test_sigterm_drains(slow_scenario):
+    with Server("--scenario", str(slow_scenario), "--drain-grace", "0.5") as server, connect(server) as idle:
+        assert ask(idle, "GET", "/v2")[0] == 200  # a connection that stays open and must not hold up the end
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            running = [pool.submit(request_json, server, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))
+                       for _ in range(4)]
+            wait_until(lambda: metric(server, "symphony_requests_in_flight") == 4)
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: request_json(server, "GET", "/v2/health/ready")[0] == 503, 5)
+            assert [r.result()[0] for r in running] == [200] * 4
+        started = time.monotonic()
+        assert server.process.wait(10) == 0
+        assert time.monotonic() - started < 2
+
+
+def test_killed_and_restarted_on_the_same_port(slow_scenario):
+    request = raw_request(json.dumps(SLOW_INPUT).encode(), "/v2/models/slow/infer")
+    with Server("--scenario", str(slow_scenario)) as first:
+        wires = [socket.create_connection(("127.0.0.1", first.port)) for _ in range(20)]
+        for wire in wires:
+            wire.sendall(request)
+        wait_until(lambda: metric(first, "symphony_requests_in_flight") == 20)
+        first.process.kill()
+        first.process.wait()
+        with Server("--scenario", str(slow_scenario), http_port=first.port, metrics_port=first.metrics_port) as again:
+            assert request_json(again, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))[0] == 200
+        for wire in wires:
+            wire.close()
+
+
+def test_a_port_in_use_is_said(server, slow_scenario):
+    ended = subprocess.run([BINARY, "serve", "--scenario", str(slow_scenario), "--host", "127.0.0.1", "--http-port",
+                            str(server.port), "--metrics-port", "0"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and f"port {server.port} is in use" in ended.stderr
