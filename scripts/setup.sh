@@ -259,7 +259,7 @@ build() { # PRESET
 run_tests() {
     failed=
     say "testing: under AddressSanitizer and UndefinedBehaviorSanitizer"
-    ctest --preset asan -L 'unit|sanitized' </dev/null || failed="$failed asan"
+    ctest --preset asan -L 'unit|sim|sanitized' </dev/null || failed="$failed asan"
     say "testing: under ThreadSanitizer"
     # gcc 12's ThreadSanitizer does not start where the kernel spreads addresses widely (vm.mmap_rnd_bits over 30).
     fixed_addresses="setarch $(uname -m) --addr-no-randomize"
