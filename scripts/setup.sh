@@ -266,7 +266,7 @@ run_tests() {
     $fixed_addresses true 2>/dev/null || fixed_addresses=
     $fixed_addresses ctest --preset tsan -L 'unit|sanitized' </dev/null || failed="$failed tsan"
     say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-60} s each"
-    ctest --preset fuzz -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
+    ctest --preset fuzz -j "$(nproc)" -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
     say "testing: everything, release"
     [ -z "$failed" ] || say "failed before:$failed (see above)"
     ctest --preset release </dev/null || failed="$failed release"
