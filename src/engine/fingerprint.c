@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -94,41 +95,50 @@ int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct s
     return 0;
 }
 
-/* Adds the file `name` (as a model writes it, relative to its folder) to a fingerprint. One that cannot be read adds
- * its name alone: loading the model is what complains about it. */
-static void weights_add(const char *model_path, const char *name, struct fingerprint *fingerprint) {
-    char path[PATH_MAX];
+/* The path of a file as a model names it, relative to its folder. */
+static bool weights_path(const char *model_path, const char *name, char path[PATH_MAX]) {
     const char *slash = strrchr(model_path, '/');
-    struct fingerprint parts[3] = {*fingerprint, fingerprint_bytes(name, strlen(name))};
-    int length = snprintf(path, sizeof(path), "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name);
-    if (length < (int)sizeof(path))
-        fingerprint_file(path, &parts[2], NULL);
-    *fingerprint = fingerprint_bytes(parts, sizeof(parts));
+    return snprintf(path, PATH_MAX, "%.*s%s", slash ? (int)(slash + 1 - model_path) : 0, model_path, name) < PATH_MAX;
 }
 
-int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err) {
+int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
+                     void *context, struct sy_error *err) {
     const void *data;
     size_t bytes;
     int rc = file_map(path, &data, &bytes, err);
     if (rc)
         return rc;
-    *fingerprint = fingerprint_bytes(data, bytes);
+    rc = each(context, path, err);
     /* TensorProto.external_data: key "location" (field 1), then its value (field 2), as protobuf writes them. Looking
      * for the bytes instead of parsing the file can only find too much, never too little. */
     static const char key[] = "\x0a\x08location\x12";
-    char last[256] = "";
+    char last[128] = "";
     const char *at = data, *end = at + bytes;
-    while ((at = memmem(at, (size_t)(end - at), key, sizeof(key) - 1))) {
+    while (!rc && (at = memmem(at, (size_t)(end - at), key, sizeof(key) - 1))) {
+        char name[128], weights[PATH_MAX];
         at += sizeof(key) - 1;
         size_t length = at < end ? (unsigned char)*at : 0;
-        if (length == 0 || length > 127 || at + 1 + length > end)
+        if (length == 0 || length >= sizeof(name) || at + 1 + length > end)
             continue;
-        char name[128];
         snprintf(name, sizeof(name), "%.*s", (int)length, at + 1);
-        if (strcmp(name, last) != 0) /* one file usually holds every tensor */
-            weights_add(path, name, fingerprint);
+        if (strcmp(name, last) != 0 && weights_path(path, name, weights)) /* one file usually holds every tensor */
+            rc = each(context, weights, err);
         strcpy(last, name);
     }
     file_unmap(data, bytes);
+    return rc;
+}
+
+/* One that cannot be read counts as empty: loading the model is what complains about it. */
+static int fingerprint_add(void *context, const char *file, struct sy_error *err) {
+    struct fingerprint *sum = context, parts[2] = {*sum};
+    (void)err;
+    fingerprint_file(file, &parts[1], NULL);
+    *sum = fingerprint_bytes(parts, sizeof(parts));
     return 0;
+}
+
+int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err) {
+    *fingerprint = (struct fingerprint){{0}};
+    return model_files_each(path, fingerprint_add, fingerprint, err);
 }

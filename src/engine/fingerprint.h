@@ -18,5 +18,9 @@ struct fingerprint fingerprint_bytes(const void *data, size_t bytes);
 void fingerprint_format(const struct fingerprint *fingerprint, char text[FINGERPRINT_TEXT]);
 /* The bytes of a file. */
 int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct sy_error *err);
-/* The bytes of an ONNX model and of the files in which it says its weights are. */
+/* Calls `each` for an ONNX model's file and for those in which it says its weights are, until it returns an error,
+ * which is returned. A file of weights need not be there. */
+int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
+                     void *context, struct sy_error *err);
+/* The bytes of all of these. */
 int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err);

@@ -29,19 +29,32 @@ static void key_compose(const struct engine_options *options, char *key, size_t 
 
 /* Files as the verdict remembers them. */
 
-static json_t *stamp_pack(const char *path, const struct stat *st, const struct fingerprint *fingerprint) {
-    char text[FINGERPRINT_TEXT];
+/* Bytes of a path up to its last slash, that included. */
+static int folder_length(const char *path) {
     const char *slash = strrchr(path, '/');
-    fingerprint_format(fingerprint, text);
-    return json_pack("{s:s, s:I, s:I, s:s}", "name", slash ? slash + 1 : path, "bytes", (json_int_t)st->st_size,
-                     "modified_ns", (json_int_t)(st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec), "fingerprint",
-                     text);
+    return slash ? (int)(slash + 1 - path) : 0;
+}
+
+/* Adds a file to a list; its name is remembered from byte `folder` of its path. */
+static int stamp_append(json_t *list, const char *path, int folder, struct sy_error *err) {
+    char text[FINGERPRINT_TEXT];
+    struct stat st;
+    struct fingerprint fingerprint;
+    int rc = fingerprint_file(path, &fingerprint, err);
+    if (rc)
+        return rc;
+    if (stat(path, &st))
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    fingerprint_format(&fingerprint, text);
+    json_t *stamp =
+        json_pack("{s:s, s:I, s:I, s:s}", "name", path + folder, "bytes", (json_int_t)st.st_size, "modified_ns",
+                  (json_int_t)(st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec), "fingerprint", text);
+    return json_array_append_new(list, stamp) ? error_set(err, -ENOMEM, "no memory for the verdict") : 0;
 }
 
 /* Whether the file is still the one of the stamp. Same size and time of change: it is believed to be; the same size at
  * another time (a copy): its fingerprint decides. */
-static bool stamp_holds(const json_t *stamp, const char *path,
-                        int (*take)(const char *path, struct fingerprint *fingerprint, struct sy_error *err)) {
+static bool stamp_holds(const json_t *stamp, const char *path) {
     json_int_t bytes, modified_ns;
     const char *want;
     char text[FINGERPRINT_TEXT];
@@ -53,10 +66,24 @@ static bool stamp_holds(const json_t *stamp, const char *path,
         return false;
     if (st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec == modified_ns)
         return true;
-    if (take(path, &fingerprint, NULL))
+    if (fingerprint_file(path, &fingerprint, NULL))
         return false;
     fingerprint_format(&fingerprint, text);
     return strcmp(text, want) == 0;
+}
+
+/* Whether all files of a list, in the folder of `beside`, are what they were. `path` becomes the last one's. */
+static bool stamps_hold(const json_t *list, const char *beside, char path[SIDECAR_PATH_MAX]) {
+    size_t i;
+    json_t *stamp;
+    json_array_foreach(list, i, stamp) {
+        const char *name = json_string_value(json_object_get(stamp, "name"));
+        if (!name ||
+            snprintf(path, SIDECAR_PATH_MAX, "%.*s%s", folder_length(beside), beside, name) >= SIDECAR_PATH_MAX ||
+            !stamp_holds(stamp, path))
+            return false;
+    }
+    return i > 0;
 }
 
 /* Drafts. */
@@ -113,39 +140,40 @@ int cache_draft_open(struct cache_draft *draft, const char *model_path, const st
 /* Moves one file of the draft beside the verdict and adds it to the list. */
 static int file_commit(const struct cache_draft *draft, const char *from, json_t *files, struct sy_error *err) {
     char to[2 * SIDECAR_PATH_MAX];
-    struct stat st;
-    struct fingerprint fingerprint;
-    snprintf(to, sizeof(to), "%.*s%s", (int)(strrchr(draft->verdict, '/') + 1 - draft->verdict), draft->verdict,
-             strrchr(from, '/') + 1);
-    int rc = fingerprint_file(from, &fingerprint, err);
-    if (rc)
-        return rc;
-    if (rename(from, to) || stat(to, &st))
+    int folder = folder_length(draft->verdict);
+    snprintf(to, sizeof(to), "%.*s%s", folder, draft->verdict, from + folder_length(from));
+    if (rename(from, to))
         return error_set(err, -errno, "%s: %s", to, strerror(errno));
-    return json_array_append_new(files, stamp_pack(to, &st, &fingerprint)) ? -ENOMEM : 0;
+    return stamp_append(files, to, folder, err);
+}
+
+struct stamp_list {
+    json_t *list;
+    int folder;
+};
+
+static int model_stamp(void *context, const char *file, struct sy_error *err) {
+    const struct stamp_list *to = context;
+    if (access(file, F_OK)) /* the engine loaded the model without it, so it is none of its files */
+        return 0;
+    return stamp_append(to->list, file, to->folder, err);
 }
 
 int cache_draft_commit(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                        const char *reason, struct sy_error *err) {
     char key[512], weights[2 * SIDECAR_PATH_MAX];
-    struct stat st;
-    struct fingerprint fingerprint;
-    key_compose(options, key, sizeof(key));
-    if (stat(model_path, &st))
-        return error_set(err, -errno, "%s: %s", model_path, strerror(errno));
-    int rc = fingerprint_model(model_path, &fingerprint, err);
-    if (rc)
-        return rc;
     json_t *files = json_array();
-    if (*draft->weights) { /* a tiny model may have none */
-        snprintf(weights, sizeof(weights), "%s/%s", draft->folder, draft->weights);
-        rc = access(weights, F_OK) ? 0 : file_commit(draft, weights, files, err);
-    }
+    struct stamp_list model = {.list = json_array(), .folder = folder_length(model_path)};
+    key_compose(options, key, sizeof(key));
+    int rc = model_files_each(model_path, model_stamp, &model, err);
+    snprintf(weights, sizeof(weights), "%s/%s", draft->folder, draft->weights);
+    if (!rc && *draft->weights && access(weights, F_OK) == 0) /* a tiny model may have none */
+        rc = file_commit(draft, weights, files, err);
     if (!rc && draft->format != CACHE_NONE)
         rc = file_commit(draft, draft->model, files, err);
-    json_t *verdict = json_pack("{s:i, s:s, s:s, s:s, s:o, s:o}", "symphony_cache", 1, "made_by", key, "format",
-                                cache_format_name(draft->format), "reason", reason, "model",
-                                stamp_pack(model_path, &st, &fingerprint), "files", files);
+    json_t *verdict =
+        json_pack("{s:i, s:s, s:s, s:s, s:o, s:o}", "symphony_cache", 1, "made_by", key, "format",
+                  cache_format_name(draft->format), "reason", reason, "model", model.list, "files", files);
     char *text = verdict ? json_dumps(verdict, JSON_INDENT(2)) : NULL;
     if (!rc)
         rc = text ? sidecar_write(draft->verdict, text, err) : error_set(err, -ENOMEM, "no memory for the verdict");
@@ -164,31 +192,22 @@ void cache_draft_close(struct cache_draft *draft) {
 static enum cache_format verdict_read(const json_t *verdict, const char *verdict_path, const char *model_path,
                                       const char *key, char *path, const char **why) {
     const char *made_by, *format;
-    json_t *model, *files, *file;
-    size_t i;
+    json_t *model, *files;
     *why = "the verdict cannot be read";
     if (json_unpack((json_t *)verdict, "{s:s, s:s, s:o, s:o}", "made_by", &made_by, "format", &format, "model", &model,
                     "files", &files) ||
         strcmp(made_by, key) != 0)
         return CACHE_NONE;
     *why = "the model has changed since";
-    if (!stamp_holds(model, model_path, fingerprint_model))
+    if (!stamps_hold(model, model_path, path))
         return CACHE_NONE;
-    *why = "its files are missing or damaged";
-    json_array_foreach(files, i, file) {
-        const char *name = json_string_value(json_object_get(file, "name"));
-        if (!name || strchr(name, '/') ||
-            snprintf(path, SIDECAR_PATH_MAX, "%.*s%s", (int)(strrchr(verdict_path, '/') + 1 - verdict_path),
-                     verdict_path, name) >= SIDECAR_PATH_MAX ||
-            !stamp_holds(file, path, fingerprint_file))
-            return CACHE_NONE;
-    }
-    for (int f = 0; f < CACHE_NONE; f++)
-        if (strcmp(format, format_names[f]) == 0 && i > 0) {
-            *why = NULL; /* path is the last file's, the model */
-            return f;
+    for (int f = 0; f < CACHE_FORMATS; f++)
+        if (strcmp(format, format_names[f]) == 0) {
+            *why =
+                f == CACHE_NONE || stamps_hold(files, verdict_path, path) ? NULL : "its files are missing or damaged";
+            return *why ? CACHE_NONE : f; /* path is the last file's, the model */
         }
-    *why = NULL;
+    *why = "the verdict names a format that is not known";
     return CACHE_NONE;
 }
 

@@ -143,6 +143,23 @@ static void another_file_has_no_cache(void **state) {
     runs(p);
 }
 
+static void weights_in_other_files_count(void **state) {
+    struct place *p = *state;
+    /* Makes the model name a file of weights, in a field that the engine does not look into (ModelProto.doc_string). */
+    static const char field[] = "\x32\x17\x0a\x08location\x12\x0bweights.bin";
+    FILE *to = fopen(p->model, "ab");
+    assert_int_equal(fwrite(field, 1, sizeof(field) - 1, to), sizeof(field) - 1);
+    fclose(to);
+    assert_int_equal(shell("echo 1234 > %s/weights.bin%s", p->folder, ""), 0);
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(found(p), CACHE_PREPACKED);
+    assert_int_equal(shell("echo 1235 > %s/weights.bin%s", p->folder, ""), 0);
+    assert_int_equal(found(p), CACHE_NONE);
+    runs(p);
+    assert_int_equal(shell("rm %s/weights.bin%s", p->folder, ""), 0);
+    assert_int_equal(found(p), CACHE_NONE);
+}
+
 static void damage_is_noticed(void **state) {
     static const char *const damages[] = {
         "truncate -s -1 %s/.symphony/*.weights %s",
@@ -185,6 +202,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(forms_are_made_in_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_tried_is_not_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(weights_in_other_files_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damage_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dead_makers_leave_nothing, set_up, tear_down),
     };
