@@ -271,7 +271,7 @@ static void *executor_main(void *argument) {
 
     if (x->config.pin)
         thread_pin(&x->config.cores);
-    thread_begin("executor", x->config.index, THREAD_COMPUTE);
+    thread_begin("executor", x->config.index, x->config.shared ? THREAD_SHARED : THREAD_COMPUTE);
     int rc = load_all(x);
     atomic_store_explicit(&x->load_status, rc, memory_order_release); /* with executor_wait_ready() */
     doorbell_ring(&x->loaded);

@@ -17,6 +17,7 @@ struct executor_config {
     struct served_model *models;           /* [model_count]; those MODEL_READY are loaded */
     const struct profile *const *profiles; /* [model_count] on this type; what the emulated engine sleeps */
     uint32_t model_count;
+    bool shared; /* other threads of the server may need its core */
     bool pin;
     cpu_set_t cores; /* with `pin` */
 };

@@ -15,7 +15,7 @@
 
 #define SLICE_PROMPT_NS  (100 * NS_PER_US)
 #define SLICE_COMPUTE_NS (3 * NS_PER_MS)
-#define NICE_COMPUTE     10
+#define NICE_SHARED      10
 
 /* sched_setattr(2) has no wrapper in glibc before 2.41; this is its first version's layout. */
 struct schedule_attributes {
@@ -41,7 +41,9 @@ void thread_begin(const char *name, uint32_t index, enum thread_kind kind) {
     if (kind == THREAD_PROMPT)
         set_slice(SLICE_PROMPT_NS, nice_now);
     else if (kind == THREAD_COMPUTE)
-        set_slice(SLICE_COMPUTE_NS, nice_now + NICE_COMPUTE > 19 ? 19 : nice_now + NICE_COMPUTE);
+        set_slice(SLICE_COMPUTE_NS, nice_now);
+    else if (kind == THREAD_SHARED)
+        set_slice(SLICE_COMPUTE_NS, nice_now + NICE_SHARED > 19 ? 19 : nice_now + NICE_SHARED);
 }
 
 void thread_cores_allowed(cpu_set_t *cores) {

@@ -8,13 +8,14 @@
 
 enum thread_kind {
     THREAD_PROMPT,  /* short turns that others wait for: frontend, model, rank */
-    THREAD_COMPUTE, /* runs batches for milliseconds */
+    THREAD_COMPUTE, /* runs batches for milliseconds, on a core that prompt threads keep off */
+    THREAD_SHARED,  /* the same on a core that prompt threads may need: makes way by a nice value */
     THREAD_QUIET,   /* metrics and the like */
 };
 
 /* Called first in every thread: names it ("model-0"), and asks the kernel for wake-ups without slack and, for prompt
  * threads that may share a core with compute ones, for a short slice, so that they run as soon as they wake (Linux
- * 6.12 and later; otherwise compute threads make way by a nice value). What the kernel refuses is done without. */
+ * 6.12 and later). What the kernel refuses is done without. */
 void thread_begin(const char *name, uint32_t index, enum thread_kind kind);
 
 /* Reads "0,2-3" into a set. -EINVAL and a sentence if it is not such a list or names a core that this process may not

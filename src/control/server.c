@@ -59,8 +59,22 @@ static int place_models(struct server *s) {
     return 0;
 }
 
+/* The cores that are left for threads other than executors; all, if none would be. */
+static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
+    thread_cores_allowed(others);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, executor_cores))
+            CPU_CLR(core, others);
+    if (CPU_COUNT(others) > 0)
+        return CPU_COUNT(executor_cores) > 0;
+    thread_cores_allowed(others);
+    return false;
+}
+
 static int start_executors(struct server *s, struct sy_error *err) {
     uint32_t started = 0;
+    cpu_set_t others;
+    bool apart = cores_beside(&s->config.executor_cores, &others);
 
     for (uint32_t type = 0; type < s->config.type_count; type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -74,6 +88,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
                 .models = s->config.models,
                 .profiles = a->profiles,
                 .model_count = s->config.model_count,
+                .shared = !apart,
                 .pin = CPU_COUNT(&s->config.executor_cores) > 0,
             };
             if (config.pin)
@@ -244,20 +259,9 @@ static void server_end(struct server *s) {
     free(s);
 }
 
-/* Keeps the threads that the caller will start off the executors' cores, while any core is left for them. */
-static void leave_executor_cores(const cpu_set_t *executor_cores) {
-    cpu_set_t others;
-
-    thread_cores_allowed(&others);
-    for (int core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, executor_cores))
-            CPU_CLR(core, &others);
-    if (CPU_COUNT(&others) > 0)
-        thread_pin(&others);
-}
-
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err) {
     struct server *s = aligned_alloc(CACHE_LINE, (sizeof(*s) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    cpu_set_t others;
     int rc;
 
     if (!s)
@@ -273,7 +277,8 @@ int server_start(struct server **server, const struct server_config *config, str
     }
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 || (rc = start_executors(s, err)) < 0)
         goto err_end;
-    leave_executor_cores(&config->executor_cores);
+    if (cores_beside(&config->executor_cores, &others))
+        thread_pin(&others); /* the threads that this one starts from now on inherit it */
     calibrate_server(s);
     if ((rc = start_scheduler(s, err)) < 0 || (rc = start_metrics(s, err)) < 0 || (rc = start_frontends(s, err)) < 0)
         goto err_end;

@@ -1,26 +1,37 @@
 /* rolling.c - the window of each batch size, and the table made of them.
  *
- * What a window says is kept as a ratio to the profiled l(b). A size that ran seldom is drawn towards its neighbours'
- * ratio, and one that never ran takes it, so that a machine that became slower is believed for all sizes after a few
- * runs of some. One run far above the others of its window is an outlier until a second one confirms it. */
+ * What a window says is kept as a ratio to the profiled l(b): its 99th percentile, but at most SPIKE times its median.
+ * A machine that became slower moves the median and is followed all the way; one that stalls now and then does not,
+ * and to plan every batch for the worst stall would refuse what mostly can be in time.
+ *
+ * A size's own window counts by how many runs it holds and how recently it ran; the rest is what all sizes say
+ * together. So a size that never ran follows the others, and one that was slow long ago is tried again: otherwise the
+ * table, which decides what runs, would keep it from ever being measured again. */
 #include "profile/rolling.h"
 
 #include <string.h>
 
 #include "base/assert.h"
 
-#define RELAXED 1.01f /* close enough to the profile */
-#define OUTLIER 1.5   /* this much over the next smaller run of the window */
+#define SPIKE         1.5  /* over the median */
+#define FULL_TRUST    10.0 /* a window of so many runs speaks for itself */
+#define STALE_RUNS    64.0 /* after so many runs of other sizes a window counts half */
+#define PRIOR         0.5  /* weight of the profile among what all sizes say */
+#define REWRITE_EVERY 32   /* runs after which the table is rewritten even if no window changed */
+#define CHANGE        0.01 /* of a ratio that is worth rewriting for */
+#define RELAXED       1.01 /* close enough to the profile */
 
 struct window {
-    float run_ns[ROLLING_WINDOW];
-    uint32_t count, next; /* runs in it; where the next goes */
-    double ratio;         /* of its 99th percentile to the profiled latency */
-    double above;         /* what it and the larger sizes say of that ratio together */
+    float ratio[ROLLING_WINDOW];  /* of runs to the profiled latency, as they came */
+    float sorted[ROLLING_WINDOW]; /* the same, ascending */
+    uint32_t count, next;         /* runs in it; where the next goes in `ratio` */
+    uint64_t last_run;            /* as rolling.runs counted */
+    double expected;              /* what the window says; 0: never ran */
 };
 
 struct rolling {
     uint32_t batch_max;
+    uint64_t runs;           /* of all sizes */
     int64_t *profiled_ns;    /* [batch_max + 2] */
     struct window windows[]; /* [batch_max + 1], by items */
 };
@@ -40,64 +51,54 @@ void rolling_init(struct rolling *rolling, const struct profile *profiled) {
     memcpy(rolling->profiled_ns, profiled->latency_ns, (profiled->batch_max + 2) * sizeof(int64_t));
 }
 
-/* The 99th percentile of a window, a lone outlier left out. */
-static float window_percentile(const struct window *window) {
-    float most = 0, second = 0;
-    for (uint32_t i = 0; i < window->count; i++) {
-        float run = window->run_ns[i];
-        if (run >= most) {
-            second = most;
-            most = run;
-        } else if (run > second) {
-            second = run;
-        }
+/* Takes the oldest run out of a full window and puts the new one in, in both orders. */
+static void window_add(struct window *window, float ratio) {
+    float *sorted = window->sorted;
+    uint32_t count = window->count, at = 0;
+    if (count == ROLLING_WINDOW) {
+        while (sorted[at] != window->ratio[window->next])
+            at++;
+        memmove(&sorted[at], &sorted[at + 1], (count - at - 1) * sizeof(*sorted));
+        count--;
     }
-    return window->count > 1 && most > OUTLIER * second ? second : most;
+    for (at = count; at > 0 && sorted[at - 1] > ratio; at--)
+        sorted[at] = sorted[at - 1];
+    sorted[at] = ratio;
+    window->ratio[window->next] = ratio;
+    window->next = (window->next + 1) % ROLLING_WINDOW;
+    window->count = count + 1;
 }
 
-/* An estimate after a window is added to it: believed the more, the fuller it is. */
-static double estimate_add(double estimate, const struct window *window) {
-    return estimate + (window->ratio - estimate) * window->count / ROLLING_WINDOW;
+/* The 99th percentile, a lone slowest run left out, but not over SPIKE medians. */
+static double window_expected(const struct window *window) {
+    double median = window->sorted[window->count / 2];
+    double percentile = window->sorted[window->count > 1 ? window->count - 2 : 0];
+    return percentile < SPIKE * median ? percentile : SPIKE * median;
 }
 
-/* What the sizes at and above each one say together, from the largest down. */
-static void above_estimate(struct rolling *rolling) {
-    double estimate = 1;
-    for (uint32_t b = rolling->batch_max; b >= 1; b--) {
-        struct window *window = &rolling->windows[b];
-        if (window->count > 0)
-            window->above = estimate = estimate_add(estimate, window);
+/* How much a window counts for itself, 0 to 1. */
+static double window_trust(const struct rolling *rolling, const struct window *window) {
+    double age = (double)(rolling->runs - window->last_run);
+    double full = window->count < FULL_TRUST ? window->count / FULL_TRUST : 1;
+    return full * (STALE_RUNS / (STALE_RUNS + age));
+}
+
+static void table_write(const struct rolling *rolling, struct profile *table) {
+    double weight = PRIOR, sum = PRIOR;
+    for (uint32_t b = 1; b <= rolling->batch_max; b++) {
+        const struct window *window = &rolling->windows[b];
+        if (!window->count)
+            continue;
+        double trust = window_trust(rolling, window);
+        weight += trust;
+        sum += trust * window->expected;
     }
-}
-
-static uint32_t next_run(const struct rolling *rolling, uint32_t items) {
-    while (items <= rolling->batch_max && rolling->windows[items].count == 0)
-        items++;
-    return items <= rolling->batch_max ? items : 0;
-}
-
-/* The ratio at `items`, between what `low` and all below it say (`below`) and what `high` and all above it say; 0:
- * nothing has run on that side. */
-static double ratio_between(const struct rolling *rolling, uint32_t low, double below, uint32_t high, uint32_t items) {
-    if (!low || !high)
-        return low ? below : high ? rolling->windows[high].above : 1;
-    double part = (double)(items - low) / (double)(high - low);
-    return below + part * (rolling->windows[high].above - below);
-}
-
-static void table_write(struct rolling *rolling, struct profile *table) {
-    above_estimate(rolling);
-    uint32_t low = 0, high = next_run(rolling, 1); /* sizes that have run, below and at or above */
-    double below = 1;
+    double all = sum / weight;
     for (uint32_t b = 1; b <= rolling->batch_max + 1; b++) {
-        bool ran = b == high;
-        if (ran)
-            high = next_run(rolling, b + 1);
-        double ratio = ratio_between(rolling, low, below, high, b);
-        if (ran) {
-            ratio = estimate_add(ratio, &rolling->windows[b]);
-            below = estimate_add(below, &rolling->windows[b]);
-            low = b;
+        double ratio = all;
+        if (b <= rolling->batch_max && rolling->windows[b].count) {
+            const struct window *window = &rolling->windows[b];
+            ratio += window_trust(rolling, window) * (window->expected - all);
         }
         int64_t ns = (int64_t)((double)rolling->profiled_ns[b] * ratio + 0.5);
         table->latency_ns[b] = ns > table->latency_ns[b - 1] ? ns : table->latency_ns[b - 1];
@@ -112,14 +113,13 @@ bool rolling_add(struct rolling *rolling, uint32_t items, int64_t run_ns, struct
     if (items < 1 || items > rolling->batch_max || run_ns <= 0)
         return false;
     struct window *window = &rolling->windows[items];
-    window->run_ns[window->next] = (float)run_ns;
-    window->next = (window->next + 1) % ROLLING_WINDOW;
-    bool grown = window->count < ROLLING_WINDOW;
-    window->count += grown;
-    double ratio = (double)window_percentile(window) / (double)rolling->profiled_ns[items];
-    if (!grown && ratio == window->ratio)
+    window_add(window, (float)((double)run_ns / (double)rolling->profiled_ns[items]));
+    window->last_run = ++rolling->runs;
+    double expected = window_expected(window), change = expected - window->expected;
+    bool grown = window->count <= FULL_TRUST;
+    if (!grown && change < CHANGE * expected && -change < CHANGE * expected && rolling->runs % REWRITE_EVERY != 0)
         return false;
-    window->ratio = ratio;
+    window->expected = expected;
     table_write(rolling, table);
     return true;
 }
@@ -128,15 +128,15 @@ bool rolling_relax(struct rolling *rolling, struct profile *table) {
     bool any = false;
     for (uint32_t b = 1; b <= rolling->batch_max; b++) {
         struct window *window = &rolling->windows[b];
-        float profiled_ns = (float)rolling->profiled_ns[b];
-        for (uint32_t i = 0; i < window->count; i++) {
-            if (window->run_ns[i] <= profiled_ns * RELAXED)
-                continue;
-            window->run_ns[i] = (window->run_ns[i] + profiled_ns) / 2;
-            any = true;
+        for (uint32_t i = 0; i < window->count; i++) { /* keeps the order of both */
+            any |= window->ratio[i] > RELAXED;
+            if (window->ratio[i] > 1)
+                window->ratio[i] = (window->ratio[i] + 1) / 2;
+            if (window->sorted[i] > 1)
+                window->sorted[i] = (window->sorted[i] + 1) / 2;
         }
         if (window->count)
-            window->ratio = (double)window_percentile(window) / (double)rolling->profiled_ns[b];
+            window->expected = window_expected(window);
     }
     if (any)
         table_write(rolling, table);

@@ -1,12 +1,14 @@
-/* rolling.h - corrects a latency table from measured runs: the rolling 99th percentile of the last ten runs of each
- * batch size (Clockwork, OSDI 2020, section 5.3). Pure; memory is bounded by the table's length. */
+/* rolling.h - corrects a latency table from measured runs: the rolling 99th percentile of the last hundred runs of each
+ * batch size (Clockwork, OSDI 2020, section 5.3, keeps it over its last actions). Pure; memory is bounded by the
+ * table's length. */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "profile/profile.h"
 
-#define ROLLING_WINDOW 10 /* runs a batch size; the 99th percentile of ten is their maximum */
+#define ROLLING_WINDOW 100 /* runs kept of a batch size; the slowest of so many is not counted */
 
 struct rolling;
 

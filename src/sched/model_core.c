@@ -61,21 +61,31 @@ size_t model_core_bytes(const struct model_core_config *config) {
     return bytes;
 }
 
-/* What follows from the tables. */
+/* How large batches may be and are worth waiting for. From the tables as profiled: where batching stops paying is in
+ * the model's nature, and a few slow runs of some size are no reason to give larger batches up. */
+static void batch_limits_set(struct model_core *core) {
+    struct model_view *m = &core->view;
+    m->items_worth = 1;
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (!m->profiles[t])
+            continue;
+        m->items_most[t] = profile_batch_cheapest(m->profiles[t]);
+        uint32_t worth = profile_batch_best(m->profiles[t]);
+        if (worth > m->items_worth)
+            m->items_worth = worth;
+    }
+}
+
+/* What follows from the tables in force. */
 static void tables_changed(struct model_core *core) {
     struct model_view *m = &core->view;
     double alpha_ns = 0, beta_ns = 0, types = 0;
-    m->items_worth = 1;
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
             continue;
         alpha_ns += m->profiles[t]->alpha_ns;
         beta_ns += m->profiles[t]->beta_ns;
         types++;
-        m->items_most[t] = profile_batch_cheapest(m->profiles[t]);
-        uint32_t worth = profile_batch_best(m->profiles[t]);
-        if (worth > m->items_worth)
-            m->items_worth = worth;
     }
     m->alpha_ns = alpha_ns / types;
     m->beta_ns = beta_ns / types;
@@ -136,6 +146,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         }
     }
     CHECK(runs);
+    batch_limits_set(core);
     tables_changed(core);
     policy_update(core);
 }

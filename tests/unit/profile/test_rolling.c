@@ -49,29 +49,27 @@ static void a_full_window_speaks_for_its_size(void **state) {
     fixture_free(f);
 }
 
-static void the_slowest_of_the_window_counts(void **state) {
+static void all_but_the_slowest_count(void **state) {
     (void)state;
     struct fixture f = fixture_new();
-    runs(f, 4, 1400, 5);
-    runs(f, 4, 1500, 1);
-    runs(f, 4, 1400, 4);
-    assert_int_equal(f.table->latency_ns[4], 1500);
-    runs(f, 4, 1400, 5); /* it is still one of the last ten */
-    assert_int_equal(f.table->latency_ns[4], 1500);
-    assert_true(rolling_add(f.rolling, 4, 1400, f.table));
+    runs(f, 4, 1400, ROLLING_WINDOW - 2);
+    runs(f, 4, 1700, 1);
+    assert_int_equal(f.table->latency_ns[4], 1400);
+    runs(f, 4, 1600, 1);
+    assert_int_equal(f.table->latency_ns[4], 1600);
+    runs(f, 4, 1400, ROLLING_WINDOW - 2); /* both are still among the last hundred */
+    assert_int_equal(f.table->latency_ns[4], 1600);
+    runs(f, 4, 1400, 1);
     assert_int_equal(f.table->latency_ns[4], 1400);
     fixture_free(f);
 }
 
-static void a_size_that_never_ran_follows_its_neighbours(void **state) {
+static void a_size_that_never_ran_follows_the_others(void **state) {
     (void)state;
     struct fixture f = fixture_new();
-    runs(f, 2, 1320, ROLLING_WINDOW);  /* 1.1 times */
-    runs(f, 10, 2600, ROLLING_WINDOW); /* 1.3 times */
-    assert_int_equal(f.table->latency_ns[1], 1210);
-    assert_int_equal(f.table->latency_ns[6], 1920); /* 1.2 times 1600 */
-    assert_int_equal(f.table->latency_ns[BATCH], 3380);
-    assert_int_equal(f.table->latency_ns[BATCH + 1], 3510);
+    runs(f, 2, 2400, ROLLING_WINDOW); /* twice */
+    assert_true(f.table->latency_ns[12] > 1.5 * 2200 && f.table->latency_ns[12] <= 2 * 2200);
+    assert_true(f.table->latency_ns[BATCH + 1] > 1.5 * 2700);
     assert_sound(f.table);
     fixture_free(f);
 }
@@ -79,43 +77,58 @@ static void a_size_that_never_ran_follows_its_neighbours(void **state) {
 static void a_few_runs_move_it_a_part_of_the_way(void **state) {
     (void)state;
     struct fixture f = fixture_new();
-    runs(f, 4, 2800, 2); /* twice as long: believed by a fifth, and by its neighbours no more than it is itself */
-    assert_int_equal(f.table->latency_ns[4], 1680);
-    assert_int_equal(f.table->latency_ns[5], 1800);
+    runs(f, 4, 2800, 2); /* twice as long */
+    assert_true(f.table->latency_ns[4] > 1400 && f.table->latency_ns[4] < 2200);
     fixture_free(f);
 
     f = fixture_new(); /* but single runs of many sizes add up */
     for (uint32_t b = 1; b <= BATCH; b++)
         runs(f, b, 2 * (100 * b + 1000), 1);
     for (uint32_t b = 1; b <= BATCH; b++)
-        assert_true(f.table->latency_ns[b] > 4 * (100 * b + 1000) / 3);
+        assert_true(f.table->latency_ns[b] > 3 * (100 * b + 1000) / 2);
     fixture_free(f);
 }
 
-static void one_outlier_does_not_throw_the_table_off(void **state) {
+/* A machine that stalls every tenth run for ten times as long: planning for that would refuse what mostly is in time. */
+static void stalls_do_not_throw_the_table_off(void **state) {
     (void)state;
     struct fixture f = fixture_new();
-    runs(f, 4, 1400, ROLLING_WINDOW);
-    int64_t before = f.table->latency_ns[4];
-    runs(f, 4, 14000, 1); /* the machine hiccuped */
-    assert_int_equal(f.table->latency_ns[4], before);
-    assert_int_equal(f.table->latency_ns[8], 1800);
-    runs(f, 4, 14000, 1); /* twice in ten is no accident */
+    for (int i = 0; i < 500; i++)
+        runs(f, 4, i % 10 == 9 ? 14000 : 1400, 1);
+    assert_int_equal(f.table->latency_ns[4], 2100); /* half as much again as the median, no more */
+    assert_sound(f.table);
+    runs(f, 4, 14000, ROLLING_WINDOW); /* a machine that has become slow is another matter */
     assert_int_equal(f.table->latency_ns[4], 14000);
-    assert_sound(f.table);
     fixture_free(f);
 }
 
-static void an_outlier_of_a_size_that_never_ran_weighs_little(void **state) {
+/* A size measured while the machine was slow is tried again, though only other sizes have run since. */
+static void what_was_slow_long_ago_is_tried_again(void **state) {
     (void)state;
     struct fixture f = fixture_new();
-    for (uint32_t b = 1; b <= BATCH; b++)
-        if (b != 8)
-            runs(f, b, 100 * b + 1000, ROLLING_WINDOW);
-    runs(f, 8, 18000, 1); /* ten times */
+    runs(f, 8, 18000, ROLLING_WINDOW); /* ten times */
+    assert_int_equal(f.table->latency_ns[8], 18000);
+    runs(f, 1, 1100, 2000);
+    assert_int_equal(f.table->latency_ns[1], 1100);
     assert_true(f.table->latency_ns[8] < 2 * 1800);
-    assert_int_equal(f.table->latency_ns[7], 1700);
+    fixture_free(f);
+}
+
+static void relaxing_goes_back_to_the_profile(void **state) {
+    (void)state;
+    struct fixture f = fixture_new();
+    assert_false(rolling_relax(f.rolling, f.table));
+    runs(f, 4, 11200, ROLLING_WINDOW); /* eight times */
+    assert_true(rolling_relax(f.rolling, f.table));
+    assert_true(f.table->latency_ns[4] < 5 * 1400);
+    int steps = 0;
+    while (rolling_relax(f.rolling, f.table))
+        assert_true(++steps < 20);
+    assert_true(f.table->latency_ns[4] < 1.02 * 1400);
     assert_sound(f.table);
+    runs(f, 4, 1260, ROLLING_WINDOW); /* what is faster than profiled stays */
+    assert_false(rolling_relax(f.rolling, f.table));
+    assert_int_equal(f.table->latency_ns[4], 1260);
     fixture_free(f);
 }
 
@@ -124,7 +137,7 @@ static void what_changes_nothing_says_so_and_nonsense_is_ignored(void **state) {
     struct fixture f = fixture_new();
     runs(f, 4, 1400, ROLLING_WINDOW);
     assert_false(rolling_add(f.rolling, 4, 1400, f.table));
-    assert_false(rolling_add(f.rolling, 4, 1300, f.table));
+    assert_false(rolling_add(f.rolling, 4, 1399, f.table));
     assert_false(rolling_add(f.rolling, 0, 1400, f.table));
     assert_false(rolling_add(f.rolling, BATCH + 1, 1400, f.table));
     assert_false(rolling_add(f.rolling, 4, 0, f.table));
@@ -145,10 +158,10 @@ static void random_runs_leave_a_sound_table(void **state) {
     for (int i = 0; i < 20000; i++) {
         uint32_t items = 1 + (uint32_t)rng_below(&rng, BATCH);
         int64_t run_ns = (int64_t)((100.0 * items + 1000) * (1 + 0.02 * rng_uniform(&rng)));
-        over += i > 2000 && run_ns > f.table->latency_ns[items];
+        over += i > 4000 && run_ns > f.table->latency_ns[items];
         rolling_add(f.rolling, items, run_ns, f.table);
     }
-    assert_true(over < 18000 / 10); /* a run is the slowest of eleven once in eleven */
+    assert_true(over < 16000 / 25); /* two in a hundred, and what sharing between sizes and rounding add */
     assert_true(f.table->latency_ns[8] < 1.03 * 1800);
     fixture_free(f);
 }
@@ -156,11 +169,12 @@ static void random_runs_leave_a_sound_table(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_window_speaks_for_its_size),
-        cmocka_unit_test(the_slowest_of_the_window_counts),
-        cmocka_unit_test(a_size_that_never_ran_follows_its_neighbours),
+        cmocka_unit_test(all_but_the_slowest_count),
+        cmocka_unit_test(a_size_that_never_ran_follows_the_others),
         cmocka_unit_test(a_few_runs_move_it_a_part_of_the_way),
-        cmocka_unit_test(one_outlier_does_not_throw_the_table_off),
-        cmocka_unit_test(an_outlier_of_a_size_that_never_ran_weighs_little),
+        cmocka_unit_test(stalls_do_not_throw_the_table_off),
+        cmocka_unit_test(what_was_slow_long_ago_is_tried_again),
+        cmocka_unit_test(relaxing_goes_back_to_the_profile),
         cmocka_unit_test(what_changes_nothing_says_so_and_nonsense_is_ignored),
         cmocka_unit_test(random_runs_leave_a_sound_table),
     };
