@@ -320,6 +320,22 @@ static void leftovers_run_when_nothing_else_is_ready(void **state) {
     free(f.core);
 }
 
+/* What its share set aside on an idle server must not wait for an accelerator to become free. */
+static void leftovers_start_on_an_accelerator_that_is_free_already(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(2);
+    struct candidate left = none, both = candidate_at(5, 50, 90);
+    left.leftover_invalid_after_ns = 60;
+    candidate(&f, 1, 1, left);
+    assert_granted(&f, 1, 0);
+    assert_true(f.out.grants[0].leftovers);
+    both.leftover_invalid_after_ns = 60;
+    candidate(&f, 50, 2, both);
+    assert_granted(&f, 2, 1); /* its own batch goes first */
+    assert_false(f.out.grants[0].leftovers);
+    free(f.core);
+}
+
 static void down_and_up(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
@@ -421,6 +437,23 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
     free(f.core);
 }
 
+/* Without it a batch that waits for company would wait out its SLO after the company has gone. */
+static void parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator(void **state) {
+    (void)state;
+    static const uint8_t types[1];
+    struct fixture f = fixture_of(1, types, 1, &policy_deriving);
+    timer(&f, 0);
+    assert_true(f.out.wake_ns == TIME_NEVER); /* an idle server sleeps */
+    candidate(&f, 1, 2, candidate_at(NS_PER_S, NS_PER_S, 2 * NS_PER_S));
+    assert_int_equal(f.out.wake_ns, 10 * NS_PER_MS);
+    timer(&f, 10 * NS_PER_MS);
+    assert_true(f.out.parameters_changed);
+    assert_int_equal(f.out.wake_ns, 20 * NS_PER_MS);
+    candidate(&f, 11 * NS_PER_MS, 2, none);
+    assert_true(f.out.wake_ns == TIME_NEVER);
+    free(f.core);
+}
+
 static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void **state) {
     (void)state;
     static const uint8_t types[2];
@@ -470,10 +503,12 @@ int main(void) {
         cmocka_unit_test(giving_back_does_not_go_round_in_one_instant),
         cmocka_unit_test(an_end_that_overtakes_its_answer_is_not_lost),
         cmocka_unit_test(leftovers_run_when_nothing_else_is_ready),
+        cmocka_unit_test(leftovers_start_on_an_accelerator_that_is_free_already),
         cmocka_unit_test(down_and_up),
         cmocka_unit_test(a_model_gets_the_type_it_asks_for),
         cmocka_unit_test(more_grants_than_one_step_may_give_follow_at_once),
         cmocka_unit_test(parameters_follow_the_rates_at_most_every_10_ms),
+        cmocka_unit_test(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
         cmocka_unit_test(the_share_of_batches_launched_by_freeing_is_measured),
     };
