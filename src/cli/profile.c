@@ -55,7 +55,7 @@ struct row {
     struct served_model *model;
     struct profile *profile; /* NULL: it failed, and the model says why */
     struct profile_record record;
-    bool measured;
+    bool measured, slo_given;
 };
 
 static _Atomic bool stopped; /* static: a signal handler has no other way to say it */
@@ -109,7 +109,7 @@ static void row_print(const struct row *row) {
     printf("\n  l(b)       %.3f ms * b + %.3f ms, up to %u items%s%s%s\n", p->alpha_ns / 1e6, p->beta_ns / 1e6,
            model->batch_max, *row->record.note ? " (" : "", row->record.note, *row->record.note ? ")" : "");
     printf("  best batch %u; SLO %.0f ms%s\n", profile_batch_best(p), (double)model->slo_ns / 1e6,
-           model->slo_ns == profile_default_slo_ns(p) ? " by default" : "");
+           row->slo_given ? "" : " by default");
     printf("  memory     %s loaded, %s more for the largest batch measured; loads in %.1f ms (optimised copy: %s)\n",
            weights, batch, (double)row->record.load_ns / 1e6, row->record.cache);
     printf("  %8s %12s %12s\n", "b", "l(b) ms", "l(b)/b ms");
@@ -233,7 +233,7 @@ static int profile_run(int argc, char **argv) {
     status = CLI_FAILURE;
     if (table) {
         for (uint32_t i = 0; i < count; i++)
-            table[i].model = &models[i];
+            table[i] = (struct row){.model = &models[i], .slo_given = models[i].slo_ns != 0};
         status = rows_fill(table, count, &how, s.json) ? CLI_FAILURE : CLI_OK;
     }
     if (table && s.json && !stopped) {
