@@ -117,7 +117,7 @@ int served_model_complete(struct served_model *model, const struct engine_ops *e
     struct signature signature = {0};
     struct sy_error reason = {""};
     int rc = engine->signature(model->path, &signature, &reason);
-    if (rc && strncmp(reason.text, model->path, strlen(model->path)) == 0) /* it names the file itself */
+    if (rc && strstr(reason.text, model->path)) /* it names the file itself */
         return error_set(err, rc, "%s", reason.text);
     if (rc)
         return error_set(err, rc, "%s: %.400s", model->path, reason.text);
