@@ -7,8 +7,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "profile/measure.h"
 #include "transport/transport.h"
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
@@ -225,6 +227,20 @@ static bool anything_pending(struct executor *x) {
     return atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
 }
 
+/* A first run, and the first of a size, take up to twice as long (memory is mapped, weights are read): better now than
+ * in front of clients, and than learnt as what the model takes. */
+static void warm_model(struct executor *x, uint32_t index) {
+    struct served_model *model = &x->config.models[index];
+    const uint32_t batches[] = {1, profile_batch_best(x->config.profiles[index])};
+    struct sy_error err;
+
+    for (size_t i = 0; i < ARRAY_COUNT(batches); i++)
+        if (measure_run(x->config.engine, x->models[index], &model->signature, model->reference_dims, batches[i],
+                        &err) < 0)
+            log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name, x->config.index,
+                     batches[i], err.text);
+}
+
 static void load_model(struct executor *x, uint32_t index) {
     struct served_model *model = &x->config.models[index];
     struct sy_error err = {.text = ""};
@@ -246,6 +262,8 @@ static void load_model(struct executor *x, uint32_t index) {
         atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
         log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name, x->config.index,
                   err.text);
+    } else if (x->config.engine->signature && source.profile) { /* one that computes */
+        warm_model(x, index);
     }
 }
 

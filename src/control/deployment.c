@@ -61,6 +61,7 @@ static int profile_group(struct deployment *d, const struct accelerator_group *g
     snprintf(a->type, sizeof(a->type), "%s", group->type);
     a->engine = group->kind == ACCELERATOR_EMULATED ? &engine_emulated : file_engine;
     a->provider = how.provider;
+    a->cache_dir = options->cache_dir;
     a->count = group->count;
     a->profiles = (const struct profile **)&d->profiles[d->profile_count];
     int found = profile_prepare_all(d->models, d->model_count, &how, &d->profiles[d->profile_count]);

@@ -13,7 +13,8 @@
 struct server_accelerators {
     char type[64]; /* "cpu", "cuda", or an emulated type's name */
     const struct engine_ops *engine;
-    const char *provider; /* "cpu", "cuda"; of real ones */
+    const char *provider;  /* "cpu", "cuda"; of real ones */
+    const char *cache_dir; /* as in engine_options */
     uint32_t count;
     const struct profile **profiles; /* [model_count]; NULL where the model does not run on this type */
 };

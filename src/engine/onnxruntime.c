@@ -140,8 +140,10 @@ static int onnxruntime_load(struct engine *engine, const struct engine_model_sou
     if (format != CACHE_NONE) {
         struct session_request cached = request_cached(engine, path, format);
         struct sy_error why;
-        if (model_open(engine, source, &cached, model, &why) == 0)
+        if (model_open(engine, source, &cached, model, &why) == 0) {
+            log_debug("model loaded", "model=%s form=%s file=\"%s\"", source->name, cache_format_name(format), path);
             return 0;
+        }
         log_warn("optimised model not used", "model=%s file=\"%s\" reason=\"%s\"", source->name, path, why.text);
     }
     struct session_request request = request_original(engine, source);

@@ -81,6 +81,19 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
     return 0;
 }
 
+int measure_run(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
+                int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, struct sy_error *err) {
+    struct tensor_view inputs[TENSORS_MAX];
+    struct output_block *block = NULL;
+    int rc = measure_inputs(signature, item_dims, items, 1, inputs);
+    if (rc)
+        return error_set(err, rc, "no memory for the inputs of %u items", items);
+    rc = ops->run(model, inputs, items, &block, err);
+    output_block_put(block);
+    free(inputs[0].data);
+    return rc;
+}
+
 static const struct {
     int64_t height, width, other;
 } item_choices[] = {{320, 320, 128}, {48, 320, 16}, {224, 224, 1}, {48, 192, 128}};

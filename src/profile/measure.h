@@ -24,6 +24,10 @@ struct measure_options {
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    uint64_t seed, struct tensor_view *inputs);
 
+/* Runs such items once and drops the outputs: to see whether they run, or to have what a first run costs behind. */
+int measure_run(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
+                int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, struct sy_error *err);
+
 /* The dimensions to try for an item of the model, in order of preference: `choice` 0, 1, ...; -ENOENT after the last.
  * Dimensions that the signature fixes are kept; the batch dimension is 1. Unknown height and width of an image are
  * 320 x 320, 48 x 320 (a line of text), 224 x 224, 48 x 192; other unknown dimensions 128, then 16, then 1. */

@@ -92,20 +92,6 @@ static void settle(int core) {
     }
 }
 
-/* Runs one item of the given dims. */
-static int item_try(struct worker *w, struct engine_model *model, int64_t item_dims[][TENSOR_DIMS_MAX],
-                    struct sy_error *err) {
-    struct tensor_view inputs[TENSORS_MAX];
-    struct output_block *block = NULL;
-    int rc = measure_inputs(w->source.signature, item_dims, 1, 1, inputs);
-    if (rc)
-        return error_set(err, rc, "no memory for the inputs of an item");
-    rc = w->ops->run(model, inputs, 1, &block, err);
-    output_block_put(block);
-    free(inputs[0].data);
-    return rc;
-}
-
 /* Finds dims with which an item runs, and keeps them: the repository's, and for those it leaves open the first choice
  * that works. */
 static int item_find(struct worker *w, struct sy_error *err) {
@@ -125,7 +111,8 @@ static int item_find(struct worker *w, struct sy_error *err) {
             for (uint32_t d = 0; d < signature->inputs[i].rank; d++)
                 if (w->request.model.reference_dims[i][d] > 0)
                     w->record.item_dims[i][d] = w->request.model.reference_dims[i][d];
-        rc = item_try(w, model, w->record.item_dims, choice == 0 ? err : &why); /* the first failure is the one told */
+        rc = measure_run(w->ops, model, signature, w->record.item_dims, 1,
+                         choice == 0 ? err : &why); /* the first failure is the one told */
     }
     w->ops->unload(model);
     return rc;
@@ -196,7 +183,7 @@ static int model_measure(struct worker *w, struct sy_error *err) {
     if (rc)
         return rc;
     w->record.load_ns = clock_now_ns() - start_ns;
-    rc = item_try(w, model, w->record.item_dims, err);
+    rc = measure_run(w->ops, model, w->source.signature, w->record.item_dims, 1, err);
     uint64_t after_bytes = measure_resident_bytes();
     w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
     struct measure_options options = {
