@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
 #include "repository/model_config.h"
 #include "repository/symphony_yaml.h"
 
@@ -111,15 +110,4 @@ int served_model_apply(struct served_model *model, const struct signature *signa
     free(settings);
     free(config);
     return rc;
-}
-
-int served_model_complete(struct served_model *model, const struct engine_ops *engine, struct sy_error *err) {
-    struct signature signature = {0};
-    struct sy_error reason = {""};
-    int rc = engine->signature(model->path, &signature, &reason);
-    if (rc && strstr(reason.text, model->path)) /* it names the file itself */
-        return error_set(err, rc, "%s", reason.text);
-    if (rc)
-        return error_set(err, rc, "%s: %.400s", model->path, reason.text);
-    return served_model_apply(model, &signature, err);
 }

@@ -26,13 +26,8 @@ struct served_model {
     char reason[512];                                     /* why it is unavailable; written before `state` */
 };
 
-struct engine_ops;
-
-/* Completes a model that repository_scan() found: its signature is read through `engine` (which a broken file may
- * crash: call it in a child process, the struct holds no pointers), then as served_model_apply(). */
-int served_model_complete(struct served_model *model, const struct engine_ops *engine, struct sy_error *err);
-
-/* The same with the signature that the file has, read before: holds the configuration against it and fills signature,
+/* Completes a model that repository_scan() found with the signature that its file has (engine_ops.signature, which a
+ * broken file may crash: read it in a child process): holds the configuration against it and fills signature,
  * batch_max, reference_dims and item_elements. -EINVAL for a mismatch, with both values; `model` is then as it was. */
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);
 

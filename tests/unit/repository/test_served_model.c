@@ -1,36 +1,33 @@
-/* test_served_model.c - models completed by an engine that reads a letter out of their file. */
+/* test_served_model.c - models completed by signatures that a letter in their file stands for. */
 #include <errno.h>
 
 #include "base/container.h"
-#include "engine/engine.h"
 #include "unit/repository/world.h"
 
-static int text_signature(const char *path, struct signature *signature, struct sy_error *err) {
-    FILE *file = fopen(path, "r");
-    char kind = file ? (char)fgetc(file) : 'x';
-    if (file)
-        fclose(file);
-    if (kind == 'x')
-        return error_set(err, -EINVAL, "not a model");
-    *signature = (struct signature){.inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, 5}}},
-                                    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
-                                    .input_count = 1,
-                                    .output_count = 1,
-                                    .batched = true};
-    if (kind == 'u') { /* unbatched */
-        signature->batched = false;
-        signature->inputs[0].dims[0] = signature->outputs[0].dims[0] = 1;
-    } else if (kind == 'v') { /* variable */
-        signature->inputs[0].dims[2] = -1;
-        signature->variable_shapes = true;
+/* Batched; 'u': without a batch dimension; 'v': with a variable shape. */
+static struct signature signature_of(char kind) {
+    struct signature signature = {.inputs = {{"x", DATATYPE_FP32, 3, {-1, 3, 5}}},
+                                  .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}},
+                                  .input_count = 1,
+                                  .output_count = 1,
+                                  .batched = true};
+    if (kind == 'u') {
+        signature.batched = false;
+        signature.inputs[0].dims[0] = signature.outputs[0].dims[0] = 1;
+    } else if (kind == 'v') {
+        signature.inputs[0].dims[2] = -1;
+        signature.variable_shapes = true;
     }
-    return 0;
+    return signature;
 }
 
-static const struct engine_ops text_engine = {.name = "text", .signature = text_signature};
-
 static int complete(struct world *w, const char *name) {
-    return served_model_complete(find(w, name), &text_engine, &w->err);
+    struct served_model *model = find(w, name);
+    FILE *file = fopen(model->path, "r");
+    assert_non_null(file);
+    struct signature signature = signature_of((char)fgetc(file));
+    fclose(file);
+    return served_model_apply(model, &signature, &w->err);
 }
 
 static void completion_fills_what_is_left_out(void **state) {
@@ -80,7 +77,6 @@ static void completion_refuses_what_does_not_fit(void **state) {
     static const struct {
         const char *name, *kind, *config, *yaml, *want;
     } cases[] = {
-        {"broken", "x", "", "", "@/broken/1/model.onnx: not a model"},
         {"batch", "u", "max_batch_size: 4", "",
          "@/batch/config.pbtxt:1:1: max_batch_size is 4, but the model's inputs and outputs have no common batch "
          "dimension; without one it must be 0"},
