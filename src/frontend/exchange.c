@@ -256,10 +256,8 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     x->json_bytes = headers.json_bytes;
     x->request.model = (uint32_t)route.model;
     x->request.arrival_ns = f->turn_ns;
-    size_t room = headers.content_length != HEADER_ABSENT ? (size_t)headers.content_length
-                  : headers.chunked                       ? CHUNKED_ROOM
-                                                          : 0;
-    if (body_reserve(x, room) < 0) {
+    x->body_expected = headers.chunked ? SIZE_MAX : headers.content_length > 0 ? (size_t)headers.content_length : 0;
+    if (body_reserve(x, headers.chunked ? CHUNKED_ROOM : x->body_expected) < 0) {
         exchange_free(x);
         return verdict_begin(f, connection, VERDICT_MEMORY, &headers, url, method, exchange);
     }
@@ -270,7 +268,8 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
 static enum MHD_Result body_append(struct exchange *x, const char *data, size_t bytes) {
     struct http_frontend *f = x->frontend;
     size_t total = x->body_bytes + bytes;
-    frontend_turn_again(f, TURNS_FOR_BODY);
+    if (total < x->body_expected)
+        frontend_turn_again(f, TURNS_FOR_BODY);
     /* chunked: nobody said how much was coming */
     if (x->body_fault == 0 && total > f->config.body_bytes_max)
         x->body_fault = 413;

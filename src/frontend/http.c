@@ -134,8 +134,10 @@ static int rest_ms(const struct http_frontend *f) {
 static void rest(struct http_frontend *f) {
     publish_memory(f);
     int timeout_ms = rest_ms(f);
-    take_events(f, timeout_ms != 0 && port_arm(f->config.port) ? timeout_ms : 0);
-    port_disarm(f->config.port);
+    bool armed = timeout_ms != 0 && port_arm(f->config.port);
+    take_events(f, armed ? timeout_ms : 0);
+    if (armed)
+        port_disarm(f->config.port);
 }
 
 static void quiesce(struct http_frontend *f) {

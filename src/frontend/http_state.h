@@ -53,6 +53,7 @@ struct exchange {
     unsigned status; /* of the answer */
 
     char *body;                   /* in blocks[0] */
+    size_t body_expected; /* SIZE_MAX: chunked, not known */
     size_t body_bytes, body_room; /* read, and there is room for */
     int64_t json_bytes;
     void *blocks[1 + TENSORS_MAX]; /* of the slab: the body, inputs that cannot stay in it */
