@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile/profile.h"
 #include "repository/model_config.h"
 #include "repository/symphony_yaml.h"
 
