@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import check
@@ -126,7 +127,9 @@ def main() -> int:
             row = run_server(server, client, context, arguments, plan)
             if row is not None:
                 result["rows"].append(row)
-        except (environments.Unavailable, load.LoadError, ValueError, OSError) as error:
+        except Exception as error:  # whatever a server does, the others are still measured
+            if not isinstance(error, (environments.Unavailable, load.LoadError, ValueError)):
+                traceback.print_exc()
             say(f"  not measured: {error}")
             result["failed"][server.title] = str(error).replace(str(TOP) + "/", "")
         (ROOT / "results.json").write_text(json.dumps(result, indent=1))

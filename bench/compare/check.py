@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +12,7 @@ import models
 from servers import HOST
 
 TOGETHER = 8
-REFUSALS_MAX = 5  # a cold server may refuse what it will have time for once it is warm
+REFUSALS_MAX = 10  # a cold server may refuse what it will have time for once it is warm
 
 
 def expected(path, model: models.Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -39,12 +40,15 @@ def ask(port: int, model: models.Model, x: np.ndarray, tensors: str) -> np.ndarr
         connection.close()
         if answer.status != 503:
             break
+        time.sleep(0.2)
     if answer.status != 200:
         raise ValueError(f"{model.name}: status {answer.status}: {content[:300]!r}")
     length = answer.headers.get("Inference-Header-Content-Length")
     output = json.loads(content[: int(length)] if length else content)["outputs"][0]
     if "data" in output:
         return np.array(output["data"], np.float32).reshape(output["shape"])
+    if not length:
+        raise ValueError(f"{model.name}: an answer without data: {content[:300]!r}")
     return np.frombuffer(content, np.float32, offset=int(length)).reshape(output["shape"])
 
 

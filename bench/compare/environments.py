@@ -11,7 +11,7 @@ from pathlib import Path
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"  # of the Python that every environment gets
 ENGINE = "onnxruntime==1.31.1"  # the version Symphony itself uses
 REQUIREMENTS = {
-    "triton": ["nvidia-pytriton==0.7.0", ENGINE],
+    "triton": ["nvidia-pytriton==0.7.0", ENGINE],  # its Python backend needs the old numpy that PyTriton asks for
     "mlserver": ["mlserver==1.7.1", "uvloop<0.22", ENGINE],  # newer uvloops have no default event loop for it to find
     "litserve": ["litserve==0.2.19", ENGINE],
 }
