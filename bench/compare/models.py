@@ -156,10 +156,10 @@ def mlserver_repository(folder: Path, onnx: dict[str, Path], runtime_py: Path, s
 
 
 def symphony_repository(folder: Path, onnx: dict[str, Path]) -> Path:
-    """The models and their SLOs; nothing of what Symphony caches beside a model is thrown away."""
+    """The models and their SLOs. Made anew, so that Symphony profiles them under the conditions of this run."""
+    shutil.rmtree(folder, ignore_errors=True)
     for name, model in MODELS.items():
-        target = folder / name / "1" / "model.onnx"
-        if not target.exists():  # a copy, not a link: Symphony caches beside it
-            shutil.copyfile(onnx[name], make_parent(target))
+        # A copy, not a link: Symphony keeps the optimised model and the profile beside it.
+        shutil.copyfile(onnx[name], make_parent(folder / name / "1" / "model.onnx"))
         write(folder / name / "symphony.yaml", f"slo_ms: {model.slo_ms:g}\n")
     return folder
