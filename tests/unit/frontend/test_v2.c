@@ -1,0 +1,195 @@
+/* test_v2.c - paths to routes, and the answers of everything but infer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/container.h"
+#include "frontend/v2.h"
+
+static struct served_model models[] = {
+    {.name = "a", .version = 1, .platform = "onnxruntime_onnx", .state = MODEL_READY},
+    {.name = "b", .version = 2, .platform = "emulated", .state = MODEL_LOADING},
+    {.name = "a",
+     .version = 3,
+     .platform = "onnxruntime_onnx",
+     .batch_max = 8,
+     .slo_ns = 25000000,
+     .state = MODEL_READY,
+     .signature = {.input_count = 1,
+                   .output_count = 1,
+                   .batched = true,
+                   .inputs = {{"x \"quoted\"", DATATYPE_FP32, 2, {-1, 4}}},
+                   .outputs = {{"y\xff", DATATYPE_BYTES, 2, {-1, -1}}}}},
+    {.name = "gone", .version = 1, .state = MODEL_UNAVAILABLE, .reason = "it is \"broken\""},
+};
+
+static int setup(void **state) {
+    struct v2_models *index = malloc(sizeof(*index));
+    *state = index;
+    return v2_models_init(index, models, ARRAY_COUNT(models));
+}
+
+static int teardown(void **state) {
+    v2_models_destroy(*state);
+    free(*state);
+    return 0;
+}
+
+static void paths_become_routes(void **state) {
+    static const struct {
+        const char *method, *path;
+        enum v2_kind kind;
+        int model;
+    } cases[] = {
+        {"GET", "/v2", V2_SERVER, -1},
+        {"GET", "/v2/", V2_SERVER, -1},
+        {"HEAD", "/v2", V2_SERVER, -1},
+        {"POST", "/v2", V2_WRONG_VERB, -1},
+        {"GET", "/v2x", V2_NOT_FOUND, -1},
+        {"GET", "/", V2_NOT_FOUND, -1},
+        {"GET", "", V2_NOT_FOUND, -1},
+        {"GET", "/v2/health/live", V2_LIVE, -1},
+        {"GET", "/v2/health/ready", V2_READY, -1},
+        {"GET", "/v2/health", V2_NOT_FOUND, -1},
+        {"GET", "/v2/health/ready/", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models/", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models/a", V2_MODEL, 2},
+        {"GET", "/v2/models/a/versions/1", V2_MODEL, 0},
+        {"GET", "/v2/models/a/versions/2", V2_MODEL, -1},
+        {"GET", "/v2/models/a/versions/0", V2_MODEL, -1},
+        {"GET", "/v2/models/a/versions/4294967297", V2_MODEL, -1},
+        {"GET", "/v2/models/a/versions/99999999999999999999999999", V2_MODEL, -1},
+        {"GET", "/v2/models/a/versions/1x", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models/a/versions/", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models/a/versions", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models/ab", V2_MODEL, -1},
+        {"GET", "/v2/models/a/ready", V2_MODEL_READY, 2},
+        {"GET", "/v2/models/b/config", V2_MODEL_CONFIG, 1},
+        {"POST", "/v2/models/a/infer", V2_INFER, 2},
+        {"POST", "/v2/models/a/versions/1/infer", V2_INFER, 0},
+        {"GET", "/v2/models/a/infer", V2_WRONG_VERB, 2},
+        {"POST", "/v2/models/a/infer/", V2_NOT_FOUND, -1},
+        {"POST", "/v2/models/a/other", V2_NOT_FOUND, 2},
+        {"POST", "/v2/repository/index", V2_INDEX, -1},
+        {"POST", "/v2/repository/main/index", V2_INDEX, -1},
+        {"POST", "/v2/repository/index/x/y", V2_NOT_FOUND, -1},
+        {"GET", "/v2/repository/index", V2_WRONG_VERB, -1},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct v2_route route;
+        v2_route(&route, *state, cases[i].method, cases[i].path);
+        if (route.kind != cases[i].kind || route.model != cases[i].model)
+            fail_msg("%s %s: kind %d of model %d", cases[i].method, cases[i].path, (int)route.kind, route.model);
+    }
+}
+
+static void many_models_are_found(void **state) {
+    (void)state;
+    enum { COUNT = 500 };
+    struct served_model *many = calloc(COUNT, sizeof(*many));
+    struct v2_models index;
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(many[i].name, sizeof(many[i].name), "model-%d", i);
+        many[i].version = 1;
+    }
+    assert_int_equal(v2_models_init(&index, many, COUNT), 0);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(v2_models_find(&index, many[i].name, strlen(many[i].name), 0), i);
+    assert_int_equal(v2_models_find(&index, "model-", 6, 0), -1);
+    v2_models_destroy(&index);
+    free(many);
+}
+
+static void check_answer(const struct v2_models *index, const char *method, const char *path, const char *body,
+                         const struct v2_state *server, unsigned status, const char *want) {
+    struct v2_answer answer = {0};
+    struct v2_route route;
+    v2_route(&route, index, method, path);
+    v2_answer(&answer, &route, index, server, body, strlen(body));
+    const char *text = text_end(&answer.text);
+    if (answer.status != status || !strstr(text, want))
+        fail_msg("%s %s: %u %s", method, path, answer.status, text);
+    if (route.kind == V2_WRONG_VERB)
+        assert_non_null(answer.allow);
+    text_free(&answer.text);
+}
+
+static void answers(void **state) {
+    static const struct v2_state up = {.ready = true}, starting = {0}, draining = {.ready = true, .draining = true};
+    static const struct {
+        const char *method, *path, *body;
+        const struct v2_state *server;
+        unsigned status;
+        const char *want;
+    } cases[] = {
+        {"GET", "/v2", "", &up, 200, "{\"name\":\"symphony\",\"version\":"},
+        {"GET", "/v2/health/live", "", &starting, 200, ""},
+        {"GET", "/v2/health/ready", "", &starting, 400, ""},
+        {"GET", "/v2/health/ready", "", &up, 200, ""},
+        {"GET", "/v2/health/ready", "", &draining, 503, ""},
+        {"GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"1\",\"3\"]"},
+        {"GET", "/v2/models/a/versions/3", "", &up, 200, "\"versions\":[\"3\"]"},
+        {"GET", "/v2/models/a", "", &up, 200, "{\"name\":\"x \\\"quoted\\\"\",\"datatype\":\"FP32\",\"shape\":[-1,4]"},
+        {"GET", "/v2/models/a", "", &up, 200, "\"slo_ms\":25.0,\"max_batch_size\":8"},
+        {"GET", "/v2/models/a/config", "", &up, 200, "\"data_type\":\"TYPE_FP32\",\"dims\":[4]"},
+        {"GET", "/v2/models/a/config", "", &up, 200, "\"backend\":\"onnxruntime\",\"max_batch_size\":8"},
+        {"GET", "/v2/models/a/config", "", &up, 200, "\"data_type\":\"TYPE_STRING\",\"dims\":[-1]"},
+        {"GET", "/v2/models/a/ready", "", &up, 200, ""},
+        {"GET", "/v2/models/b/ready", "", &up, 400, "still loading"},
+        {"GET", "/v2/models/gone/ready", "", &up, 400, "it is \\\"broken\\\""},
+        {"GET", "/v2/models/gone", "", &up, 503, "not available"},
+        {"GET", "/v2/models/c", "", &up, 404, "there is no model 'c'"},
+        {"GET", "/v2/models/a/versions/7", "", &up, 404, "model 'a' has no version 7"},
+        {"POST", "/v2/repository/index", "", &up, 200,
+         "{\"name\":\"gone\",\"version\":\"1\",\"state\":\"UNAVAILABLE\","
+         "\"reason\":\"it is \\\"broken\\\"\"}"},
+        {"POST", "/v2/repository/index", "{\"ready\":true}", &up, 200,
+         "[{\"name\":\"a\",\"version\":\"1\",\"state\":"
+         "\"READY\"},{\"name\":\"a\",\"version\":\"3\","
+         "\"state\":\"READY\"}]"},
+        {"POST", "/v2/repository/index", "{\"ready\":", &up, 400, "JSON is wrong"},
+        {"POST", "/v2/repository/index", "[]", &up, 400, "expected an object"},
+        {"PUT", "/v2", "", &up, 405, "takes GET, HEAD only"},
+        {"GET", "/v2/models/a/infer", "", &up, 405, "takes POST only"},
+        {"GET", "/nothing", "", &up, 404, "there is no such path"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        check_answer(*state, cases[i].method, cases[i].path, cases[i].body, cases[i].server, cases[i].status,
+                     cases[i].want);
+}
+
+static void only_ready_models_are_admitted(void **state) {
+    static const struct {
+        const char *path;
+        bool admitted;
+        unsigned status;
+        bool retry;
+    } cases[] = {{"/v2/models/a/infer", true, 0, false},
+                 {"/v2/models/b/infer", false, 503, true},
+                 {"/v2/models/gone/infer", false, 503, false},
+                 {"/v2/models/c/infer", false, 404, false}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct v2_answer answer = {0};
+        struct v2_route route;
+        v2_route(&route, *state, "POST", cases[i].path);
+        assert_int_equal(v2_infer_admit(&answer, &route, *state), cases[i].admitted);
+        assert_int_equal(answer.status, cases[i].status);
+        assert_int_equal(answer.retry, cases[i].retry);
+        text_free(&answer.text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths_become_routes),
+        cmocka_unit_test(many_models_are_found),
+        cmocka_unit_test(answers),
+        cmocka_unit_test(only_ready_models_are_admitted),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
