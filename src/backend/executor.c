@@ -172,7 +172,6 @@ static void run_batch(struct executor *x, uint32_t model_thread, const struct ba
         .dispatch_ns = result.start_ns - plan->sealed_ns,
     };
 
-    atomic_store_explicit(&x->counters.busy_since_ns, result.start_ns, memory_order_relaxed); /* statistics */
     if (batch_expired(plan, result.start_ns)) {
         counter_add(&x->counters.expired_batches, 1);
     } else if (!model || gather_inputs(x, plan, inputs, &result.error) < 0) {
@@ -195,7 +194,6 @@ static void run_batch(struct executor *x, uint32_t model_thread, const struct ba
     counter_add(&x->counters.batches, 1);
     counter_add(&x->counters.items, plan->items);
     counter_add(&x->counters.requests, plan->request_count);
-    atomic_store_explicit(&x->counters.busy_since_ns, 0, memory_order_relaxed); /* statistics */
     for (uint32_t k = 0; k < plan->request_count; k++)
         ran.late_requests += transport_local.request(plan->handles[k])->deadline_ns < result.end_ns;
     /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile. */

@@ -26,7 +26,6 @@ struct executor_config {
 struct executor_counters {
     _Atomic uint64_t batches, items, requests, failed_batches, expired_batches;
     _Atomic uint64_t busy_ns;      /* running batches */
-    _Atomic int64_t busy_since_ns; /* of the batch that runs now; 0: idle */
 };
 
 struct executor;

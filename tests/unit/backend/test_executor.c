@@ -1,0 +1,318 @@
+/* test_executor.c - gathering, slicing, failing and expiring, with an engine that remembers what it was given. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/executor.h"
+#include "base/clock.h"
+#include "frontend/request.h"
+#include "unit/cmocka_all.h"
+
+#define BATCH_MAX 8
+
+/* What the engine saw in its last run that was not of zeros (models are warmed with those), and what it shall do. */
+static struct {
+    float data[BATCH_MAX * 2];
+    int64_t dims[2];
+    uint32_t items;
+    int runs;
+    bool fail, fail_load;
+    const void *place;
+    int released;
+} seen;
+
+struct engine {
+    int unused;
+};
+struct engine_model {
+    int unused;
+};
+static struct engine the_engine;
+static struct engine_model the_model;
+
+static const char *spy_version(void) {
+    return "1";
+}
+
+static int spy_open(struct engine **engine, const struct engine_options *options, struct sy_error *err) {
+    (void)options;
+    (void)err;
+    *engine = &the_engine;
+    return 0;
+}
+
+static void spy_close(struct engine *engine) {
+    (void)engine;
+}
+
+static int spy_load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
+                    struct sy_error *err) {
+    (void)engine;
+    (void)source;
+    if (seen.fail_load)
+        return error_set(err, -EINVAL, "it will not load");
+    *model = &the_model;
+    return 0;
+}
+
+static void spy_unload(struct engine_model *model) {
+    (void)model;
+}
+
+static void spy_release(struct output_block *block) {
+    seen.released++;
+    free(block->outputs[0].data);
+    free(block);
+}
+
+/* y = 2x */
+static int spy_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                   struct output_block **outputs, struct sy_error *err) {
+    (void)model;
+    const float *x = inputs[0].data;
+    if (x[0] != 0) {
+        seen.runs++;
+        seen.items = items;
+        seen.place = x;
+        memcpy(seen.dims, inputs[0].dims, sizeof(seen.dims));
+        memcpy(seen.data, x, inputs[0].bytes);
+        if (seen.fail)
+            return error_set(err, -EIO, "the engine says no");
+    }
+    struct output_block *block = calloc(1, sizeof(*block));
+    float *y = malloc(items * 2 * sizeof(float));
+    for (uint32_t i = 0; i < items * 2; i++)
+        y[i] = 2 * x[i];
+    *block = (struct output_block){.output_count = 1, .release = spy_release};
+    atomic_init(&block->references, 1);
+    block->outputs[0] = (struct tensor_view){.data = y, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
+    *outputs = block;
+    return 0;
+}
+
+static const struct engine_ops spy = {
+    .name = "spy",
+    .version = spy_version,
+    .open = spy_open,
+    .close = spy_close,
+    .load = spy_load,
+    .unload = spy_unload,
+    .run = spy_run,
+};
+
+struct rig {
+    struct wiring wiring;
+    struct served_model model;
+    struct profile *profile;
+    struct executor *executor;
+    uint32_t zero[1];
+};
+
+static struct rig *rig_start(void) {
+    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    struct sy_error err;
+
+    memset(rig, 0, sizeof(*rig));
+    seen.runs = seen.released = 0;
+    rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.models = 1;
+    rig->wiring.batch_max = BATCH_MAX;
+    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->zero;
+    assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
+    snprintf(rig->model.name, sizeof(rig->model.name), "m");
+    rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
+    rig->model.signature.inputs[0] =
+        (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
+    rig->model.signature.outputs[0] = rig->model.signature.inputs[0];
+    rig->model.reference_dims[0][0] = 1;
+    rig->model.reference_dims[0][1] = 2;
+    rig->model.batch_max = BATCH_MAX;
+    atomic_init(&rig->model.state, MODEL_READY);
+    rig->profile = malloc(profile_bytes(BATCH_MAX));
+    profile_set_line(rig->profile, BATCH_MAX, 1000, 1000);
+    struct executor_config config = {.wiring = &rig->wiring,
+                                     .engine = &spy,
+                                     .models = &rig->model,
+                                     .profiles = (const struct profile *const *)&rig->profile,
+                                     .model_count = 1};
+    assert_int_equal(executor_start(&rig->executor, &config, &err), 0);
+    assert_int_equal(executor_wait_ready(rig->executor, &err), 0);
+    return rig;
+}
+
+static void rig_stop(struct rig *rig) {
+    executor_stop(rig->executor);
+    wiring_destroy(&rig->wiring);
+    free(rig->profile);
+    free(rig);
+}
+
+static void request_make(struct request *r, float *data, uint32_t items, int64_t deadline_ns) {
+    memset(r, 0, sizeof(*r));
+    r->items = items;
+    r->deadline_ns = deadline_ns;
+    r->inputs[0] = (struct tensor_view){.data = data, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
+}
+
+static void run_plan(struct rig *rig, struct request *const *requests, uint32_t count) {
+    struct batch_plan *plan = ring_reserve(&rig->wiring.plans[0]);
+    assert_non_null(plan);
+    *plan = (struct batch_plan){.request_count = count, .sealed_ns = clock_now_ns()};
+    for (uint32_t i = 0; i < count; i++) {
+        plan->handles[i] = (uintptr_t)requests[i];
+        plan->items += requests[i]->items;
+    }
+    ring_push(&rig->wiring.plans[0]);
+    ring_publish(&rig->wiring.plans[0]);
+    doorbell_ring(&rig->wiring.executor_bells[0]);
+}
+
+/* Waits for a message of a ring and copies it. */
+static void take(struct ring *ring, void *message) {
+    void *slot;
+    struct timespec ts = {.tv_nsec = 100000};
+    while (!(slot = ring_peek(ring)))
+        nanosleep(&ts, NULL);
+    memcpy(message, slot, ring->slot_bytes);
+    ring_pop(ring);
+    ring_release(ring);
+}
+
+static void take_done(struct rig *rig, struct request *expected) {
+    struct done_message done;
+    take(&rig->wiring.done[0], &done);
+    assert_ptr_equal((void *)(uintptr_t)done.handle, expected);
+}
+
+static void take_report(struct rig *rig, struct ran_message *ran) {
+    struct freed_message freed;
+    take(&rig->wiring.freed[0], &freed);
+    assert_int_equal(freed.accelerator, 0);
+    take(&rig->wiring.ran[0], ran);
+}
+
+static void test_a_batch_is_gathered_and_sliced(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    struct request r[3];
+    struct ran_message ran;
+    int64_t later = clock_now_ns() + 60 * NS_PER_S;
+
+    request_make(&r[0], a, 1, later);
+    request_make(&r[1], b, 2, later);
+    request_make(&r[2], c, 1, later);
+    run_plan(rig, (struct request *const[]){&r[0], &r[1], &r[2]}, 3);
+    take_report(rig, &ran);
+    assert_int_equal(ran.items, 4);
+    assert_true(ran.run_ns > 0);
+    for (int i = 0; i < 3; i++)
+        take_done(rig, &r[i]);
+    assert_int_equal(seen.items, 4);
+    assert_int_equal(seen.dims[0], 4);
+    for (int i = 0; i < 8; i++)
+        assert_true(seen.data[i] == (float)(i + 1));
+    const uint32_t firsts[] = {0, 1, 3};
+    int released = seen.released; /* of the warm-up */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(r[i].status, REQUEST_OK);
+        assert_int_equal(r[i].first_item, firsts[i]);
+        assert_int_equal(r[i].batch_items, 4);
+        const float *y = (const float *)r[i].block->outputs[0].data + 2 * r[i].first_item;
+        assert_true(y[0] == 2 * ((const float *)r[i].inputs[0].data)[0]);
+        assert_int_equal(seen.released, released); /* until the last has been sent */
+        output_block_put(r[i].block);
+    }
+    assert_int_equal(seen.released, released + 1);
+    rig_stop(rig);
+}
+
+static void test_a_lone_request_is_not_copied(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+
+    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){&r}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r);
+    assert_ptr_equal(seen.place, a);
+    output_block_put(r.block);
+    rig_stop(rig);
+}
+
+static void test_a_failure_is_told_and_survived(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4};
+    struct request r[2];
+    struct ran_message ran;
+    int64_t later = clock_now_ns() + 60 * NS_PER_S;
+
+    seen.fail = true;
+    request_make(&r[0], a, 1, later);
+    request_make(&r[1], b, 1, later);
+    run_plan(rig, (struct request *const[]){&r[0], &r[1]}, 2);
+    take_report(rig, &ran);
+    assert_int_equal(ran.run_ns, 0); /* teaches nothing about l(b) */
+    for (int i = 0; i < 2; i++) {
+        take_done(rig, &r[i]);
+        assert_int_equal(r[i].status, REQUEST_FAILED);
+        assert_string_equal(r[i].failure, "the engine says no");
+        assert_null(r[i].block);
+    }
+    seen.fail = false;
+    request_make(&r[0], a, 1, later);
+    run_plan(rig, (struct request *const[]){&r[0]}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r[0]);
+    assert_int_equal(r[0].status, REQUEST_OK);
+    output_block_put(r[0].block);
+    rig_stop(rig);
+}
+
+static void test_what_has_expired_is_not_run(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4};
+    struct request r[2];
+    struct ran_message ran;
+    int64_t now = clock_now_ns();
+
+    request_make(&r[0], a, 1, now - 1);
+    request_make(&r[1], b, 1, now - 1);
+    run_plan(rig, (struct request *const[]){&r[0], &r[1]}, 2);
+    take_report(rig, &ran);
+    assert_int_equal(ran.run_ns, 0);
+    for (int i = 0; i < 2; i++) {
+        take_done(rig, &r[i]);
+        assert_int_equal(r[i].status, REQUEST_REFUSED);
+        assert_int_equal(r[i].refusal, REFUSAL_DEADLINE);
+    }
+    assert_int_equal(seen.runs, 0);
+    assert_int_equal(executor_counters(rig->executor)->expired_batches, 1);
+    rig_stop(rig);
+}
+
+static void test_a_model_that_does_not_load_is_set_aside(void **state) {
+    (void)state;
+    seen.fail_load = true;
+    struct rig *rig = rig_start();
+    seen.fail_load = false;
+    assert_int_equal(rig->model.state, MODEL_UNAVAILABLE);
+    assert_string_equal(rig->model.reason, "it will not load");
+    rig_stop(rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
+        cmocka_unit_test(test_a_lone_request_is_not_copied),
+        cmocka_unit_test(test_a_failure_is_told_and_survived),
+        cmocka_unit_test(test_what_has_expired_is_not_run),
+        cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
