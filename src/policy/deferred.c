@@ -34,8 +34,9 @@ struct deferred_model {
     int64_t lead_ns;
     uint32_t slack_items; /* a batch of so many need not wait; UINT32_MAX: it must */
     bool hazard;          /* the rule is on */
-    double hazard_scale;  /* 0.1 b* / beta: items still to come that are worth a nanosecond of running */
-    double credit;        /* of the admitted share, in requests */
+    int64_t hazard_tick_ns;
+    double hazard_scale; /* 0.1 b* / beta: items still to come that are worth a nanosecond of running */
+    double credit;       /* of the admitted share, in requests */
     /* items to be expected in silence: per nanosecond in a bin of the time since the last arrival, and until it begins
      */
     double per_ns[GAP_BINS], before[GAP_BINS];
@@ -75,6 +76,9 @@ static void deferred_update(struct model_view *m, void *own) {
     if (!d->hazard)
         return;
     d->hazard_scale = HAZARD_GAIN * best / m->beta_ns;
+    if (d->hazard_tick_ns == m->rates.tick_end_ns)
+        return; /* only the parameters changed */
+    d->hazard_tick_ns = m->rates.tick_end_ns;
     arrival_rates_hazard(&m->rates, d->per_ns);
     double before = 0;
     for (uint32_t bin = 0; bin < GAP_BINS; bin++) {

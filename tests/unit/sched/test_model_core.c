@@ -254,6 +254,21 @@ static void the_window_drop_gives_up_heads_until_the_target_fits(void **state) {
     fixture_free(f);
 }
 
+/* With few queued, all of them are wanted; one more may be too many for the head. */
+static void an_arrival_may_cost_the_head_its_place(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    script.target = 3;
+    arrive(f, 0, 1, 100, 1);
+    target(f, 0, 3);
+    arrive(f, 65, 2, 200, 1); /* l(1) = 30 fits before 100, l(2) = 40 does not */
+    assert_quiet(f);
+    assert_int_equal(f->out.candidates[0].items, 1);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 30);
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 100 - 30);
+    fixture_free(f);
+}
+
 static void leftovers_run_on_a_grant_for_leftovers_only(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -483,6 +498,7 @@ int main(void) {
         cmocka_unit_test(a_batch_past_its_latest_start_is_composed_anew),
         cmocka_unit_test(a_request_is_refused_as_soon_as_it_is_hopeless),
         cmocka_unit_test(the_window_drop_gives_up_heads_until_the_target_fits),
+        cmocka_unit_test(an_arrival_may_cost_the_head_its_place),
         cmocka_unit_test(leftovers_run_on_a_grant_for_leftovers_only),
         cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),
         cmocka_unit_test(the_delay_before_a_batch_counts_with_its_size),
