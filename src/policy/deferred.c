@@ -17,7 +17,7 @@
 #define GAMMA_SCALE 0.95
 #define LEAD_LOAD   2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
 #define THETA_STEPS 20
-#define THETA_LOAD  0.9 /* slack: the smallest batches that keep the load under this */
+#define THETA_LOAD  0.97 /* slack: the smallest batches that keep the load under this */
 /* The hazard rule: if this share of batches is launched by an accelerator becoming free, a batch may start when what is
  * still to come saves less than that part of l(b). */
 #define HAZARD_LAUNCHES 0.02

@@ -1,0 +1,274 @@
+/* test_deferred.c - what `deferred` promises of whole clusters: goodput, a flat top, isolation, flash crowds, no
+ * waiting for nothing; and that a run is a function of its seed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/zoo.h"
+#include "sched/model_view.h"
+#include "sim/sim.h"
+#include "unit/cmocka_all.h"
+
+#define MODELS_MAX 64
+
+/* A cell of Symphony's evaluation (arXiv 2308.07470, table 4 and figure 6), and the goodput that an independent
+ * simulator of this policy reaches in it. */
+struct cell {
+    const char *name;
+    uint32_t accelerators;
+    double alpha_ms, beta_ms, slo_ms;
+    const char *type; /* or a part of the zoo */
+    enum zoo_set set;
+    double reference_rps;
+};
+
+static const struct cell cells[] = {
+    {"ResNet50", 8, 1.053, 5.072, 25, NULL, ZOO_ALL, 5439},
+    {"InceptionResNetV2", 8, 5.090, 18.368, 70, NULL, ZOO_ALL, 975},
+    {"1080Ti all", 64, 0, 0, 0, "gtx1080ti", ZOO_ALL, 7645},
+    {"1080Ti gt2", 64, 0, 0, 0, "gtx1080ti", ZOO_GT2, 20119},
+    {"1080Ti lt2", 64, 0, 0, 0, "gtx1080ti", ZOO_LT2, 3969},
+    {"A100 all", 64, 0, 0, 0, "a100", ZOO_ALL, 18455},
+    {"A100 gt2", 64, 0, 0, 0, "a100", ZOO_GT2, 58456},
+    {"A100 lt2", 64, 0, 0, 0, "a100", ZOO_LT2, 6505},
+};
+
+struct cluster {
+    struct sim_config config;
+    struct sim_model models[MODELS_MAX];
+    uint8_t types[64];
+    struct sim_rate_step steps[2];
+    struct sim_result result;
+    void *memory;
+};
+
+static void model_add(struct cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
+    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
+    struct profile *profile = malloc(profile_bytes(batch_max));
+    assert_non_null(profile);
+    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
+    cluster->models[cluster->config.model_count++] = (struct sim_model){
+        .batch_max = batch_max,
+        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
+        .profiles = {profile},
+        .share = 1,
+        .items_least = 1,
+        .items_most = 1,
+    };
+}
+
+static struct cluster *cluster_new(uint32_t accelerators) {
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
+    assert_non_null(cluster);
+    cluster->config = (struct sim_config){
+        .models = cluster->models,
+        .accelerator_type = cluster->types,
+        .accelerators = accelerators,
+        .types = 1,
+        .steps = cluster->steps,
+        .step_count = 1,
+        .warmup_s = 3,
+        .seed = 1,
+        .policy = &policy_deferred,
+    };
+    return cluster;
+}
+
+static struct cluster *cluster_of(const struct cell *cell) {
+    struct cluster *cluster = cluster_new(cell->accelerators);
+    if (!cell->type)
+        model_add(cluster, cell->alpha_ms, cell->beta_ms, cell->slo_ms);
+    for (const struct zoo_entry *e = zoo_entries; cell->type && e->model; e++)
+        if (zoo_entry_in(e, cell->type, cell->set))
+            model_add(cluster, e->alpha_ms, e->beta_ms, e->slo_ms);
+    return cluster;
+}
+
+static void cluster_free(struct cluster *cluster) {
+    for (uint32_t m = 0; m < cluster->config.model_count; m++)
+        free((void *)cluster->models[m].profiles[0]);
+    free(cluster->memory);
+    free(cluster);
+}
+
+/* Runs; the result's models stay valid until the next run of the cluster. */
+static const struct sim_result *run(struct cluster *cluster, double rate_rps, double seconds) {
+    if (cluster->config.step_count == 1)
+        cluster->steps[0].rate_rps = rate_rps;
+    cluster->config.seconds = seconds;
+    free(cluster->memory);
+    cluster->memory = malloc(sim_bytes(&cluster->config));
+    assert_non_null(cluster->memory);
+    sim_run(&cluster->config, cluster->memory, &cluster->result);
+    return &cluster->result;
+}
+
+static double bad_rate(uint64_t offered, uint64_t good) {
+    return offered ? (double)(offered - good) / (double)offered : 0;
+}
+
+static void goodput_is_within_3_percent_of_the_reference(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
+        struct cluster *cluster = cluster_of(&cells[i]);
+        const struct sim_result *result = run(cluster, 0.97 * cells[i].reference_rps, 30);
+        if (result->worst_bad_rate > 0.01)
+            fail_msg("%s: some model loses %.4f at 0.97 of the reference", cells[i].name, result->worst_bad_rate);
+        cluster_free(cluster);
+    }
+}
+
+static void goodput_is_flat_above_the_peak(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct cluster *cluster = cluster_of(&cells[i]);
+        double peak = (double)run(cluster, cells[i].reference_rps, 10)->good;
+        for (double over = 1.25; over < 4.1; over *= 1.8) {
+            double good = (double)run(cluster, over * cells[i].reference_rps, 10)->good;
+            if (good < 0.99 * peak)
+                fail_msg("%s: %.3f of the peak's goodput at %.2f times its rate", cells[i].name, good / peak, over);
+        }
+        cluster_free(cluster);
+    }
+}
+
+static void one_models_flood_does_not_drown_the_others(void **state) {
+    (void)state;
+    static const double factors[] = {25, 40, 100};
+    for (size_t i = 0; i < 3; i++) {
+        struct cluster *cluster = cluster_new(32); /* twenty models like ResNet50 */
+        for (int m = 0; m < 20; m++)
+            model_add(cluster, 1.053, 5.072, 25 + 75.0 * m / 19);
+        cluster->models[7].surge_at_s = 6;
+        cluster->models[7].surge_factor = factors[i];
+        cluster->config.warmup_s = 10; /* 4 s after it began */
+        const struct sim_result *result = run(cluster, 12500, 5);
+        uint64_t offered = result->offered - result->models[7].offered, good = result->good - result->models[7].good;
+        if (bad_rate(offered, good) > 0.02)
+            fail_msg("a flood of %.0f times costs the others %.4f", factors[i], bad_rate(offered, good));
+        assert_true(result->good > 0.8 * 24900 * 5); /* and the flood gets what is left */
+        cluster_free(cluster);
+    }
+}
+
+/* Bad in the 2 s after the rate steps from a part of the reference to 0.95 of it. */
+static double flash(const struct cell *cell, double from, uint64_t seed) {
+    struct cluster *cluster = cluster_of(cell);
+    cluster->steps[0].rate_rps = from * cell->reference_rps;
+    cluster->steps[1] = (struct sim_rate_step){5, 0.95 * cell->reference_rps};
+    cluster->config.step_count = 2;
+    cluster->config.warmup_s = 5;
+    cluster->config.seed = seed;
+    const struct sim_result *result = run(cluster, 0, 2);
+    double bad = bad_rate(result->offered, result->good);
+    cluster_free(cluster);
+    return bad;
+}
+
+static void a_flash_crowd_costs_little(void **state) {
+    (void)state;
+    static const double from[] = {0.1, 0.3, 0.5};
+    for (size_t i = 0; i < 8; i++)
+        for (size_t k = 0; k < 3; k++) {
+            /* One model on 8 accelerators has few requests in 2 s: several runs */
+            uint64_t seeds = cells[i].type ? 1 : 20;
+            double bad = 0;
+            for (uint64_t seed = 1; seed <= seeds; seed++)
+                bad += flash(&cells[i], from[k], seed) / (double)seeds;
+            if (bad > (cells[i].type ? 0.002 : 0.03))
+                fail_msg("%s: a step from %.1f to 0.95 of the peak costs %.4f", cells[i].name, from[k], bad);
+        }
+}
+
+/* Starts whatever is queued as soon as an accelerator is free, the earliest latest start first. */
+static void eager_update(struct model_view *m, void *own) {
+    (void)own;
+    m->batch_best = 1;
+    m->target_items = 1;
+}
+
+static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+                                      const struct batch_view *batch) {
+    (void)m, (void)own, (void)type, (void)now_ns, (void)batch;
+    return (struct batch_times){0, 0};
+}
+
+static const struct policy_ops eager = {.name = "eager", .model_update = eager_update, .batch_times = eager_times};
+
+static int64_t median_queueing_ns(struct cluster *cluster, const struct policy_ops *policy, double rate_rps) {
+    cluster->config.policy = policy;
+    const struct sim_result *result = run(cluster, rate_rps, 4);
+    struct histogram *all = calloc(1, sizeof(*all));
+    assert_non_null(all);
+    for (uint32_t m = 0; m < cluster->config.model_count; m++)
+        histogram_merge(all, &result->models[m].queueing);
+    int64_t median_ns = histogram_quantile(all, 0.5);
+    free(all);
+    return median_ns;
+}
+
+static void nobody_waits_for_company_that_is_not_needed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 8; i++)
+        for (double load = 0.1; load < 0.75; load += 0.2) {
+            struct cluster *cluster = cluster_of(&cells[i]);
+            double rate_rps = load * cells[i].reference_rps;
+            int64_t eager_ns = median_queueing_ns(cluster, &eager, rate_rps);
+            double eager_busy = cluster->result.busy;
+            int64_t ns = median_queueing_ns(cluster, &policy_deferred, rate_rps);
+            if (ns > eager_ns + 200 * NS_PER_US)
+                fail_msg("%s at %.1f of the peak: the median request queues %.3f ms, under an eager policy %.3f",
+                         cells[i].name, load, (double)ns / NS_PER_MS, (double)eager_ns / NS_PER_MS);
+            if (cluster->result.busy > 1.01 * eager_busy)
+                fail_msg("%s at %.1f of the peak: accelerators are busy %.3f of the time, under an eager policy %.3f",
+                         cells[i].name, load, cluster->result.busy, eager_busy);
+            cluster_free(cluster);
+        }
+}
+
+/* Ten models like ResNet50, SLO 100 ms, 24 accelerators: Symphony's figure 10. */
+static void consolidating_leaves_the_idle_share_flat(void **state) {
+    (void)state;
+    double peak = 20000;
+    struct cluster *cluster = cluster_new(24);
+    for (int m = 0; m < 10; m++)
+        model_add(cluster, 1.053, 5.072, 100);
+    cluster->config.options.consolidate = true;
+    /* The peak is where a bisection with this configuration ends; near enough is good enough here. */
+    while (run(cluster, peak * 1.02, 5)->worst_bad_rate <= 0.01)
+        peak *= 1.02;
+    for (double load = 0.2; load < 0.95; load += 0.2) {
+        double idle = 1 - run(cluster, load * peak, 5)->busy;
+        if (idle < 1 - load - 0.05 || idle > 1 - load + 0.05)
+            fail_msg("at %.1f of the peak %.3f is idle", load, idle);
+    }
+    cluster_free(cluster);
+}
+
+static void a_run_is_a_function_of_its_seed(void **state) {
+    (void)state;
+    struct cluster *a = cluster_of(&cells[2]), *b = cluster_of(&cells[2]);
+    a->config.arrivals = b->config.arrivals = SIM_GAMMA;
+    a->config.gamma_shape = b->config.gamma_shape = 0.3;
+    run(a, 6000, 3);
+    run(b, 6000, 3);
+    assert_memory_equal(a->result.models, b->result.models, a->config.model_count * sizeof(struct sim_model_result));
+    b->config.seed = 2;
+    run(b, 6000, 3);
+    assert_memory_not_equal(a->result.models, b->result.models,
+                            a->config.model_count * sizeof(struct sim_model_result));
+    cluster_free(a);
+    cluster_free(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goodput_is_within_3_percent_of_the_reference),
+        cmocka_unit_test(goodput_is_flat_above_the_peak),
+        cmocka_unit_test(one_models_flood_does_not_drown_the_others),
+        cmocka_unit_test(a_flash_crowd_costs_little),
+        cmocka_unit_test(nobody_waits_for_company_that_is_not_needed),
+        cmocka_unit_test(consolidating_leaves_the_idle_share_flat),
+        cmocka_unit_test(a_run_is_a_function_of_its_seed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
