@@ -31,12 +31,12 @@ ROOT = TOP / "build" / "compare"
 def arguments_parse() -> argparse.Namespace:
     names = [server.name for server in servers.SERVERS]
     parser = argparse.ArgumentParser(prog="./run compare", description="Measures Symphony beside other model servers.")
-    parser.add_argument("--quick", action="store_true", help="short measurements: to see that it works, not for figures")
+    parser.add_argument("--quick", action="store_true", help="short measurements: to see that it works")
     parser.add_argument("--only", metavar="NAME", action="append", choices=names,
                         help=f"this server only; may be repeated ({', '.join(names)})")
-    parser.add_argument("--setup-only", action="store_true", help="set up, start and check every server, measure nothing")
+    parser.add_argument("--setup-only", action="store_true", help="set up, start and check, measure nothing")
     parser.add_argument("--output", type=Path, metavar="FILE",
-                        help="the document (default: docs/comparison.md; with --quick or --only build/compare/comparison.md)")
+                        help="the document (default: docs/comparison.md; in build/compare with --quick or --only)")
     parser.add_argument("--client", type=Path, metavar="FILE", default=TOP / "build" / "release" / "symphony",
                         help="the program whose `bench` is the client (default: build/release/symphony)")
     parser.add_argument("--port", type=int, default=19200, help="the servers' first port, of three (default: 19200)")
@@ -117,7 +117,8 @@ def main() -> int:
     chosen = [server for server in servers.SERVERS if not arguments.only or server.name in arguments.only]
     result = {
         "date": datetime.date.today().isoformat(), "invocation": shlex.join(["./run", "compare", *sys.argv[1:]]),
-        "machine": machine(), "server_core": server_core, "client_core": client_core, "python": platform.python_version(),
+        "machine": machine(), "server_core": server_core, "client_core": client_core,
+        "python": platform.python_version(),
         "plan": dataclasses.asdict(plan), "engine": alone, "engine_version": environments.ENGINE.partition("==")[2],
         "batch": context.batch, "client_version": version_of(arguments.client), "rows": [], "failed": {}}
     for number, kind in enumerate(chosen, 1):

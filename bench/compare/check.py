@@ -53,8 +53,8 @@ def ask(port: int, model: models.Model, x: np.ndarray, tensors: str) -> np.ndarr
 
 
 def check(server, onnx: dict) -> None:
-    """Asks many at once, so that they are batched. Raises ValueError if an answer differs from the engine's by more than
-    float rounding."""
+    """Asks many at once, so that they are batched. Raises ValueError if an answer differs from the engine's by more
+    than float rounding."""
     for name, model in models.MODELS.items():
         inputs = [model.inputs(1, seed) for seed in range(TOGETHER)]
         with ThreadPoolExecutor(TOGETHER) as pool:

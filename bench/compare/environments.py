@@ -62,7 +62,8 @@ class Environment:
         return self.folder / "lib" / f"python{VERSION}" / "site-packages"
 
     def version(self, package: str) -> str:
-        command = [str(self.python), "-c", "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))", package]
+        program = "import sys, importlib.metadata; print(importlib.metadata.version(sys.argv[1]))"
+        command = [str(self.python), "-c", program, package]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

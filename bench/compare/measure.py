@@ -135,6 +135,6 @@ def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model,
     during = client.end(overload)
     row.setdefault("overload", {})[model.name] = {
         "good": 1 - during["bad_rate"], "goodput_kept": during["good_rps"] / held, "refused": during["refused_rate"],
-        "good_after": 1 - after["bad_rate"]}
+        "refusal_p99_ms": during.get("refusal_ms", {}).get("p99"), "good_after": 1 - after["bad_rate"]}
     say(f"  {model.name} at {OVERLOAD} times that: {1 - during['bad_rate']:.1%} in time; "
         f"at {RECOVERY} times right after: {1 - after['bad_rate']:.1%}")

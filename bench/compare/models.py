@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 NUMPY_TYPES = {"FP32": np.float32, "INT32": np.int32}
-MLP_WIDTHS = (2048, 2048, 2048, 2048, 512)  # 54.5 MB of weights: more than the caches hold, so a batch shares their reading
+MLP_WIDTHS = (2048, 2048, 2048, 2048, 512)  # 54.5 MB: reading them is most of the work, and a batch shares it
 MLP_SEED = 2308
 
 

@@ -44,10 +44,11 @@ def goodput_table(rows: list[dict], engine: dict) -> str:
 
 def overload_table(rows: list[dict]) -> str:
     lines = [[row["title"], pair(row, "overload", "good", ".1%"), pair(row, "overload", "goodput_kept", ".0%"),
-              pair(row, "overload", "refused", ".1%"), pair(row, "overload", "good_after", ".1%"),
-              row.get("stop", NONE)] for row in rows]
+              pair(row, "overload", "refused", ".1%"), pair(row, "overload", "refusal_p99_ms", ".1f"),
+              pair(row, "overload", "good_after", ".1%"), row.get("stop", NONE)] for row in rows]
     return table(["`mlp`, `filetype`", f"in time at {measure.OVERLOAD} times the goodput", "goodput kept", "refused",
-                  f"in time at {measure.RECOVERY} times, right after", "gone after SIGTERM"], lines)
+                  "a refusal's p99, ms", f"in time at {measure.RECOVERY} times, right after",
+                  "gone after SIGTERM"], lines)
 
 
 def best_rps(engine: dict) -> float:
@@ -67,11 +68,12 @@ def document(result: dict) -> str:
     rows, failed = result["rows"], result["failed"]
     full = [row for row in rows if "goodput_rps" in row]
     plan = result["plan"]
+    slos = ", ".join(f"`{name}` {models.MODELS[name].slo_ms:g} ms" for name in measure.LOADED)
     text = f"""\
 # Symphony beside other model servers
 
-`{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with the
-same models and one engine thread, one after the other on the same core, measured by the same client on another core.
+`{result['invocation']}` wrote this page on {result['date']}: every server in a Python environment of its own, with
+the same models and one engine thread, one after the other on the same core, measured by the same client on another.
 Run it again to have the figures of your machine.
 
 Machine: {result['machine']}. Server on core {result['server_core']}, client on core {result['client_core']}.
@@ -80,18 +82,19 @@ Machine: {result['machine']}. Server on core {result['server_core']}, client on 
 
 {cost_table([row for row in rows if "added_ms" in row])}
 Added p50: the median from when a request was due to its whole answer, less the engine's own time at the same pace,
-measured in the same run. `tiny` saturated: 32 and 128 requests always outstanding, the better of the two; CPU over all of
-the server's processes.
+measured in the same run. `tiny` saturated: 32 and 128 requests always outstanding, the better of the two; CPU over all
+of the server's processes.
 
 ## Goodput
 
-The highest rate at which at least 99 % of the requests are answered within the SLO (`mlp` {models.MODELS['mlp'].slo_ms:g} ms, `filetype` {models.MODELS['filetype'].slo_ms:g} ms),
+The highest rate at which at least 99 % of the requests are answered within the SLO ({slos}),
 found by `symphony bench --find goodput` to {plan['precision']:.0%} with trials of {plan['probe_s']:g} s.
 
 {goodput_table(full, result['engine'])}
 ## Overload, and after
 
-{plan['overload_s']:g} s at {measure.OVERLOAD} times the server's own goodput at constant gaps, then at once {plan['recovery_s']:g} s at {measure.RECOVERY} times.
+{plan['overload_s']:g} s at {measure.OVERLOAD} times the server's own goodput at constant gaps, then at once
+{plan['recovery_s']:g} s at {measure.RECOVERY} times.
 
 {overload_table(full)}
 """
@@ -101,12 +104,14 @@ found by `symphony bench --find goodput` to {plan['precision']:.0%} with trials 
 ## The models and the engine alone
 
 {"".join(f"- `{name}`: {model.what}. SLO {model.slo_ms:g} ms.{chr(10)}" for name, model in models.MODELS.items())}
-ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1, called directly in a closed loop:
+ONNX Runtime {result['engine_version']} with `intra_op_num_threads` and `inter_op_num_threads` 1, called directly in a
+closed loop:
 
 {engine_table(result['engine'])}
 ## Versions, settings and commands
 
-Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive connections and more when all are busy.
+Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive
+connections and more when all are busy.
 
 | | version | tensors | settings |
 |---|---|---|---|
@@ -122,18 +127,19 @@ NOTES = """
 ## Notes
 
 - Every server's answers were compared with the engine's own before it was measured.
-- Largest batch given to the servers that want one: {batch}. It is the largest of which two in a row still meet the SLO,
-  by the table above; Symphony works its own out from what it measures. `filetype` gains nothing from batching, so that a
-  larger one would only make requests late.
-- Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`, with its Python
-  backend around ONNX Runtime. Its ONNX Runtime backend in C++ is not in that package, and saves a copy between processes.
-  The REJECT policy's timeout is the SLO less 1 ms and the time of the largest batch.
+- Largest batch given to the servers that want one: {batch}. It is the largest of which two in
+  a row still meet the SLO, by the table above; Symphony works its own out from what it measures. `filetype` gains
+  nothing from batching, so that a larger one would only make requests late.
+- Triton here is its core with both of its front ends, taken out of the Python package `nvidia-pytriton`, with its
+  Python backend around ONNX Runtime. Its ONNX Runtime backend in C++ is not in that package, and saves a copy between
+  processes. The REJECT policy's timeout is the SLO less 1 ms and the time of the largest batch.
 - MLServer's HTTP front end takes tensors as JSON only; the other servers got them in binary.
 - LitServe has no Open Inference Protocol of its own: paths by `api_path`, tensors in `decode_request` and
   `encode_response`.
+- What a server shows as "–" was not asked of it: a variant is measured in what sets it apart.
 - "Gone after SIGTERM": the signal goes to the process that was started, as an init system sends it.
 - Latency counts from when a request was due, so that a server that stalls cannot hide it; a request that waits at the
   client for a connection is late as well.
-- One run on one machine: differences of a few per cent mean nothing. While a server was measured, other processes took
-  at most {others:.1%} of the two cores.
+- One run on one machine: differences of a few per cent mean nothing. While a server was measured, other processes
+  took at most {others:.1%} of the two cores.
 """

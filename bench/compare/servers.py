@@ -141,7 +141,8 @@ class Server:
             self.process.poll()
             time.sleep(0.05)
         left = session_processes(self.process.pid)
-        self.stop_note = f"{len(left)} processes left after {grace_s:.0f} s" if left else f"{time.monotonic() - began:.1f} s"
+        elapsed_s = time.monotonic() - began
+        self.stop_note = f"{len(left)} left after {grace_s:.0f} s" if left else f"{elapsed_s:.1f} s"
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -218,9 +219,9 @@ class TritonReject(TritonServer):
     asked = ("goodput",)
 
     def queue(self, name):
-        model = models.MODELS[name]
         # What may be waited and still leave time for the largest batch to run.
-        longest_us = int(1000 * max(1.0, model.slo_ms - 1 - self.context.engine[name]["batch_ms"][self.context.batch[name]]))
+        run_ms = self.context.engine[name]["batch_ms"][self.context.batch[name]]
+        longest_us = int(1000 * max(1.0, models.MODELS[name].slo_ms - 1 - run_ms))
         return (f"{super().queue(name)} default_queue_policy "
                 f"{{ timeout_action: REJECT default_timeout_microseconds: {longest_us} }}")
 
