@@ -1,0 +1,134 @@
+/* test_arrival_rates.c - rates and hazard by ticks, against what is known of the arrivals fed in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "sched/arrival_rates.h"
+#include "unit/cmocka_all.h"
+
+#define SLO_NS 25000000
+
+#define assert_near(x, y, within)                                                                                      \
+    do {                                                                                                               \
+        double x_ = (x), y_ = (y);                                                                                     \
+        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
+            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
+    } while (0)
+
+static void arrive(struct arrival_rates *rates, int64_t now_ns, uint32_t items) {
+    arrival_rates_roll(rates, now_ns);
+    arrival_rates_count(rates, now_ns, items, SLO_NS);
+}
+
+/* Constant gaps from `from_ns` on; returns the time after the last. */
+static int64_t constant(struct arrival_rates *rates, int64_t from_ns, int64_t gap_ns, int count, uint32_t items) {
+    for (int i = 0; i < count; i++, from_ns += gap_ns)
+        arrive(rates, from_ns, items);
+    return from_ns;
+}
+
+static void nothing_is_known_at_first(void **state) {
+    (void)state;
+    struct arrival_rates rates;
+    arrival_rates_init(&rates);
+    assert_false(arrival_rates_due(&rates, INT64_MAX - 1));
+    assert_near(arrival_rates_slow(&rates), 0, 1e-12);
+    assert_near(arrival_rates_fast(&rates), 0, 1e-12);
+    assert_near(arrival_rates_slo_ns(&rates, 7), 7, 1e-12);
+    arrive(&rates, 5, 1); /* one arrival says nothing of the rate */
+    arrival_rates_roll(&rates, NS_PER_S);
+    assert_near(arrival_rates_slow(&rates), 0, 1e-12);
+}
+
+/* Weights divided by 2 s from the start would say 0.5 % of the rate after the first tick, and 22 % after half a second.
+ */
+static void the_start_is_not_underestimated(void **state) {
+    (void)state;
+    struct arrival_rates rates;
+    arrival_rates_init(&rates);
+    int64_t now = constant(&rates, 1000, NS_PER_MS, 31, 2);
+    assert_near(arrival_rates_slow(&rates), 2000, 80);
+    now = constant(&rates, now, NS_PER_MS, 500, 2);
+    assert_near(arrival_rates_slow(&rates), 2000, 20);
+    assert_near(arrival_rates_fast(&rates), 2000, 20);
+    assert_near(arrival_rates_slo_ns(&rates, 0), SLO_NS, 1);
+    assert_near(rates.requests_fast, 100, 10); /* weighted over 0.1 s */
+}
+
+static void a_step_is_followed_with_the_time_constants(void **state) {
+    (void)state;
+    struct arrival_rates rates;
+    arrival_rates_init(&rates);
+    int64_t now = constant(&rates, 0, NS_PER_MS, 20000, 1); /* 20 s at 1000/s */
+    now = constant(&rates, now, NS_PER_MS / 4, 400, 1);     /* 0.1 s at 4000/s */
+    arrival_rates_roll(&rates, now);
+    assert_near(arrival_rates_fast(&rates), 1000 + 3000 * (1 - 0.3679), 120);
+    assert_near(arrival_rates_slow(&rates), 1000 + 3000 * (1 - 0.9512), 30);
+}
+
+/* Empty ticks in closed form are the same as one by one. */
+static void silence_decays_in_closed_form(void **state) {
+    (void)state;
+    struct arrival_rates one, many;
+    arrival_rates_init(&one);
+    int64_t now = constant(&one, 0, NS_PER_MS, 3000, 3);
+    many = one;
+    for (int i = 1; i <= 700; i++)
+        arrival_rates_roll(&many, now + i * RATE_TICK_NS);
+    arrival_rates_roll(&one, now + 700 * RATE_TICK_NS);
+    assert_int_equal(one.tick_end_ns, many.tick_end_ns);
+    assert_near(arrival_rates_slow(&one) / arrival_rates_slow(&many), 1, 1e-9);
+    assert_near(arrival_rates_fast(&one) / arrival_rates_fast(&many), 1, 1e-9);
+    assert_near(one.gaps_ended[gap_bin_of(NS_PER_MS)] / many.gaps_ended[gap_bin_of(NS_PER_MS)], 1, 1e-9);
+    assert_near(arrival_rates_slow(&one), 3000 * 0.0302 * (1 / 0.98), 8); /* exp(-7 s / 2 s) over what was seen */
+    arrival_rates_roll(&one, now + NS_PER_S * 86400 * 30);                /* a month */
+    assert_near(arrival_rates_slow(&one), 0, 1e-12);
+    constant(&one, now + NS_PER_S * 86400 * 30, NS_PER_MS, 1000, 1);
+    assert_true(arrival_rates_slow(&one) > 300); /* and it comes back */
+}
+
+static void bins_hold_powers_of_two(void **state) {
+    (void)state;
+    assert_int_equal(gap_bin_of(0), 0);
+    assert_int_equal(gap_bin_of(1023), 0);
+    assert_int_equal(gap_bin_of(1024), 1);
+    assert_int_equal(gap_bin_of(INT64_MAX), GAP_BINS - 1);
+    for (uint32_t bin = 1; bin < GAP_BINS; bin++) {
+        assert_int_equal(gap_bin_of(gap_bin_start(bin)), bin);
+        assert_int_equal(gap_bin_of(gap_bin_start(bin) - 1), bin - 1);
+    }
+}
+
+static void random_arrivals_have_a_flat_hazard_and_bursts_a_falling_one(void **state) {
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 5);
+    struct arrival_rates rates;
+    arrival_rates_init(&rates);
+    double now = 0;
+    for (int i = 0; i < 20000; i++)
+        arrive(&rates, (int64_t)(now += rng_exponential(&rng) * NS_PER_MS), 1);
+    double per_ns[GAP_BINS];
+    arrival_rates_hazard(&rates, per_ns);
+    for (uint32_t bin = 6; bin <= 12; bin++) /* 33 us to 4 ms: seen often */
+        assert_near(per_ns[bin] * NS_PER_MS, 1, 0.25);
+
+    arrival_rates_init(&rates);
+    now = 0;
+    for (int i = 0; i < 20000; i++)
+        arrive(&rates, (int64_t)(now += rng_gamma(&rng, 0.1) * NS_PER_MS), 2);
+    arrival_rates_hazard(&rates, per_ns);
+    assert_true(per_ns[2] * NS_PER_MS > 20 && per_ns[2] > 4 * per_ns[6] && per_ns[6] > 2 * per_ns[10]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_known_at_first),
+        cmocka_unit_test(the_start_is_not_underestimated),
+        cmocka_unit_test(a_step_is_followed_with_the_time_constants),
+        cmocka_unit_test(silence_decays_in_closed_form),
+        cmocka_unit_test(bins_hold_powers_of_two),
+        cmocka_unit_test(random_arrivals_have_a_flat_hazard_and_bursts_a_falling_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
