@@ -11,8 +11,10 @@
 
 #define ALIGNMENT         64 /* of the first binary tensor behind the JSON */
 #define CHUNKED_ROOM      ((size_t)4096)
-#define SLO_DEFAULT_NS    NS_PER_S /* for a model whose SLO nobody chose */
+#define FIRST_ROOM        ((size_t)1 << 20) /* more only as it is sent: an announcement alone must not take memory */
+#define SLO_DEFAULT_NS    NS_PER_S          /* for a model whose SLO nobody chose */
 #define SWALLOW_BYTES_MAX (256LL << 20)
+#define PROMPT_TURNS      4 /* an answer is sent within so many turns if the client takes it at once */
 
 /* A request whose answer is known before its body is read: the body is swallowed first, so that the client, which is
  * still sending, reads the answer and keeps its connection. These marks stand in the place of its exchange. */
@@ -163,6 +165,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
     }
     x->state = EXCHANGE_SENDING;
     x->status = status;
+    x->answer_turn = x->frontend->turns;
     return respond(x->frontend, x->connection, status, response, false);
 }
 _Static_assert(sizeof(struct MHD_IoVec) == sizeof(struct iovec) &&
@@ -257,7 +260,8 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     x->request.model = (uint32_t)route.model;
     x->request.arrival_ns = f->turn_ns;
     x->body_expected = headers.chunked ? SIZE_MAX : headers.content_length > 0 ? (size_t)headers.content_length : 0;
-    if (body_reserve(x, headers.chunked ? CHUNKED_ROOM : x->body_expected) < 0) {
+    size_t first = headers.chunked ? CHUNKED_ROOM : FIRST_ROOM;
+    if (body_reserve(x, first < x->body_expected ? first : x->body_expected) < 0) {
         exchange_free(x);
         return verdict_begin(f, connection, VERDICT_MEMORY, &headers, url, method, exchange);
     }
@@ -273,7 +277,8 @@ static enum MHD_Result body_append(struct exchange *x, const char *data, size_t 
     /* chunked: nobody said how much was coming */
     if (x->body_fault == 0 && total > f->config.body_bytes_max)
         x->body_fault = 413;
-    else if (x->body_fault == 0 && total > x->body_room && body_reserve(x, 2 * total) < 0)
+    else if (x->body_fault == 0 && total > x->body_room &&
+             body_reserve(x, 2 * total < x->body_expected ? 2 * total : x->body_expected) < 0)
         x->body_fault = 503;
     if (x->body_fault == 0)
         memcpy(x->body + x->body_bytes, data, bytes);
@@ -473,7 +478,9 @@ static void exchange_count(const struct exchange *x, bool sent) {
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
     if (now_ns <= request->deadline_ns)
         counter_add(&counters->in_time, 1);
-    port_replied(f->config.port, now_ns - request->run_end_ns);
+    /* a client that reads slowly must not lengthen the margin that everybody's deadlines are cut by */
+    if (f->turns - x->answer_turn <= PROMPT_TURNS)
+        port_replied(f->config.port, now_ns - request->run_end_ns);
 }
 
 void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange,

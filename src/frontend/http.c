@@ -149,6 +149,7 @@ static void quiesce(struct http_frontend *f) {
 
 static void turn(struct http_frontend *f) {
     f->turn_ns = clock_now_ns();
+    f->turns++;
     f->more_turns -= f->more_turns > 0;
     take_finished(f);
     MHD_run_wait(f->daemon, 0);
@@ -195,13 +196,13 @@ static void *frontend_main(void *context) {
     int64_t busy_ns = clock_now_ns();
     thread_begin("http", f->config.index, THREAD_PROMPT);
     /* acquire: with the release stores of who asks */
-    for (uint32_t turns = 1; !atomic_load_explicit(&f->stop_wanted, memory_order_acquire); turns++) {
+    while (!atomic_load_explicit(&f->stop_wanted, memory_order_acquire)) {
         if (!f->quiesced && atomic_load_explicit(&f->quiesce_wanted, memory_order_acquire))
             quiesce(f);
         turn(f);
         if (f->more_turns == 0)
             rest(f);
-        else if (turns % OWN_EVENTS_TURNS == 0)
+        else if (f->turns % OWN_EVENTS_TURNS == 0)
             take_events(f, 0);
         trim_when_idle(f, &busy_ns);
     }

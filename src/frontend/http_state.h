@@ -50,10 +50,11 @@ struct exchange {
     uint32_t asks;       /* how often libmicrohttpd asked while it ran */
     unsigned body_fault; /* status, when a chunked body cannot be kept: it is swallowed */
     uint32_t free_next;
-    unsigned status; /* of the answer */
+    unsigned status;      /* of the answer */
+    uint32_t answer_turn; /* in which it was built */
 
     char *body;                   /* in blocks[0] */
-    size_t body_expected; /* SIZE_MAX: chunked, not known */
+    size_t body_expected;         /* SIZE_MAX: chunked, not known */
     size_t body_bytes, body_room; /* read, and there is room for */
     int64_t json_bytes;
     void *blocks[1 + TENSORS_MAX]; /* of the slab: the body, inputs that cannot stay in it */
@@ -74,6 +75,7 @@ struct http_frontend {
     int wake_fd;  /* somebody calls from outside */
     pthread_t thread;
     int64_t turn_ns;     /* when this turn began */
+    uint32_t turns;      /* counted, round and round */
     uint32_t more_turns; /* turns to take before sleeping: libmicrohttpd has something to go on with */
     uint32_t running;    /* exchanges that the scheduler has */
     uint32_t asked;      /* of these, the ones that libmicrohttpd asks about every turn */

@@ -591,6 +591,43 @@ def test_memory_for_inputs_is_bounded(slow):
         assert ask(connection, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))[0] == 200
 
 
+def test_an_announced_body_takes_no_memory(slow):
+    wires = [socket.create_connection(("127.0.0.1", slow.port)) for _ in range(5)]
+    for wire in wires:  # 5 x 60 MiB announced of 8 MiB allowed, and next to nothing sent
+        wire.sendall(raw_request(b"{", "/v2/models/slow/infer", length=60 << 20))
+    wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 5)
+    assert request_json(slow, "POST", "/v2/models/slow/infer", json.dumps(SLOW_INPUT))[0] == 200
+    for wire in wires:
+        wire.close()
+    wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 0)
+
+
+def test_a_client_that_does_not_read_harms_nobody(server):
+    array = np.zeros((1, 150528), np.float32)
+    body, headers = binary_body([("x", "FP32", array)], parameters={"binary_data_output": True})
+    request = raw_request(body, "/v2/models/wide/infer",
+                          b"Inference-Header-Content-Length: %s\r\n" % headers["Inference-Header-Content-Length"].encode())
+    with socket.socket() as wire:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.connect(("127.0.0.1", server.port))
+        wire.settimeout(2)
+        with contextlib.suppress(TimeoutError):  # until its own answers stop it
+            for _ in range(100):
+                wire.sendall(request)
+        started = time.monotonic()
+        assert request_json(server, "POST", "/v2/models/double/infer", INFER)[0] == 200
+        assert time.monotonic() - started < 1
+    wait_until(lambda: metric(server, "symphony_requests_in_flight") == 0)
+    assert metric(server, "symphony_margin_seconds", kind="reply") < 1  # it was silent for 2 s
+
+
+def test_large_bodies_grow(server):
+    body = json.dumps({"inputs": [X], "pad": "x" * (20 << 20)}).encode()
+    for chunked in (False, True):
+        sent = (body[at:at + 1000000] for at in range(0, len(body), 1000000)) if chunked else body
+        assert request_json(server, "POST", "/v2/models/double/infer", sent)[0] == 200
+
+
 # ---- the end ----
 
 def test_sigterm_drains(slow_scenario):
