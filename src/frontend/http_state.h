@@ -48,7 +48,7 @@ struct exchange {
     const struct served_model *model;
     bool suspended, cancelled;
     uint32_t asks;       /* how often libmicrohttpd asked while it ran */
-    unsigned body_fault; /* status, when a chunked body cannot be kept: it is swallowed */
+    unsigned body_fault; /* status, when the body cannot be kept: the rest is swallowed */
     uint32_t free_next;
     unsigned status;      /* of the answer */
     uint32_t answer_turn; /* in which it was built */
