@@ -15,9 +15,13 @@
 
 #define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
 #define GAMMA_SCALE 0.95
-#define LEAD_LOAD   2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
-#define THETA_STEPS 20
-#define THETA_LOAD  0.97 /* slack: the smallest batches that keep the load under this */
+/* A request waits at most so many times what its best batch takes, however long its SLO. The SLOs of the published zoos
+ * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting
+ * for company until the estimate has followed, two seconds later. */
+#define PATIENCE_SPANS 4
+#define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
+#define THETA_STEPS    20
+#define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
 /* The hazard rule: if this share of batches is launched by an accelerator becoming free, a batch may start when what is
  * still to come saves less than that part of l(b). */
 #define HAZARD_LAUNCHES 0.02
@@ -32,6 +36,7 @@
 
 struct deferred_model {
     int64_t lead_ns;
+    int64_t patience_ns;  /* longest wait for company */
     uint32_t slack_items; /* a batch of so many need not wait; UINT32_MAX: it must */
     bool hazard;          /* the rule is on */
     int64_t hazard_tick_ns;
@@ -68,6 +73,8 @@ static void deferred_update(struct model_view *m, void *own) {
     else if (load <= 0)
         lead = most;
     d->lead_ns = (int64_t)(lead < most ? lead : most);
+    d->patience_ns = m->options->consolidate ? INT64_MAX / 4
+                                             : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
 
     double slack = 1 + p->theta * (best - 1);
     d->slack_items = m->options->consolidate ? UINT32_MAX : (uint32_t)slack + ((double)(uint32_t)slack < slack);
@@ -129,7 +136,9 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     const struct deferred_model *d = own;
     if (batch->sealed || batch->items >= batch->items_most || batch->items >= d->slack_items)
         return (struct batch_times){0, 0};
-    int64_t wake_ns = batch->due_ns - d->lead_ns;
+    int64_t wake_ns = batch->due_ns - d->lead_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
+    if (wake_ns > patient_ns)
+        wake_ns = patient_ns;
     if (!d->hazard || wake_ns <= now_ns)
         return (struct batch_times){wake_ns, wake_ns};
     return (struct batch_times){hazard_time(m, d, type, now_ns, wake_ns, batch), wake_ns};

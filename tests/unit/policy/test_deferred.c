@@ -61,6 +61,7 @@ static void update(struct fixture *f) {
 static struct batch_times times(const struct fixture *f, double now_ms, uint32_t items, bool sealed) {
     struct batch_view batch = {
         .deadline_ns = (int64_t)(100 * MS),
+        .head_arrival_ns = (int64_t)(75 * MS),
         .due_ns = (int64_t)(100 * MS) - f->profile->latency_ns[items + 1],
         .invalid_after_ns = (int64_t)(100 * MS) - f->profile->latency_ns[items],
         .items = items,
@@ -138,6 +139,24 @@ static void a_batch_may_start_lead_before_due(void **state) {
     fixture_free(&f);
 }
 
+/* With an SLO of a minute nobody waits that long for company: four times the best batch, 4 * (16 + 5) ms. */
+static void a_request_waits_no_longer_than_company_is_worth(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1000);
+    f.view.slo_ns = 60000 * MS;
+    f.view.parameters.tau_ns = 0;
+    update(&f);
+    struct batch_view batch = {
+        .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = 1000, .due_ns = (int64_t)(59000 * MS)};
+    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
+    assert_int_equal(t.wake_ns, 1000 + 84000000);
+    f.options.consolidate = true; /* asks for large batches, whatever the wait */
+    update(&f);
+    t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
+    assert_int_equal(t.wake_ns, batch.due_ns);
+    fixture_free(&f);
+}
+
 static void a_batch_that_cannot_grow_starts_at_once(void **state) {
     (void)state;
     struct fixture f = fixture_new(1000);
@@ -184,7 +203,8 @@ static void when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch(vo
     f.view.parameters.free_launches = 0.5;
     f.view.parameters.tau_ns = 0; /* no lead */
     update(&f);
-    struct batch_view batch = {.items = 1, .items_most = BATCH_MAX, .due_ns = last_ns + 9000000};
+    struct batch_view batch = {
+        .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = last_ns, .due_ns = last_ns + 9000000};
     struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch);
     assert_true(t.ready_ns > last_ns);           /* more may follow in 200 us */
     assert_true(t.ready_ns < last_ns + 2000000); /* but later than that, hardly */
@@ -217,7 +237,8 @@ static void the_hazard_rule_is_solved_for_its_first_moment(void **state) {
                 break;
             first_ns -= 100;
         }
-        struct batch_view batch = {.items = items, .items_most = BATCH_MAX, .due_ns = due_ns};
+        struct batch_view batch = {
+            .items = items, .items_most = BATCH_MAX, .head_arrival_ns = last_ns, .due_ns = due_ns};
         int64_t ready_ns = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch).ready_ns;
         if (ready_ns != 0) /* slack */
             assert_near((double)ready_ns, (double)first_ns, 250);
@@ -376,6 +397,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_hardly_batches_does_not_wait),
         cmocka_unit_test(the_window_drop_aims_at_a_part_of_it),
         cmocka_unit_test(a_batch_may_start_lead_before_due),
+        cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
         cmocka_unit_test(a_batch_with_slack_starts_at_once_unless_consolidating),
         cmocka_unit_test(when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch),
