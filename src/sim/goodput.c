@@ -22,14 +22,15 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
 }
 
 double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory) {
-    double low = guess_rps, high, factor = 1.05;
-    if (good_at(config, low, memory)) {
-        for (high = low * factor; good_at(config, high, memory); high *= factor) {
+    double low = guess_rps, high = guess_rps, factor = 1.05, most = guess_rps * GUESS_TIMES_MOST;
+    if (good_at(config, guess_rps, memory)) {
+        do {
             low = high;
-            factor *= factor;
-            if (high * factor > guess_rps * GUESS_TIMES_MOST)
+            if (low >= most)
                 return low;
-        }
+            high = low * factor < most ? low * factor : most;
+            factor *= factor;
+        } while (good_at(config, high, memory));
     } else {
         do {
             high = low;
