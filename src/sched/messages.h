@@ -87,6 +87,7 @@ struct cluster_parameters {
     double tau_ns;        /* mean time between batches */
     double boost;         /* how much faster work arrives now than over 2 s */
     double free_launches; /* p: share of batches launched by an accelerator becoming free */
+    float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 
 enum grant_message_kind { GRANT_ACCELERATOR, GRANT_PARAMETERS };

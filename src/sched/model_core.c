@@ -76,19 +76,30 @@ static void batch_limits_set(struct model_core *core) {
     }
 }
 
-/* What follows from the tables in force. */
+/* What follows from the tables in force and from how many accelerators of each type there are. A type with none in
+ * service is as good as absent, but if that leaves no type, all count: some may come back in time. */
 static void tables_changed(struct model_core *core) {
     struct model_view *m = &core->view;
-    double alpha_ns = 0, beta_ns = 0, types = 0;
+    double share[ACCELERATOR_TYPES_MAX], shares = 0, alpha_ns = 0, beta_ns = 0;
     for (uint32_t t = 0; t < m->types; t++) {
-        if (!m->profiles[t])
-            continue;
-        alpha_ns += m->profiles[t]->alpha_ns;
-        beta_ns += m->profiles[t]->beta_ns;
-        types++;
+        share[t] = m->profiles[t] ? (double)m->parameters.type_share[t] : 0;
+        shares += share[t];
     }
-    m->alpha_ns = alpha_ns / types;
-    m->beta_ns = beta_ns / types;
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (shares <= 0)
+            share[t] = m->profiles[t] ? 1 : 0;
+        m->used[t] = share[t] > 0;
+    }
+    double total = 0;
+    for (uint32_t t = 0; t < m->types; t++) {
+        if (!m->used[t])
+            continue;
+        total += share[t];
+        alpha_ns += share[t] * m->profiles[t]->alpha_ns;
+        beta_ns += share[t] * m->profiles[t]->beta_ns;
+    }
+    m->alpha_ns = alpha_ns / total;
+    m->beta_ns = beta_ns / total;
 }
 
 /* The part of a table up to batch_max. */
@@ -178,7 +189,7 @@ static int64_t span_least(const struct model_core *core, uint32_t items) {
         return model_span_ns(m, 0, items);
     int64_t least = TIME_NEVER;
     for (uint32_t t = 0; t < m->types; t++) {
-        if (!m->profiles[t])
+        if (!m->used[t])
             continue;
         int64_t span_ns = model_span_ns(m, t, items);
         if (span_ns < least)
@@ -317,6 +328,8 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
 
 /* Latest start of the first leftover that `type` can make; TIME_NEVER: there is none. */
 static int64_t leftover_invalid_after(const struct model_core *core, uint32_t type, int64_t now_ns) {
+    if (!core->view.used[type])
+        return TIME_NEVER;
     uint32_t node = start_find(core, &core->leftovers, type, now_ns, 1);
     if (node == REQUEST_NONE)
         return TIME_NEVER;
@@ -331,7 +344,7 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
         if (!m->profiles[t])
             continue;
         uint32_t start = REQUEST_NONE;
-        if (core->queue.count) {
+        if (core->queue.count && m->used[t]) {
             const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
             start = start_find(core, &core->queue, t, now_ns, items_wanted(core, head));
         }
@@ -346,11 +359,11 @@ static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t n
     if (!head_stays(core, now_ns))
         return false;
     for (uint32_t t = 0; t < m->types; t++)
-        if (m->profiles[t] && (core->batches[t].start == REQUEST_NONE || now_ns > core->candidates[t].invalid_after_ns))
+        if (m->used[t] && (core->batches[t].start == REQUEST_NONE || now_ns > core->candidates[t].invalid_after_ns))
             return false;
     for (uint32_t t = 0; t < m->types; t++) {
         struct type_batch *batch = &core->batches[t];
-        if (!m->profiles[t] || batch->sealed)
+        if (!m->used[t] || batch->sealed)
             continue;
         uint32_t items = batch->items + node_at(core, node)->items;
         if (items <= m->items_most[t] &&
@@ -453,8 +466,13 @@ static void accelerator_granted(struct model_core *core, int64_t now_ns, const s
 
 static void parameters_set(struct model_core *core, int64_t now_ns, const struct grant_message *message,
                            struct model_output *out) {
-    core->view.parameters = message->parameters;
-    core->view.admit_share = message->admit_share;
+    struct model_view *m = &core->view;
+    bool types_changed =
+        memcmp(m->parameters.type_share, message->parameters.type_share, sizeof(m->parameters.type_share)) != 0;
+    m->parameters = message->parameters;
+    if (types_changed)
+        tables_changed(core);
+    m->admit_share = message->admit_share;
     policy_update(core);
     refresh(core, now_ns, out);
 }

@@ -1,6 +1,8 @@
 /* model_view.h - the part of a model core that policies see. For policies and model_core.c only. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "sched/arrival_rates.h"
@@ -12,8 +14,9 @@ struct model_view {
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
     uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: over it, items only get dearer */
     uint32_t items_worth;                            /* up to where waiting for company pays, on some type */
+    bool used[ACCELERATOR_TYPES_MAX];                /* it runs on them, and there are some in service */
     int64_t ctrl_ns, data_ns;                        /* delay(b) = ctrl + data*b */
-    double alpha_ns, beta_ns;                        /* mean of the tables' fits over the types */
+    double alpha_ns, beta_ns;                        /* mean of the tables' fits over the accelerators */
     double slo_ns;                                   /* mean over the arrivals */
     struct arrival_rates rates;
     double rate_per_ns; /* items, over 2 s, as of the last tick */

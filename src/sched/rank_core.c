@@ -51,7 +51,8 @@ struct lane {
 
 struct rank_core {
     uint32_t models, types, accelerators;
-    uint32_t free, busy, up;         /* accelerators */
+    uint32_t free, busy, up; /* accelerators */
+    uint32_t up_of_type[ACCELERATOR_TYPES_MAX];
     struct accelerator *accelerator; /* [accelerators] */
     struct model_slot *model;        /* [models] */
     struct candidate *candidates;    /* [models][types] */
@@ -133,6 +134,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         CHECK_LT(config->accelerator_type[a], config->types);
         core->accelerator[a] = (struct accelerator){.state = ACCELERATOR_FREE, .type = config->accelerator_type[a]};
         heap_set(&core->lanes[config->accelerator_type[a]].free, a, a);
+        core->up_of_type[config->accelerator_type[a]]++;
     }
     for (uint32_t m = 0; m < config->models; m++) {
         core->model[m] = (struct model_slot){0};
@@ -342,6 +344,8 @@ static void accelerator_down(struct rank_core *core, uint32_t a) {
         return;
     accelerator->down = true;
     core->up--;
+    core->up_of_type[accelerator->type]--;
+    core->parameters_due_ns = INT64_MIN; /* the models should know */
     if (accelerator->state != ACCELERATOR_FREE)
         return;
     heap_remove(&core->lanes[accelerator->type].free, a);
@@ -355,8 +359,10 @@ static void accelerator_up(struct rank_core *core, uint32_t a) {
         return;
     accelerator->down = false;
     core->up++;
+    core->up_of_type[accelerator->type]++;
+    core->parameters_due_ns = INT64_MIN;
     if (accelerator->state != ACCELERATOR_AWAY)
-        return; /* granted or running: it is free when that batch is reported to have ended */
+        return;   /* granted or running: it is free when that batch is reported to have ended */
     core->busy++; /* as if one had just ended */
     accelerator_release(core, a);
 }
@@ -436,7 +442,7 @@ static struct model_rates rates_at(const struct model_rates *reported, int64_t n
 }
 
 static void parameters_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    if (now_ns < core->parameters_due_ns || !core->policy->cluster_derive)
+    if (now_ns < core->parameters_due_ns)
         return;
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
     core->needed = 0;
@@ -451,8 +457,11 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
         .accelerators = core->up,
         .free_launches = core->free_launches,
     };
-    core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
+    if (core->policy->cluster_derive)
+        core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
     core->parameters.free_launches = core->free_launches;
+    for (uint32_t t = 0; t < core->types; t++)
+        core->parameters.type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
     out->parameters_changed = true;
 }
 

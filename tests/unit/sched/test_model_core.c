@@ -422,6 +422,54 @@ static void each_type_has_its_own_candidate(void **state) {
     fixture_free(f);
 }
 
+static void a_type_with_no_accelerator_in_service_does_not_count(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 2, .profiles = {line(10, 20), line(20, 40)}, .slo_ns = 1000});
+    struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1};
+    struct model_event parameters = {.kind = MODEL_PARAMETERS, .grant = &message};
+    arrive(f, 0, 1, 100, 1);
+    message.parameters.type_share[1] = 1; /* only slow ones: l(1) = 60 */
+    step(f, 1, parameters);
+    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[1].invalid_after_ns, 40);
+    timer(f, 41);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    arrive(f, 50, 2, 105, 1); /* hopeless on what there is */
+    assert_int_equal(handles(f, f->out.refused), 2);
+    message.parameters.type_share[1] = 0; /* nothing at all: something may come back */
+    step(f, 60, parameters);
+    arrive(f, 60, 3, 200, 1);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 170);
+    assert_int_equal(f->out.candidates[1].invalid_after_ns, 140);
+    cancel(f, 60, 3, 200);
+    handles(f, f->out.refused);
+    fixture_free(f);
+}
+
+static void fits_are_averaged_over_accelerators(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 2, .profiles = {line(10, 20), line(20, 40)}, .slo_ns = 1000});
+    struct grant_message message = {
+        .kind = GRANT_PARAMETERS, .admit_share = 1, .parameters.type_share = {0.75f, 0.25f}};
+    step(f, 0, (struct model_event){.kind = MODEL_PARAMETERS, .grant = &message});
+    bool reported = false;
+    for (int64_t now = 0; !reported; now += NS_PER_MS) {
+        arrive(f, now, 1, now + 1000, 1);
+        reported = f->out.rates_changed;
+        handles(f, f->out.refused);
+        grant(f, now, 0, false);
+        reported |= f->out.rates_changed;
+        handles(f, f->out.batch);
+    }
+    assert_true(f->out.rates.alpha_ns > 12.49 && f->out.rates.alpha_ns < 12.51);
+    assert_true(f->out.rates.beta_ns > 24.9 && f->out.rates.beta_ns < 25.1);
+    fixture_free(f);
+}
+
 static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -506,6 +554,8 @@ int main(void) {
         cmocka_unit_test(a_request_over_the_usual_cap_runs_alone),
         cmocka_unit_test(a_cancelled_request_leaves_wherever_it_waits),
         cmocka_unit_test(each_type_has_its_own_candidate),
+        cmocka_unit_test(a_type_with_no_accelerator_in_service_does_not_count),
+        cmocka_unit_test(fits_are_averaged_over_accelerators),
         cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),

@@ -468,6 +468,25 @@ static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void 
     free(f.core);
 }
 
+static void models_are_told_at_once_which_types_are_in_service(void **state) {
+    (void)state;
+    static const uint8_t types[] = {0, 1, 1, 1};
+    struct fixture f = fixture_of(4, types, 2, &policy_deriving);
+    struct grant_message message;
+    timer(&f, 0);
+    rank_core_parameters(f.core, 0, &message);
+    assert_true(message.parameters.type_share[0] == 0.25f && message.parameters.type_share[1] == 0.75f);
+    event(&f, 1, RANK_ACCELERATOR_DOWN, 0); /* not only 10 ms later */
+    assert_true(f.out.parameters_changed);
+    rank_core_parameters(f.core, 0, &message);
+    assert_true(message.parameters.type_share[0] == 0 && message.parameters.type_share[1] == 1);
+    event(&f, 2, RANK_ACCELERATOR_UP, 0);
+    assert_true(f.out.parameters_changed);
+    rank_core_parameters(f.core, 0, &message);
+    assert_true(message.parameters.type_share[0] == 0.25f);
+    free(f.core);
+}
+
 static void the_share_of_batches_launched_by_freeing_is_measured(void **state) {
     (void)state;
     static const uint8_t types[1];
@@ -510,6 +529,7 @@ int main(void) {
         cmocka_unit_test(parameters_follow_the_rates_at_most_every_10_ms),
         cmocka_unit_test(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
+        cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
         cmocka_unit_test(the_share_of_batches_launched_by_freeing_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
