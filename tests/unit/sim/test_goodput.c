@@ -18,7 +18,7 @@ static double find(double guess_rps) {
                                 .accelerators = 1,
                                 .types = 1,
                                 .arrivals = SIM_UNIFORM,
-                                .seconds = 2,
+                                .seconds = 1,
                                 .warmup_s = 0.2,
                                 .seed = 1,
                                 .policy = &policy_deferred};
