@@ -1,4 +1,4 @@
-/* margin.c - a running 99th percentile. */
+/* margin.c - a running 95th percentile. */
 #include "base/margin.h"
 
 #define DECAY_EVERY  1024
@@ -12,11 +12,11 @@ static int64_t margin_edge(unsigned i) {
 }
 
 static void margin_update(struct margin *margin) {
-    uint32_t above = 0, allowed = margin->total / 100;
+    uint32_t above = 0, allowed = margin->total / 20;
     unsigned i = MARGIN_BUCKETS - 1;
     while (i > 0 && above + margin->counts[i] <= allowed)
         above += margin->counts[i--];
-    atomic_store_explicit(&margin->p99_ns, margin_edge(i), memory_order_relaxed); /* a number on its own */
+    atomic_store_explicit(&margin->value_ns, margin_edge(i), memory_order_relaxed); /* a number on its own */
 }
 
 static unsigned bucket_of(int64_t value_ns) {
@@ -54,6 +54,6 @@ void margin_add(struct margin *margin, int64_t value_ns) {
     margin->total++;
     if (++margin->since_decay >= DECAY_EVERY)
         margin_decay(margin);
-    if (value_ns > margin_p99_ns(margin) || margin->since_decay % UPDATE_EVERY == 0)
+    if (value_ns > margin_ns(margin) || margin->since_decay % UPDATE_EVERY == 0)
         margin_update(margin);
 }

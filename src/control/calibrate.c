@@ -72,7 +72,7 @@ static int64_t measure_wake(void) {
         doorbell_sleep(&bell, until);
         margin_add(&margin, clock_now_ns() - until);
     }
-    return margin_p99_ns(&margin);
+    return margin_ns(&margin);
 }
 
 static int64_t measure_copy(int64_t bytes) {
@@ -118,8 +118,8 @@ static void measure_hand_overs(struct calibration *result) {
     atomic_store_explicit(&echo->sent_ns, -1, memory_order_release); /* with echo_main() */
     doorbell_ring(&echo->there);
     pthread_join(thread, NULL);
-    result->dispatch_ns = margin_p99_ns(&dispatch);
-    result->reply_ns = margin_p99_ns(&reply);
+    result->dispatch_ns = margin_ns(&dispatch);
+    result->reply_ns = margin_ns(&reply);
 out_pair:
     close(pair[0]);
     close(pair[1]);

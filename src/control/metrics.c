@@ -120,19 +120,19 @@ static void margin_row(struct text *out, const char *kind, const char *thread, u
 
 static void render_margins(const struct server *s, struct text *out) {
     heading(out, "symphony_margin_seconds", "gauge",
-            "99th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, gathering an item, "
+            "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, gathering an item, "
             "reply.");
-    margin_row(out, "wake", "rank", 0, margin_p99_ns(rank_thread_wake_margin(s->rank_thread)));
+    margin_row(out, "wake", "rank", 0, margin_ns(rank_thread_wake_margin(s->rank_thread)));
     for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
         const struct model_thread *m = s->model_threads[t];
         int64_t ctrl, data;
         model_thread_delays(m, &ctrl, &data);
-        margin_row(out, "wake", "model", t, margin_p99_ns(model_thread_wake_margin(m)));
+        margin_row(out, "wake", "model", t, margin_ns(model_thread_wake_margin(m)));
         margin_row(out, "dispatch", "model", t, ctrl);
         margin_row(out, "gather", "model", t, data);
     }
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
-        margin_row(out, "reply", "frontend", f, margin_p99_ns(port_reply_margin(s->ports[f])));
+        margin_row(out, "reply", "frontend", f, margin_ns(port_reply_margin(s->ports[f])));
 }
 
 void server_render_metrics(void *server, struct text *out) {

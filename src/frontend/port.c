@@ -67,7 +67,7 @@ static void port_send(struct port *port, const struct request *request, enum req
 /* What is kept for the way back: never more than a part of the time there is, for refusing everything because one
  * answer in a hundred is slow would be worse. */
 static int64_t reply_margin(const struct port *port, const struct request *request) {
-    int64_t margin = margin_p99_ns(&port->reply), most = (request->deadline_ns - request->arrival_ns) / REPLY_PART_MOST;
+    int64_t margin = margin_ns(&port->reply), most = (request->deadline_ns - request->arrival_ns) / REPLY_PART_MOST;
     return margin < most ? margin : most;
 }
 

@@ -314,7 +314,7 @@ static void follow_delays(struct model_thread *t, int64_t now) {
     t->measured = false;
     t->delays_next_ns = now + DELAYS_EVERY_NS;
 
-    int64_t ctrl = margin_p99_ns(&t->dispatch), data = margin_p99_ns(&t->gather);
+    int64_t ctrl = margin_ns(&t->dispatch), data = margin_ns(&t->gather);
     if (!differs(ctrl, atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed)) && /* own words */
         !differs(data, atomic_load_explicit(&t->data_ns, memory_order_relaxed)))
         return;
