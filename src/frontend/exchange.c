@@ -14,7 +14,6 @@
 #define FIRST_ROOM        ((size_t)1 << 20) /* more only as it is sent: an announcement alone must not take memory */
 #define SLO_DEFAULT_NS    NS_PER_S          /* for a model whose SLO nobody chose */
 #define SWALLOW_BYTES_MAX (256LL << 20)
-#define PROMPT_TURNS      4 /* an answer is sent within so many turns if the client takes it at once */
 
 /* A request whose answer is known before its body is read: the body is swallowed first, so that the client, which is
  * still sending, reads the answer and keeps its connection. These marks stand in the place of its exchange. */
@@ -165,7 +164,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
     }
     x->state = EXCHANGE_SENDING;
     x->status = status;
-    x->answer_turn = x->frontend->turns;
+    x->answered_ns = clock_now_ns();
     return respond(x->frontend, x->connection, status, response, false);
 }
 _Static_assert(sizeof(struct MHD_IoVec) == sizeof(struct iovec) &&
@@ -473,14 +472,13 @@ static void exchange_count(const struct exchange *x, bool sent) {
     counter_add(&counters->outcomes[outcome], 1);
     if (outcome != OUTCOME_OK)
         return;
-    int64_t now_ns = clock_now_ns();
-    histogram_add(&counters->latency_ns, now_ns - request->arrival_ns);
+    histogram_add(&counters->latency_ns, x->answered_ns - request->arrival_ns);
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
-    if (now_ns <= request->deadline_ns)
+    if (x->answered_ns <= request->deadline_ns)
         counter_add(&counters->in_time, 1);
-    /* a client that reads slowly must not lengthen the margin that everybody's deadlines are cut by */
-    if (f->turns - x->answer_turn <= PROMPT_TURNS)
-        port_replied(f->config.port, now_ns - request->run_end_ns);
+    /* Not until libmicrohttpd calls back here: that may be the connection's next event, and a client that reads slowly
+     * must not lengthen the margin that everybody's deadlines are cut by. */
+    port_replied(f->config.port, x->answered_ns - request->run_end_ns);
 }
 
 void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange,

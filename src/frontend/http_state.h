@@ -50,8 +50,8 @@ struct exchange {
     uint32_t asks;       /* how often libmicrohttpd asked while it ran */
     unsigned body_fault; /* status, when the body cannot be kept: the rest is swallowed */
     uint32_t free_next;
-    unsigned status;      /* of the answer */
-    uint32_t answer_turn; /* in which it was built */
+    unsigned status;     /* of the answer */
+    int64_t answered_ns; /* when the answer was handed over to be sent, which follows in the same turn */
 
     char *body;                   /* in blocks[0] */
     size_t body_expected;         /* SIZE_MAX: chunked, not known */
