@@ -40,8 +40,9 @@ def bench(server, *args):
 def margins(server):
     """ctrl, data and reply in microseconds as the scheduler uses them now."""
     m = server.metrics()
-    get = lambda kind: max(v for k, v in m.items() if k.startswith('symphony_margin_seconds{kind="%s"' % kind)) * 1e6
-    return get("dispatch"), get("gather"), get("reply")
+    get = lambda name: max(v for k, v in m.items() if k.startswith(name)) * 1e6
+    return (get('symphony_margin_seconds{kind="dispatch"'), get("symphony_model_gather_seconds"),
+            get('symphony_margin_seconds{kind="reply"'))
 
 
 def virtual_goodput(cell, ctrl_us, data_us, reply_us):

@@ -29,8 +29,11 @@ void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
         struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
         /* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returning early or late is for the caller's loop.
          */
-        syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, 1, until_ns == TIME_NEVER ? NULL : &ts, NULL,
-                FUTEX_BITSET_MATCH_ANY);
+        uint32_t state =
+            atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
+        if (state != DOORBELL_AWAKE)
+            syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, state, until_ns == TIME_NEVER ? NULL : &ts,
+                    NULL, FUTEX_BITSET_MATCH_ANY);
     }
     doorbell_cancel(bell);
 }

@@ -12,8 +12,14 @@
 
 #include "base/container.h"
 
+enum doorbell_state {
+    DOORBELL_AWAKE,
+    DOORBELL_ASLEEP, /* or about to be */
+    DOORBELL_NAPPING /* the same, but it will look by itself soon: news that can wait need not wake it */
+};
+
 struct doorbell {
-    _Alignas(CACHE_LINE) _Atomic uint32_t sleeping; /* 1: the consumer sleeps or is about to; producers clear it */
+    _Alignas(CACHE_LINE) _Atomic uint32_t sleeping; /* enum doorbell_state; producers that wake the consumer clear it */
     int event_fd;                                   /* -1: futex */
     bool busy_poll;                                 /* never sleeps: doorbell_sleep() returns at once */
 };
@@ -24,10 +30,14 @@ void doorbell_destroy(struct doorbell *bell);
 
 /* Consumer: announces sleep. Look at every source once more before doorbell_sleep(); if one has something, call
  * doorbell_cancel() instead. */
-static inline void doorbell_arm(struct doorbell *bell) {
+static inline void doorbell_arm_as(struct doorbell *bell, enum doorbell_state state) {
     /* seq_cst, with the fence in doorbell_ring() */
-    atomic_store_explicit(&bell->sleeping, 1, memory_order_seq_cst);
+    atomic_store_explicit(&bell->sleeping, state, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline void doorbell_arm(struct doorbell *bell) {
+    doorbell_arm_as(bell, DOORBELL_ASLEEP);
 }
 
 static inline void doorbell_cancel(struct doorbell *bell) {
@@ -43,7 +53,14 @@ void doorbell_wake(struct doorbell *bell);
 
 /* Producer, after ring_publish(). */
 static inline void doorbell_ring(struct doorbell *bell) {
-    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm() */
-    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed))
+    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as() */
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != DOORBELL_AWAKE)
+        doorbell_wake(bell);
+}
+
+/* The same for news that can wait: leaves a consumer alone that is napping. */
+static inline void doorbell_ring_sleeper(struct doorbell *bell) {
+    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as() */
+    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) == DOORBELL_ASLEEP)
         doorbell_wake(bell);
 }

@@ -13,10 +13,11 @@
 #include "base/margin.h"
 #include "base/thread.h"
 
-#define ROUNDS         200
-#define SLEEP_NS       (200 * NS_PER_US)
-#define REPLY_BYTES    512
-#define COPY_BYTES_MAX (16 << 20)
+#define ROUNDS          200
+#define SLEEP_NS        (200 * NS_PER_US)
+#define REPLY_BYTES     512
+#define COPY_BYTES      (256 << 10)
+#define COPY_AREA_BYTES (16 << 20)
 
 struct echo {
     struct doorbell there, back;
@@ -75,21 +76,25 @@ static int64_t measure_wake(void) {
     return margin_ns(&margin);
 }
 
-static int64_t measure_copy(int64_t bytes) {
-    size_t size = bytes < 64 ? 64 : bytes > COPY_BYTES_MAX ? COPY_BYTES_MAX : (size_t)bytes;
-    char *from = calloc(1, size), *to = malloc(size);
-    int64_t best = NS_PER_S;
+/* Copies pieces of a large area one after the other, so that each comes from memory. */
+static double measure_copy(void) {
+    char *from = malloc(COPY_AREA_BYTES), *to = malloc(COPY_BYTES);
+    int64_t took = 0;
 
-    for (int i = 0; from && to && i < 8; i++) {
-        int64_t start = clock_now_ns();
-        memcpy(to, from, size);
+    if (!from || !to)
+        goto out;
+    memset(from, 1, COPY_AREA_BYTES);
+    memset(to, 1, COPY_BYTES);
+    took = clock_now_ns();
+    for (size_t at = 0; at < COPY_AREA_BYTES; at += COPY_BYTES) {
+        memcpy(to, from + at, COPY_BYTES);
         __asm__ volatile("" ::"r"(to) : "memory"); /* the copy must happen */
-        int64_t took = clock_now_ns() - start;
-        best = took < best ? took : best;
     }
+    took = clock_now_ns() - took;
+out:
     free(from);
     free(to);
-    return best * (bytes / (int64_t)size + (bytes % (int64_t)size != 0));
+    return (double)(took > 0 ? took : NS_PER_MS) / COPY_AREA_BYTES;
 }
 
 static void measure_hand_overs(struct calibration *result) {
@@ -127,9 +132,9 @@ out_echo:
     free(echo);
 }
 
-void calibrate(struct calibration *result, int64_t item_bytes) {
+void calibrate(struct calibration *result) {
     *result = (struct calibration){.dispatch_ns = 100 * NS_PER_US, .reply_ns = 200 * NS_PER_US};
     measure_hand_overs(result);
     result->wake_ns = measure_wake();
-    result->gather_ns = measure_copy(item_bytes);
+    result->copy_ns_per_byte = measure_copy();
 }

@@ -50,6 +50,14 @@ static void render_models(const struct server *s, struct text *out) {
     for (uint32_t i = 0; i < n; i++)
         text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", models[i].name,
                     (double)atomic_load_explicit(&counters_of(s, i)->latency_one_ns, memory_order_relaxed) / 1e9);
+    heading(out, "symphony_model_gather_seconds", "gauge",
+            "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t ctrl_ns, data_ns;
+        model_thread_delays(s->model_threads[s->placements[i].thread], s->placements[i].thread_model, &ctrl_ns,
+                            &data_ns);
+        text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", models[i].name, (double)data_ns / 1e9);
+    }
     heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
     for (uint32_t i = 0; i < n; i++)
         text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", models[i].name,
@@ -120,16 +128,12 @@ static void margin_row(struct text *out, const char *kind, const char *thread, u
 
 static void render_margins(const struct server *s, struct text *out) {
     heading(out, "symphony_margin_seconds", "gauge",
-            "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, gathering an item, "
-            "reply.");
+            "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, reply.");
     margin_row(out, "wake", "rank", 0, margin_ns(rank_thread_wake_margin(s->rank_thread)));
     for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
         const struct model_thread *m = s->model_threads[t];
-        int64_t ctrl, data;
-        model_thread_delays(m, &ctrl, &data);
         margin_row(out, "wake", "model", t, margin_ns(model_thread_wake_margin(m)));
-        margin_row(out, "dispatch", "model", t, ctrl);
-        margin_row(out, "gather", "model", t, data);
+        margin_row(out, "dispatch", "model", t, margin_ns(model_thread_dispatch_margin(m)));
     }
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         margin_row(out, "reply", "frontend", f, margin_ns(port_reply_margin(s->ports[f])));

@@ -120,7 +120,6 @@ static int start_model_thread(struct server *s, uint32_t index, struct sy_error 
         .queue_max = s->config.queue_max,
         .learn = s->config.learn,
         .ctrl_ns = s->calibration.dispatch_ns,
-        .data_ns = s->calibration.gather_ns,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };
@@ -137,6 +136,7 @@ static int start_model_thread(struct server *s, uint32_t index, struct sy_error 
             .variant_count = s->placements[i].variant_count,
             .batch_max = s->config.models[i].batch_max,
             .slo_ns = s->config.models[i].slo_ns,
+            .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * (double)item_bytes(&s->config.models[i])),
         };
         for (uint32_t type = 0; type < s->config.type_count; type++)
             m->profiles[type] = s->config.accelerators[type].profiles[i];
@@ -222,15 +222,10 @@ static int server_allocate(struct server *s) {
 }
 
 static void calibrate_server(struct server *s) {
-    int64_t bytes = 0;
-
-    for (uint32_t i = 0; i < s->config.model_count; i++)
-        if (item_bytes(&s->config.models[i]) > bytes)
-            bytes = item_bytes(&s->config.models[i]);
-    calibrate(&s->calibration, bytes);
-    log_info("timing margins measured", "wake_us=%lld dispatch_us=%lld gather_item_us=%lld reply_us=%lld",
+    calibrate(&s->calibration);
+    log_info("timing margins measured", "wake_us=%lld dispatch_us=%lld reply_us=%lld copy_gb_per_s=%.1f",
              (long long)s->calibration.wake_ns / 1000, (long long)s->calibration.dispatch_ns / 1000,
-             (long long)s->calibration.gather_ns / 1000, (long long)s->calibration.reply_ns / 1000);
+             (long long)s->calibration.reply_ns / 1000, 1 / s->calibration.copy_ns_per_byte);
 }
 
 /* Ends what was started: first those who bring requests, while the others still give them back. */

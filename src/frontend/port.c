@@ -93,8 +93,12 @@ void port_flush(struct port *port) {
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (port->model_rung[t]) {
             port->model_rung[t] = false;
-            if (ring_publish(&w->requests[port->index * w->model_threads + t]))
+            if (!ring_publish(&w->requests[port->index * w->model_threads + t]))
+                continue;
+            if (wiring_accelerators_free(w))
                 doorbell_ring(&w->model_bells[t]);
+            else
+                doorbell_ring_sleeper(&w->model_bells[t]);
         }
 }
 

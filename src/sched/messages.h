@@ -82,11 +82,11 @@ struct rank_message {
 
 /* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. */
 struct cluster_parameters {
-    double gamma;         /* share of b* that the window drop aims at */
-    double theta;         /* share of b* from which a batch need not wait */
-    double tau_ns;        /* mean time between batches */
-    double boost;         /* how much faster work arrives now than over 2 s */
-    double free_launches; /* p: share of batches launched by an accelerator becoming free */
+    double gamma;                            /* share of b* that the window drop aims at */
+    double theta;                            /* share of b* from which a batch need not wait */
+    double tau_ns;                           /* mean time between batches */
+    double boost;                            /* how much faster work arrives now than over 2 s */
+    double free_launches;                    /* p: share of batches launched by an accelerator becoming free */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 

@@ -16,6 +16,13 @@
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
 #define DELAYS_PART_MOST  8 /* d_ctrl takes this part of a model's SLO at most; why: reply_margin() in port.c */
 
+/* What the thread measures of one served model. */
+struct measured_model {
+    struct margin gather;    /* fetching and copying an item's inputs */
+    bool any;                /* something was, since delay(b) last followed */
+    _Atomic int64_t data_ns; /* as the cores use it; read by the metrics */
+};
+
 /* One core and what the thread keeps of it. */
 struct variant {
     struct model_core *core;
@@ -48,11 +55,12 @@ struct model_thread {
     uint32_t *dirty; /* [variant_count] */
     uint32_t dirty_count;
     struct model_output out;
-    struct margin wake, dispatch, gather;
-    _Atomic int64_t ctrl_ns, data_ns; /* read by the metrics */
+    struct margin wake, dispatch;
+    _Atomic int64_t ctrl_ns;         /* as the cores use it; read by the metrics */
+    struct measured_model *measured; /* [model_count] */
     int64_t delays_next_ns;
-    bool measured;                                  /* something was, since delay(b) last followed */
-    bool rank_rung, *executor_rung, *frontend_rung; /* who gets the bell at the end of the turn */
+    bool dispatched;                                /* something was, since delay(b) last followed */
+    bool rank_rung, *executor_rung, *frontend_rung; /* who gets the bell at the end of the turn, whatever is free */
     pthread_t thread;
     _Atomic bool stop;
 };
@@ -153,7 +161,7 @@ static struct model_core_config variant_config(struct model_thread *t, const str
         .batch_max = m->batch_max,
         .slo_ns = m->slo_ns,
         .ctrl_ns = ctrl_for(m, atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed)), /* own words */
-        .data_ns = atomic_load_explicit(&t->data_ns, memory_order_relaxed),
+        .data_ns = atomic_load_explicit(&t->measured[v->model].data_ns, memory_order_relaxed),
         .learn = t->config.learn,
         .policy = t->config.policy,
         .policy_options = t->config.policy_options,
@@ -274,7 +282,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     answer->types = t->config.types;
     memcpy(answer->candidates, t->out.candidates, t->config.types * sizeof(answer->candidates[0]));
     ring_push(ring);
-    t->rank_rung = true;
+    t->rank_rung |= !used;
     v->candidate_changed = false; /* the answer brings it */
     if (used)
         send_plan(t, v, now, grant->accelerator);
@@ -284,8 +292,9 @@ static void take_ran(struct model_thread *t, int64_t now, const struct ran_messa
     struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
 
     margin_add(&t->dispatch, ran->dispatch_ns);
-    margin_add(&t->gather, ran->gather_ns / ran->items);
-    t->measured = true;
+    t->dispatched = true;
+    margin_add(&t->measured[v->model].gather, ran->gather_ns / ran->items);
+    t->measured[v->model].any = true;
     if (ran->run_ns == 0)
         return;
     histogram_add(&t->counters[v->model].run_ns, ran->run_ns);
@@ -302,30 +311,28 @@ static bool differs(int64_t a, int64_t b) {
     return (double)(most - least) > DELAYS_CHANGE_MIN * (double)most && most - least > NS_PER_US;
 }
 
-/* Lets delay(b) follow the measured dispatch and gathering. */
-/* Lets delay(b) follow the measured dispatch and gathering. */
+/* Lets a delay follow its margin, which relaxes while nothing is measured. True if that is worth telling. */
+static bool follow(struct margin *margin, bool *measured, _Atomic int64_t *delay_ns) {
+    if (!*measured)
+        margin_relax(margin);
+    *measured = false;
+    if (!differs(margin_ns(margin), atomic_load_explicit(delay_ns, memory_order_relaxed))) /* own word */
+        return false;
+    atomic_store_explicit(delay_ns, margin_ns(margin), memory_order_relaxed); /* a number on its own */
+    return true;
+}
 
-/* Lets delay(b) follow the measured dispatch and gathering; while nothing is measured, lets them relax. */
+/* Lets delay(b) follow the measured dispatch and gathering. */
 static void follow_delays(struct model_thread *t, int64_t now) {
-    if (!t->measured) {
-        margin_relax(&t->dispatch);
-        margin_relax(&t->gather);
-    }
-    t->measured = false;
-    t->delays_next_ns = now + DELAYS_EVERY_NS;
+    bool changed = follow(&t->dispatch, &t->dispatched, &t->ctrl_ns);
 
-    int64_t ctrl = margin_ns(&t->dispatch), data = margin_ns(&t->gather);
-    if (!differs(ctrl, atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed)) && /* own words */
-        !differs(data, atomic_load_explicit(&t->data_ns, memory_order_relaxed)))
-        return;
-    atomic_store_explicit(&t->ctrl_ns, ctrl, memory_order_relaxed); /* a number on its own */
-    atomic_store_explicit(&t->data_ns, data, memory_order_relaxed);
-    for (uint32_t i = 0; i < t->variant_count; i++) {
+    t->delays_next_ns = now + DELAYS_EVERY_NS;
+    for (uint32_t m = 0; m < t->config.model_count; m++)
+        changed |= follow(&t->measured[m].gather, &t->measured[m].any, &t->measured[m].data_ns);
+    for (uint32_t i = 0; i < t->variant_count && changed; i++) {
         struct variant *v = &t->variants[i];
-        struct model_event event = {
-            .kind = MODEL_DELAYS,
-            .delays = {.ctrl_ns = ctrl_for(&t->models[v->model], ctrl), .data_ns = data},
-        };
+        struct model_event event = {.kind = MODEL_DELAYS};
+        model_thread_delays(t, v->model, &event.delays.ctrl_ns, &event.delays.data_ns);
         if (v->generation)
             variant_step(t, v, now, &event);
     }
@@ -353,20 +360,21 @@ static void tell_rank(struct model_thread *t) {
             message->rates = v->rates;
             ring_push(ring);
         }
-        t->rank_rung |= v->candidate_changed || v->rates_changed;
         v->candidate_changed = v->rates_changed = false;
     }
 }
 
+/* Publishes the turn's messages. Answers go before the plans they speak of: an accelerator that is soon free again
+ * wakes the rank thread, which must then find its answer. */
 static void ring_bells(struct model_thread *t) {
     struct wiring *w = t->wiring;
     uint32_t index = t->config.index;
 
+    if (ring_publish(&w->to_rank[index]) && (t->rank_rung || wiring_accelerators_free(w)))
+        doorbell_ring(&w->rank_bell);
     for (uint32_t e = 0; e < w->executors; e++)
         if (t->executor_rung[e] && ring_publish(&w->plans[index * w->executors + e]))
             doorbell_ring(&w->executor_bells[e]);
-    if (t->rank_rung && ring_publish(&w->to_rank[index]))
-        doorbell_ring(&w->rank_bell);
     for (uint32_t f = 0; f < w->frontends; f++)
         if (t->frontend_rung[f] && ring_publish(&w->refusals[index * w->frontends + f]))
             doorbell_ring(&w->frontend_bells[f]);
@@ -449,11 +457,14 @@ static bool anything_pending(struct model_thread *t) {
 
 static void sleep_until_needed(struct model_thread *t) {
     struct doorbell *bell = &t->wiring->model_bells[t->config.index];
+    bool nap = !wiring_accelerators_free(t->wiring); /* what shrinks meanwhile can wait as well */
     int64_t until = heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
 
+    if (nap)
+        until = clock_now_ns() + WIRING_NAP_NS;
     if (t->dirty_count) /* the rank thread's ring is full: it has no bell of ours, so look again soon */
         until = clock_now_ns() + 50 * NS_PER_US;
-    doorbell_arm(bell);
+    doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
     if (anything_pending(t)) {
         doorbell_cancel(bell);
         return;
@@ -470,8 +481,8 @@ static void *model_thread_main(void *argument) {
     thread_begin("model", t->config.index, THREAD_PROMPT);
     while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with model_thread_stop() */
         int64_t now = clock_now_ns();
-        bool any = poll_grants(t, now);
-        any |= poll_requests(t, now);
+        bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
+        any |= poll_grants(t, now);
         any |= poll_ran(t, now);
         any |= poll_timers(t, now);
         if (now >= t->delays_next_ns && any)
@@ -510,6 +521,7 @@ static void model_thread_free(struct model_thread *t) {
         free(t->scaled[type]);
     free(t->models);
     free(t->counters);
+    free(t->measured);
     free(t->variants);
     free(t->variant_of_rank_index);
     free(t->model_of_served);
@@ -536,6 +548,7 @@ static int model_thread_allocate(struct model_thread *t) {
     variants = variants ? variants : 1;
     t->models = calloc(count, sizeof(*t->models));
     t->counters = calloc(count, sizeof(*t->counters));
+    t->measured = calloc(count, sizeof(*t->measured));
     t->variants = calloc(variants, sizeof(*t->variants));
     t->variant_of_rank_index = calloc(t->wiring->models + 1, sizeof(uint32_t));
     t->model_of_served = calloc(served + 1, sizeof(uint32_t));
@@ -545,14 +558,19 @@ static int model_thread_allocate(struct model_thread *t) {
     t->dirty = calloc(variants, sizeof(*t->dirty));
     t->executor_rung = calloc(t->wiring->executors, sizeof(bool));
     t->frontend_rung = calloc(t->wiring->frontends, sizeof(bool));
-    if (!t->models || !t->counters || !t->variants || !t->variant_of_rank_index || !t->model_of_served || !t->nodes ||
-        !t->timer_entries || !t->timer_positions || !t->dirty || !t->executor_rung || !t->frontend_rung)
+    if (!t->models || !t->counters || !t->measured || !t->variants || !t->variant_of_rank_index ||
+        !t->model_of_served || !t->nodes || !t->timer_entries || !t->timer_positions || !t->dirty ||
+        !t->executor_rung || !t->frontend_rung)
         return -ENOMEM;
     for (uint32_t type = 0; type < config->types; type++)
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))
             return -ENOMEM;
     memcpy(t->models, config->models, config->model_count * sizeof(*t->models));
     t->config.models = t->models;
+    for (uint32_t m = 0; m < config->model_count; m++) {
+        margin_init(&t->measured[m].gather, t->models[m].data_ns);
+        atomic_init(&t->measured[m].data_ns, t->models[m].data_ns);
+    }
     request_pool_init(&t->pool, t->nodes, config->queue_max);
     heap_init(&t->timers, t->timer_entries, t->timer_positions, variants);
     return variants_make(t);
@@ -567,9 +585,7 @@ int model_thread_start(struct model_thread **thread, const struct model_thread_c
     t->config = *config;
     t->wiring = config->wiring;
     atomic_init(&t->ctrl_ns, config->ctrl_ns);
-    atomic_init(&t->data_ns, config->data_ns);
     margin_init(&t->dispatch, config->ctrl_ns);
-    margin_init(&t->gather, config->data_ns);
     rc = model_thread_allocate(t);
     if (rc < 0) {
         error_set(err, rc, "no memory for the queues of %u models", config->model_count);
@@ -607,11 +623,7 @@ const struct margin *model_thread_dispatch_margin(const struct model_thread *t) 
     return &t->dispatch;
 }
 
-const struct margin *model_thread_gather_margin(const struct model_thread *t) {
-    return &t->gather;
-}
-
-void model_thread_delays(const struct model_thread *t, int64_t *ctrl_ns, int64_t *data_ns) {
-    *ctrl_ns = atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed); /* numbers on their own */
-    *data_ns = atomic_load_explicit(&t->data_ns, memory_order_relaxed);
+void model_thread_delays(const struct model_thread *t, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns) {
+    *ctrl_ns = ctrl_for(&t->models[model], atomic_load_explicit(&t->ctrl_ns, memory_order_relaxed)); /* on their own */
+    *data_ns = atomic_load_explicit(&t->measured[model].data_ns, memory_order_relaxed);
 }

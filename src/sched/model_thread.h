@@ -22,6 +22,7 @@ struct model_thread_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
+    int64_t data_ns; /* first value of what gathering an item takes */
 };
 
 struct model_thread_config {
@@ -30,9 +31,9 @@ struct model_thread_config {
     uint32_t types;
     const struct model_thread_model *models; /* those of this thread; copied */
     uint32_t model_count;
-    uint32_t queue_max;       /* requests queued over all its models */
-    bool learn;               /* correct profiles from measured runs */
-    int64_t ctrl_ns, data_ns; /* first values of delay(b) */
+    uint32_t queue_max; /* requests queued over all its models */
+    bool learn;         /* correct profiles from measured runs */
+    int64_t ctrl_ns;    /* first value of what dispatching a batch takes */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -57,6 +58,5 @@ void model_thread_stop(struct model_thread *thread);
 const struct model_counters *model_thread_counters(const struct model_thread *thread, uint32_t model);
 const struct margin *model_thread_wake_margin(const struct model_thread *thread);
 const struct margin *model_thread_dispatch_margin(const struct model_thread *thread);
-const struct margin *model_thread_gather_margin(const struct model_thread *thread);
-/* delay(b) = ctrl + data*b as the cores use it now. */
-void model_thread_delays(const struct model_thread *thread, int64_t *ctrl_ns, int64_t *data_ns);
+/* delay(b) = ctrl + data*b as the cores of a model use it now. `model` counts within the thread's models. */
+void model_thread_delays(const struct model_thread *thread, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);

@@ -515,6 +515,10 @@ double rank_core_accelerators_needed(const struct rank_core *core) {
     return core->needed;
 }
 
+uint32_t rank_core_accelerators_free(const struct rank_core *core) {
+    return core->free;
+}
+
 uint32_t rank_core_accelerators_busy(const struct rank_core *core) {
     return core->busy;
 }

@@ -53,3 +53,5 @@ void rank_core_parameters(const struct rank_core *core, uint32_t model, struct g
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */
 double rank_core_accelerators_needed(const struct rank_core *core);
 uint32_t rank_core_accelerators_busy(const struct rank_core *core);
+/* Free to be granted. */
+uint32_t rank_core_accelerators_free(const struct rank_core *core);

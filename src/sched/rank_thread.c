@@ -150,10 +150,12 @@ static void *rank_thread_main(void *argument) {
     thread_begin("rank", 0, THREAD_PROMPT);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) { /* with rank_thread_stop() */
         int64_t now = clock_now_ns();
-        bool any = poll_freed(r, now);
-        any |= poll_messages(r, now);
+        bool any = poll_messages(r, now); /* before the accelerators they may get */
+        any |= poll_freed(r, now);
         any |= poll_timer(r, now);
         tell_parameters(r);
+        atomic_store_explicit(&r->wiring->free_accelerators, rank_core_accelerators_free(r->core),
+                              memory_order_relaxed); /* with wiring_accelerators_free() */
         ring_bells(r);
         if (!any)
             sleep_until_needed(r);
@@ -189,6 +191,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const 
     memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
     own.accelerator_type = r->accelerator_type;
     rank_core_init(r->core, &own);
+    atomic_store_explicit(&wiring->free_accelerators, config->accelerators, memory_order_relaxed); /* no thread yet */
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
         error_set(err, rc, "cannot start the rank thread: %s", strerror(-rc));

@@ -14,8 +14,9 @@
 #include "base/ring.h"
 #include "sched/messages.h"
 
-#define PORT_REQUESTS_MAX 8192 /* requests one frontend may have outstanding */
-#define TO_RANK_RESERVED  64   /* slots of to_rank kept for answers to grants, on top of one an accelerator */
+#define PORT_REQUESTS_MAX 8192            /* requests one frontend may have outstanding */
+#define WIRING_NAP_NS     (1 * NS_PER_MS) /* see wiring_accelerators_free() */
+#define TO_RANK_RESERVED  64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 
 struct wiring {
     uint32_t frontends, model_threads, executors;
@@ -32,9 +33,20 @@ struct wiring {
     struct ring *freed;         /* [e] struct freed_message */
     struct ring *done;          /* [e * frontends + f] struct done_message */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, rank_bell;
+    _Alignas(CACHE_LINE) _Atomic uint32_t free_accelerators; /* written by the rank thread at the end of its turns */
 };
 
-/* Allocates the rings and bells from the counts, which are set, as are thread_of_*. 0 or -errno with a sentence; wiring_destroy()
- * is due in either case. */
+/* Whether news may start a batch. While every accelerator is busy they cannot, and waking a thread for each request
+ * would only take the core from whoever runs the batches (three wake-ups a request were 40 us on a shared core, a third
+ * of it at 5400 requests a second). So model threads nap for WIRING_NAP_NS instead of sleeping, and frontends leave
+ * nappers alone: refusals and cancellations are late by that at most. The rank thread is not rung either: whoever
+ * reports an accelerator free rings it, and it reads its messages first. Call after publishing. */
+static inline bool wiring_accelerators_free(struct wiring *wiring) {
+    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
+    return atomic_load_explicit(&wiring->free_accelerators, memory_order_relaxed) > 0;
+}
+
+/* Allocates the rings and bells from the counts, which are set, as are thread_of_*. 0 or -errno with a sentence;
+ * wiring_destroy() is due in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);

@@ -1,5 +1,6 @@
 /* test_threads.c - the live threads around the cores, without HTTP: two ports, two model threads, the rank thread and
  * four emulated accelerators. Every request comes back exactly once, to its own port, with its own slice. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,6 +29,7 @@ struct rig {
     struct port *ports[PORTS];
     uint32_t thread_of_served[MODELS], thread_of_model[MODELS - 1 + VARIANTS_MAX];
     float input[64];
+    double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
 };
 
 static void model_make(struct rig *rig, uint32_t i, bool variable) {
@@ -35,18 +37,19 @@ static void model_make(struct rig *rig, uint32_t i, bool variable) {
     struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, variable ? -1 : 4}};
 
     snprintf(m->name, sizeof(m->name), "m%u", i);
-    m->signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true, .variable_shapes = variable};
+    m->signature =
+        (struct signature){.input_count = 1, .output_count = 1, .batched = true, .variable_shapes = variable};
     m->signature.inputs[0] = m->signature.outputs[0] = spec;
     m->batch_max = BATCH_MAX;
     m->slo_ns = 50 * NS_PER_MS;
     atomic_init(&m->state, MODEL_READY);
     rig->profiles[i] = malloc(profile_bytes(BATCH_MAX));
-    profile_set_line(rig->profiles[i], BATCH_MAX, 100e3, 500e3);
+    profile_set_line(rig->profiles[i], BATCH_MAX, rig->fixed_ns / 5, rig->fixed_ns);
 }
 
 static void start_executors(struct rig *rig) {
     struct sy_error err;
-    for (uint32_t e = 0; e < EXECUTORS; e++) {
+    for (uint32_t e = 0; e < rig->wiring.executors; e++) {
         struct executor_config config = {.wiring = &rig->wiring,
                                          .index = e,
                                          .engine = &engine_emulated,
@@ -83,7 +86,7 @@ static void start_model_thread(struct rig *rig, uint32_t t, const struct policy_
     assert_int_equal(model_thread_start(&rig->model_threads[t], &config, &err), 0);
 }
 
-static struct rig *rig_start(void) {
+static struct rig *rig_start(uint32_t executors, double fixed_ns) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     static const uint8_t types[EXECUTORS] = {0};
     static const struct policy_options options = {.consolidate = false};
@@ -93,7 +96,8 @@ static struct rig *rig_start(void) {
     struct wiring *w = &rig->wiring;
     w->frontends = PORTS;
     w->model_threads = THREADS;
-    w->executors = EXECUTORS;
+    w->executors = executors;
+    rig->fixed_ns = fixed_ns;
     w->models = MODELS - 1 + VARIANTS_MAX;
     w->batch_max = BATCH_MAX;
     w->thread_of_model = rig->thread_of_model;
@@ -107,7 +111,7 @@ static struct rig *rig_start(void) {
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
     struct rank_core_config rank = {.models = w->models,
-                                    .accelerators = EXECUTORS,
+                                    .accelerators = executors,
                                     .accelerator_type = types,
                                     .types = 1,
                                     .policy = &policy_deferred,
@@ -124,7 +128,7 @@ static void rig_stop(struct rig *rig) {
     for (uint32_t t = 0; t < THREADS; t++)
         model_thread_stop(rig->model_threads[t]);
     rank_thread_stop(rig->rank_thread);
-    for (uint32_t e = 0; e < EXECUTORS; e++)
+    for (uint32_t e = 0; e < rig->wiring.executors; e++)
         executor_stop(rig->executors[e]);
     for (uint32_t f = 0; f < PORTS; f++)
         port_destroy(rig->ports[f]);
@@ -163,10 +167,8 @@ static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t 
     r->deadline_ns = r->arrival_ns + slo_ns;
     r->shape_key = model == MODELS - 1 ? columns : 0;
     r->work = 1;
-    r->inputs[0] = (struct tensor_view){.data = rig->input,
-                                        .bytes = r->items * columns * sizeof(float),
-                                        .rank = 2,
-                                        .dims = {r->items, columns}};
+    r->inputs[0] = (struct tensor_view){
+        .data = rig->input, .bytes = r->items * columns * sizeof(float), .rank = 2, .dims = {r->items, columns}};
     return r;
 }
 
@@ -208,7 +210,7 @@ static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
 /* Bursts over all models and ports, tight and loose deadlines, one request in ten cancelled. */
 static void test_every_request_comes_back_once(void **state) {
     (void)state;
-    struct rig *rig = rig_start();
+    struct rig *rig = rig_start(EXECUTORS, 500e3);
     struct crowd c;
     uint32_t sent = 0;
 
@@ -238,7 +240,7 @@ static void test_every_request_comes_back_once(void **state) {
 /* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. */
 static void test_full_queue_refuses(void **state) {
     (void)state;
-    struct rig *rig = rig_start();
+    struct rig *rig = rig_start(EXECUTORS, 500e3);
     struct crowd c;
     uint32_t full = 0;
 
@@ -257,7 +259,7 @@ static void test_full_queue_refuses(void **state) {
 /* A port may have so many requests outstanding and no more. */
 static void test_port_is_bounded(void **state) {
     (void)state;
-    struct rig *rig = rig_start();
+    struct rig *rig = rig_start(EXECUTORS, 500e3);
     struct crowd c;
     struct request extra;
 
@@ -271,11 +273,32 @@ static void test_port_is_bounded(void **state) {
     crowd_free(&c);
 }
 
+/* One accelerator, free again before anybody has looked: its report must not be lost while everybody thinks it busy. */
+static void test_a_fast_accelerator_is_never_lost(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(1, 200);
+    struct crowd c;
+
+    crowd_init(&c, 3000);
+    for (uint32_t i = 0; i < c.count; i++) {
+        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, i % 3, 5 * NS_PER_S)), 0);
+        port_flush(rig->ports[0]);
+        while (c.done <= i) {
+            crowd_collect(&c, rig, 0);
+            sched_yield();
+        }
+    }
+    assert_int_equal(c.ran, c.count);
+    rig_stop(rig);
+    crowd_free(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_request_comes_back_once),
         cmocka_unit_test(test_full_queue_refuses),
         cmocka_unit_test(test_port_is_bounded),
+        cmocka_unit_test(test_a_fast_accelerator_is_never_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
