@@ -127,7 +127,7 @@ MODELS = {
         packaged(MAGIKA, MAGIKA_MODEL + "model.onnx"), "fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c", 40,
         {"bytes": np.full((2, 2048), 256, np.int32)}, filetype_labels),
     "text-orientation": (
-        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_ppocr_mobile_v2.0_cls_infer.onnx"), "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c", 10,
+        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_ppocr_mobile_v2.0_cls_infer.onnx"), "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c", 25,
         {"x": np.zeros((2, 3, 48, 192), np.float32)}, lambda _downloads: ["0", "180"]),
     "text-detection": (
         packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_PP-OCRv4_det_infer.onnx"), "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9", 100,
