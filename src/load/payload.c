@@ -21,7 +21,7 @@ static int64_t elements_count(const struct target_input *input) {
 }
 
 static uint32_t element_bytes(const struct target_input *input) {
-    return input->type == TENSOR_BYTES ? 4 + STRING_BYTES : tensor_type_bytes(input->type);
+    return input->type == DATATYPE_BYTES ? 4 + STRING_BYTES : datatype_bytes(input->type);
 }
 
 /* k/1024 as an IEEE half: exact, so JSON and binary carry the same value. */
@@ -38,7 +38,7 @@ static void string_make(struct rng *rng, char *letters) {
 }
 
 /* One element, little-endian (as all machines this runs on are). */
-static void element_write_binary(FILE *to, enum tensor_type type, struct rng *rng) {
+static void element_write_binary(FILE *to, enum datatype type, struct rng *rng) {
     uint64_t integer = rng_below(rng, INTEGERS);
     uint32_t k = (uint32_t)rng_below(rng, 1024);
     float real = (float)k / 1024.0f;
@@ -50,46 +50,46 @@ static void element_write_binary(FILE *to, enum tensor_type type, struct rng *rn
     uint8_t boolean = integer & 1;
     char string[4 + STRING_BYTES] = {STRING_BYTES};
     switch (type) {
-    case TENSOR_BOOL:
+    case DATATYPE_BOOL:
         fwrite(&boolean, 1, 1, to);
         break;
-    case TENSOR_FP16:
+    case DATATYPE_FP16:
         fwrite(&half, sizeof(half), 1, to);
         break;
-    case TENSOR_BF16:
+    case DATATYPE_BF16:
         fwrite(&brain, sizeof(brain), 1, to);
         break;
-    case TENSOR_FP32:
+    case DATATYPE_FP32:
         fwrite(&real, sizeof(real), 1, to);
         break;
-    case TENSOR_FP64:
+    case DATATYPE_FP64:
         fwrite(&real64, sizeof(real64), 1, to);
         break;
-    case TENSOR_BYTES:
+    case DATATYPE_BYTES:
         string_make(rng, string + 4);
         fwrite(string, sizeof(string), 1, to);
         break;
     default:
-        fwrite(&integer, tensor_type_bytes(type), 1, to);
+        fwrite(&integer, datatype_bytes(type), 1, to);
         break;
     }
 }
 
-static void element_write_json(FILE *to, enum tensor_type type, struct rng *rng) {
+static void element_write_json(FILE *to, enum datatype type, struct rng *rng) {
     uint64_t integer = rng_below(rng, INTEGERS);
     uint32_t k = (uint32_t)rng_below(rng, 1024);
     char letters[STRING_BYTES];
     switch (type) {
-    case TENSOR_BOOL:
+    case DATATYPE_BOOL:
         fputs(integer & 1 ? "true" : "false", to);
         break;
-    case TENSOR_FP16:
-    case TENSOR_BF16:
-    case TENSOR_FP32:
-    case TENSOR_FP64:
+    case DATATYPE_FP16:
+    case DATATYPE_BF16:
+    case DATATYPE_FP32:
+    case DATATYPE_FP64:
         fprintf(to, "%.7g", k / 1024.0);
         break;
-    case TENSOR_BYTES:
+    case DATATYPE_BYTES:
         string_make(rng, letters);
         fprintf(to, "\"%.*s\"", STRING_BYTES, letters);
         break;
@@ -110,7 +110,7 @@ static void text_write_json(FILE *to, const char *text) {
 static void input_write(FILE *to, const struct target_input *input, bool json_tensors, struct rng *rng) {
     fputs("{\"name\":", to);
     text_write_json(to, input->name);
-    fprintf(to, ",\"datatype\":\"%s\",\"shape\":[", tensor_type_name(input->type));
+    fprintf(to, ",\"datatype\":\"%s\",\"shape\":[", datatype_name(input->type));
     for (uint32_t i = 0; i < input->rank; i++)
         fprintf(to, "%s%lld", i ? "," : "", (long long)input->dims[i]);
     int64_t count = elements_count(input);

@@ -11,25 +11,6 @@
 #define ASK_TIMEOUT_NS (10 * NS_PER_S)
 #define IMAGE_SIDE     320
 
-static const struct {
-    const char *name;
-    uint32_t bytes;
-} types[TENSOR_TYPES] = {
-    [TENSOR_BOOL] = {"BOOL", 1},     [TENSOR_UINT8] = {"UINT8", 1},   [TENSOR_UINT16] = {"UINT16", 2},
-    [TENSOR_UINT32] = {"UINT32", 4}, [TENSOR_UINT64] = {"UINT64", 8}, [TENSOR_INT8] = {"INT8", 1},
-    [TENSOR_INT16] = {"INT16", 2},   [TENSOR_INT32] = {"INT32", 4},   [TENSOR_INT64] = {"INT64", 8},
-    [TENSOR_FP16] = {"FP16", 2},     [TENSOR_BF16] = {"BF16", 2},     [TENSOR_FP32] = {"FP32", 4},
-    [TENSOR_FP64] = {"FP64", 8},     [TENSOR_BYTES] = {"BYTES", 0},
-};
-
-const char *tensor_type_name(enum tensor_type type) {
-    return types[type].name;
-}
-
-uint32_t tensor_type_bytes(enum tensor_type type) {
-    return types[type].bytes;
-}
-
 void path_encode(const char *name, char *text, size_t size) {
     static const char hex[] = "0123456789ABCDEF";
     size_t at = 0;
@@ -55,8 +36,8 @@ static int dims_parse(const char *text, bool open, int64_t *dims, struct sy_erro
         long long dim = strtoll(at, &end, 10);
         bool valid = end != at && !errno && (*end == ',' || !*end) && dim < (1LL << 40) &&
                      (dim > 0 || (dim == -1 && open && count == 0));
-        if (!valid || count == TENSOR_RANK_MAX)
-            return error_set(err, -EINVAL, "'%s' is not a list of at most %d dimensions", text, TENSOR_RANK_MAX);
+        if (!valid || count == TENSOR_DIMS_MAX)
+            return error_set(err, -EINVAL, "'%s' is not a list of at most %d dimensions", text, TENSOR_DIMS_MAX);
         dims[count++] = dim;
         at = end + (*end == ',');
     }
@@ -75,17 +56,15 @@ static int64_t dim_guess(const int64_t *shape, uint32_t rank, uint32_t i) {
 
 int target_input_fill(struct target_input *input, const char *datatype, const int64_t *shape, uint32_t rank,
                       int64_t items, const char *hint_dims, struct sy_error *err) {
-    uint32_t type = 0;
-    while (type < TENSOR_TYPES && strcmp(types[type].name, datatype) != 0)
-        type++;
-    if (type == TENSOR_TYPES)
+    enum datatype type = datatype_parse(datatype, strlen(datatype));
+    if (type == DATATYPE_INVALID)
         return error_set(err, -EINVAL, "data type '%s' is not known", datatype);
-    if (rank > TENSOR_RANK_MAX)
-        return error_set(err, -EINVAL, "%u dimensions are more than %d", rank, TENSOR_RANK_MAX);
+    if (rank > TENSOR_DIMS_MAX)
+        return error_set(err, -EINVAL, "%u dimensions are more than %d", rank, TENSOR_DIMS_MAX);
     input->type = type;
     input->rank = rank;
     input->batched = rank > 0 && shape[0] < 0;
-    int64_t given[TENSOR_RANK_MAX];
+    int64_t given[TENSOR_DIMS_MAX];
     int given_count = hint_dims ? dims_parse(hint_dims, false, given, err) : 0;
     if (given_count < 0)
         return given_count;
@@ -155,7 +134,7 @@ static int inputs_declare(struct target *target, struct target_model *model, int
             continue;
         char datatype[16];
         snprintf(datatype, sizeof(datatype), "%.*s", (int)strcspn(rest, ":"), rest);
-        int64_t shape[TENSOR_RANK_MAX];
+        int64_t shape[TENSOR_DIMS_MAX];
         int rank = dims_parse(rest + strcspn(rest, ":") + 1, true, shape, err);
         if (rank < 0)
             return rank;
@@ -192,12 +171,12 @@ static int input_read(struct target *target, struct target_model *model, struct 
     const char *name = json_string_value(json_object_get(json, "name"));
     const char *datatype = json_string_value(json_object_get(json, "datatype"));
     const json_t *dims = json_object_get(json, "shape");
-    if (!name || !datatype || !json_is_array(dims) || json_array_size(dims) > TENSOR_RANK_MAX)
+    if (!name || !datatype || !json_is_array(dims) || json_array_size(dims) > TENSOR_DIMS_MAX)
         return error_set(err, -EPROTO, "model '%s': an input has no name, datatype or usable shape", model->name);
     input->name = strdup(name);
     if (!input->name)
         return error_set(err, -ENOMEM, "out of memory");
-    int64_t shape[TENSOR_RANK_MAX];
+    int64_t shape[TENSOR_DIMS_MAX];
     for (size_t i = 0; i < json_array_size(dims); i++)
         shape[i] = json_integer_value(json_array_get(dims, i));
     const char *hint_dims = NULL;

@@ -8,38 +8,14 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "engine/tensor.h"
 #include "load/fetch.h"
-
-#define TENSOR_RANK_MAX 8
-
-enum tensor_type {
-    TENSOR_BOOL,
-    TENSOR_UINT8,
-    TENSOR_UINT16,
-    TENSOR_UINT32,
-    TENSOR_UINT64,
-    TENSOR_INT8,
-    TENSOR_INT16,
-    TENSOR_INT32,
-    TENSOR_INT64,
-    TENSOR_FP16,
-    TENSOR_BF16,
-    TENSOR_FP32,
-    TENSOR_FP64,
-    TENSOR_BYTES,
-    TENSOR_TYPES
-};
-
-/* "FP32"; of an index in range. */
-const char *tensor_type_name(enum tensor_type type);
-/* Bytes of one element; 0 for BYTES, whose elements vary. */
-uint32_t tensor_type_bytes(enum tensor_type type);
 
 struct target_input {
     char *name;
-    enum tensor_type type;
+    enum datatype type;
     uint32_t rank;
-    int64_t dims[TENSOR_RANK_MAX]; /* of one request, every one known */
+    int64_t dims[TENSOR_DIMS_MAX]; /* of one request, every one known */
     bool batched;                  /* dims[0] counts the items */
 };
 
