@@ -394,8 +394,6 @@ static enum MHD_Result send_refusal(struct exchange *x) {
     case REFUSAL_SHAPES:
         return exchange_send_error(x, 503, true, "too many different input shapes of model '%s' wait at once",
                                    x->model->name);
-    case REFUSAL_STOPPING:
-        return exchange_send_error(x, 503, true, "the server is stopping");
     case REFUSAL_CANCELLED:
     case REFUSAL_NONE:
         break;

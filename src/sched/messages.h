@@ -17,7 +17,6 @@ enum refusal {
     REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted */
     REFUSAL_SHAPES,     /* too many different input shapes of the model are queued at once */
     REFUSAL_CANCELLED,  /* its client left */
-    REFUSAL_STOPPING,   /* the server is shutting down */
 };
 
 /* ---- frontend -> model thread ---- */
@@ -109,19 +108,17 @@ struct batch_plan {
     uint32_t generation;   /* of the variant, which may be given to another shape later */
     uint32_t served_model; /* which loaded model runs it */
     uint32_t request_count, items;
-    int64_t sealed_ns;           /* when the model thread decided */
-    int64_t start_ns, finish_ns; /* expected */
-    uint64_t handles[];          /* [request_count] */
+    int64_t sealed_ns;  /* when the model thread decided */
+    uint64_t handles[]; /* [request_count] */
 };
 
 /* ---- executor -> model thread ---- */
 
 struct ran_message {
     uint32_t model, generation, type, items;
-    uint32_t late_requests; /* of the batch, answered after their deadline */
-    int64_t run_ns;         /* measured, without gathering and scattering; 0: the batch was not run */
-    int64_t dispatch_ns;    /* from sealed to the executor having it */
-    int64_t gather_ns;      /* fetching and gathering the inputs of all items */
+    int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run */
+    int64_t dispatch_ns; /* from sealed to the executor having it */
+    int64_t gather_ns;   /* fetching and gathering the inputs of all items */
 };
 
 /* ---- executor -> rank thread ---- */

@@ -245,8 +245,6 @@ static void send_plan(struct model_thread *t, struct variant *v, int64_t now, ui
     plan->request_count = out->batch_requests;
     plan->items = out->batch_items;
     plan->sealed_ns = now;
-    plan->start_ns = out->batch_start_ns;
-    plan->finish_ns = out->batch_finish_ns;
     uint32_t i = 0;
     for (uint32_t node = out->batch; node != REQUEST_NONE;) {
         uint32_t next = t->pool.nodes[node].next;
