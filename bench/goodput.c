@@ -35,10 +35,11 @@ static const struct cell cells[] = {
 };
 
 struct settings {
-    const char *policy;
+    const struct policy_ops *policy;
+    struct policy_options options;
     double seconds, within, enough; /* enough: of the reference */
     uint64_t seed;
-    bool flat, consolidate;
+    bool flat;
     int only; /* -1: all cells */
     double ctrl_us, data_us, reply_us;
 };
@@ -109,8 +110,8 @@ static bool cell_run(const struct cell *cell, const struct settings *settings) {
         .seconds = settings->seconds,
         .warmup_s = 3,
         .seed = settings->seed,
-        .policy = policy_find(settings->policy),
-        .options = {.consolidate = settings->consolidate},
+        .policy = settings->policy,
+        .options = settings->options,
         .ctrl_ns = (int64_t)(settings->ctrl_us * NS_PER_US),
         .data_ns = (int64_t)(settings->data_us * NS_PER_US),
         .reply_margin_ns = (int64_t)(settings->reply_us * NS_PER_US),
@@ -134,7 +135,7 @@ static bool cell_run(const struct cell *cell, const struct settings *settings) {
 
 static int usage(FILE *to, int code) {
     fprintf(to,
-            "usage: bench_goodput [--quick] [--flat] [--cell N] [--seed N] [--consolidate] [--policy NAME]\n"
+            "usage: bench_goodput [--quick] [--flat] [--cell N] [--seed N] [--policy NAME[:KEY=VALUE,...]]\n"
             "                     [--ctrl-us N] [--data-us N] [--reply-us N]\n"
             "  --quick  10 s to 2 %% instead of 30 s to 1 %%\n"
             "  --flat   also goodput at twice the peak rate, over that at the peak\n"
@@ -145,19 +146,15 @@ static int usage(FILE *to, int code) {
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"quick", no_argument, NULL, 'q'},
-        {"flat", no_argument, NULL, 'f'},
-        {"cell", required_argument, NULL, 'c'},
-        {"seed", required_argument, NULL, 's'},
-        {"policy", required_argument, NULL, 'p'},
-        {"consolidate", no_argument, NULL, 'C'},
-        {"ctrl-us", required_argument, NULL, 'k'},
-        {"data-us", required_argument, NULL, 'd'},
-        {"reply-us", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"quick", no_argument, NULL, 'q'},         {"flat", no_argument, NULL, 'f'},
+        {"cell", required_argument, NULL, 'c'},    {"seed", required_argument, NULL, 's'},
+        {"policy", required_argument, NULL, 'p'},  {"ctrl-us", required_argument, NULL, 'k'},
+        {"data-us", required_argument, NULL, 'd'}, {"reply-us", required_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},          {0},
     };
-    struct settings settings = {.policy = "deferred", .seconds = 30, .within = 0.01, .seed = 1, .only = -1};
+    struct settings settings = {.policy = &policy_deferred, .seconds = 30, .within = 0.01, .seed = 1, .only = -1};
+    struct sy_error err;
+    policy_options_preset(settings.policy, &settings.options);
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'q':
@@ -167,9 +164,6 @@ int main(int argc, char **argv) {
             break;
         case 'f':
             settings.flat = true;
-            break;
-        case 'C':
-            settings.consolidate = true;
             break;
         case 'c':
             settings.only = atoi(optarg);
@@ -187,17 +181,16 @@ int main(int argc, char **argv) {
             settings.reply_us = atof(optarg);
             break;
         case 'p':
-            settings.policy = optarg;
+            if (policy_read(optarg, &settings.policy, &settings.options, &err) < 0) {
+                fprintf(stderr, "goodput: --policy: %s\n", err.text);
+                return 2;
+            }
             break;
         case 'h':
             return usage(stdout, 0);
         default:
             return usage(stderr, 2);
         }
-    }
-    if (!policy_find(settings.policy)) {
-        fprintf(stderr, "goodput: there is no policy '%s'\n", settings.policy);
-        return 2;
     }
     printf("%-32s %8s %10s %8s %7s%s %9s\n", "cell", "goodput", "reference", "bound", "of ref.",
            settings.flat ? " flat top" : "", "M req/s");

@@ -18,7 +18,7 @@ struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
     int64_t http_port, metrics_port, model_threads, frontends, queue_max, body_mib, inputs_mib;
     double slo_ms, drain_grace_s, drain_timeout_s;
-    bool busy_poll, consolidate, no_learn, no_metrics;
+    bool busy_poll, no_learn, no_metrics;
 };
 
 static const struct option_row rows[] = {
@@ -38,9 +38,8 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64, "threads that speak HTTP"),
     OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"),
     OPTION_HEADING("Scheduling"),
-    OPTION_TEXT(struct serve_settings, policy, "policy", "NAME", "scheduling policy"),
-    OPTION_FLAG(struct serve_settings, consolidate, "consolidate",
-                "let batches grow even when accelerators are idle, so that idle accelerators show how many are needed"),
+    OPTION_TEXT(struct serve_settings, policy, "policy", "NAME[:KEY=VALUE,...]",
+                "scheduling policy and its options, as docs/scheduling.md lists them, e.g. deferred:consolidate=true"),
     OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.01, 3.6e6,
                   "SLO of models that give none; without it chosen from the model's profile"),
     OPTION_FLAG(struct serve_settings, no_learn, "no-learn",
@@ -142,9 +141,10 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     int rc = scenario_read(s->scenario, NULL, 0, &scenario, err);
     if (rc < 0)
         return rc;
-    if (!s->policy)
+    if (!s->policy) {
         plan->config.policy = scenario.policy;
-    plan->config.policy_options = scenario.policy_options;
+        plan->config.policy_options = scenario.policy_options;
+    }
     rc = deployment_from_scenario(&plan->deployment, &scenario, err);
     scenario_free(&scenario);
     return rc < 0 ? rc : choose_cores(s, plan, err);
@@ -155,10 +155,12 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
         return error_set(err, -EINVAL, "give either --repository or --scenario");
     if (s->scenario && s->accelerators)
         return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
-    plan->config.policy = policy_find(s->policy ? s->policy : "deferred");
-    if (!plan->config.policy)
-        return error_set(err, -EINVAL, "--policy: there is no policy '%s'", s->policy);
-    int rc = s->repository ? plan_repository(s, plan, err) : plan_scenario(s, plan, err);
+    struct sy_error why;
+    int rc = policy_read(s->policy ? s->policy : policy_deferred.name, &plan->config.policy,
+                         &plan->config.policy_options, &why);
+    if (rc < 0)
+        return error_set(err, rc, "--policy: %s", why.text);
+    rc = s->repository ? plan_repository(s, plan, err) : plan_scenario(s, plan, err);
     if (rc < 0)
         return rc;
     struct server_config *c = &plan->config;
@@ -168,7 +170,6 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->type_count = plan->deployment.type_count;
     c->model_threads = (uint32_t)s->model_threads;
     c->frontends = (uint32_t)s->frontends;
-    c->policy_options.consolidate |= s->consolidate;
     c->host = s->host;
     c->http_port = (int)s->http_port;
     c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;

@@ -34,6 +34,18 @@
 #define STANDARD_ERRORS 4.0
 #define NS_PER_S_D      1e9
 
+enum { CONSOLIDATE };
+static const struct policy_option deferred_options[] = {
+    {.key = "consolidate",
+     .flag = true,
+     .help = "never start early just because accelerators are free (the paper's flat idle share)"},
+    {0},
+};
+
+static bool consolidates(const struct model_view *m) {
+    return m->options->value[CONSOLIDATE] != 0;
+}
+
 struct deferred_model {
     int64_t lead_ns;
     int64_t patience_ns;  /* longest wait for company */
@@ -73,11 +85,11 @@ static void deferred_update(struct model_view *m, void *own) {
     else if (load <= 0)
         lead = most;
     d->lead_ns = (int64_t)(lead < most ? lead : most);
-    d->patience_ns = m->options->consolidate ? INT64_MAX / 4
-                                             : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
+    d->patience_ns =
+        consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
 
     double slack = 1 + p->theta * (best - 1);
-    d->slack_items = m->options->consolidate ? UINT32_MAX : (uint32_t)slack + ((double)(uint32_t)slack < slack);
+    d->slack_items = consolidates(m) ? UINT32_MAX : (uint32_t)slack + ((double)(uint32_t)slack < slack);
 
     d->hazard = p->free_launches > HAZARD_LAUNCHES && m->beta_ns > 0;
     if (!d->hazard)
@@ -135,13 +147,13 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
                                          const struct batch_view *batch) {
     const struct deferred_model *d = own;
     if (batch->sealed || batch->items >= batch->items_most || batch->items >= d->slack_items)
-        return (struct batch_times){0, 0};
+        return (struct batch_times){0, 0, batch->invalid_after_ns};
     int64_t wake_ns = batch->due_ns - d->lead_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
     if (wake_ns > patient_ns)
         wake_ns = patient_ns;
     if (!d->hazard || wake_ns <= now_ns)
-        return (struct batch_times){wake_ns, wake_ns};
-    return (struct batch_times){hazard_time(m, d, type, now_ns, wake_ns, batch), wake_ns};
+        return (struct batch_times){wake_ns, wake_ns, batch->invalid_after_ns};
+    return (struct batch_times){hazard_time(m, d, type, now_ns, wake_ns, batch), wake_ns, batch->invalid_after_ns};
 }
 
 /* Accelerators that a model keeps busy with batches of `batch`. */
@@ -272,6 +284,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
 const struct policy_ops policy_deferred = {
     .name = "deferred",
     .summary = "batches wait as long as it pays and no longer, with window drop and shares (the default)",
+    .options = deferred_options,
     .model_bytes = sizeof(struct deferred_model),
     .model_update = deferred_update,
     .model_admit = deferred_admit,

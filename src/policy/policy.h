@@ -1,22 +1,38 @@
 /* policy.h - what a scheduling policy is: a const table of a few functions. One policy is one file that ends with its
  * table; the same object serves the live server and the simulator.
  *
- * The cores own the mechanism: queues, leftovers, refusals, batches of a queue's prefix, grants, arrival rates. A
- * policy says which arrivals are admitted, how large a batch the window drop aims at, when a batch may start, and what
- * the sub-cluster's parameters are. It keeps its state in the room that the cores give it, never in file statics. */
+ * There are two kinds. A policy of candidates steers the model cores and the rank core, which own the mechanism:
+ * queues, leftovers, refusals, batches of a queue's prefix, grants, arrival rates; it says which arrivals are admitted,
+ * how large a batch the window drop aims at, when a batch may start, which of two goes first, and what the
+ * sub-cluster's parameters are. A central policy is a scheduler of its own (sched/central.h). Both keep their state in
+ * the room that they are given, never in file statics. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "sched/messages.h"
 
 struct model_view;   /* sched/model_view.h: what a policy sees of a model core */
 struct request_node; /* sched/request_pool.h */
+struct central_ops;  /* sched/central.h */
 
+#define POLICY_OPTIONS_MAX 12
+
+/* One option of a policy, as scenario files give it: `policy: {name: NAME, KEY: VALUE}`. */
+struct policy_option {
+    const char *key;            /* a number's unit is its last part: max_queue_delay_us */
+    const char *help;           /* one line */
+    double preset, least, most; /* of a number */
+    const char *const *words;   /* ended by NULL: one of them, and the value is its index */
+    bool flag;                  /* true or false, 1 or 0 */
+};
+
+/* What the options of one policy are set to, in the order of its table. */
 struct policy_options {
-    bool consolidate; /* deferred: never start early just because accelerators are free (the paper's flat idle share) */
+    double value[POLICY_OPTIONS_MAX];
 };
 
 /* A model's batch as the core composed it: requests from `head` in deadline order. */
@@ -33,6 +49,7 @@ struct batch_view {
 struct batch_times {
     int64_t ready_ns; /* on an accelerator that becomes free */
     int64_t wake_ns;  /* on an accelerator that is free already; not before ready_ns */
+    int64_t order_ns; /* among batches that may start, the least goes first */
 };
 
 /* All models of a sub-cluster. */
@@ -45,8 +62,18 @@ struct cluster_view {
 
 struct policy_ops {
     const char *name;
-    const char *summary; /* one line for --help */
+    const char *summary;                 /* one line for --help */
+    const struct policy_option *options; /* ended by a NULL key; NULL: none */
 
+    const struct central_ops
+        *central; /* sched/central.h: a scheduler of its own. NULL: of candidates, by what follows */
+
+    /* A batch is as much of the queue as it may hold, and the deadlines are not looked at: nothing is refused (nor
+     * given up, whatever target_items) for them. */
+    bool deadline_blind;
+    /* What the window drop gives up and model_admit turns away is refused at once, instead of waiting among the
+     * leftovers for an accelerator that nobody wants. */
+    bool no_leftovers;
     /* For the model core, on its thread. `own` is the policy's room in it, zeroed at first. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets
@@ -64,9 +91,18 @@ struct policy_ops {
                            struct cluster_parameters *parameters, double *admit_share);
 };
 
+/* Sets every option to its preset. */
+void policy_options_preset(const struct policy_ops *policy, struct policy_options *options);
+/* Sets one from text: true or false, a word, or a number. -EINVAL with a sentence that names neither key nor value. */
+int policy_option_read(const struct policy_ops *policy, const char *key, const char *value,
+                       struct policy_options *options, struct sy_error *err);
+/* Reads "NAME" or "NAME:KEY=VALUE,KEY=VALUE"; what is not given has its preset. -EINVAL with a sentence. */
+int policy_read(const char *text, const struct policy_ops **policy, struct policy_options *options,
+                struct sy_error *err);
+
 extern const struct policy_ops policy_deferred;
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *const policies[];
-/* NULL if there is none of that name. */
-const struct policy_ops *policy_find(const char *name);
+/* NULL if there is none of that name; then `err` has a sentence with those that there are. */
+const struct policy_ops *policy_find(const char *name, struct sy_error *err);

@@ -47,7 +47,8 @@ struct refusal_message {
 struct candidate {
     int64_t ready_ns; /* an accelerator that becomes free from then on may take it; TIME_NEVER: there is no candidate */
     int64_t wake_ns;  /* >= ready_ns: then it is started on an accelerator that is free already */
-    int64_t invalid_after_ns;          /* latest start; orders ready candidates */
+    int64_t order_ns; /* of the ready candidates, the least is served first */
+    int64_t invalid_after_ns;          /* latest start */
     int64_t leftover_invalid_after_ns; /* latest start of a batch of leftovers; TIME_NEVER: none */
     uint32_t items;                    /* in the batch as known now */
 };

@@ -125,6 +125,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
+    else
+        policy_options_preset(config->policy, &core->options);
     core->ran_ns = TIME_NEVER;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
@@ -143,7 +145,12 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     bool runs = false;
     for (uint32_t t = 0; t < config->types; t++) {
         core->batches[t].start = REQUEST_NONE;
-        core->candidates[t] = (struct candidate){TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+        core->candidates[t] = (struct candidate){
+            .ready_ns = TIME_NEVER,
+            .wake_ns = TIME_NEVER,
+            .invalid_after_ns = TIME_NEVER,
+            .leftover_invalid_after_ns = TIME_NEVER,
+        };
         if (!config->profiles[t])
             continue;
         runs = true;
@@ -204,7 +211,7 @@ static int64_t latest_start(const struct model_core *core, const struct request_
 }
 
 static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
-    if (now_ns > latest_start(core, node_at(core, node)))
+    if (core->policy->no_leftovers || now_ns > latest_start(core, node_at(core, node)))
         refuse(core, out, node, REFUSAL_DEADLINE);
     else
         deadline_queue_insert(&core->leftovers, core->pool->nodes, node);
@@ -219,6 +226,8 @@ static uint32_t items_wanted(const struct model_core *core, const struct request
 }
 
 static bool head_stays(const struct model_core *core, int64_t now_ns) {
+    if (core->policy->deadline_blind)
+        return true;
     const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
     return now_ns + span_least(core, items_wanted(core, head)) <= head->deadline_ns;
 }
@@ -255,7 +264,7 @@ static uint32_t start_find(const struct model_core *core, const struct deadline_
     const struct model_view *m = &core->view;
     const struct request_node *nodes = core->pool->nodes;
     uint32_t node = deadline_queue_first(queue);
-    if (node == REQUEST_NONE)
+    if (node == REQUEST_NONE || core->policy->deadline_blind)
         return node;
     if (items < nodes[node].items)
         items = nodes[node].items;
@@ -277,7 +286,9 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
     if (start == REQUEST_NONE)
         return (struct type_batch){.start = REQUEST_NONE};
     uint32_t first = nodes[start].items; /* alone, it may be larger than a batch usually gets */
-    uint32_t most = items_fitting(m, type, nodes[start].deadline_ns - now_ns, first, m->items_most[type]);
+    uint32_t most = first > m->items_most[type] ? first : m->items_most[type];
+    if (!core->policy->deadline_blind)
+        most = items_fitting(m, type, nodes[start].deadline_ns - now_ns, first, m->items_most[type]);
     if (start == deadline_queue_first(queue) && queue->items == queue->count) /* single items: no need to look */
         return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items};
     uint32_t items = 0, node = start;
@@ -320,7 +331,8 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
         struct batch_times times = core->policy->batch_times(m, core->own, type, now_ns, &view);
         candidate.ready_ns = times.ready_ns;
         candidate.wake_ns = times.wake_ns;
-        candidate.invalid_after_ns = view.invalid_after_ns;
+        candidate.order_ns = times.order_ns;
+        candidate.invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
         candidate.items = batch->items;
     }
     candidate_store(core, type, &candidate, out);
@@ -366,8 +378,8 @@ static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t n
         if (!m->used[t] || batch->sealed)
             continue;
         uint32_t items = batch->items + node_at(core, node)->items;
-        if (items <= m->items_most[t] &&
-            now_ns + model_span_ns(m, t, items) <= node_at(core, batch->start)->deadline_ns)
+        if (items <= m->items_most[t] && (core->policy->deadline_blind || now_ns + model_span_ns(m, t, items) <=
+                                                                              node_at(core, batch->start)->deadline_ns))
             batch->items = items;
         else
             batch->sealed = true;
@@ -391,7 +403,8 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
     request->refusal = REFUSAL_NONE;
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
 
-    if (message->items < 1 || message->items > core->batch_max || now_ns > latest_start(core, request)) {
+    if (message->items < 1 || message->items > core->batch_max ||
+        (!core->policy->deadline_blind && now_ns > latest_start(core, request))) {
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
     }

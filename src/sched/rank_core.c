@@ -38,7 +38,7 @@ struct model_slot {
 /* Candidates of one type for one kind of accelerator, by model. */
 struct stage {
     struct heap waiting; /* by the time from which they may start */
-    struct heap open;    /* whose time has come, by latest start */
+    struct heap open;    /* whose time has come, by their order */
 };
 
 struct lane {
@@ -129,6 +129,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
+    else
+        policy_options_preset(config->policy, &core->options);
     core->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
@@ -141,8 +143,12 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         core->rates[m] = (struct model_rates){.batch_best = 1};
         core->admit_share[m] = 1;
         for (uint32_t t = 0; t < config->types; t++)
-            core->candidates[m * config->types + t] =
-                (struct candidate){TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+            core->candidates[m * config->types + t] = (struct candidate){
+                .ready_ns = TIME_NEVER,
+                .wake_ns = TIME_NEVER,
+                .invalid_after_ns = TIME_NEVER,
+                .leftover_invalid_after_ns = TIME_NEVER,
+            };
     }
 }
 
@@ -165,11 +171,11 @@ static uint32_t stage_best(struct rank_core *core, uint32_t type, struct stage *
     while (!heap_empty(&stage->waiting) && heap_top(&stage->waiting).key <= now_ns) {
         uint32_t model = heap_top(&stage->waiting).item;
         heap_remove(&stage->waiting, model);
-        heap_set(&stage->open, model, candidate_of(core, model, type)->invalid_after_ns);
+        heap_set(&stage->open, model, candidate_of(core, model, type)->order_ns);
     }
     while (!heap_empty(&stage->open)) {
         struct heap_entry top = heap_top(&stage->open);
-        if (top.key >= now_ns)
+        if (candidate_of(core, top.item, type)->invalid_after_ns >= now_ns)
             return top.item;
         heap_remove(&stage->open, top.item); /* too late; its model core is about to send another */
     }
@@ -274,10 +280,10 @@ static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_outpu
             if (heap_empty(&core->lanes[t].free))
                 continue;
             uint32_t model = stage_best(core, t, &core->lanes[t].idle, now_ns);
-            if (model != NOBODY && candidate_of(core, model, t)->invalid_after_ns < best_ns) {
+            if (model != NOBODY && candidate_of(core, model, t)->order_ns < best_ns) {
                 best = model;
                 best_type = t;
-                best_ns = candidate_of(core, model, t)->invalid_after_ns;
+                best_ns = candidate_of(core, model, t)->order_ns;
             }
         }
         if (best == NOBODY)

@@ -515,26 +515,27 @@ static int workload_read(const struct conf_node *node, struct scenario *s, struc
 
 /* ---- the rest ---- */
 
-static int policy_name_read(const struct conf_node *node, void *into, struct sy_error *err) {
-    struct scenario *s = into;
-    char name[64], known[256] = "";
-    int rc = conf_get_text(node, name, sizeof(name), "a policy's name", err);
+static int policy_section_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    const struct conf_node *named = conf_find(node, "name");
+    char text[64];
+    struct sy_error why;
+    if (node->kind != CONF_MAP)
+        return conf_error(node, err, "expected {name: POLICY, OPTION: VALUE, ...}");
+    int rc = named ? conf_get_text(named, text, sizeof(text), "a policy's name", err) : 0;
     if (rc)
         return rc;
-    s->policy = policy_find(name);
-    if (s->policy)
-        return 0;
-    size_t at = 0;
-    for (const struct policy_ops *const *policy = policies; *policy && at < sizeof(known); policy++)
-        at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", at ? ", " : "", (*policy)->name);
-    return conf_error(node, err, "there is no policy '%s' (expected %s)", name, known);
+    if (named && !(s->policy = policy_find(text, &why)))
+        return conf_error(named, err, "%s", why.text);
+    policy_options_preset(s->policy, &s->policy_options);
+    for (const struct conf_node *option = node->first; option && !rc; option = option->next) {
+        if (option == named)
+            continue;
+        rc = conf_get_text(option, text, sizeof(text), "a value", err);
+        if (!rc && policy_option_read(s->policy, option->key, text, &s->policy_options, &why) < 0)
+            rc = conf_error(option, err, "%s", why.text);
+    }
+    return rc;
 }
-
-static const struct conf_key policy_keys[] = {
-    CONF_KEY_PARSED("name", policy_name_read),
-    CONF_KEY_BOOL(struct scenario, policy_options.consolidate, "consolidate"),
-    CONF_KEYS_END,
-};
 
 #define US_EXPECTED "a number of microseconds"
 static const struct conf_key network_keys[] = {
@@ -591,7 +592,7 @@ static int root_read(const struct conf_node *root, struct scenario *s, struct sy
     if (!rc)
         rc = workload_read(sections.workload, s, err);
     if (!rc && sections.policy)
-        rc = conf_read_map(sections.policy, policy_keys, s, err);
+        rc = policy_section_read(sections.policy, s, err);
     if (!rc && sections.network)
         rc = conf_read_map(sections.network, network_keys, s, err);
     if (!rc && sections.autoscale)
@@ -606,6 +607,7 @@ static int tree_read(struct conf_node *root, const char *const *sets, uint32_t s
                      struct sy_error *err) {
     *s = (struct scenario){
         .policy = &policy_deferred, .duration_ns = 30 * NS_PER_S, .warmup_ns = 3 * NS_PER_S, .seed = 1};
+    policy_options_preset(s->policy, &s->policy_options);
     int rc = 0;
     for (uint32_t i = 0; i < set_count && !rc; i++)
         rc = conf_set(root, sets[i], err);

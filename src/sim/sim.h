@@ -26,6 +26,8 @@ struct sim_model {
     uint32_t items_least, items_most; /* of a request, uniform */
     double slo_spread;                /* a request's SLO is uniform in slo*(1 - spread .. 1 + spread) */
     double surge_at_s, surge_factor;  /* from then on its rate is multiplied; factor 0: never */
+    uint64_t weights_bytes;           /* that it takes on an accelerator, where memory is limited */
+    int64_t load_ns;                  /* what loading it there takes */
 };
 
 struct sim_rate_step {
@@ -65,6 +67,8 @@ struct sim_config {
                                       tenth of the run */
     double seconds, warmup_s;      /* requests that arrive during `seconds` after the warm-up count */
     uint64_t seed;
+    uint64_t memory_bytes;   /* of an accelerator, for weights; 0: every model is loaded everywhere. Central policies */
+    bool rates_known;        /* central policies are told the first rates */
     uint32_t queue_capacity; /* requests in the scheduler at once; more are refused. 0: plenty */
     const struct policy_ops *policy;
     struct policy_options options;
@@ -74,6 +78,7 @@ struct sim_config {
 struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests; offered is the sum of the others */
     uint64_t batches, batch_items;
+    uint64_t loads;                     /* onto an accelerator */
     struct histogram latency, queueing; /* ns, of the requests that ran: arrival to answer, and to the batch's start */
 };
 

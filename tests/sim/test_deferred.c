@@ -189,7 +189,7 @@ static void eager_update(struct model_view *m, void *own) {
 static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                       const struct batch_view *batch) {
     (void)m, (void)own, (void)type, (void)now_ns, (void)batch;
-    return (struct batch_times){0, 0};
+    return (struct batch_times){0, 0, batch->invalid_after_ns};
 }
 
 static const struct policy_ops eager = {.name = "eager", .model_update = eager_update, .batch_times = eager_times};
@@ -232,7 +232,7 @@ static void consolidating_leaves_the_idle_share_flat(void **state) {
     struct cluster *cluster = cluster_new(24);
     for (int m = 0; m < 10; m++)
         model_add(cluster, 1.053, 5.072, 100);
-    cluster->config.options.consolidate = true;
+    cluster->config.options.value[0] = 1; /* consolidate */
     /* The peak is where a bisection with this configuration ends; near enough is good enough here. */
     while (run(cluster, peak * 1.02, 5)->worst_bad_rate <= 0.01)
         peak *= 1.02;

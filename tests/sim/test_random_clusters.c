@@ -126,7 +126,7 @@ static void scenario_draw(struct scenario *s, uint64_t seed) {
     }
     c->queue_capacity = chance(&rng, 0.1) ? 1 + (uint32_t)rng_below(&rng, 50) : 0;
     c->policy = policies[0];
-    c->options.consolidate = chance(&rng, 0.3);
+    c->options.value[0] = chance(&rng, 0.3); /* consolidate */
 }
 
 static void scenario_free(struct scenario *s) {

@@ -150,7 +150,7 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
         .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = 1000, .due_ns = (int64_t)(59000 * MS)};
     struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
     assert_int_equal(t.wake_ns, 1000 + 84000000);
-    f.options.consolidate = true; /* asks for large batches, whatever the wait */
+    f.options.value[0] = 1; /* consolidate */ /* asks for large batches, whatever the wait */
     update(&f);
     t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
     assert_int_equal(t.wake_ns, batch.due_ns);
@@ -177,7 +177,7 @@ static void a_batch_with_slack_starts_at_once_unless_consolidating(void **state)
     f.view.parameters.theta = 0;
     update(&f);
     assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
-    f.options.consolidate = true;
+    f.options.value[0] = 1; /* consolidate */
     update(&f);
     assert_true(times(&f, 0, 4, false).wake_ns > 0);
     fixture_free(&f);
@@ -282,7 +282,7 @@ static struct model_rates load(double rate, double alpha_ms, double beta_ms, dou
 static struct cluster_parameters derive(const struct model_rates *rates, uint32_t models, double accelerators,
                                         double *admit_share) {
     struct cluster_view view = {.models = models, .rates = rates, .accelerators = accelerators};
-    struct policy_options options = {false};
+    struct policy_options options = {{0}};
     struct cluster_parameters parameters = {0};
     policy_deferred.cluster_derive(&view, &options, &parameters, admit_share);
     return parameters;
@@ -383,14 +383,6 @@ static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
     assert_near(share[2], (0.92 * 4 - 1.5) / demand, 1e-5);
 }
 
-static void the_policy_is_found_by_its_name(void **state) {
-    (void)state;
-    assert_ptr_equal(policy_find("deferred"), &policy_deferred);
-    assert_null(policy_find("defer"));
-    for (int i = 0; policies[i]; i++)
-        assert_ptr_equal(policy_find(policies[i]->name), policies[i]);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_batch_to_wait_for_follows_the_rate_and_the_slo),
@@ -409,7 +401,6 @@ int main(void) {
         cmocka_unit_test(a_flood_is_cut_to_its_share_and_the_others_are_not),
         cmocka_unit_test(nobody_is_cut_when_everybody_floods),
         cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
-        cmocka_unit_test(the_policy_is_found_by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

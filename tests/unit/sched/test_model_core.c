@@ -34,7 +34,7 @@ static struct batch_times script_times(const struct model_view *m, const void *o
                                        const struct batch_view *batch) {
     (void)m, (void)own, (void)type, (void)now_ns;
     script.seen = *batch;
-    return (struct batch_times){script.ready_ns, script.wake_ns};
+    return (struct batch_times){script.ready_ns, script.wake_ns, batch->invalid_after_ns};
 }
 
 static const struct policy_ops policy_script = {

@@ -33,7 +33,7 @@ static const struct policy_ops policy_deriving = {.name = "deriving", .cluster_d
 
 static struct fixture fixture_of(uint32_t accelerators, const uint8_t *accelerator_type, uint32_t types,
                                  const struct policy_ops *policy) {
-    struct policy_options options = {false};
+    struct policy_options options = {{0}};
     struct rank_core_config config = {MODELS, accelerators, accelerator_type, types, policy, &options};
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = types};
     assert_non_null(f.core);
@@ -52,10 +52,10 @@ static void send(struct fixture *f, int64_t now_ns, struct rank_message message)
 }
 
 static struct candidate candidate_at(int64_t ready_ns, int64_t wake_ns, int64_t invalid_after_ns) {
-    return (struct candidate){ready_ns, wake_ns, invalid_after_ns, TIME_NEVER, 1};
+    return (struct candidate){ready_ns, wake_ns, invalid_after_ns, invalid_after_ns, TIME_NEVER, 1};
 }
 
-static const struct candidate none = {TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+static const struct candidate none = {TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
 
 static void candidate(struct fixture *f, int64_t now_ns, uint32_t model, struct candidate c) {
     send(f, now_ns, (struct rank_message){.kind = RANK_CANDIDATE, .model = model, .candidates = {c}});

@@ -89,7 +89,7 @@ static void start_model_thread(struct rig *rig, uint32_t t, const struct policy_
 static struct rig *rig_start(uint32_t executors, double fixed_ns) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     static const uint8_t types[EXECUTORS] = {0};
-    static const struct policy_options options = {.consolidate = false};
+    static const struct policy_options options = {{0}};
     struct sy_error err;
 
     memset(rig, 0, sizeof(*rig));

@@ -1,0 +1,95 @@
+/* central.h - a central policy: one pure state machine that holds all queues, plans each accelerator's time, and may
+ * load and unload models. Clockwork, Nexus and Kairos are of this kind.
+ *
+ * The central thread (live) and the simulator drive it with step(); it reads no clock, takes no lock, allocates nothing
+ * after init(), and draws randomness from the configured seed alone.
+ *
+ * An accelerator runs the batches sent to it one after the other, in the order sent. A batch begins when it has arrived
+ * (delay(b) after it was sent: inputs travel while others run), the one before it has ended, and `earliest_ns` has
+ * come; if that is after `latest_ns` it is not run, and its requests are refused. Loads and unloads are done one after
+ * the other too, beside the batches. */
+#pragma once
+
+#include <stddef.h>
+
+#include "policy/policy.h"
+#include "profile/profile.h"
+#include "sched/messages.h"
+#include "sched/request_pool.h"
+
+#define CENTRAL_ACTIONS_MAX 64 /* that one step may give */
+
+struct central_model {
+    const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: it does not run on that type */
+    uint32_t batch_max;                                    /* items a batch; at most every profile's */
+    int64_t slo_ns;                                        /* the model's usual SLO */
+    double rate_hint;                                      /* requests per second to be expected; 0: not known */
+    uint64_t weights_bytes;                                /* that it takes on an accelerator */
+    int64_t load_ns;                                       /* what loading it there takes */
+};
+
+struct central_config {
+    const struct central_model *models; /* [model_count]; only read by init() */
+    uint32_t model_count;
+    const uint8_t *accelerator_type; /* [accelerators], each under `types`; only read by init() */
+    uint32_t accelerators, types;
+    int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
+    uint64_t memory_bytes;    /* of an accelerator, for weights; 0: every model is loaded everywhere, for good */
+    uint64_t seed;
+    const struct policy_options *options;
+};
+
+enum central_event_kind {
+    CENTRAL_ARRIVED,   /* request; the pool must have a free node */
+    CENTRAL_CANCELLED, /* request: handle and deadline */
+    CENTRAL_ENDED,     /* ended: a batch, a load or an unload is over; one for each action, in the order of its kind */
+    CENTRAL_UP,        /* accelerator joins, with nothing loaded */
+    CENTRAL_DOWN,      /* accelerator leaves; an ENDED follows for everything that it still had to do */
+    CENTRAL_TIMER,     /* the time of central_output.wake_ns has come */
+};
+
+enum central_action_kind { CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD };
+
+struct central_ended {
+    enum central_action_kind kind;
+    uint32_t accelerator, model, items;
+    bool done;      /* else refused by the accelerator, or lost with it */
+    int64_t run_ns; /* measured; of what was done */
+    uint64_t tag;   /* the action's */
+};
+
+struct central_event {
+    enum central_event_kind kind;
+    uint32_t accelerator; /* UP, DOWN */
+    union {
+        const struct request_message *request;
+        const struct central_ended *ended;
+    };
+};
+
+struct central_action {
+    enum central_action_kind kind;
+    uint32_t accelerator, model;
+    uint64_t tag;                    /* the policy's own */
+    int64_t earliest_ns, latest_ns;  /* of a start on the accelerator; INT64_MIN, TIME_NEVER: any */
+    uint32_t first, requests, items; /* RUN: the list of its requests, linked by `next` */
+};
+
+/* What to do now. Lists are of pool nodes linked by `next`; the caller owns the nodes and returns them to the pool. */
+struct central_output {
+    uint32_t refused; /* first of a list, each with its `refusal`; REQUEST_NONE: none */
+    uint32_t action_count;
+    struct central_action actions[CENTRAL_ACTIONS_MAX];
+    int64_t wake_ns; /* step again with CENTRAL_TIMER then (now, if more actions wait); TIME_NEVER: not needed */
+};
+
+struct central_ops {
+    /* Memory for a core, aligned as malloc's. */
+    size_t (*bytes)(const struct central_config *config);
+    /* Sets it up in zeroed memory of that size. Every accelerator is up and idle. */
+    void (*init)(void *core, const struct central_config *config, struct request_pool *pool);
+    /* Handles one event; time never goes back. `out` is overwritten. */
+    void (*step)(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out);
+    bool needs_types; /* makes sense with accelerators of several types only */
+    bool uses_memory; /* loads and unloads models where memory is short */
+};
