@@ -1,0 +1,128 @@
+/* cluster.c - a scenario made into what sim_run() takes. */
+#include "sim/cluster.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether two models have the same tables: copies do, and there may be 100,000 of them. */
+static bool tables_same(const struct scenario *s, const struct scenario_model *a, const struct scenario_model *b) {
+    for (uint32_t t = 0; t < s->type_count; t++)
+        if (a->alpha_ns[t] != b->alpha_ns[t] || a->beta_ns[t] != b->beta_ns[t])
+            return false;
+    return a->slo_ns == b->slo_ns;
+}
+
+static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) {
+    const struct scenario_model *from = &s->models[m];
+    struct sim_model *to = &c->models[m];
+    if (m && tables_same(s, from, from - 1)) {
+        memcpy(to->profiles, to[-1].profiles, sizeof(to->profiles));
+        return 0;
+    }
+    for (uint32_t t = 0; t < s->type_count; t++) {
+        struct profile *profile = malloc(profile_bytes(to->batch_max));
+        if (!profile)
+            return -ENOMEM;
+        profile_set_line(profile, to->batch_max, from->alpha_ns[t], from->beta_ns[t]);
+        to->profiles[t] = c->profiles[c->profile_count++] = profile;
+    }
+    return 0;
+}
+
+static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
+    const struct scenario_model *from = &s->models[m];
+    struct sim_model *to = &c->models[m];
+    *to = (struct sim_model){
+        .batch_max = scenario_batch_max(s, from),
+        .slo_ns = from->slo_ns,
+        .share = from->share,
+        .items_least = 1,
+        .items_most = 1,
+    };
+    snprintf(to->name, sizeof(to->name), "%.*s", SIM_NAME_MAX - 1, from->name);
+    return tables_make(c, s, m);
+}
+
+static int models_make(struct cluster *c, const struct scenario *s) {
+    c->models = calloc(s->model_count, sizeof(*c->models));
+    c->profiles = calloc((size_t)s->model_count * s->type_count, sizeof(*c->profiles));
+    int rc = c->models && c->profiles ? 0 : -ENOMEM;
+    for (uint32_t m = 0; !rc && m < s->model_count; m++)
+        rc = model_make(c, s, m);
+    return rc;
+}
+
+static int accelerators_make(struct cluster *c, const struct scenario *s) {
+    uint8_t *next = c->accelerator_type = malloc(s->accelerator_count);
+    if (!next)
+        return -ENOMEM;
+    for (uint32_t t = 0; t < s->type_count; t++) {
+        memset(next, (int)t, s->types[t].count);
+        next += s->types[t].count;
+    }
+    return 0;
+}
+
+static int steps_make(struct cluster *c, const struct scenario *s) {
+    c->steps = calloc(s->step_count + 1, sizeof(*c->steps));
+    if (!c->steps)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < s->step_count; i++)
+        c->steps[i] = (struct sim_rate_step){(double)s->steps[i].start_ns / (double)NS_PER_S, s->steps[i].rate_rps};
+    return 0;
+}
+
+static enum sim_arrivals arrivals_of(const struct scenario *s) {
+    return s->arrivals == ARRIVALS_GAMMA ? SIM_GAMMA : s->arrivals == ARRIVALS_UNIFORM ? SIM_UNIFORM : SIM_POISSON;
+}
+
+static void config_make(struct cluster *c, const struct scenario *s) {
+    c->config = (struct sim_config){
+        .models = c->models,
+        .model_count = s->model_count,
+        .accelerator_type = c->accelerator_type,
+        .accelerators = s->accelerator_count,
+        .types = s->type_count,
+        .arrivals = arrivals_of(s),
+        .gamma_shape = s->gamma_shape,
+        .steps = c->steps,
+        .step_count = s->step_count,
+        .ctrl_ns = s->ctrl_ns,
+        .data_ns = s->data_ns,
+        .reply_margin_ns = s->reply_margin_ns,
+        .seconds = (double)s->duration_ns / (double)NS_PER_S,
+        .warmup_s = (double)s->warmup_ns / (double)NS_PER_S,
+        .seed = (uint64_t)s->seed,
+        .policy = s->policy,
+        .options = s->policy_options,
+    };
+}
+
+int cluster_make(struct cluster *cluster, const struct scenario *scenario, struct sy_error *err) {
+    *cluster = (struct cluster){.models = NULL};
+    if (scenario->arrivals == ARRIVALS_TRACE)
+        return error_set(err, -ENOTSUP, "workload.arrivals: recorded traces are not simulated");
+    if (scenario->autoscale.enabled)
+        return error_set(err, -ENOTSUP, "autoscale: a changing number of accelerators is not simulated");
+    int rc = models_make(cluster, scenario);
+    rc = rc ? rc : accelerators_make(cluster, scenario);
+    rc = rc ? rc : steps_make(cluster, scenario);
+    if (rc) {
+        cluster_free(cluster);
+        return error_set(err, rc, "out of memory for %u models on %u accelerators", scenario->model_count,
+                         scenario->accelerator_count);
+    }
+    config_make(cluster, scenario);
+    return 0;
+}
+
+void cluster_free(struct cluster *cluster) {
+    for (uint32_t i = 0; i < cluster->profile_count; i++)
+        free(cluster->profiles[i]);
+    free(cluster->profiles);
+    free(cluster->models);
+    free(cluster->accelerator_type);
+    free(cluster->steps);
+    *cluster = (struct cluster){.models = NULL};
+}

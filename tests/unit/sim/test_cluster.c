@@ -1,0 +1,115 @@
+/* test_cluster.c - a scenario made into what the simulator takes. */
+#include "sim/cluster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/cmocka_all.h"
+
+static void cluster_of(const char *text, struct cluster *cluster) {
+    struct scenario scenario;
+    struct sy_error err = {""};
+    if (scenario_read_text("s.yaml", text, strlen(text), NULL, 0, &scenario, &err) ||
+        cluster_make(cluster, &scenario, &err))
+        fail_msg("%s", err.text);
+    scenario_free(&scenario);
+}
+
+static void test_everything_arrives(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: [{type: fast, count: 2}, {type: slow, count: 3}]}\n"
+               "models:\n"
+               "  - {name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 20, types: {slow: {alpha_ms: 2, beta_ms: 8}}}\n"
+               "  - {name: b, alpha_ms: 3, beta_ms: 0, slo_ms: 9}\n"
+               "workload: {rate_rps: {steps: [[0, 100], [2.5, 300]]}, arrivals: {gamma: 0.5}, "
+               "popularity: {shares: {a: 1, b: 3}}}\n"
+               "policy: {name: deferred, consolidate: true}\n"
+               "network: {ctrl_us: 100, data_us_per_request: 50, reply_margin_us: 2000}\n"
+               "run: {seconds: 4, warmup_seconds: 0.5, seed: 7}\n",
+               &c);
+    const struct sim_config *g = &c.config;
+    assert_int_equal(g->accelerators, 5);
+    assert_int_equal(g->types, 2);
+    const uint8_t types[] = {0, 0, 1, 1, 1};
+    assert_memory_equal(g->accelerator_type, types, sizeof(types));
+    assert_int_equal(g->model_count, 2);
+    assert_string_equal(g->models[0].name, "a");
+    assert_int_equal(g->models[0].batch_max, 16); /* 16 * 1 + 4 = 20 on the faster type */
+    assert_int_equal(g->models[0].profiles[0]->latency_ns[16], 20 * NS_PER_MS);
+    assert_int_equal(g->models[0].profiles[1]->latency_ns[3], 14 * NS_PER_MS);
+    assert_int_equal(g->models[0].slo_ns, 20 * NS_PER_MS);
+    assert_int_equal(g->models[1].batch_max, 3);
+    assert_int_equal(g->models[1].profiles[1]->latency_ns[3], 9 * NS_PER_MS);
+    assert_int_equal(g->models[1].items_least, 1);
+    assert_int_equal(g->models[1].items_most, 1);
+    assert_true(g->models[0].share == 0.25 && g->models[1].share == 0.75);
+    assert_int_equal(g->arrivals, SIM_GAMMA);
+    assert_true(g->gamma_shape == 0.5);
+    assert_int_equal(g->step_count, 2);
+    assert_true(g->steps[0].at_s == 0 && g->steps[0].rate_rps == 100);
+    assert_true(g->steps[1].at_s == 2.5 && g->steps[1].rate_rps == 300);
+    assert_int_equal(g->ctrl_ns, 100 * NS_PER_US);
+    assert_int_equal(g->data_ns, 50 * NS_PER_US);
+    assert_int_equal(g->reply_margin_ns, 2 * NS_PER_MS);
+    assert_true(g->seconds == 4 && g->warmup_s == 0.5);
+    assert_int_equal(g->seed, 7);
+    assert_ptr_equal(g->policy, &policy_deferred);
+    assert_true(g->options.value[0] == 1);
+    cluster_free(&c);
+    assert_null(c.models);
+}
+
+static void test_copies_share_their_tables(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: 1}\n"
+               "models:\n"
+               "  - {name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 20, copies: 3}\n"
+               "  - {name: b, alpha_ms: 1, beta_ms: 4, slo_ms: 30}\n",
+               &c);
+    assert_int_equal(c.config.model_count, 4);
+    assert_int_equal(c.profile_count, 2);
+    assert_ptr_equal(c.models[0].profiles[0], c.models[2].profiles[0]);
+    assert_int_equal(c.models[3].batch_max, 26);
+    assert_int_equal(c.models[3].profiles[0]->batch_max, 26);
+    assert_int_equal(c.config.step_count, 0); /* no rate given */
+    cluster_free(&c);
+}
+
+static void test_it_runs(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: 2}\n"
+               "models: [{name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 50}]\n"
+               "workload: {rate_rps: 100, arrivals: uniform}\n"
+               "run: {seconds: 2, warmup_seconds: 1}\n",
+               &c);
+    void *memory = malloc(sim_bytes(&c.config));
+    struct sim_result result;
+    sim_run(&c.config, memory, &result);
+    assert_in_range(result.offered, 199, 201);
+    assert_int_equal(result.good, result.offered);
+    free(memory);
+    cluster_free(&c);
+}
+
+static void test_what_is_not_simulated_is_said(void **state) {
+    (void)state;
+    struct scenario scenario = {.arrivals = ARRIVALS_TRACE};
+    struct cluster c;
+    struct sy_error err;
+    assert_true(cluster_make(&c, &scenario, &err) < 0);
+    assert_non_null(strstr(err.text, "trace"));
+    assert_null(c.models);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_everything_arrives),
+        cmocka_unit_test(test_copies_share_their_tables),
+        cmocka_unit_test(test_it_runs),
+        cmocka_unit_test(test_what_is_not_simulated_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
