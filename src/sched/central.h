@@ -40,7 +40,7 @@ struct central_config {
 };
 
 enum central_event_kind {
-    CENTRAL_ARRIVED,   /* request; the pool must have a free node */
+    CENTRAL_ARRIVED,   /* request, for which the core takes a node; the pool must have a free one */
     CENTRAL_CANCELLED, /* request: handle and deadline */
     CENTRAL_ENDED,     /* ended: a batch, a load or an unload is over; one for each action, in the order of its kind */
     CENTRAL_UP,        /* accelerator joins, with nothing loaded */

@@ -396,11 +396,7 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
     uint32_t node = request_pool_get(core->pool);
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     struct request_node *request = node_at(core, node);
-    request->handle = message->handle;
-    request->arrival_ns = message->arrival_ns;
-    request->deadline_ns = message->deadline_ns;
-    request->items = message->items;
-    request->refusal = REFUSAL_NONE;
+    request_node_set(request, message);
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
 
     if (message->items < 1 || message->items > core->batch_max ||

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/assert.h"
 #include "base/fmath.h"
 #include "base/heap.h"
@@ -70,18 +71,6 @@ struct rank_core {
 };
 
 /* ---- set-up ---- */
-
-/* Hands out pieces of the core's memory; with a NULL base it only counts them. */
-struct arena {
-    char *base;
-    size_t used;
-};
-
-static void *arena_take(struct arena *arena, size_t bytes) {
-    void *piece = arena->base ? arena->base + arena->used : NULL;
-    arena->used += (bytes + 15) & ~(size_t)15;
-    return piece;
-}
 
 static void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity) {
     struct heap_entry *entries = arena_take(arena, capacity * sizeof(*entries));

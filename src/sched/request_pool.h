@@ -12,8 +12,8 @@
 struct request_node {
     uint64_t handle;
     int64_t arrival_ns, deadline_ns;
-    uint32_t items;
-    uint32_t next; /* in a list of model_output, ended by REQUEST_NONE */
+    uint32_t model, items;
+    uint32_t next; /* in a list of model_output or central_output, ended by REQUEST_NONE */
     enum refusal refusal;
     uint32_t links[REQUEST_LEVELS]; /* the deadline queue's */
 };
@@ -29,3 +29,13 @@ void request_pool_init(struct request_pool *pool, struct request_node *nodes, ui
 /* Index of a free node, or REQUEST_NONE. */
 uint32_t request_pool_get(struct request_pool *pool);
 void request_pool_put(struct request_pool *pool, uint32_t node);
+
+/* What a request's arrival says, into its node. */
+static inline void request_node_set(struct request_node *node, const struct request_message *message) {
+    node->handle = message->handle;
+    node->arrival_ns = message->arrival_ns;
+    node->deadline_ns = message->deadline_ns;
+    node->model = message->model;
+    node->items = message->items;
+    node->refusal = REFUSAL_NONE;
+}

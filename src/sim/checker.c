@@ -79,11 +79,13 @@ static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t 
     };
 }
 
-static void on_refused(void *context, int64_t now_ns, uint64_t handle, enum refusal reason) {
+static void on_refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
     struct checker *checker = context;
     struct checked_request *request = waiting(checker, handle, "refused");
     if (!request)
         return;
+    if (request->model != model)
+        wrong(checker, "request %" PRIu64 " is refused by another model", handle);
     if (reason == REFUSAL_NONE)
         wrong(checker, "request %" PRIu64 " is refused without a reason", handle);
     if (now_ns > request->latest_ns)
@@ -98,23 +100,19 @@ static void batch_complete(struct checker *checker) {
     checker->items_left = 0;
 }
 
-static void on_started(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
-                       int64_t expected_ns, int64_t run_end_ns) {
+static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                    int64_t expected_end_ns) {
     struct checker *checker = context;
     const struct sim_config *config = checker->config;
-    (void)run_end_ns;
     batch_complete(checker);
     checker->now_ns = now_ns;
-    checker->finish_ns = now_ns + expected_ns;
+    checker->finish_ns = expected_end_ns;
     checker->model = model;
     checker->items_left = items;
     if (accelerator >= config->accelerators) {
         wrong(checker, "there is no accelerator %" PRIu32, accelerator);
         return;
     }
-    if (checker->accelerators[accelerator].running)
-        wrong(checker, "accelerator %" PRIu32 " is given a second batch at %" PRId64, accelerator, now_ns);
-    checker->accelerators[accelerator].running = true;
     if (items < 1 || items > config->models[model].batch_max)
         wrong(checker, "a batch of %" PRIu32 " items, of at most %" PRIu32, items, config->models[model].batch_max);
     if (!config->models[model].profiles[config->accelerator_type[accelerator]])
@@ -139,6 +137,15 @@ static void on_joined(void *context, uint64_t handle) {
         checker->items_left -= request->items;
 }
 
+static void on_began(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                     int64_t end_ns) {
+    struct checker *checker = context;
+    (void)model, (void)items, (void)end_ns;
+    if (checker->accelerators[accelerator].running)
+        wrong(checker, "accelerator %" PRIu32 " begins a second batch at %" PRId64, accelerator, now_ns);
+    checker->accelerators[accelerator].running = true;
+}
+
 static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
     struct checker *checker = context;
     if (!checker->accelerators[accelerator].running)
@@ -158,8 +165,9 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         .context = checker,
         .arrived = on_arrived,
         .refused = on_refused,
-        .started = on_started,
+        .sent = on_sent,
         .joined = on_joined,
+        .began = on_began,
         .ended = on_ended,
     };
 }

@@ -40,12 +40,15 @@ struct sim_observer {
     void *context;
     void (*arrived)(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items,
                     int64_t deadline_ns);
-    void (*refused)(void *context, int64_t now_ns, uint64_t handle, enum refusal reason);
-    /* A batch is sent to an accelerator. expected_ns: what the table in force says a batch of `items` takes, delays
-     * included; run_end_ns: when it will end. */
-    void (*started)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
-                    int64_t expected_ns, int64_t run_end_ns);
-    void (*joined)(void *context, uint64_t handle); /* each request of the batch just started */
+    void (*refused)(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason);
+    /* A batch is sent to an accelerator, which may still be busy. expected_end_ns: when it ends if this one, and what
+     * the accelerator has still to do, takes what the tables in force say, delays included. */
+    void (*sent)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
+                 int64_t expected_end_ns);
+    void (*joined)(void *context, uint64_t handle); /* each request of the batch just sent */
+    /* It begins to run; end_ns: when it will end, if nothing happens to the accelerator. */
+    void (*began)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns);
+    /* It ends, or goes down with the accelerator. */
     void (*ended)(void *context, int64_t now_ns, uint32_t accelerator);
 };
 
@@ -65,6 +68,8 @@ struct sim_config {
     double cancel_share;           /* of requests, whose client leaves before the deadline */
     double fault_every_s, fault_s; /* mean time between two faults and their mean length; 0: none. None in the last
                                       tenth of the run */
+    double fault_stalls;           /* share of them after which an accelerator goes on where it was; else what it had
+                                      to do is lost */
     double seconds, warmup_s;      /* requests that arrive during `seconds` after the warm-up count */
     uint64_t seed;
     uint64_t memory_bytes;   /* of an accelerator, for weights; 0: every model is loaded everywhere. Central policies */
@@ -79,6 +84,7 @@ struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests; offered is the sum of the others */
     uint64_t batches, batch_items;
     uint64_t loads;                     /* onto an accelerator */
+    uint64_t cold;                      /* requests that came while no accelerator had the model */
     struct histogram latency, queueing; /* ns, of the requests that ran: arrival to answer, and to the batch's start */
 };
 
@@ -86,6 +92,7 @@ struct sim_result {
     struct sim_model_result *models; /* [model_count] */
     uint64_t offered, good, dropped, late, cancelled;
     uint64_t batches, batch_items;
+    uint64_t loads, cold;
     uint64_t requests;          /* warm-up included */
     double worst_bad_rate;      /* of a model: bad over offered */
     double busy;                /* share of the accelerators' time spent running, while requests counted */

@@ -123,6 +123,7 @@ static void scenario_draw(struct scenario *s, uint64_t seed) {
     if (chance(&rng, 0.3)) {
         c->fault_every_s = between(&rng, 0.005, 0.2);
         c->fault_s = between(&rng, 0.001, 0.1);
+        c->fault_stalls = between(&rng, -0.5, 0.5);
     }
     c->queue_capacity = chance(&rng, 0.1) ? 1 + (uint32_t)rng_below(&rng, 50) : 0;
     c->policy = policies[0];

@@ -36,7 +36,9 @@ static void arrive(struct fixture *f, uint64_t handle, int64_t deadline_ns, uint
 }
 
 static void start(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items) {
-    f->on.started(f->on.context, now_ns, model, accelerator, items, 10 + 10 * items, 0);
+    f->on.sent(f->on.context, now_ns, model, accelerator, items, now_ns + 10 + 10 * items);
+    if (accelerator < 2)
+        f->on.began(f->on.context, now_ns, model, accelerator, items, 0);
 }
 
 static void join(struct fixture *f, uint64_t handle) {
@@ -61,7 +63,7 @@ static void a_good_run_is_good(void **state) {
     arrive(f, 0, 100, 1);
     arrive(f, 1, 100, 2);
     arrive(f, 2, 100, 1);
-    f->on.refused(f->on.context, 100, 2, REFUSAL_DEADLINE);
+    f->on.refused(f->on.context, 100, 0, 2, REFUSAL_DEADLINE);
     start(f, 60, 0, 0, 3);
     join(f, 0);
     join(f, 1);
@@ -83,14 +85,14 @@ static void a_request_answered_twice(void **state) {
     start(f, 0, 0, 0, 1);
     join(f, 0);
     f->on.ended(f->on.context, 20, 0);
-    f->on.refused(f->on.context, 30, 0, REFUSAL_DEADLINE);
+    f->on.refused(f->on.context, 30, 0, 0, REFUSAL_DEADLINE);
     expect(f, "refused after it was started");
 }
 
 static void a_request_nobody_sent(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
-    f->on.refused(f->on.context, 0, 5, REFUSAL_DEADLINE);
+    f->on.refused(f->on.context, 0, 0, 5, REFUSAL_DEADLINE);
     expect(f, "never arrived");
 }
 
@@ -108,11 +110,11 @@ static void a_refusal_too_late_or_without_a_reason(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
-    f->on.refused(f->on.context, 101, 0, REFUSAL_DEADLINE);
+    f->on.refused(f->on.context, 101, 0, 0, REFUSAL_DEADLINE);
     expect(f, "after its deadline");
     f = fixture_new();
     arrive(f, 0, 100, 1);
-    f->on.refused(f->on.context, 99, 0, REFUSAL_NONE);
+    f->on.refused(f->on.context, 99, 0, 0, REFUSAL_NONE);
     expect(f, "without a reason");
 }
 

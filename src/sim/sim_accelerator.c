@@ -1,0 +1,304 @@
+/* sim_accelerator.c - accelerators in virtual time.
+ *
+ * A batch begins when its inputs are there, the one before it has ended, and its earliest start has come. Loads and
+ * unloads have a lane of their own beside the batches. */
+#include "base/fmath.h"
+#include "sim/sim_state.h"
+
+#define NOISE_MOST 5.0
+
+/* Batches that all accelerators may hold at once. Candidates: one running, one sealed ahead. */
+static uint32_t batches_most(const struct sim_config *c) {
+    return c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
+}
+
+void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
+    const struct sim_config *c = sim->config;
+    bool limited = c->memory_bytes > 0;
+    sim->batch_count = batches_most(c);
+    sim->batches = arena_take(arena, sim->batch_count * sizeof(*sim->batches));
+    sim->accelerators = arena_take(arena, c->accelerators * sizeof(*sim->accelerators));
+    sim->loaded = arena_take(arena, limited ? (size_t)c->accelerators * c->model_count : 0);
+    sim->loaded_count = arena_take(arena, c->model_count * sizeof(*sim->loaded_count));
+    if (!arena->base)
+        return;
+    for (uint32_t b = 0; b < sim->batch_count; b++)
+        sim->batches[b].next = b + 1 < sim->batch_count ? b + 1 : SIM_NOTHING;
+    sim->batch_free = 0;
+    for (uint32_t a = 0; a < c->accelerators; a++)
+        sim->accelerators[a] = (struct sim_accelerator){
+            .runs = {SIM_NOTHING, SIM_NOTHING, false},
+            .loads = {SIM_NOTHING, SIM_NOTHING, false},
+        };
+    if (limited)
+        memset(sim->loaded, 0, (size_t)c->accelerators * c->model_count);
+    memset(sim->loaded_count, 0, c->model_count * sizeof(*sim->loaded_count));
+}
+
+/* ---- lanes ---- */
+
+static void lane_push(struct sim *sim, struct sim_lane *lane, const struct sim_batch *batch) {
+    uint32_t b = sim->batch_free;
+    CHECK(b != SIM_NOTHING);
+    sim->batch_free = sim->batches[b].next;
+    sim->batches[b] = *batch;
+    sim->batches[b].next = SIM_NOTHING;
+    if (lane->head == SIM_NOTHING)
+        lane->head = b;
+    else
+        sim->batches[lane->tail].next = b;
+    lane->tail = b;
+}
+
+static struct sim_batch lane_pop(struct sim *sim, struct sim_lane *lane) {
+    uint32_t b = lane->head;
+    struct sim_batch batch = sim->batches[b];
+    lane->head = batch.next;
+    lane->running = false;
+    sim->batches[b].next = sim->batch_free;
+    sim->batch_free = b;
+    return batch;
+}
+
+static struct sim_batch *lane_head(struct sim *sim, const struct sim_lane *lane) {
+    return lane->head == SIM_NOTHING ? NULL : &sim->batches[lane->head];
+}
+
+/* ---- batches ---- */
+
+/* What a batch really takes. */
+static int64_t run_draw(struct sim *sim, uint32_t model, uint32_t type, uint32_t items) {
+    int64_t run_ns = sim->config->models[model].profiles[type]->latency_ns[items];
+    if (sim->config->noise <= 0)
+        return run_ns;
+    double x = rng_exponential(&sim->rng);
+    return run_ns + (int64_t)((double)run_ns * sim->config->noise * (x < NOISE_MOST ? x : NOISE_MOST));
+}
+
+/* The part of [from, to) in which requests count. */
+static int64_t counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns) {
+    if (from_ns < sim->count_from_ns)
+        from_ns = sim->count_from_ns;
+    if (to_ns > sim->count_until_ns)
+        to_ns = sim->count_until_ns;
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
+    return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
+}
+
+/* The requests of a batch that ended are answered, or lost with it. */
+static void requests_answer(struct sim *sim, const struct sim_batch *batch, bool ran) {
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    for (uint32_t node = batch->first, next; node != REQUEST_NONE; node = next) {
+        struct request_node *request = &sim->pool.nodes[node];
+        next = request->next;
+        if (sim_counts(sim, request->arrival_ns)) {
+            bool good = ran && sim->now_ns <= request->deadline_ns;
+            result->good += good;
+            result->late += !good;
+            if (ran) {
+                histogram_add(&result->latency, sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns);
+                histogram_add(&result->queueing, batch->sent_ns - request->arrival_ns);
+            }
+        }
+        request_pool_put(&sim->pool, node);
+    }
+}
+
+/* The head of the runs is over; the driver is told unless it is to learn of it later. */
+static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    const struct sim_observer *observer = sim->config->observer;
+    bool running = accelerator->runs.running;
+    struct sim_batch batch = lane_pop(sim, &accelerator->runs);
+    if (running) {
+        sim->busy_ns += counted_ns(sim, batch.begin_ns, sim->now_ns);
+        if (observer && observer->ended)
+            observer->ended(observer->context, sim->now_ns, a);
+    }
+    requests_answer(sim, &batch, ran);
+    if (tell)
+        sim->driver->ended(sim, a, &batch, ran);
+    else
+        accelerator->lost++;
+}
+
+static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
+    const struct sim_config *c = sim->config;
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    accelerator->runs.running = accelerator->used = true;
+    batch->begin_ns = sim->now_ns;
+    batch->run_ns = run_draw(sim, batch->model, c->accelerator_type[a], batch->items);
+    if (sim_counts(sim, sim->now_ns)) {
+        result->batches++;
+        result->batch_items += batch->items;
+    }
+    if (c->observer && c->observer->began)
+        c->observer->began(c->observer->context, sim->now_ns, batch->model, a, batch->items,
+                           sim->now_ns + batch->run_ns);
+}
+
+/* When the head of a lane that runs nothing may begin. */
+static int64_t begin_time(const struct sim_accelerator *accelerator, const struct sim_batch *batch) {
+    int64_t at_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns;
+    return at_ns > accelerator->stalled_ns ? at_ns : accelerator->stalled_ns;
+}
+
+/* Begins what can begin, and sets when to look again. */
+static void runs_go_on(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    int64_t next_ns = TIME_NEVER;
+    struct sim_batch *batch;
+    while (!accelerator->runs.running && (batch = lane_head(sim, &accelerator->runs))) {
+        next_ns = begin_time(accelerator, batch);
+        if (next_ns > sim->now_ns)
+            break;
+        if (sim->now_ns > batch->latest_ns || (sim->config->memory_bytes && !*loaded(sim, a, batch->model)))
+            run_over(sim, a, false, true);
+        else
+            run_begin(sim, a, batch);
+    }
+    if (accelerator->runs.running) {
+        batch = lane_head(sim, &accelerator->runs);
+        next_ns = batch->begin_ns + batch->run_ns;
+    } else if (accelerator->runs.head == SIM_NOTHING) {
+        next_ns = TIME_NEVER;
+    }
+    sim_source_set(sim, sim->sources.runs + a, next_ns);
+}
+
+void sim_runs_due(struct sim *sim, uint32_t a) {
+    if (sim->accelerators[a].runs.running)
+        run_over(sim, a, true, true);
+    runs_go_on(sim, a);
+}
+
+/* ---- loads ---- */
+
+static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_batch batch = lane_pop(sim, &accelerator->loads);
+    uint8_t wanted = batch.kind == CENTRAL_LOAD;
+    if (done && sim->config->memory_bytes && *loaded(sim, a, batch.model) != wanted) {
+        *loaded(sim, a, batch.model) = wanted;
+        sim->loaded_count[batch.model] += wanted ? 1 : UINT32_MAX; /* one more or one less */
+        sim->result->models[batch.model].loads += wanted && sim_counts(sim, sim->now_ns);
+    }
+    if (tell)
+        sim->driver->ended(sim, a, &batch, done);
+}
+
+static void loads_go_on(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    int64_t next_ns = TIME_NEVER;
+    struct sim_batch *batch;
+    while (!accelerator->loads.running && (batch = lane_head(sim, &accelerator->loads))) {
+        next_ns = begin_time(accelerator, batch);
+        if (next_ns > sim->now_ns)
+            break;
+        if (sim->now_ns > batch->latest_ns) {
+            load_over(sim, a, false, true);
+            continue;
+        }
+        accelerator->loads.running = true;
+        batch->begin_ns = sim->now_ns;
+        batch->run_ns = batch->kind == CENTRAL_LOAD ? sim->config->models[batch->model].load_ns : 0;
+    }
+    if (accelerator->loads.running) {
+        batch = lane_head(sim, &accelerator->loads);
+        next_ns = batch->begin_ns + batch->run_ns;
+    } else if (accelerator->loads.head == SIM_NOTHING) {
+        next_ns = TIME_NEVER;
+    }
+    sim_source_set(sim, sim->sources.loads + a, next_ns);
+}
+
+void sim_loads_due(struct sim *sim, uint32_t a) {
+    if (sim->accelerators[a].loads.running)
+        load_over(sim, a, true, true);
+    loads_go_on(sim, a);
+}
+
+/* ---- sending ---- */
+
+/* Tells the observer of a batch just sent, and when it will have ended by the tables in force. What noise and stalls do
+ * to those before it nobody can know, so then it counts as if it began at once. */
+static void run_announce(struct sim *sim, uint32_t a, const struct sim_batch *batch) {
+    const struct sim_config *c = sim->config;
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    bool surprises = c->noise > 0 || c->fault_every_s > 0;
+    int64_t begin_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns;
+    if (accelerator->free_ns > begin_ns && !surprises)
+        begin_ns = accelerator->free_ns;
+    accelerator->free_ns = begin_ns + batch->expected_ns;
+    if (!c->observer)
+        return;
+    if (c->observer->sent)
+        c->observer->sent(c->observer->context, sim->now_ns, batch->model, a, batch->items, accelerator->free_ns);
+    for (uint32_t node = batch->first; node != REQUEST_NONE && c->observer->joined; node = sim->pool.nodes[node].next)
+        c->observer->joined(c->observer->context, sim->pool.nodes[node].handle);
+}
+
+void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
+    const struct sim_config *c = sim->config;
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    bool run = sent->kind == CENTRAL_RUN;
+    struct sim_lane *lane = run ? &accelerator->runs : &accelerator->loads;
+    struct sim_batch batch = *sent;
+    batch.sent_ns = sim->now_ns;
+    batch.arrives_ns = sim->now_ns + c->ctrl_ns + (run ? c->data_ns * batch.items : 0);
+    if (run) {
+        sim->queued -= batch.requests;
+        run_announce(sim, a, &batch);
+    }
+    lane_push(sim, lane, &batch);
+    if (accelerator->down) { /* the driver did not know yet */
+        while (lane->head != SIM_NOTHING)
+            run ? run_over(sim, a, false, !sim->driver->loses_late) : load_over(sim, a, false, true);
+        return;
+    }
+    if (lane->head == lane->tail)
+        run ? runs_go_on(sim, a) : loads_go_on(sim, a);
+}
+
+/* ---- faults ---- */
+
+void sim_accelerator_down(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    accelerator->down = true;
+    accelerator->free_ns = 0;
+    sim_source_set(sim, sim->sources.runs + a, TIME_NEVER);
+    sim_source_set(sim, sim->sources.loads + a, TIME_NEVER);
+    sim->driver->left(sim, a);
+    while (accelerator->runs.head != SIM_NOTHING)
+        run_over(sim, a, false, !sim->driver->loses_late);
+    while (accelerator->loads.head != SIM_NOTHING)
+        load_over(sim, a, false, true);
+    for (uint32_t m = 0; sim->config->memory_bytes && m < sim->config->model_count; m++) {
+        sim->loaded_count[m] -= *loaded(sim, a, m);
+        *loaded(sim, a, m) = 0;
+    }
+}
+
+void sim_accelerator_up(struct sim *sim, uint32_t a) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    struct sim_batch gone = {.first = REQUEST_NONE};
+    accelerator->down = false;
+    for (; accelerator->lost; accelerator->lost--) /* reported before it is back */
+        sim->driver->ended(sim, a, &gone, false);
+    sim->driver->joined(sim, a);
+}
+
+void sim_accelerator_stall(struct sim *sim, uint32_t a, int64_t for_ns) {
+    struct sim_accelerator *accelerator = &sim->accelerators[a];
+    accelerator->stalled_ns = sim->now_ns + for_ns;
+    if (accelerator->runs.running)
+        lane_head(sim, &accelerator->runs)->run_ns += for_ns;
+    if (accelerator->loads.running)
+        lane_head(sim, &accelerator->loads)->run_ns += for_ns;
+    runs_go_on(sim, a);
+    loads_go_on(sim, a);
+}

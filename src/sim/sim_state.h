@@ -1,0 +1,136 @@
+/* sim_state.h - what a run in virtual time is made of. For the files of the simulator only.
+ *
+ *     sim.c              the event loop: requests come, clients leave, faults; results
+ *     sim_accelerator.c  accelerators: they run the batches sent to them one after the other
+ *     sim_cores.c        the driver of model cores and a rank core, joined by messages that may take time
+ *     sim_central.c      the driver of a central policy
+ *
+ * Every source of events (an accelerator's batches, a model's arrivals, a model core's timer, ...) has one place in the
+ * heap, at its next time; equal times are handled in the order of the sources. */
+#pragma once
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/assert.h"
+#include "base/heap.h"
+#include "sched/central.h"
+#include "sched/model_core.h"
+#include "sched/rank_core.h"
+#include "sim/sim.h"
+#include "sim/workload.h"
+
+#define SIM_NOTHING UINT32_MAX
+
+/* A batch, or a load or unload, on its way to an accelerator, waiting there, or under way. */
+struct sim_batch {
+    uint32_t next; /* in the lane, or in the list of unused ones; SIM_NOTHING: none */
+    enum central_action_kind kind;
+    uint32_t model, items, requests;
+    uint32_t first;              /* of its requests, linked by `next` */
+    int64_t sent_ns, arrives_ns; /* when it was decided, and when its inputs are there */
+    int64_t earliest_ns, latest_ns;
+    int64_t expected_ns;      /* what it takes by the table in force */
+    int64_t begin_ns, run_ns; /* once begun */
+    uint64_t tag;
+};
+
+/* What an accelerator does one after the other. */
+struct sim_lane {
+    uint32_t head, tail; /* batches; the head is under way if `running` */
+    bool running;
+};
+
+struct sim_accelerator {
+    struct sim_lane runs, loads;
+    int64_t free_ns;    /* when what was sent so far will have ended by the tables in force, as far as is known */
+    int64_t stalled_ns; /* nothing goes on before */
+    uint32_t lost;      /* batches that went down with it and are not reported yet */
+    bool down, used;
+};
+
+struct sim_stream {
+    struct workload_stream arrivals;
+    struct workload_request next;
+    struct request_message cancel; /* the one client that will leave */
+    bool cancelling;
+};
+
+/* Sources of events, in the order in which equal times are handled. */
+struct sim_sources {
+    uint32_t runs, loads, arrivals, cancels, fault;
+    uint32_t driver; /* the driver's, from here on */
+    uint32_t count;
+};
+
+struct sim;
+
+/* What stands between requests and accelerators. */
+struct sim_driver {
+    /* How many sources of events it has. */
+    uint32_t (*sources)(const struct sim_config *config);
+    /* Takes its memory; with arena->base, also sets it up. */
+    void (*layout)(struct sim *sim, struct arena *arena);
+    void (*arrived)(struct sim *sim, const struct request_message *message);
+    void (*cancelled)(struct sim *sim, const struct request_message *message);
+    /* A batch or load is over; `batch` is unused afterwards. Not done: refused by the accelerator, or lost. */
+    void (*ended)(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done);
+    void (*joined)(struct sim *sim, uint32_t accelerator); /* it is up again */
+    void (*left)(struct sim *sim, uint32_t accelerator);   /* it is down */
+    /* The time of one of its sources, counted from sources.driver, has come. */
+    void (*due)(struct sim *sim, uint32_t source);
+    /* After every event: delivers what was said in this instant. */
+    void (*deliver)(struct sim *sim);
+    /* At the end: accelerators that it did not get back. */
+    uint32_t (*stuck)(const struct sim *sim);
+    bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
+};
+
+extern const struct sim_driver sim_driver_cores, sim_driver_central;
+
+struct sim {
+    const struct sim_config *config;
+    const struct sim_driver *driver;
+    struct sim_sources sources;
+    struct sim_result *result;
+    int64_t now_ns, count_from_ns, count_until_ns;
+    struct heap events;
+    struct request_pool pool; /* requests in the scheduler, and in batches that have not ended */
+    uint32_t queued;          /* in the scheduler */
+    struct sim_stream *streams;
+    struct sim_accelerator *accelerators;
+    struct sim_batch *batches;
+    uint32_t batch_count, batch_free;
+    uint8_t *loaded;        /* [accelerators][models], where memory is limited */
+    uint32_t *loaded_count; /* [models] accelerators that have it */
+    struct rng rng;         /* noise, faults, jitter, cancellations */
+    uint64_t next_handle;
+    uint32_t fault_accelerator;
+    bool fault_on;
+    int64_t busy_ns;
+    void *driver_state;
+};
+
+/* ---- sim.c ---- */
+
+/* Puts a source at its next time; TIME_NEVER: none. */
+void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
+/* Whether what arrived then counts in the results. */
+bool sim_counts(const struct sim *sim, int64_t arrival_ns);
+/* The scheduler refuses a list of requests. */
+void sim_refuse(struct sim *sim, uint32_t first);
+
+/* ---- sim_accelerator.c ---- */
+
+/* Memory for the accelerators and what is sent to them. */
+void sim_accelerators_layout(struct sim *sim, struct arena *arena);
+/* Sends a batch, load or unload to an accelerator: the members that `batch` has before begin_ns but next, sent_ns and
+ * arrives_ns. The requests go with it. */
+void sim_send(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch);
+/* The time of an accelerator's lane has come. */
+void sim_runs_due(struct sim *sim, uint32_t accelerator);
+void sim_loads_due(struct sim *sim, uint32_t accelerator);
+void sim_accelerator_down(struct sim *sim, uint32_t accelerator);
+void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
+/* Nothing goes on there for so long. */
+void sim_accelerator_stall(struct sim *sim, uint32_t accelerator, int64_t for_ns);
