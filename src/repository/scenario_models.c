@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void model_fill(const struct scenario *scenario, const struct scenario_model *from, struct served_model *to) {
+static void model_fill(const struct scenario_model *from, struct served_model *to) {
     static const struct tensor_spec spec = {.type = DATATYPE_FP32, .rank = 2, .dims = {-1, 1}};
     memcpy(to->name, from->name, sizeof(to->name));
     to->version = 1;
@@ -15,7 +15,7 @@ static void model_fill(const struct scenario *scenario, const struct scenario_mo
     to->signature.inputs[0] = to->signature.outputs[0] = spec;
     strcpy(to->signature.inputs[0].name, "INPUT");
     strcpy(to->signature.outputs[0].name, "OUTPUT");
-    to->batch_max = scenario_batch_max(scenario, from);
+    to->batch_max = from->batch_max;
     to->slo_ns = from->slo_ns;
     to->item_elements = 1;
     to->reference_dims[0][0] = to->reference_dims[0][1] = 1;
@@ -30,12 +30,12 @@ int scenario_served_models(const struct scenario *scenario, struct served_model 
     bool whole = served && tables;
     for (uint32_t i = 0; whole && i < n; i++) {
         const struct scenario_model *model = &scenario->models[i];
-        model_fill(scenario, model, &served[i]);
+        model_fill(model, &served[i]);
         for (uint32_t t = 0; whole && t < types; t++) {
             struct profile *table = tables[i * types + t] = malloc(profile_bytes(served[i].batch_max));
             whole = table;
             if (table)
-                profile_set_line(table, served[i].batch_max, model->alpha_ns[t], model->beta_ns[t]);
+                scenario_profile(model, t, served[i].batch_max, table);
         }
     }
     if (!whole) {

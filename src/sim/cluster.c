@@ -7,9 +7,11 @@
 
 /* Whether two models have the same tables: copies do, and there may be 100,000 of them. */
 static bool tables_same(const struct scenario *s, const struct scenario_model *a, const struct scenario_model *b) {
-    for (uint32_t t = 0; t < s->type_count; t++)
-        if (a->alpha_ns[t] != b->alpha_ns[t] || a->beta_ns[t] != b->beta_ns[t])
+    for (uint32_t t = 0; t < s->type_count; t++) {
+        const struct scenario_latency *l = &a->latency[t], *k = &b->latency[t];
+        if (l->alpha_ns != k->alpha_ns || l->beta_ns != k->beta_ns || l->latency_ns != k->latency_ns)
             return false;
+    }
     return a->slo_ns == b->slo_ns;
 }
 
@@ -24,7 +26,7 @@ static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) 
         struct profile *profile = malloc(profile_bytes(to->batch_max));
         if (!profile)
             return -ENOMEM;
-        profile_set_line(profile, to->batch_max, from->alpha_ns[t], from->beta_ns[t]);
+        scenario_profile(from, t, to->batch_max, profile);
         to->profiles[t] = c->profiles[c->profile_count++] = profile;
     }
     return 0;
@@ -34,11 +36,13 @@ static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
     const struct scenario_model *from = &s->models[m];
     struct sim_model *to = &c->models[m];
     *to = (struct sim_model){
-        .batch_max = scenario_batch_max(s, from),
+        .batch_max = from->batch_max,
         .slo_ns = from->slo_ns,
         .share = from->share,
         .items_least = 1,
         .items_most = 1,
+        .weights_bytes = from->weights_bytes,
+        .load_ns = from->load_ns,
     };
     snprintf(to->name, sizeof(to->name), "%.*s", SIM_NAME_MAX - 1, from->name);
     return tables_make(c, s, m);
@@ -94,6 +98,10 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .seconds = (double)s->duration_ns / (double)NS_PER_S,
         .warmup_s = (double)s->warmup_ns / (double)NS_PER_S,
         .seed = (uint64_t)s->seed,
+        .memory_bytes = s->memory_bytes,
+        .noise = s->noise,
+        .fault_every_s = s->fault_every_s,
+        .fault_s = s->fault_s,
         .policy = s->policy,
         .options = s->policy_options,
     };

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "engine/tensor.h"
 #include "policy/policy.h"
+#include "profile/profile.h"
 #include "sched/messages.h"
 
 #define SCENARIO_MODELS_MAX 100000
@@ -16,13 +17,32 @@
 struct scenario_type {
     char name[64]; /* of the accelerator type, e.g. "gtx1080ti" */
     uint32_t count;
+    double price; /* dollars an hour for one; 0: not known */
+};
+
+/* l(b) on one type: a line, or measured points, between which and beyond which it is interpolated. */
+struct scenario_latency {
+    double alpha_ns, beta_ns; /* l(b) = alpha*b + beta, if there are no points */
+    uint32_t points;
+    const uint32_t *batch; /* [points], ascending; the zoo's or the scenario's */
+    const int64_t *latency_ns;
+};
+
+/* Memory of a table of points that the file gives: latencies, then batches. */
+struct scenario_points {
+    struct scenario_points *next;
+    int64_t latency_ns[];
 };
 
 struct scenario_model {
     char name[MODEL_NAME_MAX];
     int64_t slo_ns;
-    double share;                                                           /* of the offered rate; all add up to 1 */
-    double alpha_ns[ACCELERATOR_TYPES_MAX], beta_ns[ACCELERATOR_TYPES_MAX]; /* l(b) = alpha*b + beta, by type */
+    double share;       /* of the offered rate; all add up to 1 */
+    uint32_t batch_max; /* greatest batch that meets the SLO when it starts at once, on the type where it is greatest:
+                           1 to PROFILE_BATCH_MAX */
+    uint64_t weights_bytes;                                 /* that it takes on an accelerator; 0: not known */
+    int64_t load_ns;                                        /* what loading it there takes */
+    struct scenario_latency latency[ACCELERATOR_TYPES_MAX]; /* by type */
 };
 
 /* From `start_ns` on, warm-up included, the models together are offered `rate_rps`. */
@@ -43,10 +63,14 @@ struct scenario_autoscale {
 struct scenario {
     struct scenario_type types[ACCELERATOR_TYPES_MAX];
     uint32_t type_count;
-    uint32_t accelerator_count; /* of all types */
+    uint32_t accelerator_count;    /* of all types */
+    uint64_t memory_bytes;         /* of an accelerator, for weights; 0: enough for all models */
+    double noise;                  /* as sim_config's */
+    double fault_every_s, fault_s; /* as sim_config's; 0: none */
 
     struct scenario_model *models; /* in the file's order */
     uint32_t model_count;
+    struct scenario_points *points; /* that the models' latencies point into */
 
     struct scenario_step *steps; /* ascending, the first at 0; none: the file gives no rate */
     uint32_t step_count;
@@ -77,6 +101,5 @@ int scenario_read_text(const char *origin, const char *text, size_t bytes, const
 /* Frees what the scenario holds, not the struct. */
 void scenario_free(struct scenario *scenario);
 
-/* The greatest batch of a model that meets its SLO when it starts at once, on the type where it is greatest: at least
- * 1, at most PROFILE_BATCH_MAX. */
-uint32_t scenario_batch_max(const struct scenario *scenario, const struct scenario_model *model);
+/* Fills a model's table on one type of the cluster, for batches up to `batch_max`. */
+void scenario_profile(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *profile);

@@ -77,6 +77,21 @@ static void test_copies_share_their_tables(void **state) {
     cluster_free(&c);
 }
 
+static void test_memory_and_mishaps_arrive(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: 2, memory_gib: 0.5, noise: 0.1, faults: {every_s: 3, for_s: 1}}\n"
+               "models: {zoo: clockwork, names: [resnet50], copies: 2}\n",
+               &c);
+    assert_int_equal(c.config.memory_bytes, 1 << 29);
+    assert_true(c.config.noise == 0.1 && c.config.fault_every_s == 3 && c.config.fault_s == 1);
+    assert_int_equal(c.models[1].weights_bytes, 102300000);
+    assert_int_equal(c.models[1].load_ns, 8330000);
+    assert_int_equal(c.models[1].profiles[0]->latency_ns[8], 9130000);
+    assert_int_equal(c.profile_count, 1);
+    cluster_free(&c);
+}
+
 static void test_it_runs(void **state) {
     (void)state;
     struct cluster c;
@@ -108,6 +123,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_everything_arrives),
         cmocka_unit_test(test_copies_share_their_tables),
+        cmocka_unit_test(test_memory_and_mishaps_arrive),
         cmocka_unit_test(test_it_runs),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
     };

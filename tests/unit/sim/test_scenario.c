@@ -32,7 +32,7 @@ static void defaults_hold(void **state) {
     assert_string_equal(s.types[0].name, "t");
     assert_int_equal(s.model_count, 1);
     assert_string_equal(s.models[0].name, "m");
-    assert_true(s.models[0].alpha_ns[0] == 1e6 && s.models[0].beta_ns[0] == 5e6);
+    assert_true(s.models[0].latency[0].alpha_ns == 1e6 && s.models[0].latency[0].beta_ns == 5e6);
     assert_int_equal(s.models[0].slo_ns, 25 * NS_PER_MS);
     assert_true(s.models[0].share == 1);
     assert_int_equal(s.step_count, 0);
@@ -72,8 +72,8 @@ static void every_key_is_read(void **state) {
     assert_string_equal(s.models[0].name, "r-1");
     assert_string_equal(s.models[1].name, "r-2");
     assert_string_equal(s.models[2].name, "q");
-    assert_true(s.models[1].alpha_ns[0] == 1.5e6 && s.models[1].beta_ns[0] == 4e6);
-    assert_true(s.models[1].alpha_ns[1] == 0.5e6 && s.models[1].beta_ns[1] == 2e6);
+    assert_true(s.models[1].latency[0].alpha_ns == 1.5e6 && s.models[1].latency[0].beta_ns == 4e6);
+    assert_true(s.models[1].latency[1].alpha_ns == 0.5e6 && s.models[1].latency[1].beta_ns == 2e6);
     assert_true(s.models[0].share == 0.375 && s.models[1].share == 0.375 && s.models[2].share == 0.25);
     assert_int_equal(s.step_count, 2);
     assert_int_equal(s.steps[1].start_ns, 2500 * NS_PER_MS);
@@ -140,7 +140,8 @@ static void a_types_own_zoo_profile_is_taken(void **state) {
                                "models: {zoo: gtx1080ti, names: [ResNet50]}\n",
                                NULL, &s, &err),
                      0);
-    assert_true(fabs(s.models[0].alpha_ns[0] - 2.050e6) < 1 && fabs(s.models[0].alpha_ns[1] - 0.268e6) < 1);
+    assert_true(fabs(s.models[0].latency[0].alpha_ns - 2.050e6) < 1 &&
+                fabs(s.models[0].latency[1].alpha_ns - 0.268e6) < 1);
     assert_int_equal(s.models[0].slo_ns, 27 * NS_PER_MS);
     scenario_free(&s);
 }
@@ -178,7 +179,8 @@ static void mistakes_name_file_line_and_key(void **state) {
         {CLUSTER, ":1: 'models' is missing"},
         {CLUSTER MODELS "model: x\n",
          ":3: model: unknown key (expected cluster, models, workload, policy, network, autoscale, run)"},
-        {"cluster: 8\n" MODELS, ":1: cluster: expected a mapping with the keys accelerators, type"},
+        {"cluster: 8\n" MODELS,
+         ":1: cluster: expected a mapping with the keys accelerators, type, price, memory_gib, noise, faults"},
         {"cluster: {type: t}\n" MODELS, ":1: cluster: 'accelerators' is missing"},
         {"cluster: {accelerators: 0}\n" MODELS,
          ":1: cluster.accelerators: 0 is not in 1 to 1000000 (expected a number of accelerators or a list of {type, "
@@ -188,7 +190,8 @@ static void mistakes_name_file_line_and_key(void **state) {
          ":1: cluster.accelerators.1: the type 'a' is listed twice"},
         {CLUSTER "models: []\n", ":2: models: no models"},
         {CLUSTER "models: zoo\n", ":2: models: expected {zoo: ...} or a list of models"},
-        {CLUSTER "models: {zoo: h100}\n", ":2: models.zoo: there is no zoo 'h100' (expected gtx1080ti or a100)"},
+        {CLUSTER "models: {zoo: h100}\n", ":2: models.zoo: there is no zoo 'h100' (expected gtx1080ti, a100, "
+                                          "clockwork, kairos, nexus or nexus-example)"},
         {CLUSTER "models: {zoo: a100, select: some}\n", ":2: models.select: 'some' is not one of all, gt2, lt2"},
         {CLUSTER "models: {zoo: a100, names: [LeNet]}\n", ":2: models.names.0: the zoo has no 'LeNet' on 'a100'"},
         {CLUSTER "models: {zoo: a100, names: [BERT], select: all}\n",
@@ -282,7 +285,7 @@ static void batches_fit_the_slo(void **state) {
         char text[256];
         snprintf(text, sizeof(text), CLUSTER "models: [{name: m, %s}]\n", cases[i].model);
         assert_int_equal(read_text(text, NULL, &s, &err), 0);
-        assert_int_equal(scenario_batch_max(&s, &s.models[0]), cases[i].batch_max);
+        assert_int_equal(s.models[0].batch_max, cases[i].batch_max);
         scenario_free(&s);
     }
 }
