@@ -11,6 +11,7 @@
 #include "base/container.h"
 #include "cli/bench_report.h"
 #include "cli/cli.h"
+#include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "load/batch_metrics.h"
 #include "load/goodput_search.h"
@@ -185,7 +186,7 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "--rate and --closed exclude each other");
     if (s->find < 0 && !s->closed && s->rate_rps <= 0)
         return error_set(err, -EINVAL, "one of --rate, --find and --closed is needed");
-    return s->plot ? bench_plot_check(s->plot, err) : 0;
+    return s->plot ? gnuplot_check(s->plot, err) : 0;
 }
 
 static int model_prepare(struct bench *b, uint32_t i, struct sy_error *err) {

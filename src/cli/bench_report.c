@@ -5,7 +5,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "cli/gnuplot.h"
 
 #define PLOT_MODELS_MAX 10
 
@@ -191,45 +192,13 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
 
 /* ---- plot ---- */
 
-int bench_plot_check(const char *path, struct sy_error *err) {
-    const char *at = getenv("PATH");
-    bool found = false;
-    while (at && *at && !found) {
-        char file[4096];
-        size_t length = strcspn(at, ":");
-        snprintf(file, sizeof(file), "%.*s/gnuplot", (int)length, at);
-        found = access(file, X_OK) == 0;
-        at += length + (at[length] == ':');
-    }
-    if (!found)
-        return error_set(err, -ENOENT,
-                         "--plot needs the program gnuplot, which is not on the PATH "
-                         "(on Debian: apt-get install gnuplot-nox)");
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));
-    fclose(file);
-    return 0;
-}
-
-/* A string in gnuplot's single quotes, where '' stands for one quote. */
-static void quoted(FILE *to, const char *text) {
-    fputc('\'', to);
-    for (; *text; text++) {
-        if (*text == '\'')
-            fputc('\'', to);
-        fputc(*text, to);
-    }
-    fputc('\'', to);
+static double plot_quantile_ms(const void *model, double q) {
+    return quantile_ms(model, q);
 }
 
 /* Share of the requests answered 200 within x ms: refused and failed ones keep the curve from reaching 1. */
 static void curve_write(FILE *to, uint32_t number, const struct load_model_stats *m) {
-    double top = share(m->latency.count, m->offered);
-    fprintf(to, "$m%u << EOD\n", number);
-    for (int i = 0; i <= 1000 && m->latency.count; i++)
-        fprintf(to, "%.6g %.6g\n", (double)latency_quantile_ns(&m->latency, i / 1000.0) / 1e6, i / 1000.0 * top);
-    fputs(m->latency.count ? "EOD\n" : "1 0\nEOD\n", to);
+    gnuplot_distribution(to, "m", number, share(m->latency.count, m->offered), plot_quantile_ms, m);
 }
 
 static void plot_latency(const struct bench_report *report, FILE *to) {
@@ -250,7 +219,7 @@ static void plot_latency(const struct bench_report *report, FILE *to) {
     fputs("plot ", to);
     for (uint32_t i = 0; i < curves; i++) {
         fprintf(to, "%s$m%u with steps linewidth 2 title ", i ? ", " : "", i);
-        quoted(to, report->models[i].name);
+        gnuplot_quote(to, report->models[i].name);
     }
     if (all && report->models_count > 1)
         fprintf(to, ", $m%u with steps linewidth 3 linecolor 'black' title 'all models'", curves);
@@ -286,18 +255,15 @@ static void plot_search(const struct bench_report *report, FILE *to) {
 }
 
 int bench_plot(const struct bench_report *report, const char *path, struct sy_error *err) {
-    FILE *to = popen("gnuplot", "w");
+    FILE *to = gnuplot_open(path, 900, 560, err);
     if (!to)
-        return error_set(err, -errno, "cannot start gnuplot: %s", strerror(errno));
-    fputs("set terminal svg size 900, 560 dynamic enhanced background rgb 'white'\nset output ", to);
-    quoted(to, path);
-    fputs("\nset grid\nset title noenhanced ", to);
-    quoted(to, report->url);
-    fputs("\nset key noenhanced\n", to);
+        return -EIO;
+    fputs("set title noenhanced ", to);
+    gnuplot_quote(to, report->url);
+    fputc('\n', to);
     if (report->searched)
         plot_search(report, to);
     else
         plot_latency(report, to);
-    int rc = pclose(to);
-    return rc ? error_set(err, -EIO, "gnuplot could not draw '%s'", path) : 0;
+    return gnuplot_close(to, path, err);
 }

@@ -33,8 +33,6 @@ void bench_report_table(const struct bench_report *report, FILE *to);
 /* 0, or -ENOMEM or -EIO. */
 int bench_report_json(const struct bench_report *report, FILE *to);
 
-/* Whether gnuplot is there and the file can be written; the file is created. */
-int bench_plot_check(const char *path, struct sy_error *err);
 /* An SVG: share of requests answered within a time, or, after a search, good rate over offered rate. */
 int bench_plot(const struct bench_report *report, const char *path, struct sy_error *err);
 

@@ -1,0 +1,64 @@
+/* gnuplot.c - drawing SVG files by the program gnuplot. */
+#include "cli/gnuplot.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int gnuplot_check(const char *path, struct sy_error *err) {
+    const char *at = getenv("PATH");
+    bool found = false;
+    while (at && *at && !found) {
+        char file[4096];
+        size_t length = strcspn(at, ":");
+        snprintf(file, sizeof(file), "%.*s/gnuplot", (int)length, at);
+        found = access(file, X_OK) == 0;
+        at += length + (at[length] == ':');
+    }
+    if (!found)
+        return error_set(err, -ENOENT,
+                         "--plot needs the program gnuplot, which is not on the PATH "
+                         "(on Debian: apt-get install gnuplot-nox)");
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));
+    fclose(file);
+    return 0;
+}
+
+void gnuplot_quote(FILE *to, const char *text) {
+    fputc('\'', to);
+    for (; *text; text++) {
+        if (*text == '\'') /* '' stands for one quote */
+            fputc('\'', to);
+        fputc(*text, to);
+    }
+    fputc('\'', to);
+}
+
+FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err) {
+    FILE *to = popen("gnuplot", "w");
+    if (!to) {
+        error_set(err, -errno, "cannot start gnuplot: %s", strerror(errno));
+        return NULL;
+    }
+    fprintf(to, "set terminal svg size %d, %d dynamic enhanced background rgb 'white'\nset output ", width, height);
+    gnuplot_quote(to, path);
+    fputs("\nset grid\nset key noenhanced\n", to);
+    return to;
+}
+
+int gnuplot_close(FILE *to, const char *path, struct sy_error *err) {
+    int rc = pclose(to);
+    return rc ? error_set(err, -EIO, "gnuplot could not draw '%s'", path) : 0;
+}
+
+void gnuplot_distribution(FILE *to, const char *name, uint32_t number, double top,
+                          double (*quantile_ms)(const void *context, double q), const void *context) {
+    fprintf(to, "$%s%u << EOD\n", name, number);
+    for (int i = 0; i <= 1000 && top > 0; i++)
+        fprintf(to, "%.6g %.6g\n", quantile_ms(context, i / 1000.0), i / 1000.0 * top);
+    fputs(top > 0 ? "EOD\n" : "1 0\nEOD\n", to);
+}
