@@ -1,21 +1,21 @@
 /* histogram.c - log-linear histogram. */
 #include "base/histogram.h"
 
+#include "base/log_linear.h"
+
+#define STEP_BITS 4
+
+_Static_assert(HISTOGRAM_STEPS == 1 << STEP_BITS, "steps are a power of two");
+
 static unsigned bucket_of(int64_t value) {
-    if (value < HISTOGRAM_STEPS)
-        return value < 0 ? 0 : (unsigned)value;
-    unsigned exponent = 63 - (unsigned)__builtin_clzll((uint64_t)value); /* >= 4 */
-    unsigned step = (unsigned)(value >> (exponent - 4)) & (HISTOGRAM_STEPS - 1);
-    unsigned bucket = (exponent - 3) * HISTOGRAM_STEPS + step;
+    unsigned bucket = log_linear_bucket(value > 0 ? (uint64_t)value : 0, STEP_BITS);
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
 /* The greatest value that falls into the bucket. */
 static int64_t bucket_edge(unsigned bucket) {
-    if (bucket < HISTOGRAM_STEPS)
-        return bucket;
-    unsigned exponent = bucket / HISTOGRAM_STEPS + 3, step = bucket % HISTOGRAM_STEPS;
-    return ((int64_t)(HISTOGRAM_STEPS + step + 1) << (exponent - 4)) - 1;
+    uint64_t width, from = log_linear_from(bucket, STEP_BITS, &width);
+    return (int64_t)(from + width - 1);
 }
 
 static uint64_t load(const _Atomic uint64_t *word) {

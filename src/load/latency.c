@@ -1,20 +1,16 @@
 /* latency.c - histogram of latencies at 0.2 % resolution. */
 #include "load/latency.h"
 
+#include "base/log_linear.h"
+
 static uint32_t bucket_of(int64_t ns) {
-    if (ns < LATENCY_STEPS)
-        return ns < 0 ? 0 : (uint32_t)ns;
-    uint32_t shift = 63 - (uint32_t)__builtin_clzll((uint64_t)ns) - LATENCY_STEP_BITS;
-    uint64_t bucket = ((uint64_t)(shift + 1) << LATENCY_STEP_BITS) + (((uint64_t)ns >> shift) & (LATENCY_STEPS - 1));
-    return bucket < LATENCY_BUCKETS ? (uint32_t)bucket : LATENCY_BUCKETS - 1;
+    uint32_t bucket = log_linear_bucket(ns > 0 ? (uint64_t)ns : 0, LATENCY_STEP_BITS);
+    return bucket < LATENCY_BUCKETS ? bucket : LATENCY_BUCKETS - 1;
 }
 
 static int64_t bucket_middle(uint32_t bucket) {
-    if (bucket < LATENCY_STEPS)
-        return bucket;
-    uint32_t shift = (bucket >> LATENCY_STEP_BITS) - 1;
-    int64_t from = (int64_t)(LATENCY_STEPS + (bucket & (LATENCY_STEPS - 1))) << shift;
-    return from + ((1LL << shift) >> 1);
+    uint64_t width, from = log_linear_from(bucket, LATENCY_STEP_BITS, &width);
+    return (int64_t)(from + width / 2);
 }
 
 void latency_add(struct latency *l, int64_t ns) {
