@@ -1,16 +1,110 @@
-/* goodput.c - search by bisection over simulated runs. */
+/* goodput.c - search by bracketing and bisection over simulated runs. */
 #include "sim/goodput.h"
 
 #define GUESS_TIMES_MOST 16
+#define GUESS_SHARE      0.8
+#define GROWTH_FIRST     1.05 /* guesses are good more often than not */
+#define GROWTH_MOST      1.3
+#define DOUBTS           6 /* rates tried above the boundary: 2, 4, .. 64 times `within` over it */
+#define DOUBT_ROUNDS     4
 
-static bool good_at(const struct sim_config *config, double rate_rps, void *memory) {
+struct search {
+    int (*holds)(void *context, double rate_rps);
+    void *context;
+    double low, high; /* holds, fails; 0: none known */
+    bool stopped;
+};
+
+static bool search_try(struct search *s, double rate_rps) {
+    int held = s->stopped ? 0 : s->holds(s->context, rate_rps);
+    s->stopped |= held < 0;
+    if (held > 0)
+        s->low = rate_rps;
+    else if (!s->stopped)
+        s->high = rate_rps;
+    return held > 0;
+}
+
+/* From a rate that holds up to one that fails; false: everything up to `most` holds. */
+static bool climb(struct search *s, double most_rps) {
+    double factor = GROWTH_FIRST;
+    while (s->low < most_rps && !s->stopped) {
+        double next = s->low * factor < most_rps ? s->low * factor : most_rps;
+        if (!search_try(s, next))
+            return true;
+        factor = factor * factor < GROWTH_MOST ? factor * factor : GROWTH_MOST;
+    }
+    return false;
+}
+
+static void descend(struct search *s, double least_rps) {
+    double factor = GROWTH_FIRST, rate_rps = s->high / factor;
+    while (rate_rps >= least_rps && !s->stopped && !search_try(s, rate_rps)) {
+        factor = factor * factor < GROWTH_MOST ? factor * factor : GROWTH_MOST;
+        rate_rps /= factor;
+    }
+}
+
+static void bisect(struct search *s, double within) {
+    while (!s->stopped && s->high > s->low * (1 + within))
+        search_try(s, (s->low + s->high) / 2);
+}
+
+/* Tries higher rates; true if one holds, with low and high then around the highest boundary found. */
+static bool doubt(struct search *s, double within, double most_rps) {
+    double low = s->low, high = s->high, tried[DOUBTS + 1];
+    int best = -1, count = 0;
+    for (double times = 2; count < DOUBTS && !s->stopped; times *= 2) {
+        double rate_rps = low * (1 + times * within);
+        if (rate_rps > most_rps)
+            break;
+        tried[count] = rate_rps;
+        if (search_try(s, rate_rps))
+            best = count;
+        count++;
+    }
+    s->low = best < 0 ? low : tried[best];
+    s->high = best < 0 ? high : best + 1 < count ? tried[best + 1] : 0;
+    return best >= 0;
+}
+
+double goodput_search(int (*holds)(void *context, double rate_rps), void *context, double guess_rps, double within,
+                      double most_rps) {
+    struct search s = {.holds = holds, .context = context};
+    if (!search_try(&s, guess_rps))
+        descend(&s, guess_rps / 1024);
+    if (s.low <= 0)
+        return 0;
+    for (int round = 0; round <= DOUBT_ROUNDS && !s.stopped; round++) {
+        if (s.high <= 0 && !climb(&s, most_rps))
+            break;
+        bisect(&s, within);
+        if (round == DOUBT_ROUNDS || !doubt(&s, within, most_rps))
+            break;
+    }
+    return s.low;
+}
+
+/* ---- by simulated runs ---- */
+
+struct trials {
+    struct sim_config config;
+    void *memory;
+};
+
+static int run_holds(void *context, double rate_rps) {
+    struct trials *trials = context;
     struct sim_rate_step step = {0, rate_rps};
-    struct sim_config run = *config;
     struct sim_result result;
-    run.steps = &step;
-    run.step_count = 1;
-    sim_run(&run, memory, &result);
+    trials->config.steps = &step;
+    trials->config.step_count = 1;
+    sim_run(&trials->config, trials->memory, &result);
     return result.worst_bad_rate <= GOODPUT_BAD_MOST;
+}
+
+double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory) {
+    struct trials trials = {*config, memory};
+    return goodput_search(run_holds, &trials, guess_rps, within, guess_rps * GUESS_TIMES_MOST);
 }
 
 size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
@@ -21,31 +115,23 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
     return sim_bytes(&run);
 }
 
-double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory) {
-    double low = guess_rps, high = guess_rps, factor = 1.05, most = guess_rps * GUESS_TIMES_MOST;
-    if (good_at(config, guess_rps, memory)) {
-        do {
-            low = high;
-            if (low >= most)
-                return low;
-            high = low * factor < most ? low * factor : most;
-            factor *= factor;
-        } while (good_at(config, high, memory));
-    } else {
-        do {
-            high = low;
-            low /= factor;
-            factor *= factor;
-            if (low < guess_rps / 1024)
-                return 0;
-        } while (!good_at(config, low, memory));
+/* Accelerator time that a request takes at the least, on the type where that is least. */
+static double request_ns(const struct sim_config *config, const struct sim_model *model) {
+    double least_ns = 0;
+    for (uint32_t t = 0; t < config->types; t++)
+        for (uint32_t b = 1; model->profiles[t] && b <= model->batch_max; b++) {
+            double each_ns = (double)model->profiles[t]->latency_ns[b] / b;
+            if (model->profiles[t]->latency_ns[b] <= model->slo_ns && (least_ns <= 0 || each_ns < least_ns))
+                least_ns = each_ns;
+        }
+    return least_ns * (model->items_least + model->items_most) / 2;
+}
+
+double goodput_guess(const struct sim_config *config) {
+    double shares = 0, work_ns = 0;
+    for (uint32_t m = 0; m < config->model_count; m++) {
+        shares += config->models[m].share;
+        work_ns += config->models[m].share * request_ns(config, &config->models[m]);
     }
-    while (high > low * (1 + within)) {
-        double middle = (low + high) / 2;
-        if (good_at(config, middle, memory))
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return work_ns > 0 ? GUESS_SHARE * config->accelerators * shares * (double)NS_PER_S / work_ns : 1;
 }

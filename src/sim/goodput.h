@@ -5,8 +5,19 @@
 
 #define GOODPUT_BAD_MOST 0.01
 
-/* Searches the rate to `within` (0.01: 1 %) from `guess_rps`, by doubling and halving. `config`'s steps are not used.
- * `memory` is of goodput_bytes(). 0 if even guess/1024 is too much. */
+/* The highest rate that holds, to `within` (0.01: 1 %), over from guess/1024 to `most`; 0 if none was found. `holds`
+ * says 1 or 0 of a rate, or -1 to end the search with what it has.
+ *
+ * A rate may fail by chance, or by a policy's nature, while a higher one holds. So after the boundary is bracketed and
+ * bisected, rates up to 64 times `within` above it are tried, and if one of them holds the search goes on from there:
+ * what is returned is not the lower edge of a narrow gap. If the guess fails, only lower rates are tried at first. */
+double goodput_search(int (*holds)(void *context, double rate_rps), void *context, double guess_rps, double within,
+                      double most_rps);
+
+/* Searches with simulated runs, each of one rate. `config`'s steps are not used. `memory` is of goodput_bytes(). It
+ * looks no further than 16 times the guess. */
 double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory);
-/* Memory for a search that starts from guess_rps; it looks no further than 16 times the guess. */
+/* Memory for a search that starts from guess_rps. */
 size_t goodput_bytes(const struct sim_config *config, double guess_rps);
+/* Where to start: 0.8 of what the accelerators could do with all batches as large as the SLOs allow. */
+double goodput_guess(const struct sim_config *config);

@@ -1,4 +1,4 @@
-/* test_goodput.c - the search ends at the same rate from wherever it starts, and at its bounds. */
+/* test_goodput.c - the search ends at the same rate from wherever it starts, over gaps, and at its bounds. */
 #include <stdlib.h>
 
 #include "sim/goodput.h"
@@ -46,10 +46,75 @@ static void it_says_how_far_it_looked(void **state) {
     assert_true(find(2e6) == 0);  /* a 1024th of it is still too much */
 }
 
+/* Rates that hold: intervals (from, to], ended by a 0. */
+struct curve {
+    double holds[8];
+    int runs, runs_most;
+};
+
+static int curve_holds(void *context, double rate_rps) {
+    struct curve *curve = context;
+    if (curve->runs_most && curve->runs == curve->runs_most)
+        return -1;
+    curve->runs++;
+    for (int i = 0; curve->holds[i + 1] > 0; i += 2)
+        if (rate_rps > curve->holds[i] && rate_rps <= curve->holds[i + 1])
+            return 1;
+    return 0;
+}
+
+static double curve_search(struct curve curve, double guess_rps) {
+    double found = goodput_search(curve_holds, &curve, guess_rps, 0.01, 1e6);
+    assert_in_range(curve.runs, 1, 80);
+    return found;
+}
+
+static void check_within(double found, double wanted) {
+    if (found > wanted || found < wanted / 1.0101)
+        fail_msg("%g found instead of %g", found, wanted);
+}
+
+static void gaps_below_the_boundary_do_not_mislead(void **state) {
+    (void)state;
+    static const double guesses[] = {300, 700, 900, 990, 1003, 1015, 1100, 1250, 1600, 5000};
+    for (size_t i = 0; i < sizeof(guesses) / sizeof(guesses[0]); i++) {
+        check_within(curve_search((struct curve){.holds = {0, 1000}}, guesses[i]), 1000);
+        check_within(curve_search((struct curve){.holds = {0, 1000, 1010, 1200}}, guesses[i]), 1200); /* a fluke */
+        check_within(curve_search((struct curve){.holds = {0, 700, 720, 980, 985, 1200}}, guesses[i]), 1200); /* two */
+        if (guesses[i] > 600) /* small rates wait too long */
+            check_within(curve_search((struct curve){.holds = {600, 1200}}, guesses[i]), 1200);
+    }
+}
+
+static void a_search_can_be_ended(void **state) {
+    (void)state;
+    assert_true(curve_search((struct curve){.holds = {0, 1000}, .runs_most = 1}, 500) == 500);
+    assert_true(curve_search((struct curve){.holds = {0, 1000}, .runs_most = 1}, 5000) == 0);
+}
+
+static void the_guess_is_what_the_accelerators_could_do(void **state) {
+    (void)state;
+    struct profile *profile = malloc(profile_bytes(4));
+    assert_non_null(profile);
+    profile_set_line(profile, 4, NS_PER_MS, 4 * NS_PER_MS); /* 4 in 8 ms: 2 ms each */
+    struct sim_model models[2] = {{.share = 1}, {.share = 3}};
+    for (int m = 0; m < 2; m++) {
+        models[m].profiles[0] = profile;
+        models[m].batch_max = 4;
+        models[m].slo_ns = m == 0 ? 8 * NS_PER_MS : 6 * NS_PER_MS; /* the second: 2 in 6 ms, 3 ms each */
+        models[m].items_least = models[m].items_most = 1;
+    }
+    struct sim_config config = {.models = models, .model_count = 2, .accelerators = 11, .types = 1};
+    double mean_ms = (1 * 2 + 3 * 3) / 4.0, guess = goodput_guess(&config);
+    assert_true(guess > 0.8 * 11 * 1000 / mean_ms * 0.9999 && guess < 0.8 * 11 * 1000 / mean_ms * 1.0001);
+    free(profile);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rate_is_found_from_below_and_from_above),
-        cmocka_unit_test(it_says_how_far_it_looked),
+        cmocka_unit_test(the_rate_is_found_from_below_and_from_above), cmocka_unit_test(it_says_how_far_it_looked),
+        cmocka_unit_test(gaps_below_the_boundary_do_not_mislead),      cmocka_unit_test(a_search_can_be_ended),
+        cmocka_unit_test(the_guess_is_what_the_accelerators_could_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
