@@ -2,6 +2,7 @@
 #include "sim/goodput.h"
 
 #define GUESS_TIMES_MOST 16
+#define GIVE_UP_BAD      0.015 /* a model offered half as much again as expected is not to be feared */
 #define GUESS_SHARE      0.8
 #define GROWTH_FIRST     1.05 /* guesses are good more often than not */
 #define GROWTH_MOST      1.3
@@ -99,11 +100,12 @@ static int run_holds(void *context, double rate_rps) {
     trials->config.steps = &step;
     trials->config.step_count = 1;
     sim_run(&trials->config, trials->memory, &result);
-    return result.worst_bad_rate <= GOODPUT_BAD_MOST;
+    return result.stopped ? -1 : !result.gave_up && result.worst_bad_rate <= GOODPUT_BAD_MOST;
 }
 
 double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory) {
     struct trials trials = {*config, memory};
+    trials.config.give_up_bad = GIVE_UP_BAD;
     return goodput_search(run_holds, &trials, guess_rps, within, guess_rps * GUESS_TIMES_MOST);
 }
 
@@ -112,6 +114,7 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
     struct sim_config run = *config;
     run.steps = &step;
     run.step_count = 1;
+    run.give_up_bad = GIVE_UP_BAD;
     return sim_bytes(&run);
 }
 

@@ -4,6 +4,8 @@
 #include "base/fmath.h"
 #include "sim/sim_state.h"
 
+#define GO_ON_EVENTS 8192 /* some milliseconds */
+
 /* ---- memory ---- */
 
 static struct sim_sources sources_of(const struct sim_config *c, const struct sim_driver *driver) {
@@ -30,6 +32,17 @@ static uint32_t requests_most(const struct sim_config *c) {
     return (uint32_t)(2 * rate * surge * slo_s) + 65536;
 }
 
+static void batch_sizes_layout(struct arena *arena, const struct sim_config *c, struct sim_model_result *results) {
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        size_t bytes = (c->models[m].batch_max + 1) * sizeof(uint32_t);
+        uint32_t *sizes = arena_take(arena, bytes);
+        if (!arena->base)
+            continue;
+        memset(sizes, 0, bytes);
+        results[m].batch_sizes = sizes;
+    }
+}
+
 static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_config *c) {
     sim->config = c;
     sim->driver = c->policy->central ? &sim_driver_central : &sim_driver_cores;
@@ -45,6 +58,8 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
         memset(results, 0, c->model_count * sizeof(*results));
         sim->result->models = results;
     }
+    batch_sizes_layout(arena, c, results);
+    sim->bad_most = c->give_up_bad > 0 ? arena_take(arena, c->model_count * sizeof(*sim->bad_most)) : NULL;
     sim_accelerators_layout(sim, arena);
     sim->driver->layout(sim, arena);
 }
@@ -70,6 +85,11 @@ bool sim_counts(const struct sim *sim, int64_t arrival_ns) {
     return arrival_ns >= sim->count_from_ns && arrival_ns < sim->count_until_ns;
 }
 
+void sim_bad_check(struct sim *sim, uint32_t model) {
+    const struct sim_model_result *result = &sim->result->models[model];
+    sim->result->gave_up |= sim->bad_most && result->dropped + result->late > sim->bad_most[model];
+}
+
 void sim_refuse(struct sim *sim, uint32_t node) {
     const struct sim_observer *observer = sim->config->observer;
     while (node != REQUEST_NONE) {
@@ -79,6 +99,7 @@ void sim_refuse(struct sim *sim, uint32_t node) {
         if (sim_counts(sim, request->arrival_ns)) {
             result->dropped += request->refusal != REFUSAL_CANCELLED;
             result->cancelled += request->refusal == REFUSAL_CANCELLED;
+            sim_bad_check(sim, request->model);
         }
         if (observer && observer->refused)
             observer->refused(observer->context, sim->now_ns, request->model, request->handle, request->refusal);
@@ -130,6 +151,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
     if (full(sim)) {
         result->dropped += counted;
+        sim_bad_check(sim, model);
         return;
     }
     if (observer && observer->arrived)
@@ -191,6 +213,25 @@ static void source_handle(struct sim *sim, uint32_t source) {
         sim->driver->due(sim, source - s->driver);
 }
 
+/* How many bad requests of each model are too many. */
+static void bad_most_set(struct sim *sim) {
+    const struct sim_config *c = sim->config;
+    double shares = 0, offered = 0;
+    for (uint32_t m = 0; m < c->model_count; m++)
+        shares += c->models[m].share;
+    for (uint32_t i = 0; i < c->step_count; i++) {
+        double from_s = c->steps[i].at_s > c->warmup_s ? c->steps[i].at_s : c->warmup_s;
+        double to_s = c->warmup_s + c->seconds;
+        if (i + 1 < c->step_count && c->steps[i + 1].at_s < to_s)
+            to_s = c->steps[i + 1].at_s;
+        offered += to_s > from_s ? (to_s - from_s) * c->steps[i].rate_rps : 0;
+    }
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        double surge = c->models[m].surge_factor > 1 ? c->models[m].surge_factor : 1;
+        sim->bad_most[m] = (uint64_t)(c->give_up_bad * offered * surge * c->models[m].share / shares) + 10;
+    }
+}
+
 static void result_sum(struct sim *sim) {
     struct sim_result *r = sim->result;
     const struct sim_config *c = sim->config;
@@ -233,12 +274,16 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     if (config->fault_every_s > 0)
         sim_source_set(sim, sim->sources.fault,
                        (int64_t)(config->fault_every_s * rng_exponential(&sim->rng) * (double)NS_PER_S));
-    while (!heap_empty(&sim->events)) {
+    if (sim->bad_most)
+        bad_most_set(sim);
+    for (uint32_t events = 1; !heap_empty(&sim->events) && !result->gave_up && !result->stopped; events++) {
         struct heap_entry next = heap_top(&sim->events);
         CHECK_GE(next.key, sim->now_ns);
         sim->now_ns = next.key;
         source_handle(sim, next.item);
         sim->driver->deliver(sim);
+        if (config->go_on && events % GO_ON_EVENTS == 0)
+            result->stopped = !config->go_on(config->go_on_context, sim->now_ns);
     }
     result_sum(sim);
 }

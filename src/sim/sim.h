@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/histogram.h"
 #include "base/time.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "sim/sim_times.h"
 
 #define SIM_NAME_MAX 64
 
@@ -78,6 +78,10 @@ struct sim_config {
     const struct policy_ops *policy;
     struct policy_options options;
     const struct sim_observer *observer; /* or NULL */
+    double give_up_bad; /* the run ends early as soon as a model's bad requests exceed this share of all that it is to
+                           be offered, and ten; 0: never */
+    bool (*go_on)(void *context, int64_t now_ns); /* every few thousand events; false ends the run early. Or NULL */
+    void *go_on_context;
 };
 
 struct sim_model_result {
@@ -85,7 +89,8 @@ struct sim_model_result {
     uint64_t batches, batch_items;
     uint64_t loads;                     /* onto an accelerator */
     uint64_t cold;                      /* requests that came while no accelerator had the model */
-    struct histogram latency, queueing; /* ns, of the requests that ran: arrival to answer, and to the batch's start */
+    uint32_t *batch_sizes;              /* [batch_max + 1] batches, by their items */
+    struct sim_times latency, queueing; /* of the requests that ran: arrival to answer, and to the batch's start */
 };
 
 struct sim_result {
@@ -99,6 +104,7 @@ struct sim_result {
     uint32_t accelerators_used; /* that ever ran a batch */
     uint32_t stuck;             /* accelerators that the rank core did not get back; 0 unless something is broken */
     uint32_t unanswered;        /* requests still in the scheduler at the end; 0 unless something is broken */
+    bool gave_up, stopped;      /* ended early, by give_up_bad or go_on; the rest is of what ran until then */
 };
 
 /* Memory that a run needs, aligned as malloc's; results included. */

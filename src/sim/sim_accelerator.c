@@ -99,9 +99,11 @@ static void requests_answer(struct sim *sim, const struct sim_batch *batch, bool
             result->good += good;
             result->late += !good;
             if (ran) {
-                histogram_add(&result->latency, sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns);
-                histogram_add(&result->queueing, batch->sent_ns - request->arrival_ns);
+                sim_times_add(&result->latency, sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns);
+                sim_times_add(&result->queueing, batch->begin_ns - request->arrival_ns);
             }
+            if (!good)
+                sim_bad_check(sim, batch->model);
         }
         request_pool_put(&sim->pool, node);
     }
@@ -130,11 +132,13 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     struct sim_model_result *result = &sim->result->models[batch->model];
     accelerator->runs.running = accelerator->used = true;
+    CHECK_LE(batch->items, c->models[batch->model].batch_max);
     batch->begin_ns = sim->now_ns;
     batch->run_ns = run_draw(sim, batch->model, c->accelerator_type[a], batch->items);
     if (sim_counts(sim, sim->now_ns)) {
         result->batches++;
         result->batch_items += batch->items;
+        result->batch_sizes[batch->items]++;
     }
     if (c->observer && c->observer->began)
         c->observer->began(c->observer->context, sim->now_ns, batch->model, a, batch->items,

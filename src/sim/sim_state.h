@@ -108,6 +108,7 @@ struct sim {
     uint32_t fault_accelerator;
     bool fault_on;
     int64_t busy_ns;
+    uint64_t *bad_most; /* [models] a run with more is given up; or NULL */
     void *driver_state;
 };
 
@@ -117,6 +118,8 @@ struct sim {
 void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
 /* Whether what arrived then counts in the results. */
 bool sim_counts(const struct sim *sim, int64_t arrival_ns);
+/* After one more request of a model became bad: whether the run is to be given up. */
+void sim_bad_check(struct sim *sim, uint32_t model);
 /* The scheduler refuses a list of requests. */
 void sim_refuse(struct sim *sim, uint32_t first);
 

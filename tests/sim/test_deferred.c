@@ -197,11 +197,11 @@ static const struct policy_ops eager = {.name = "eager", .model_update = eager_u
 static int64_t median_queueing_ns(struct cluster *cluster, const struct policy_ops *policy, double rate_rps) {
     cluster->config.policy = policy;
     const struct sim_result *result = run(cluster, rate_rps, 4);
-    struct histogram *all = calloc(1, sizeof(*all));
+    struct sim_times *all = calloc(1, sizeof(*all));
     assert_non_null(all);
     for (uint32_t m = 0; m < cluster->config.model_count; m++)
-        histogram_merge(all, &result->models[m].queueing);
-    int64_t median_ns = histogram_quantile(all, 0.5);
+        sim_times_merge(all, &result->models[m].queueing);
+    int64_t median_ns = sim_times_quantile_ns(all, 0.5);
     free(all);
     return median_ns;
 }
@@ -251,6 +251,11 @@ static void a_run_is_a_function_of_its_seed(void **state) {
     a->config.gamma_shape = b->config.gamma_shape = 0.3;
     run(a, 6000, 3);
     run(b, 6000, 3);
+    for (uint32_t m = 0; m < a->config.model_count; m++) {
+        uint32_t **x = &a->result.models[m].batch_sizes, **y = &b->result.models[m].batch_sizes;
+        assert_memory_equal(*x, *y, (a->config.models[m].batch_max + 1) * sizeof(**x));
+        *x = *y = NULL;
+    }
     assert_memory_equal(a->result.models, b->result.models, a->config.model_count * sizeof(struct sim_model_result));
     b->config.seed = 2;
     run(b, 6000, 3);
