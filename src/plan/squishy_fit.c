@@ -1,0 +1,141 @@
+/* squishy_fit.c - the largest multiple of the rates that the GPUs take, by doubling and halving. */
+#include "plan/squishy_fit.h"
+
+#define SCALE_LEAST  (1.0 / 1024)
+#define SCALE_MOST   1e12
+#define SCALE_WITHIN 1.02 /* the search ends this close */
+#define KEEP_WITHIN  0.95 /* placements are kept if they reach this part of what a fresh plan does */
+
+static size_t plan_bytes(uint32_t gpus_max, uint32_t sessions) {
+    return (squishy_bytes(gpus_max, sessions) + 63) & ~(size_t)63;
+}
+
+size_t squishy_fit_bytes(uint32_t gpus_max, uint32_t sessions) {
+    return 3 * plan_bytes(gpus_max, sessions) + 2 * gpus_max * sizeof(uint32_t);
+}
+
+void squishy_fit_init(struct squishy_fit *fit, void *memory, uint32_t gpus_max, uint32_t sessions,
+                      uint64_t memory_bytes) {
+    char *at = memory;
+    size_t bytes = plan_bytes(gpus_max, sessions);
+    squishy_init(&fit->plan, at, gpus_max, sessions, memory_bytes);
+    squishy_init(&fit->trial, at + bytes, gpus_max, sessions, memory_bytes);
+    squishy_init(&fit->another, at + 2 * bytes, gpus_max, sessions, memory_bytes);
+    fit->label = (uint32_t *)(at + 3 * bytes);
+}
+
+/* ---- the same GPUs ---- */
+
+static uint32_t common(const struct squishy *to, uint32_t gpu, const struct squishy *from, uint32_t with) {
+    uint32_t count = to->gpus[gpu].saturated != SQUISHY_NONE && squishy_on(from, with, to->gpus[gpu].saturated);
+    for (uint32_t s = to->gpus[gpu].first; s != SQUISHY_NONE; s = to->places[s].next)
+        count += squishy_on(from, with, s);
+    return count;
+}
+
+uint32_t squishy_moves(const struct squishy *to, const struct squishy *from) {
+    uint32_t moves = 0;
+    for (uint32_t g = 0; g < to->gpus_max; g++) {
+        moves += to->gpus[g].saturated != SQUISHY_NONE;
+        for (uint32_t s = to->gpus[g].first; s != SQUISHY_NONE; s = to->places[s].next)
+            moves++;
+        moves -= common(to, g, from, g);
+    }
+    return moves;
+}
+
+/* The number not yet given where most of a GPU's sessions were, of equal ones one where nothing was; NONE if there are
+ * none and one is wanted. */
+static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct squishy *from, const uint32_t *owner,
+                           bool any) {
+    uint32_t best = SQUISHY_NONE, best_worth = any ? 0 : 1;
+    for (uint32_t g = 0; g < from->gpus_max; g++) {
+        if (owner[g] != SQUISHY_NONE)
+            continue;
+        uint32_t worth = 2 * common(to, gpu, from, g) + (from->gpus[g].occupancy <= 0);
+        if (worth > best_worth || (worth == best_worth && best == SQUISHY_NONE)) {
+            best = g;
+            best_worth = worth;
+        }
+    }
+    return best_worth >= 2 || any ? best : SQUISHY_NONE;
+}
+
+void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *label) {
+    uint32_t *owner = label + to->gpus_max;
+    for (uint32_t g = 0; g < to->gpus_max; g++) { /* what is out of service stays itself */
+        label[g] = to->gpus[g].usable ? SQUISHY_NONE : g;
+        owner[g] = label[g];
+    }
+    for (int any = 0; any < 2; any++)
+        for (uint32_t g = 0; g < to->gpus_max; g++) {
+            if (label[g] != SQUISHY_NONE)
+                continue;
+            label[g] = label_best(to, g, from, owner, any);
+            if (label[g] != SQUISHY_NONE)
+                owner[label[g]] = g;
+        }
+    for (uint32_t g = 0; g < to->gpus_max; g++)
+        while (label[g] != g) { /* each swap brings one GPU where it belongs */
+            uint32_t there = label[g];
+            struct squishy_gpu moved = to->gpus[there];
+            to->gpus[there] = to->gpus[g];
+            to->gpus[g] = moved;
+            label[g] = label[there];
+            label[there] = there;
+        }
+    for (uint32_t g = 0; g < to->gpus_max; g++)
+        for (uint32_t s = to->gpus[g].first; s != SQUISHY_NONE; s = to->places[s].next)
+            to->places[s].gpu = g;
+}
+
+/* ---- the largest multiple ---- */
+
+/* Whether all fits at a multiple, starting from `base`; the plan is left in `trial`. */
+static bool fits_at(struct squishy *trial, const struct squishy *base, const struct squishy_session *sessions,
+                    double scale) {
+    squishy_copy(trial, base);
+    return squishy_update(trial, sessions, scale);
+}
+
+/* The largest multiple that fits, to SCALE_WITHIN; 0: none. */
+static double scale_find(struct squishy *trial, const struct squishy *base, const struct squishy_session *sessions) {
+    double fits = 1, not = 2;
+    if (fits_at(trial, base, sessions, 1)) {
+        while (not < SCALE_MOST && fits_at(trial, base, sessions, not )) {
+            fits = not ;
+            not *= 2;
+        }
+    } else {
+        do {
+            not = fits;
+            fits /= 2;
+            if (fits < SCALE_LEAST)
+                return 0;
+        } while (!fits_at(trial, base, sessions, fits));
+    }
+    while (not > fits * SCALE_WITHIN) {
+        double middle = (fits + not ) / 2;
+        if (fits_at(trial, base, sessions, middle))
+            fits = middle;
+        else
+            not = middle;
+    }
+    return fits;
+}
+
+double squishy_fit_update(struct squishy_fit *fit, const struct squishy_session *sessions) {
+    struct squishy *fresh = &fit->another;
+    squishy_copy(fresh, &fit->plan);
+    squishy_clear(fresh);
+    double fresh_scale = scale_find(&fit->trial, fresh, sessions);
+    double kept_scale = scale_find(&fit->trial, &fit->plan, sessions);
+    if (kept_scale > 0 && kept_scale >= KEEP_WITHIN * fresh_scale) {
+        squishy_update(&fit->plan, sessions, kept_scale);
+        return kept_scale;
+    }
+    fits_at(&fit->trial, fresh, sessions, fresh_scale > 0 ? fresh_scale : 1);
+    squishy_relabel(&fit->trial, &fit->plan, fit->label);
+    squishy_copy(&fit->plan, &fit->trial);
+    return fresh_scale;
+}
