@@ -6,6 +6,7 @@
 
 static const struct cli_command *const commands[] = {
     &cli_bench,
+    &cli_plan,
     &cli_profile,
     &cli_serve,
     NULL,

@@ -1,0 +1,7 @@
+/* plan.h - the planners of `symphony plan`, each in a file of its name; plan.c holds the table. Their names begin with
+ * "plan ", as mistakes show them. */
+#pragma once
+
+#include "cli/cli.h"
+
+extern const struct cli_command plan_squishy;

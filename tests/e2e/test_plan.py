@@ -1,0 +1,65 @@
+"""test_plan.py - `symphony plan`: plans, JSON, mistakes and exit status, through the program.
+
+Needs nothing but pytest and the program.
+"""
+# sanitizers: yes
+
+import json
+import os
+import pathlib
+import subprocess
+
+BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+PLANS = pathlib.Path(__file__).parents[2] / "scenarios" / "plans"
+
+
+def plan(*args):
+    return subprocess.run([BINARY, "plan", *map(str, args)], capture_output=True, text=True, timeout=60)
+
+
+def test_the_paper_s_example():
+    done = plan("squishy", PLANS / "nexus-table2.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["gpus_used"] == 2 and not answer["missing"]
+    shared, alone = answer["gpus"]
+    assert [(s["session"], s["batch"]) for s in shared["sessions"]] == [("A", 8), ("B", 4)]
+    assert shared["duty_cycle_ms"] == 125 and abs(shared["occupancy"] - 1) < 1e-9
+    assert [s["session"] for s in alone["sessions"]] == ["C"]
+    table = plan("squishy", PLANS / "nexus-table2.yaml").stdout
+    assert "2 GPUs" in table and "125.000" in table
+
+
+def test_spare_gpus_are_room_to_grow(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text("gpus: 8\nsessions: [{name: R, rate_rps: 1000, slo_ms: 40, alpha_ms: 1, beta_ms: 10}]\n")
+    answer = json.loads(plan("squishy", file, "--json").stdout)  # 10 in 20 ms: 500 items/s a GPU
+    assert answer["gpus_used"] == 8
+    assert 3.9 < answer["scale"] <= 4.001
+    assert abs(sum(g["sessions"][0]["rate_rps"] for g in answer["gpus"]) - 1000) < 1
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text("sessions:\n"
+                    "  - {name: tight, rate_rps: 10, slo_ms: 40, alpha_ms: 1, beta_ms: 20}\n"
+                    "  - {name: loose, rate_rps: 10, slo_ms: 60, alpha_ms: 1, beta_ms: 20}\n")
+    done = plan("squishy", file)
+    assert done.returncode == 1
+    assert "tight: no GPU for 10.0 of its 10.0 items/s: two runs of a single item take longer" in done.stdout
+    assert "loose: " not in done.stdout
+    missing = json.loads(plan("squishy", file, "--json").stdout)["missing"]
+    assert [m["session"] for m in missing] == ["tight"]
+
+
+def test_mistakes_are_one_line(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text("sessions:\n  - {name: A, rate_rps: fast, slo_ms: 40, alpha_ms: 1}\n")
+    for args, words in [(("squishy", file), f"{file}:2: sessions.0.rate_rps: 'fast' is not a number"),
+                        (("squishy", tmp_path / "no.yaml"), "No such file"), (("squishy",), "FILE.yaml"),
+                        (("fly", file), "there is no planner 'fly'")]:
+        done = plan(*args)
+        assert done.returncode == 2
+        assert words in done.stderr and done.stderr.count("\n") == 1
+    assert plan().returncode == 2
+    assert "squishy" in plan("--help").stdout
