@@ -23,6 +23,7 @@ struct executor {
     char *gather;                 /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
     struct executor_counters counters;
+    int64_t ended_ns;        /* the last batch */
     struct doorbell loaded;  /* rung when loading is over */
     _Atomic int load_status; /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
@@ -146,6 +147,7 @@ static void report(struct executor *x, uint32_t model_thread, const struct ran_m
 
     CHECK(freed); /* at most two batches are under way */
     freed->accelerator = x->config.index;
+    freed->ended_ns = x->ended_ns;
     ring_push(ring);
     ring_publish(ring);
     doorbell_ring(&w->rank_bell);
@@ -169,7 +171,7 @@ static void run_batch(struct executor *x, uint32_t model_thread, const struct ba
         .generation = plan->generation,
         .type = x->config.type,
         .items = plan->items,
-        .dispatch_ns = result.start_ns - plan->sealed_ns,
+        .dispatch_ns = plan->sealed_ns < x->ended_ns ? -1 : result.start_ns - plan->sealed_ns,
     };
 
     if (batch_expired(plan, result.start_ns)) {
@@ -185,7 +187,7 @@ static void run_batch(struct executor *x, uint32_t model_thread, const struct ba
         result.start_ns = gathered;
         result.status = rc < 0 ? REQUEST_FAILED : REQUEST_OK;
     }
-    result.end_ns = clock_now_ns();
+    x->ended_ns = result.end_ns = clock_now_ns();
     if (result.status == REQUEST_OK)
         ran.run_ns = result.end_ns - result.start_ns;
     else if (result.status == REQUEST_FAILED)

@@ -72,7 +72,9 @@ struct rank_message {
     uint32_t model;
     uint32_t accelerator; /* ANSWER, FREE */
     uint32_t items;       /* ANSWER: items of the batch; 0: the accelerator was not used and is given back */
-    int64_t free_ns;      /* ANSWER: when the batch is expected to end */
+    int64_t sealed_ns;    /* ANSWER: when it was decided */
+    int64_t free_ns;      /* ANSWER: when the batch will have ended by the tables; FREE: when it has */
+    int64_t run_ns;       /* ANSWER: for how much of that it occupies the accelerator */
     uint32_t types;       /* CANDIDATE, ANSWER: how many of candidates[] count (an answer brings the next candidate) */
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* by type */
     struct model_rates rates;                           /* RATES */
@@ -97,6 +99,7 @@ struct grant_message {
     uint32_t model;
     uint32_t accelerator, type;
     bool leftovers;     /* run leftovers: nothing better is ready */
+    int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is */
     double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all. One message a model then */
     struct cluster_parameters parameters;
 };
@@ -118,7 +121,7 @@ struct batch_plan {
 struct ran_message {
     uint32_t model, generation, type, items;
     int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run */
-    int64_t dispatch_ns; /* from sealed to the executor having it */
+    int64_t dispatch_ns; /* from sealed to the executor having it; -1: it was sealed while another batch ran */
     int64_t gather_ns;   /* fetching and gathering the inputs of all items */
 };
 
@@ -126,6 +129,7 @@ struct ran_message {
 
 struct freed_message {
     uint32_t accelerator;
+    int64_t ended_ns;
 };
 
 /* ---- executor -> frontend ---- */

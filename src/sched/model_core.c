@@ -37,6 +37,8 @@ struct model_core {
     int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
     uint32_t model;
     uint32_t batch_max;
+    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    bool prefetch;
     const struct policy_ops *policy;
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
@@ -128,6 +130,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     else
         policy_options_preset(config->policy, &core->options);
     core->ran_ns = TIME_NEVER;
+    core->free_ns = INT64_MIN;
+    core->prefetch = config->prefetch;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
 
@@ -242,14 +246,27 @@ static void queue_prune(struct model_core *core, int64_t now_ns, struct model_ou
 
 /* ---- composing batches ---- */
 
-/* Most items up to `most` whose span fits into room_ns; `least` of them are known to. */
-static uint32_t items_fitting(const struct model_view *m, uint32_t type, int64_t room_ns, uint32_t least,
-                              uint32_t most) {
-    if (most <= least || model_span_ns(m, type, most) <= room_ns)
+/* For how long a batch occupies its accelerator. */
+static int64_t run_time(const struct model_core *core, uint32_t type, uint32_t items) {
+    const struct model_view *m = &core->view;
+    return m->profiles[type]->latency_ns[items] + (core->prefetch ? 0 : m->data_ns * items);
+}
+
+/* When a batch decided now ends. */
+static int64_t finish(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items) {
+    const struct model_view *m = &core->view;
+    int64_t start_ns = now_ns + m->ctrl_ns + (core->prefetch ? m->data_ns * items : 0);
+    return (start_ns > core->free_ns ? start_ns : core->free_ns) + run_time(core, type, items);
+}
+
+/* Most items up to `most` that end by the deadline; `least` of them are known to. */
+static uint32_t items_fitting(const struct model_core *core, uint32_t type, int64_t now_ns, int64_t deadline_ns,
+                              uint32_t least, uint32_t most) {
+    if (most <= least || finish(core, type, now_ns, most) <= deadline_ns)
         return most > least ? most : least;
     while (most - least > 1) {
         uint32_t middle = (least + most) / 2;
-        if (model_span_ns(m, type, middle) <= room_ns)
+        if (finish(core, type, now_ns, middle) <= deadline_ns)
             least = middle;
         else
             most = middle;
@@ -261,19 +278,18 @@ static uint32_t items_fitting(const struct model_view *m, uint32_t type, int64_t
  * `items` can join, or else at the first that it can make at all. */
 static uint32_t start_find(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                            int64_t now_ns, uint32_t items) {
-    const struct model_view *m = &core->view;
     const struct request_node *nodes = core->pool->nodes;
     uint32_t node = deadline_queue_first(queue);
     if (node == REQUEST_NONE || core->policy->deadline_blind)
         return node;
     if (items < nodes[node].items)
         items = nodes[node].items;
-    if (now_ns + model_span_ns(m, type, items) <= nodes[node].deadline_ns)
+    if (finish(core, type, now_ns, items) <= nodes[node].deadline_ns)
         return node;
-    node = deadline_queue_find(queue, nodes, now_ns + model_span_ns(m, type, items));
+    node = deadline_queue_find(queue, nodes, finish(core, type, now_ns, items));
     if (node == REQUEST_NONE)
-        node = deadline_queue_find(queue, nodes, now_ns + model_span_ns(m, type, 1));
-    while (node != REQUEST_NONE && now_ns + model_span_ns(m, type, nodes[node].items) > nodes[node].deadline_ns)
+        node = deadline_queue_find(queue, nodes, finish(core, type, now_ns, 1));
+    while (node != REQUEST_NONE && finish(core, type, now_ns, nodes[node].items) > nodes[node].deadline_ns)
         node = deadline_queue_next(nodes, node); /* a large one */
     return node;
 }
@@ -288,7 +304,7 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
     uint32_t first = nodes[start].items; /* alone, it may be larger than a batch usually gets */
     uint32_t most = first > m->items_most[type] ? first : m->items_most[type];
     if (!core->policy->deadline_blind)
-        most = items_fitting(m, type, nodes[start].deadline_ns - now_ns, first, m->items_most[type]);
+        most = items_fitting(core, type, now_ns, nodes[start].deadline_ns, first, m->items_most[type]);
     if (start == deadline_queue_first(queue) && queue->items == queue->count) /* single items: no need to look */
         return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items};
     uint32_t items = 0, node = start;
@@ -450,15 +466,15 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     nodes[last].next = REQUEST_NONE;
     out->batch_requests = count;
     out->batch_items = items;
-    const struct model_view *m = &core->view;
-    out->batch_finish_ns = now_ns + model_span_ns(m, type, items);
-    out->batch_start_ns = out->batch_finish_ns - m->profiles[type]->latency_ns[items];
+    out->batch_finish_ns = finish(core, type, now_ns, items);
+    out->batch_run_ns = run_time(core, type, items);
 }
 
 static void accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
                                 struct model_output *out) {
     uint32_t type = grant->type;
     CHECK(type < core->view.types && core->view.profiles[type]);
+    core->free_ns = grant->free_ns;
     refresh(core, now_ns, out);
     const struct type_batch *batch = &core->batches[type];
     if (batch->start != REQUEST_NONE && core->candidates[type].ready_ns <= now_ns) {
@@ -468,7 +484,9 @@ static void accelerator_granted(struct model_core *core, int64_t now_ns, const s
         struct type_batch leftovers = batch_compose(core, &core->leftovers, type, now_ns, start);
         batch_take(core, now_ns, type, &core->leftovers, &leftovers, out);
     }
-    if (out->batch != REQUEST_NONE)
+    bool waited = core->free_ns > now_ns;
+    core->free_ns = INT64_MIN;
+    if (out->batch != REQUEST_NONE || waited)
         refresh(core, now_ns, out);
     out->candidate_changed = true; /* the answer always carries the newest */
 }

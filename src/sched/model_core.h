@@ -16,7 +16,8 @@ struct model_core_config {
     uint32_t batch_max;                                    /* items a batch; at most every profile's */
     int64_t slo_ns;                                        /* the model's usual SLO, until arrivals tell */
     int64_t ctrl_ns, data_ns;                              /* delay(b) = ctrl + data*b before a batch starts */
-    bool learn;                                            /* correct the tables from measured runs */
+    bool prefetch; /* the data*b passes while the batch before runs; else on the accelerator's own time */
+    bool learn;    /* correct the tables from measured runs */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -50,8 +51,9 @@ struct model_output {
     uint32_t refused; /* first of a list, each with its `refusal`; REQUEST_NONE: none */
     uint32_t batch;   /* after a grant: first request of the batch, or REQUEST_NONE: the accelerator is given back */
     uint32_t batch_requests, batch_items;
-    int64_t batch_start_ns, batch_finish_ns; /* expected */
-    bool candidate_changed; /* tell the rank core `candidates` (after a grant: always, in the answer) */
+    int64_t batch_finish_ns; /* expected by the table in force */
+    int64_t batch_run_ns;    /* for how long of that it occupies the accelerator */
+    bool candidate_changed;  /* tell the rank core `candidates` (after a grant: always, in the answer) */
     struct candidate candidates[ACCELERATOR_TYPES_MAX];
     bool rates_changed; /* tell the rank core `rates` */
     struct model_rates rates;

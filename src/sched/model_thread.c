@@ -237,7 +237,7 @@ static void send_plan(struct model_thread *t, struct variant *v, int64_t now, ui
     struct ring *ring = &w->plans[t->config.index * w->executors + accelerator];
     struct batch_plan *plan = ring_reserve(ring);
 
-    CHECK(plan); /* the accelerator was free, so at most one older plan is still being answered */
+    CHECK(plan); /* one older plan may be running, and one still being answered */
     CHECK_LE(out->batch_requests, w->batch_max);
     plan->model = v->rank_index;
     plan->generation = v->generation;
@@ -276,7 +276,9 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     answer->model = v->rank_index;
     answer->accelerator = grant->accelerator;
     answer->items = used ? t->out.batch_items : 0;
+    answer->sealed_ns = now;
     answer->free_ns = used ? t->out.batch_finish_ns : now;
+    answer->run_ns = used ? t->out.batch_run_ns : 0;
     answer->types = t->config.types;
     memcpy(answer->candidates, t->out.candidates, t->config.types * sizeof(answer->candidates[0]));
     ring_push(ring);
@@ -289,8 +291,10 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
 static void take_ran(struct model_thread *t, int64_t now, const struct ran_message *ran) {
     struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
 
-    margin_add(&t->dispatch, ran->dispatch_ns);
-    t->dispatched = true;
+    if (ran->dispatch_ns >= 0) {
+        margin_add(&t->dispatch, ran->dispatch_ns);
+        t->dispatched = true;
+    }
     margin_add(&t->measured[v->model].gather, ran->gather_ns / ran->items);
     t->measured[v->model].any = true;
     if (ran->run_ns == 0)

@@ -2,9 +2,19 @@
  *
  * Each accelerator type has a lane: its free accelerators by number, so that load consolidates on the low ones, and the
  * candidates for it in two stages, one for accelerators that become free (from ready_ns on) and one for those that are
- * free anyway (from wake_ns on). A stage holds the candidates whose time has not come by that time, and the others by
- * their latest start, which decides who is first. While nothing is free, candidates are only stored: the stages are
- * brought up to date when an accelerator can use them. */
+ * free anyway (from wake_ns on). A stage holds the candidates whose time has not come by that time, and the others in
+ * the order of their order_ns. While nothing is free, candidates are only stored: the stages are brought up to date
+ * when an accelerator can use them.
+ *
+ * An accelerator counts as free some time before it is: grants, answers and inputs take that long to it, and it should
+ * not wait for them.
+ *
+ *     |<------------- l(b) -------------->|
+ *     begin              offer <- ahead ->| free
+ *
+ * `ahead` is what the configuration says a batch takes on its way, what grants were seen to take until they were
+ * answered, and how far the ends of batches were seen to stray. A batch sealed ahead waits at the accelerator, at most
+ * one. Where nothing takes any time (a simulation without delays) accelerators are free when they say so. */
 #include "sched/rank_core.h"
 
 #include <string.h>
@@ -19,21 +29,42 @@
 #define SLOW_NS             2e9         /* time constants of the models' rates */
 #define FAST_NS             1e8
 #define NOBODY              UINT32_MAX
+#define BATCHES_MOST        2 /* of an accelerator at once */
+#define PACE_WEIGHT         (1.0 / 16)
+#define HOP_WEIGHT          (1.0 / 64)
+#define DEVIATIONS          2 /* from the mean, that an offer allows for */
 
-enum accelerator_state { ACCELERATOR_FREE, ACCELERATOR_GRANTED, ACCELERATOR_BUSY, ACCELERATOR_AWAY };
+/* A batch that was announced and has not ended. */
+struct running {
+    uint32_t model;
+    int64_t table_ns;   /* what it takes by the tables */
+    int64_t arrives_ns; /* its inputs, if that is known to decide when it begins */
+};
 
 struct accelerator {
-    uint8_t state; /* enum accelerator_state */
     uint8_t type;
-    bool down;       /* leaves as soon as it is not granted */
-    bool ended;      /* granted, and its batch has ended before the answer came */
-    bool by_freeing; /* granted because it became free */
+    uint8_t batches;  /* one runs, another may be sealed */
+    bool granted;     /* between a grant and its answer */
+    bool down;        /* leaves as soon as it is not granted */
+    bool ended_early; /* granted, and its batch has ended before the answer came */
+    bool by_freeing;  /* granted because it became free */
+    struct running running[BATCHES_MOST];
+    int64_t begin_ns; /* of the batch that runs */
+    int64_t free_ns;  /* when all will have ended, as far as can be expected */
+    int64_t due_ns;   /* when what is granted could have been granted */
+    int64_t ended_ns; /* of what ended early */
+};
+
+/* Mean and mean deviation of something, as TCP keeps them for its timeouts (RFC 6298, section 2). */
+struct estimate {
+    double mean, deviation;
 };
 
 struct model_slot {
     bool granted; /* between a grant and its answer; candidates are ignored */
     bool granted_leftovers;
-    bool dirty; /* its candidates are not in the lanes yet */
+    bool dirty;           /* its candidates are not in the lanes yet */
+    struct estimate pace; /* what its batches take over what the tables say */
 };
 
 /* Candidates of one type for one kind of accelerator, by model. */
@@ -47,12 +78,12 @@ struct lane {
     struct stage ready;    /* for an accelerator that becomes free: from ready_ns on */
     struct stage idle;     /* for one that is free already: from wake_ns on */
     struct heap leftovers; /* models, by the latest start of their leftovers */
-    bool freed;            /* in this step an accelerator became free */
+    uint32_t freed;        /* accelerators that became free in this step */
 };
 
 struct rank_core {
     uint32_t models, types, accelerators;
-    uint32_t free, busy, up; /* accelerators */
+    uint32_t free, busy, up; /* accelerators; busy: granted or running */
     uint32_t up_of_type[ACCELERATOR_TYPES_MAX];
     struct accelerator *accelerator; /* [accelerators] */
     struct model_slot *model;        /* [models] */
@@ -60,6 +91,13 @@ struct rank_core {
     uint32_t *dirty;                 /* [models] the dirty ones */
     uint32_t dirty_count;
     struct lane lanes[ACCELERATOR_TYPES_MAX];
+    struct heap offers;  /* running accelerators, by when they are to be offered */
+    uint32_t wanting;    /* models with a candidate */
+    bool awaited;        /* somebody wanted the accelerators that are offered in this step when they were due */
+    int64_t due_ns;      /* when they were */
+    struct estimate hop; /* ns, from when a grant was due to its answer */
+    double batch_mean;   /* items */
+    int64_t ctrl_ns, data_ns;
     struct model_rates *rates;     /* [models] as reported */
     struct model_rates *rates_now; /* [models] scratch: as of now */
     double *admit_share;           /* [models] */
@@ -87,6 +125,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
     core->rates = arena_take(arena, config->models * sizeof(*core->rates));
     core->rates_now = arena_take(arena, config->models * sizeof(*core->rates_now));
     core->admit_share = arena_take(arena, config->models * sizeof(*core->admit_share));
+    heap_take(arena, &core->offers, config->accelerators);
     for (uint32_t t = 0; t < config->types; t++) {
         struct lane *lane = &core->lanes[t];
         heap_take(arena, &lane->free, config->accelerators);
@@ -115,6 +154,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->models = config->models;
     core->types = config->types;
     core->accelerators = core->free = core->up = config->accelerators;
+    core->ctrl_ns = config->ctrl_ns;
+    core->data_ns = config->data_ns;
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
@@ -123,12 +164,12 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
-        core->accelerator[a] = (struct accelerator){.state = ACCELERATOR_FREE, .type = config->accelerator_type[a]};
+        core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a]};
         heap_set(&core->lanes[config->accelerator_type[a]].free, a, a);
         core->up_of_type[config->accelerator_type[a]]++;
     }
     for (uint32_t m = 0; m < config->models; m++) {
-        core->model[m] = (struct model_slot){0};
+        core->model[m] = (struct model_slot){.pace = {.mean = 1}};
         core->rates[m] = (struct model_rates){.batch_best = 1};
         core->admit_share[m] = 1;
         for (uint32_t t = 0; t < config->types; t++)
@@ -210,18 +251,19 @@ static void lanes_update(struct rank_core *core) {
 
 /* ---- matching ---- */
 
-static void grant(struct rank_core *core, uint32_t model, uint32_t type, bool by_freeing, bool leftovers,
-                  struct rank_output *out) {
+static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, bool by_freeing,
+                  bool leftovers, struct rank_output *out) {
     struct heap *free = &core->lanes[type].free;
     uint32_t a = heap_top(free).item;
     heap_remove(free, a);
-    core->free--;
-    core->busy++;
     struct accelerator *accelerator = &core->accelerator[a];
-    CHECK_EQ(accelerator->state, ACCELERATOR_FREE);
-    accelerator->state = ACCELERATOR_GRANTED;
-    accelerator->ended = false;
+    CHECK(!accelerator->granted && accelerator->batches < BATCHES_MOST);
+    core->free--;
+    core->busy += accelerator->batches == 0;
+    accelerator->granted = true;
+    accelerator->ended_early = false;
     accelerator->by_freeing = by_freeing;
+    accelerator->due_ns = by_freeing ? core->due_ns : now_ns;
     CHECK(!core->model[model].granted);
     core->model[model].granted = true;
     core->model[model].granted_leftovers = leftovers;
@@ -233,6 +275,7 @@ static void grant(struct rank_core *core, uint32_t model, uint32_t type, bool by
         .accelerator = a,
         .type = type,
         .leftovers = leftovers,
+        .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
     };
 }
 
@@ -256,7 +299,7 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
         uint32_t model;
         while (!heap_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
                (model = leftovers_best(lane, now_ns)) != NOBODY)
-            grant(core, model, t, false, true, out);
+            grant(core, now_ns, model, t, false, true, out);
     }
 }
 
@@ -277,7 +320,7 @@ static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_outpu
         }
         if (best == NOBODY)
             return;
-        grant(core, best, lane_lowest(core, best, best_type, now_ns), false, false, out);
+        grant(core, now_ns, best, lane_lowest(core, best, best_type, now_ns), false, false, out);
     }
 }
 
@@ -288,12 +331,12 @@ static void freed_match(struct rank_core *core, uint32_t type, int64_t now_ns, s
         return;
     uint32_t model = stage_best(core, type, &lane->ready, now_ns);
     if (model != NOBODY) {
-        grant(core, model, type, true, false, out);
+        grant(core, now_ns, model, type, true, false, out);
         return;
     }
     model = leftovers_best(lane, now_ns);
     if (model != NOBODY)
-        grant(core, model, type, true, true, out);
+        grant(core, now_ns, model, type, true, true, out);
 }
 
 static void match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
@@ -301,9 +344,8 @@ static void match(struct rank_core *core, int64_t now_ns, struct rank_output *ou
         return;
     lanes_update(core);
     for (uint32_t t = 0; t < core->types; t++) {
-        if (core->lanes[t].freed)
+        for (; core->lanes[t].freed && out->grant_count < RANK_GRANTS_MAX; core->lanes[t].freed--)
             freed_match(core, t, now_ns, out);
-        core->lanes[t].freed = false;
     }
     idle_match(core, now_ns, out);
     leftovers_match(core, now_ns, out);
@@ -311,26 +353,84 @@ static void match(struct rank_core *core, int64_t now_ns, struct rank_output *ou
 
 /* ---- events ---- */
 
-/* It is not in use any more: free, or away if it is down. */
-static void accelerator_release(struct rank_core *core, uint32_t a) {
-    struct accelerator *accelerator = &core->accelerator[a];
-    core->busy--;
-    if (accelerator->down) {
-        accelerator->state = ACCELERATOR_AWAY;
-        return;
-    }
-    accelerator->state = ACCELERATOR_FREE;
-    heap_set(&core->lanes[accelerator->type].free, a, a);
-    core->lanes[accelerator->type].freed = true;
+static void estimate_add(struct estimate *estimate, double value, double weight) {
+    double error = value - estimate->mean;
+    estimate->mean += weight * error;
+    estimate->deviation += weight * ((error < 0 ? -error : error) - estimate->deviation);
+}
+
+/* What the last of an accelerator's batches can be expected to take. */
+static double run_expected(const struct rank_core *core, const struct accelerator *a) {
+    const struct running *last = &a->running[a->batches - 1];
+    return (double)last->table_ns * core->model[last->model].pace.mean;
+}
+
+/* How long before it is free an accelerator is offered; 0: not ahead of time. */
+static int64_t ahead(const struct rank_core *core, const struct accelerator *a) {
+    const struct running *last = &a->running[a->batches - 1];
+    double stray_ns = (double)last->table_ns * core->model[last->model].pace.deviation;
+    return core->ctrl_ns + (int64_t)((double)core->data_ns * core->batch_mean + core->hop.mean +
+                                     DEVIATIONS * (core->hop.deviation + stray_ns));
+}
+
+static void offer(struct rank_core *core, uint32_t a, bool awaited) {
+    struct lane *lane = &core->lanes[core->accelerator[a].type];
+    heap_set(&lane->free, a, a);
+    lane->freed += awaited;
     core->free++;
 }
 
-static void accelerator_ended(struct rank_core *core, uint32_t a) {
+/* An accelerator's state changed: offers it as soon as it can be granted. */
+static void accelerator_review(struct rank_core *core, int64_t now_ns, uint32_t a) {
     struct accelerator *accelerator = &core->accelerator[a];
-    if (accelerator->state == ACCELERATOR_BUSY)
-        accelerator_release(core, a);
-    else if (accelerator->state == ACCELERATOR_GRANTED)
-        accelerator->ended = true; /* a short batch: the executor was quicker than the model's answer */
+    if (accelerator->granted || accelerator->down || accelerator->batches == BATCHES_MOST ||
+        heap_contains(&core->lanes[accelerator->type].free, a)) {
+        heap_remove(&core->offers, a);
+        return;
+    }
+    int64_t ahead_ns = accelerator->batches ? ahead(core, accelerator) : 0;
+    if (accelerator->batches == 0 || (ahead_ns > 0 && accelerator->free_ns - ahead_ns <= now_ns)) {
+        heap_remove(&core->offers, a);
+        offer(core, a, true);
+    } else if (ahead_ns > 0) {
+        heap_set(&core->offers, a, accelerator->free_ns - ahead_ns);
+    }
+}
+
+/* Offers the accelerators that are due. Nobody may have wanted them then; who comes later finds them free. */
+static void offers_release(struct rank_core *core, int64_t now_ns) {
+    core->due_ns = now_ns;
+    while (!heap_empty(&core->offers) && heap_top(&core->offers).key <= now_ns) {
+        struct heap_entry top = heap_top(&core->offers);
+        heap_remove(&core->offers, top.item);
+        offer(core, top.item, core->awaited);
+        if (core->awaited)
+            core->due_ns = top.key;
+    }
+}
+
+/* The batch that ran has ended; the next one, if there is one, runs. */
+static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns) {
+    struct running over = a->running[0];
+    if (over.table_ns > 0 && ended_ns > a->begin_ns)
+        estimate_add(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns,
+                     PACE_WEIGHT);
+    a->running[0] = a->running[1];
+    a->batches--;
+    a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;
+    a->free_ns = a->begin_ns + (a->batches ? (int64_t)run_expected(core, a) : 0);
+}
+
+static void accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns) {
+    struct accelerator *accelerator = &core->accelerator[a];
+    if (accelerator->batches) {
+        batch_over(core, accelerator, ended_ns);
+        core->busy -= accelerator->batches == 0 && !accelerator->granted;
+    } else if (accelerator->granted) {
+        accelerator->ended_early = true; /* a short batch: the executor was quicker than the model's answer */
+        accelerator->ended_ns = ended_ns;
+    }
+    accelerator_review(core, now_ns, a);
 }
 
 static void accelerator_down(struct rank_core *core, uint32_t a) {
@@ -341,14 +441,12 @@ static void accelerator_down(struct rank_core *core, uint32_t a) {
     core->up--;
     core->up_of_type[accelerator->type]--;
     core->parameters_due_ns = INT64_MIN; /* the models should know */
-    if (accelerator->state != ACCELERATOR_FREE)
-        return;
+    core->free -= heap_contains(&core->lanes[accelerator->type].free, a);
     heap_remove(&core->lanes[accelerator->type].free, a);
-    core->free--;
-    accelerator->state = ACCELERATOR_AWAY;
+    heap_remove(&core->offers, a);
 }
 
-static void accelerator_up(struct rank_core *core, uint32_t a) {
+static void accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a) {
     struct accelerator *accelerator = &core->accelerator[a];
     if (!accelerator->down)
         return;
@@ -356,20 +454,29 @@ static void accelerator_up(struct rank_core *core, uint32_t a) {
     core->up++;
     core->up_of_type[accelerator->type]++;
     core->parameters_due_ns = INT64_MIN;
-    if (accelerator->state != ACCELERATOR_AWAY)
-        return;   /* granted or running: it is free when that batch is reported to have ended */
-    core->busy++; /* as if one had just ended */
-    accelerator_release(core, a);
+    accelerator_review(core, now_ns, a);
+}
+
+static bool wants(const struct rank_core *core, uint32_t model) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        const struct candidate *c = &core->candidates[model * core->types + t];
+        if (c->ready_ns != TIME_NEVER || c->leftover_invalid_after_ns != TIME_NEVER)
+            return true;
+    }
+    return false;
 }
 
 static void candidates_store(struct rank_core *core, const struct rank_message *message) {
     CHECK_EQ(message->types, core->types);
+    core->wanting -= wants(core, message->model);
     memcpy(candidate_of(core, message->model, 0), message->candidates, core->types * sizeof(struct candidate));
+    core->wanting += wants(core, message->model);
     model_dirty(core, message->model);
 }
 
 /* An accelerator given back by a model that says it could use it must not go to and fro in one instant. */
 static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns) {
+    core->wanting -= wants(core, model);
     for (uint32_t t = 0; t < core->types; t++) {
         struct candidate *c = candidate_of(core, model, t);
         if (c->ready_ns <= now_ns)
@@ -379,24 +486,48 @@ static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_
         if (core->model[model].granted_leftovers)
             c->leftover_invalid_after_ns = TIME_NEVER;
     }
+    core->wanting += wants(core, model);
+}
+
+static void batch_announced(struct rank_core *core, struct accelerator *a, const struct rank_message *message) {
+    if (message->sealed_ns >= a->due_ns)
+        estimate_add(&core->hop, (double)(message->sealed_ns - a->due_ns), HOP_WEIGHT);
+    core->batch_mean += ((double)message->items - core->batch_mean) * HOP_WEIGHT;
+    int64_t begin_ns = message->free_ns - message->run_ns;
+    a->running[a->batches++] = (struct running){
+        .model = message->model,
+        .table_ns = message->run_ns,
+        .arrives_ns = begin_ns > a->free_ns ? begin_ns : INT64_MIN,
+    };
+    if (a->batches == 1)
+        a->begin_ns = begin_ns;
+    a->free_ns = begin_ns + (int64_t)run_expected(core, a);
+    if (!a->ended_early)
+        return;
+    batch_over(core, a, a->ended_ns);
+    core->busy -= a->batches == 0;
 }
 
 static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message) {
     struct model_slot *model = &core->model[message->model];
     struct accelerator *accelerator = &core->accelerator[message->accelerator];
     CHECK(model->granted);
-    CHECK_EQ(accelerator->state, ACCELERATOR_GRANTED);
-    model->granted = false;
+    CHECK(accelerator->granted);
+    model->granted = accelerator->granted = false;
     candidates_store(core, message);
     if (message->items == 0) {
         candidates_hold(core, message->model, now_ns);
-        accelerator_release(core, message->accelerator);
-        return;
+        core->busy -= accelerator->batches == 0;
+        if (accelerator->batches) { /* too late for who was first: nobody gets it ahead of time, now */
+            heap_set(&core->offers, message->accelerator,
+                     accelerator->free_ns > now_ns ? accelerator->free_ns : now_ns + 1);
+            return;
+        }
+    } else {
+        core->free_launches += ((accelerator->by_freeing ? 1 : 0) - core->free_launches) * LAUNCH_WEIGHT;
+        batch_announced(core, accelerator, message);
     }
-    core->free_launches += ((accelerator->by_freeing ? 1 : 0) - core->free_launches) * LAUNCH_WEIGHT;
-    accelerator->state = ACCELERATOR_BUSY;
-    if (accelerator->ended)
-        accelerator_release(core, message->accelerator);
+    accelerator_review(core, now_ns, message->accelerator);
 }
 
 static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message) {
@@ -417,7 +548,7 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
         break;
     case RANK_FREE:
         CHECK_LT(message->accelerator, core->accelerators);
-        accelerator_ended(core, message->accelerator);
+        accelerator_ended(core, now_ns, message->accelerator, message->free_ns);
         break;
     }
 }
@@ -463,6 +594,7 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->grant_count = 0;
     out->parameters_changed = false;
+    offers_release(core, now_ns);
     switch (event->kind) {
     case RANK_MESSAGE:
         message_handle(core, now_ns, event->message);
@@ -471,7 +603,7 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
         break;
     case RANK_ACCELERATOR_UP:
         CHECK_LT(event->accelerator, core->accelerators);
-        accelerator_up(core, event->accelerator);
+        accelerator_up(core, now_ns, event->accelerator);
         break;
     case RANK_ACCELERATOR_DOWN:
         CHECK_LT(event->accelerator, core->accelerators);
@@ -482,6 +614,9 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
     parameters_update(core, now_ns, out);
 
     out->wake_ns = TIME_NEVER;
+    core->awaited = core->wanting > 0;
+    if (core->awaited && !heap_empty(&core->offers))
+        out->wake_ns = heap_top(&core->offers).key;
     if (out->grant_count == RANK_GRANTS_MAX)
         out->wake_ns = now_ns;
     for (uint32_t t = 0; t < core->types && core->free; t++) {

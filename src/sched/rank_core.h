@@ -16,18 +16,20 @@ struct rank_core_config {
     uint32_t accelerators;
     const uint8_t *accelerator_type; /* [accelerators], each under `types` */
     uint32_t types;
+    int64_t ctrl_ns, data_ns; /* a batch takes ctrl + data*b to an accelerator, even one that is still busy */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
 
 struct rank_core;
 
-/* Every batch that an answer announced is followed by one RANK_FREE of its accelerator, a lost one too (at the latest
- * before the accelerator is up again). It may overtake the answer. */
+/* An accelerator is granted while it is free, and ahead of time while it runs one batch. Every batch that an answer
+ * announced is followed by one RANK_FREE of its accelerator, a lost one too (at the latest before the accelerator is up
+ * again). It may overtake the answer. */
 enum rank_event_kind {
     RANK_MESSAGE,          /* from a model thread or an executor */
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
-    RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batch is reported to have ended */
+    RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batches are reported to have ended */
     RANK_ACCELERATOR_DOWN, /* accelerator leaves: no grants any more; a running batch may still report */
 };
 
@@ -53,5 +55,5 @@ void rank_core_parameters(const struct rank_core *core, uint32_t model, struct g
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */
 double rank_core_accelerators_needed(const struct rank_core *core);
 uint32_t rank_core_accelerators_busy(const struct rank_core *core);
-/* Free to be granted. */
+/* Free to be granted, now or ahead of time. */
 uint32_t rank_core_accelerators_free(const struct rank_core *core);

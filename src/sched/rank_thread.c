@@ -74,7 +74,8 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
         struct ring *ring = &r->wiring->freed[e];
         const struct freed_message *freed;
         for (; (freed = ring_peek(ring)); ring_pop(ring)) {
-            struct rank_message message = {.kind = RANK_FREE, .accelerator = freed->accelerator};
+            struct rank_message message = {
+                .kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns};
             rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
             any = true;
         }

@@ -47,12 +47,13 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     int rc;
 
     /* A port has at most PORT_REQUESTS_MAX requests outstanding, each with one arrival and one cancellation under way,
-     * and each comes back once. An accelerator has at most one batch running and one sealed, so two plans, and reports
-     * each once. to_rank may fill up: then candidates wait in the model thread, where newer ones overwrite them. */
+     * and each comes back once. An accelerator has at most one batch being answered, one running and one sealed, so
+     * three plans, and reports each once. to_rank may fill up: then candidates wait in the model thread, where newer
+     * ones overwrite them. */
     if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, PORT_REQUESTS_MAX, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->done, e * f, PORT_REQUESTS_MAX, sizeof(struct done_message))) < 0 ||
-        (rc = rings_make(&w->plans, t * e, 2, plan_bytes)) < 0 ||
+        (rc = rings_make(&w->plans, t * e, 4, plan_bytes)) < 0 ||
         (rc = rings_make(&w->ran, e * t, 64, sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e, 4, sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->to_rank, t, 1024 + e + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||

@@ -33,6 +33,7 @@ struct sim_notice { /* accelerator -> rank core */
     int64_t at_ns;
     enum rank_event_kind kind; /* RANK_MESSAGE: RANK_FREE */
     uint32_t accelerator;
+    int64_t said_ns;
 };
 
 struct cores {
@@ -70,6 +71,7 @@ static struct model_core_config core_config(const struct sim_config *c, uint32_t
         .slo_ns = c->models[m].slo_ns - c->reply_margin_ns,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
+        .prefetch = true,
         .learn = c->learn,
         .policy = c->policy,
         .policy_options = &c->options,
@@ -84,6 +86,8 @@ static struct rank_core_config rank_config(const struct sim_config *c) {
         .accelerators = c->accelerators,
         .accelerator_type = c->accelerator_type,
         .types = c->types,
+        .ctrl_ns = c->ctrl_ns,
+        .data_ns = c->data_ns,
         .policy = c->policy,
         .policy_options = &c->options,
     };
@@ -175,7 +179,7 @@ static struct rank_message *rank_message_push(struct sim *sim, enum rank_message
 static void notice_push(struct sim *sim, enum rank_event_kind kind, uint32_t accelerator) {
     int64_t at_ns;
     struct sim_notice *slot = bus_push(sim, &cores_of(sim)->notices, &at_ns);
-    *slot = (struct sim_notice){.at_ns = at_ns, .kind = kind, .accelerator = accelerator};
+    *slot = (struct sim_notice){.at_ns = at_ns, .kind = kind, .accelerator = accelerator, .said_ns = sim->now_ns};
 }
 
 static struct sim_grant *grant_push(struct sim *sim, enum model_event_kind kind, uint32_t model) {
@@ -221,7 +225,9 @@ static void model_done(struct sim *sim, uint32_t model, const struct grant_messa
         struct rank_message *answer = rank_message_push(sim, RANK_ANSWER, model);
         answer->accelerator = grant->accelerator;
         answer->items = out->batch_items;
+        answer->sealed_ns = sim->now_ns;
         answer->free_ns = out->batch_finish_ns;
+        answer->run_ns = out->batch_run_ns;
         candidates_copy(sim, answer);
         if (out->batch != REQUEST_NONE)
             batch_send(sim, model, grant);
@@ -293,6 +299,7 @@ static void notice_deliver(struct sim *sim, struct sim_notice notice) {
     struct rank_message message;
     message.kind = RANK_FREE;
     message.accelerator = notice.accelerator;
+    message.free_ns = notice.said_ns;
     rank_step(sim, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
 }
 

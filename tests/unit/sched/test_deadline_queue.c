@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "unit/cmocka_all.h"
 #include "sched/deadline_queue.h"
+#include "unit/cmocka_all.h"
 
 #define CAPACITY 600
 

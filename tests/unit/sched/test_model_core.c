@@ -157,7 +157,7 @@ static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
     grant(f, 10, 0, false);
     assert_int_equal(f->out.batch_requests, 3);
     assert_int_equal(f->out.batch_items, 3);
-    assert_int_equal(f->out.batch_start_ns, 10);
+    assert_int_equal(f->out.batch_finish_ns - f->out.batch_run_ns, 10);
     assert_int_equal(f->out.batch_finish_ns, 60);
     assert_int_equal(handles(f, f->out.batch), 213);
     assert_true(f->out.candidate_changed);
@@ -322,7 +322,7 @@ static void the_delay_before_a_batch_counts_with_its_size(void **state) {
     assert_int_equal(f->out.candidates[0].items, 4);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 70 - 61);
     grant(f, 3, 0, false);
-    assert_int_equal(f->out.batch_start_ns, 4);
+    assert_int_equal(f->out.batch_finish_ns - f->out.batch_run_ns, 4);
     assert_int_equal(f->out.batch_finish_ns, 64);
     fixture_free(f);
 }
@@ -538,6 +538,43 @@ static void measured_runs_correct_the_table_when_learning(void **state) {
     fixture_free(f);
 }
 
+/* An accelerator that is granted before it is free: the batch ends after that. */
+static void a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time(void **state) {
+    (void)state;
+    script_reset();
+    /* without prefetch the 2*b pass on the accelerator, with it they pass before */
+    for (int prefetch = 0; prefetch <= 1; prefetch++) {
+        struct fixture *f = fixture_with((struct model_core_config){
+            .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2, .prefetch = prefetch});
+        for (int i = 1; i <= 6; i++)
+            arrive(f, 0, (uint64_t)i, 100, 1);
+        assert_int_equal(f->out.candidates[0].items, 6); /* 5 + 2*6 + 80 */
+        struct grant_message message = {.kind = GRANT_ACCELERATOR, .free_ns = 43};
+        step(f, 0, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
+        assert_int_equal(f->out.batch_items, 3); /* 43 + 50 and the inputs; l(4) is 60 */
+        assert_int_equal(f->out.batch_finish_ns, prefetch ? 93 : 99);
+        assert_int_equal(f->out.batch_run_ns, prefetch ? 50 : 56);
+        assert_int_equal(handles(f, f->out.batch), 123);
+        assert_int_equal(f->out.candidates[0].items, 3); /* for the others, every accelerator counts again */
+        assert_int_equal(f->out.candidates[0].invalid_after_ns, 100 - 50 - 11);
+        fixture_free(f);
+    }
+}
+
+static void an_accelerator_that_would_be_free_too_late_is_given_back(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 0, 1, 60, 1);
+    struct grant_message message = {.kind = GRANT_ACCELERATOR, .free_ns = 31};
+    step(f, 0, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
+    assert_quiet(f);
+    assert_true(f->out.candidate_changed);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, 30); /* another one may be free */
+    grant(f, 30, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 1);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
@@ -550,6 +587,8 @@ int main(void) {
         cmocka_unit_test(leftovers_run_on_a_grant_for_leftovers_only),
         cmocka_unit_test(a_grant_before_the_batch_is_ready_gives_the_accelerator_back),
         cmocka_unit_test(the_delay_before_a_batch_counts_with_its_size),
+        cmocka_unit_test(a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time),
+        cmocka_unit_test(an_accelerator_that_would_be_free_too_late_is_given_back),
         cmocka_unit_test(a_batch_counts_items),
         cmocka_unit_test(a_request_over_the_usual_cap_runs_alone),
         cmocka_unit_test(a_cancelled_request_leaves_wherever_it_waits),
