@@ -101,6 +101,7 @@ int policy_read(const char *text, const struct policy_ops **policy, struct polic
                 struct sy_error *err);
 
 extern const struct policy_ops policy_deferred;
+extern const struct policy_ops policy_kairos;
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *const policies[];
