@@ -1,4 +1,5 @@
-# Turns the published tables of data/ into rows of C: model_zoo.inc and zoo_prices.inc for src/profile/zoo.c.
+# Turns the published tables of data/ into rows of C: model_zoo.inc and zoo_prices.inc for src/profile/zoo.c,
+# query_sizes.inc for src/sim/query_size.c.
 
 # A table's rows, but for its comments and its header.
 function(data_rows name rows)
@@ -97,3 +98,18 @@ zoo_table(nexus-example nexus_sosp_table2.csv 0 4 1 2 1)
 
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/model_zoo.inc CONTENT "${_zoo}" @ONLY)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/zoo_prices.inc CONTENT "${_prices}" @ONLY)
+
+# Sizes of requests, for src/sim/query_size.c: system,name,component,probability,distribution,param1,param2,min,max
+data_rows(query_size_distributions.csv _rows)
+set(_parts "")
+foreach(_row ${_rows})
+  string(REGEX MATCH "^([^,]+),([^,]+),[^,]+,([^,]+),([^,]+),([^,]*),([^,]*),([0-9]+),([0-9]+)$" _ "${_row}")
+  set(_part "${CMAKE_MATCH_3}, ${CMAKE_MATCH_4}, ${CMAKE_MATCH_5}, ${CMAKE_MATCH_6}, ${CMAKE_MATCH_7}, ${CMAKE_MATCH_8}")
+  string(REPLACE "(conditional), uniform_int" "0, REDRAW" _part "${_part}")
+  string(REPLACE ", , " ", 0, 0" _part "${_part}")
+  string(REPLACE "uniform_int" "UNIFORM" _part "${_part}")
+  string(REPLACE "lognormal" "LOGNORMAL" _part "${_part}")
+  string(REPLACE "normal" "NORMAL" _part "${_part}")
+  string(APPEND _parts "    {\"${CMAKE_MATCH_1}\", \"${CMAKE_MATCH_2}\", ${_part}},\n")
+endforeach()
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/query_sizes.inc CONTENT "${_parts}" @ONLY)

@@ -77,6 +77,16 @@ static int steps_make(struct cluster *c, const struct scenario *s) {
     return 0;
 }
 
+/* Requests of one item need no table, and no random number each. */
+static int query_sizes_make(struct cluster *c, const struct scenario *s, struct sy_error *err) {
+    if (s->query_size.kind == QUERY_CONSTANT && s->query_size.a == 1)
+        return 0;
+    c->query_sizes = malloc(sizeof(*c->query_sizes));
+    if (!c->query_sizes)
+        return error_set(err, -ENOMEM, "out of memory for the sizes of requests");
+    return query_sizes_fill(&s->query_size, c->query_sizes, err);
+}
+
 static enum sim_arrivals arrivals_of(const struct scenario *s) {
     return s->arrivals == ARRIVALS_GAMMA ? SIM_GAMMA : s->arrivals == ARRIVALS_UNIFORM ? SIM_UNIFORM : SIM_POISSON;
 }
@@ -92,6 +102,7 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .gamma_shape = s->gamma_shape,
         .steps = c->steps,
         .step_count = s->step_count,
+        .query_sizes = c->query_sizes,
         .ctrl_ns = s->ctrl_ns,
         .data_ns = s->data_ns,
         .reply_margin_ns = s->reply_margin_ns,
@@ -102,6 +113,7 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .noise = s->noise,
         .fault_every_s = s->fault_every_s,
         .fault_s = s->fault_s,
+        .fault_stalls = s->fault_stalls,
         .policy = s->policy,
         .options = s->policy_options,
     };
@@ -116,13 +128,14 @@ int cluster_make(struct cluster *cluster, const struct scenario *scenario, struc
     int rc = models_make(cluster, scenario);
     rc = rc ? rc : accelerators_make(cluster, scenario);
     rc = rc ? rc : steps_make(cluster, scenario);
-    if (rc) {
+    rc = rc ? error_set(err, rc, "out of memory for %u models on %u accelerators", scenario->model_count,
+                        scenario->accelerator_count)
+            : query_sizes_make(cluster, scenario, err);
+    if (rc)
         cluster_free(cluster);
-        return error_set(err, rc, "out of memory for %u models on %u accelerators", scenario->model_count,
-                         scenario->accelerator_count);
-    }
-    config_make(cluster, scenario);
-    return 0;
+    else
+        config_make(cluster, scenario);
+    return rc;
 }
 
 void cluster_free(struct cluster *cluster) {
@@ -132,5 +145,6 @@ void cluster_free(struct cluster *cluster) {
     free(cluster->models);
     free(cluster->accelerator_type);
     free(cluster->steps);
+    free(cluster->query_sizes);
     *cluster = (struct cluster){.models = NULL};
 }

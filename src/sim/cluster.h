@@ -12,7 +12,8 @@ struct cluster {
     struct sim_model *models; /* [config.model_count], in the scenario's order */
     uint8_t *accelerator_type;
     struct sim_rate_step *steps;
-    struct profile **profiles; /* [profile_count]; models with the same lines and SLO share theirs */
+    struct query_sizes *query_sizes; /* NULL: one item a request */
+    struct profile **profiles;       /* [profile_count]; models with the same lines and SLO share theirs */
     uint32_t profile_count;
 };
 

@@ -112,8 +112,11 @@ static int root_read(const struct conf_node *root, struct scenario *s, struct sy
 /* Takes the tree. */
 static int tree_read(struct conf_node *root, const char *const *sets, uint32_t set_count, struct scenario *s,
                      struct sy_error *err) {
-    *s = (struct scenario){
-        .policy = &policy_deferred, .duration_ns = 30 * NS_PER_S, .warmup_ns = 3 * NS_PER_S, .seed = 1};
+    *s = (struct scenario){.query_size = {.kind = QUERY_CONSTANT, .a = 1},
+                           .policy = &policy_deferred,
+                           .duration_ns = 30 * NS_PER_S,
+                           .warmup_ns = 3 * NS_PER_S,
+                           .seed = 1};
     policy_options_preset(s->policy, &s->policy_options);
     int rc = 0;
     for (uint32_t i = 0; i < set_count && !rc; i++)

@@ -11,6 +11,7 @@
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "sched/messages.h"
+#include "sim/query_size.h"
 
 #define SCENARIO_MODELS_MAX 100000
 
@@ -67,6 +68,7 @@ struct scenario {
     uint64_t memory_bytes;         /* of an accelerator, for weights; 0: enough for all models */
     double noise;                  /* as sim_config's */
     double fault_every_s, fault_s; /* as sim_config's; 0: none */
+    double fault_stalls;           /* as sim_config's */
 
     struct scenario_model *models; /* in the file's order */
     uint32_t model_count;
@@ -77,6 +79,7 @@ struct scenario {
     enum scenario_arrivals arrivals;
     double gamma_shape;    /* of ARRIVALS_GAMMA: 1 is Poisson, less is burstier */
     char trace_path[4096]; /* of ARRIVALS_TRACE */
+    struct query_size_spec query_size;
 
     const struct policy_ops *policy;
     struct policy_options policy_options;

@@ -39,9 +39,21 @@ static const struct conf_key type_keys[] = {
     CONF_KEYS_END,
 };
 
+static int fault_kind_parse(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct scenario *s = into;
+    static const char *const kinds[] = {"die", "stall", "both"};
+    for (int i = 0; node->kind == CONF_SCALAR && i < 3; i++)
+        if (strcmp(node->text, kinds[i]) == 0) {
+            s->fault_stalls = i == 2 ? 0.5 : i;
+            return 0;
+        }
+    return conf_error(node, err, "expected die, stall or both");
+}
+
 static const struct conf_key fault_keys[] = {
     CONF_KEY_DOUBLE(struct scenario, fault_every_s, "every_s", 0.001, SECONDS_MAX, "a mean number of seconds"),
     CONF_KEY_DOUBLE(struct scenario, fault_s, "for_s", 0.001, SECONDS_MAX, "a mean number of seconds"),
+    CONF_KEY_PARSED("kind", fault_kind_parse),
     CONF_KEYS_END,
 };
 

@@ -9,13 +9,14 @@
 #define RATE_MAX 1e12 /* requests per second */
 
 struct workload {
-    const struct conf_node *rate, *arrivals, *popularity;
+    const struct conf_node *rate, *arrivals, *popularity, *query_size;
 };
 
 static const struct conf_key workload_keys[] = {
     CONF_KEY_NODE(struct workload, rate, "rate_rps"),
     CONF_KEY_NODE(struct workload, arrivals, "arrivals"),
     CONF_KEY_NODE(struct workload, popularity, "popularity"),
+    CONF_KEY_NODE(struct workload, query_size, "query_size"),
     CONF_KEYS_END,
 };
 
@@ -62,17 +63,16 @@ static int rate_read(const struct conf_node *node, struct scenario *s, struct sy
     return rc;
 }
 
-static int trace_read(const struct conf_node *trace, struct scenario *s, struct sy_error *err) {
-    char path[sizeof(s->trace_path)];
-    int rc = conf_get_text(trace, path, sizeof(path), "the path of a trace", err);
+/* The path of a file, relative to the one that names it; --set is on a command line, so relative to where that is. */
+static int path_read(const struct conf_node *node, const char *what, char *into, size_t bytes, struct sy_error *err) {
+    char path[4096];
+    int rc = conf_get_text(node, path, sizeof(path), what, err);
     if (rc)
         return rc;
-    /* relative to the file that names it; --set is on a command line, so relative to where that is */
-    const char *slash = path[0] == '/' || !trace->line ? NULL : strrchr(trace->origin, '/');
-    int folder = slash ? (int)(slash + 1 - trace->origin) : 0;
-    if ((size_t)snprintf(s->trace_path, sizeof(s->trace_path), "%.*s%s", folder, trace->origin, path) >=
-        sizeof(s->trace_path))
-        return conf_error(trace, err, "the path is too long");
+    const char *slash = path[0] == '/' || !node->line ? NULL : strrchr(node->origin, '/');
+    int folder = slash ? (int)(slash + 1 - node->origin) : 0;
+    if ((size_t)snprintf(into, bytes, "%.*s%s", folder, node->origin, path) >= bytes)
+        return conf_error(node, err, "the path is too long");
     return 0;
 }
 
@@ -88,7 +88,7 @@ static int arrivals_read(const struct conf_node *node, struct scenario *s, struc
     }
     if (trace) {
         s->arrivals = ARRIVALS_TRACE;
-        return trace_read(trace, s, err);
+        return path_read(trace, "the path of a trace", s->trace_path, sizeof(s->trace_path), err);
     }
     return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
 }
@@ -147,6 +147,65 @@ static int popularity_read(const struct conf_node *node, struct scenario *s, str
     return 0;
 }
 
+/* [a, b] as two numbers. */
+static int pair_read(const struct conf_node *node, const char *form, double min, double max, const char *what,
+                     struct query_size_spec *spec, struct sy_error *err) {
+    if (node->kind != CONF_LIST || node->count != 2)
+        return conf_error(node, err, "expected %s", form);
+    int rc = conf_get_double(node->first, min, max, what, &spec->a, err);
+    return rc ? rc : conf_get_double(node->last, min, max, what, &spec->b, err);
+}
+
+static int uniform_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
+    spec->kind = QUERY_UNIFORM;
+    int rc = pair_read(node, "[least, most]", 1, QUERY_SIZE_MAX, "a number of items", spec, err);
+    if (!rc && (spec->a > spec->b || spec->a != (uint32_t)spec->a || spec->b != (uint32_t)spec->b))
+        rc = conf_error(node, err, "expected two whole numbers, the least and the most");
+    return rc;
+}
+
+static int gaussian_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
+    spec->kind = QUERY_GAUSSIAN;
+    int rc = pair_read(node, "[mean, standard deviation]", 0, QUERY_SIZE_MAX, "a number of items", spec, err);
+    if (!rc && (spec->a < 1 || spec->b <= 0))
+        rc = conf_error(node, err, "expected a mean from 1 and a standard deviation over 0");
+    return rc;
+}
+
+static int published_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
+    spec->kind = QUERY_PUBLISHED;
+    spec->published = node->kind == CONF_SCALAR ? query_size_published("deeprecsys", node->text) : NULL;
+    return spec->published ? 0 : conf_error(node, err, "expected " QUERY_DEEPRECSYS_NAMES);
+}
+
+static int query_size_read(const struct conf_node *node, struct query_size_spec *spec, struct sy_error *err) {
+    const struct conf_node *uniform = only(node, "uniform"), *gaussian = only(node, "gaussian"),
+                           *deeprecsys = only(node, "deeprecsys"), *table = only(node, "table");
+    int64_t items;
+    if (uniform)
+        return uniform_read(uniform, spec, err);
+    if (gaussian)
+        return gaussian_read(gaussian, spec, err);
+    if (deeprecsys)
+        return published_read(deeprecsys, spec, err);
+    if (table) {
+        spec->kind = QUERY_TABLE;
+        return path_read(table, "the path of a table of sizes", spec->table_path, sizeof(spec->table_path), err);
+    }
+    if (is_word(node, "kairos")) {
+        spec->kind = QUERY_PUBLISHED;
+        spec->published = query_size_published("kairos", "kairos");
+        return 0;
+    }
+    if (node->kind != CONF_SCALAR || conf_get_int(node, 1, QUERY_SIZE_MAX, "", &items, NULL))
+        return conf_error(node, err,
+                          "expected a number of items from 1 to %d, kairos, {deeprecsys: NAME}, {uniform: [a, b]}, "
+                          "{gaussian: [mean, deviation]} or {table: FILE}",
+                          QUERY_SIZE_MAX);
+    spec->a = (double)items;
+    return 0;
+}
+
 int scenario_read_workload(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     struct workload workload = {0};
     int rc = node ? conf_read_map(node, workload_keys, &workload, err) : 0;
@@ -154,5 +213,7 @@ int scenario_read_workload(const struct conf_node *node, struct scenario *s, str
         rc = rate_read(workload.rate, s, err);
     if (!rc && workload.arrivals)
         rc = arrivals_read(workload.arrivals, s, err);
+    if (!rc && workload.query_size)
+        rc = query_size_read(workload.query_size, &s->query_size, err);
     return rc ? rc : popularity_read(workload.popularity, s, err);
 }

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
+#include "sim/query_size.h"
 #include "sim/sim_times.h"
 
 #define SIM_NAME_MAX 64
@@ -61,6 +62,7 @@ struct sim_config {
     double gamma_shape;
     const struct sim_rate_step *steps; /* the first at 0; ascending */
     uint32_t step_count;
+    const struct query_sizes *query_sizes; /* items of every request; NULL: each model's items_least to items_most */
     int64_t ctrl_ns, data_ns, reply_margin_ns; /* delay(b) = ctrl + data*b before a batch; the way back of an answer */
     int64_t message_ns, message_jitter_ns;     /* between the cores, each way; jitter is uniform and keeps the order */
     double noise;                  /* a batch takes l(b) * (1 + noise * x), x exponential with mean 1, at most 5 */

@@ -66,8 +66,8 @@ bool workload_stream_next(struct workload_stream *stream, struct workload_reques
     if (model->slo_spread > 0)
         request->slo_ns =
             (int64_t)((double)model->slo_ns * (1 + model->slo_spread * (2 * rng_uniform(&stream->rng) - 1)));
-    request->items = model->items_least;
-    if (model->items_most > model->items_least)
+    request->items = config->query_sizes ? query_sizes_draw(config->query_sizes, &stream->rng) : model->items_least;
+    if (!config->query_sizes && model->items_most > model->items_least)
         request->items += (uint32_t)rng_below(&stream->rng, model->items_most - model->items_least + 1);
     return true;
 }

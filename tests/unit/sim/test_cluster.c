@@ -1,6 +1,7 @@
 /* test_cluster.c - a scenario made into what the simulator takes. */
 #include "sim/cluster.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,25 @@ static void test_memory_and_mishaps_arrive(void **state) {
     cluster_free(&c);
 }
 
+static void test_sizes_of_requests_arrive(void **state) {
+    (void)state;
+    struct cluster c;
+    struct scenario s;
+    struct sy_error err = {""};
+    static const char missing[] = "cluster: {accelerators: 1}\nmodels: {zoo: kairos}\n"
+                                  "workload: {query_size: {table: /nonexistent/sizes}}\n";
+    cluster_of("cluster: {accelerators: 1}\nmodels: {zoo: kairos}\nworkload: {query_size: 12}\n", &c);
+    assert_true(query_sizes_mean(c.config.query_sizes) == 12);
+    cluster_free(&c);
+    cluster_of("cluster: {accelerators: 1}\nmodels: {zoo: kairos}\n", &c);
+    assert_null(c.config.query_sizes);
+    cluster_free(&c);
+    assert_int_equal(scenario_read_text("s.yaml", missing, strlen(missing), NULL, 0, &s, &err), 0);
+    assert_int_equal(cluster_make(&c, &s, &err), -ENOENT);
+    assert_string_equal(err.text, "/nonexistent/sizes: No such file or directory");
+    scenario_free(&s);
+}
+
 static void test_it_runs(void **state) {
     (void)state;
     struct cluster c;
@@ -124,6 +144,7 @@ int main(void) {
         cmocka_unit_test(test_everything_arrives),
         cmocka_unit_test(test_copies_share_their_tables),
         cmocka_unit_test(test_memory_and_mishaps_arrive),
+        cmocka_unit_test(test_sizes_of_requests_arrive),
         cmocka_unit_test(test_it_runs),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
     };

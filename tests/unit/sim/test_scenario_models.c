@@ -100,7 +100,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     (void)state;
     struct scenario s;
     read_well("cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}], noise: 0.05,\n"
-              "  faults: {every_s: 10, for_s: 2}}\n"
+              "  faults: {every_s: 10, for_s: 2, kind: stall}}\n"
               "models:\n"
               "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2,\n"
               "   types: {b: {alpha_ms: 1, beta_ms: 3}}}\n"
@@ -118,7 +118,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     assert_int_equal(s.models[1].load_ns, 3 * NS_PER_MS);
     assert_int_equal(s.models[1].batch_max, 19);
     assert_int_equal(s.models[2].batch_max, 20); /* on b */
-    assert_true(s.noise == 0.05 && s.fault_every_s == 10 && s.fault_s == 2);
+    assert_true(s.noise == 0.05 && s.fault_every_s == 10 && s.fault_s == 2 && s.fault_stalls == 1);
     scenario_free(&s);
 }
 
@@ -165,6 +165,8 @@ static void mistakes_are_named(void **state) {
          "s.yaml:3: models.0.weights_mb: -1 is not in 0 to 10000000 (expected a number of megabytes)"},
         {"cluster: {accelerators: 8, faults: {every_s: 5}}\nmodels: {zoo: a100}\n",
          "s.yaml:1: cluster.faults: 'for_s' is missing"},
+        {"cluster: {accelerators: 8, faults: {every_s: 5, for_s: 1, kind: nap}}\nmodels: {zoo: a100}\n",
+         "s.yaml:1: cluster.faults.kind: expected die, stall or both"},
         {"cluster: {accelerators: 8, noise: 5}\nmodels: {zoo: a100}\n",
          "s.yaml:1: cluster.noise: 5 is not in 0 to 1 (expected a share of l(b))"},
         {"cluster: {accelerators: [{type: a, count: 1}], price: 1}\nmodels: {zoo: a100}\n",

@@ -124,6 +124,26 @@ static void items_and_slos_vary_as_asked(void **state) {
     assert_true(least >= 500000 && least < 510000 && most <= 1500000 && most > 1490000);
 }
 
+static void items_follow_a_distribution(void **state) {
+    (void)state;
+    struct fixture f;
+    struct query_sizes sizes;
+    fixture_init(&f, 3000, 10);
+    assert_int_equal(query_sizes_fill(&(struct query_size_spec){.kind = QUERY_UNIFORM, .a = 10, .b = 20}, &sizes, NULL),
+                     0);
+    f.config.query_sizes = &sizes;
+    struct workload_stream stream;
+    struct workload_request request;
+    double n = 0, sum = 0;
+    workload_stream_init(&stream, &f.config, 1);
+    for (; workload_stream_next(&stream, &request); n++) {
+        assert_in_range(request.items, 10, 20);
+        sum += request.items;
+    }
+    assert_near(n, 10000, 500);
+    assert_near(sum / n, 15, 0.2);
+}
+
 static void streams_differ_by_model_and_seed_and_by_nothing_else(void **state) {
     (void)state;
     struct fixture f;
@@ -153,6 +173,7 @@ int main(void) {
         cmocka_unit_test(gaps_are_constant_random_or_bursty),
         cmocka_unit_test(the_rate_follows_its_steps_and_surges),
         cmocka_unit_test(items_and_slos_vary_as_asked),
+        cmocka_unit_test(items_follow_a_distribution),
         cmocka_unit_test(streams_differ_by_model_and_seed_and_by_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
