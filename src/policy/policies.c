@@ -5,7 +5,12 @@
 
 #include "policy/policy.h"
 
-const struct policy_ops *const policies[] = {&policy_deferred, &policy_kairos, NULL};
+const struct policy_ops *const policies[] = {
+    &policy_deferred,
+    &policy_clockwork,
+    &policy_kairos,
+    NULL,
+};
 
 const struct policy_ops *policy_find(const char *name, struct sy_error *err) {
     char known[256] = "";

@@ -102,6 +102,7 @@ int policy_read(const char *text, const struct policy_ops **policy, struct polic
 
 extern const struct policy_ops policy_deferred;
 extern const struct policy_ops policy_kairos;
+extern const struct policy_ops policy_clockwork;
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *const policies[];

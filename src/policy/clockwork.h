@@ -1,0 +1,140 @@
+/* clockwork.h - the state of the policy `clockwork`, for its own two files: clockwork.c (queues, strategies, batches)
+ * and clockwork_load.c (what is loaded where). */
+#pragma once
+
+#include "backend/pages.h"
+#include "base/heap.h"
+#include "profile/rolling.h"
+#include "sched/central.h"
+#include "sched/deadline_queue.h"
+
+#define SENT_MAX 64 /* batches that an accelerator may have before it */
+
+struct clockwork_model {
+    struct deadline_queue queue;
+    struct profile *tables[ACCELERATOR_TYPES_MAX]; /* the latencies in force; NULL: does not run on the type */
+    struct rolling *rolling[ACCELERATOR_TYPES_MAX];
+    uint32_t batch_max;
+    int64_t ran_ns; /* when a batch of it last ended; TIME_NEVER: not since requests were first refused */
+    /* where memory is short */
+    int64_t load_ns;
+    uint32_t pages;
+    uint32_t places; /* accelerators that have it or are loading it */
+};
+
+/* A batch that was sent and has not ended. */
+struct clockwork_sent {
+    int64_t arrives_ns, run_ns;
+};
+
+struct clockwork_accelerator {
+    uint8_t type;
+    bool up;
+    uint32_t group, member; /* member: its number in the group */
+    uint32_t sent_first, sent_count;
+    struct clockwork_sent sent[SENT_MAX]; /* a ring, in the order of running */
+};
+
+/* Accelerators with the same models loaded: all of a type or, where memory is short, each for itself. */
+struct clockwork_group {
+    uint8_t type;
+    uint32_t first;         /* in clockwork.members */
+    struct heap strategies; /* models by a bound on the `latest` of their next strategy; INT64_MIN: look again */
+    struct heap free;       /* members that take work, by when they become free; 0: idle */
+};
+
+enum clockwork_place { PLACE_NONE, PLACE_LOADING, PLACE_LOADED };
+
+/* One accelerator's memory. */
+struct clockwork_memory {
+    struct pages pages;
+    double load_ns;  /* l_g: the sum of its allocations */
+    int64_t free_ns; /* when the loads given to it will have ended */
+    uint32_t loads;  /* given and not ended */
+    uint32_t epoch;  /* counts the times it went down: loads of an earlier one are forgotten */
+};
+
+struct clockwork {
+    uint32_t model_count, accelerator_count, group_count, types;
+    int64_t ctrl_ns, data_ns, ahead_ns;
+    double capacity_ns;
+    bool powers; /* batches are of 1, 2, 4, ... items, and of the model's largest */
+    bool learn;
+    struct request_pool *pool;
+    struct clockwork_model *models;
+    struct clockwork_accelerator *accelerators;
+    struct clockwork_group *groups;
+    uint32_t *members;  /* accelerators, group by group */
+    struct heap due;    /* groups by when a batch must be chosen */
+    struct heap expiry; /* models by the latest start of their first request */
+    /* where memory is short; else NULL */
+    struct clockwork_memory *memories; /* [accelerators] */
+    uint8_t *places;                   /* [models][accelerators] */
+    double *allocations;               /* [models][accelerators]: a_{m,g} */
+    double *priorities;                /* [models]: p_m */
+    struct heap wanted;                /* models with a priority over 0 that are not everywhere, the highest first */
+    struct heap loaders;               /* accelerators that are up by when they may be given a load; 0: idle */
+    uint32_t *passed_over;             /* [models] scratch */
+    int64_t load_due_ns;               /* when to look for loads again; TIME_NEVER */
+};
+
+static inline enum clockwork_place clockwork_place(const struct clockwork *c, uint32_t model, uint32_t accelerator) {
+    return c->places[(size_t)model * c->accelerator_count + accelerator];
+}
+
+/* Before a batch of so many items can start. */
+static inline int64_t clockwork_delay(const struct clockwork *c, uint32_t items) {
+    return c->ctrl_ns + c->data_ns * items;
+}
+
+/* A batch of a model: from `start` on, the requests that fit into `items`. */
+struct clockwork_strategy {
+    uint32_t start, items;
+    int64_t latest_ns;
+};
+
+static inline struct request_node *clockwork_node(const struct clockwork *c, uint32_t node) {
+    return &c->pool->nodes[node];
+}
+
+static inline int64_t clockwork_later(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- clockwork_layout.c ---- */
+
+/* Places everything (and sets it up), or, with `base` NULL, adds up what it takes. */
+void clockwork_layout(struct clockwork *c, char *base, size_t *used, const struct central_config *config);
+/* A piece of `bytes`; NULL while pieces are only counted (`base` NULL). */
+void *clockwork_take(char *base, size_t *used, size_t bytes);
+void clockwork_heap_layout(struct heap *heap, char *base, size_t *used, uint32_t capacity);
+
+/* ---- clockwork_strategy.c ---- */
+
+/* The model's strategy with the earliest `latest` on accelerators of the type that are free at free_ns, its batch
+ * grown; start is REQUEST_NONE if there is none. */
+struct clockwork_strategy clockwork_strategy_find(const struct clockwork *c, uint8_t type, uint32_t m, int64_t now_ns,
+                                                  int64_t free_ns);
+
+/* ---- clockwork.c, for clockwork_load.c ---- */
+
+/* What a batch of so many items takes on the fastest type. */
+int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t model, uint32_t items);
+/* The model came to an accelerator or left it. */
+void clockwork_placed(struct clockwork *c, uint32_t model, uint32_t accelerator);
+/* Room for one more action, or NULL. */
+struct central_action *clockwork_action(struct central_output *out);
+
+/* ---- clockwork_load.c ---- */
+
+/* Places or counts what loading needs. */
+void clockwork_load_layout(struct clockwork *c, char *base, size_t *used, const struct central_config *config);
+/* Requests of the model came or went. */
+void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
+void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended);
+/* The accelerator left or joined: nothing is loaded on it. */
+void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t accelerator, bool up);
+/* Gives loads (and unloads before them) to accelerators with less than `ahead` of them. */
+void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out);
+/* When a model that is loaded nowhere could be loaded at the earliest. */
+int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t model, int64_t now_ns);
