@@ -346,11 +346,7 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, const struct re
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     struct clockwork_model *model = &c->models[m];
     struct request_node *request = clockwork_node(c, node);
-    request->handle = message->handle;
-    request->arrival_ns = message->arrival_ns;
-    request->deadline_ns = message->deadline_ns;
-    request->items = message->items;
-    request->refusal = REFUSAL_NONE;
+    request_node_set(request, message);
     if (message->items < 1 || message->items > model->batch_max) {
         refuse(c, node, REFUSAL_DEADLINE, out);
         return;
