@@ -6,7 +6,7 @@
 # installed outside, by apt-get.
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libmicrohttpd-dev libjansson-dev libyaml-dev libcmocka-dev
-                python3 python3-venv ca-certificates curl"
+                python3 python3-venv ca-certificates curl gnuplot-nox"
 # libFuzzer comes with clang.
 TEST_PACKAGES="clang libclang-rt-dev"
 ORT_VERSION=1.31.1

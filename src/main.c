@@ -9,6 +9,7 @@ static const struct cli_command *const commands[] = {
     &cli_plan,
     &cli_profile,
     &cli_serve,
+    &cli_simulate,
     NULL,
 };
 

@@ -19,3 +19,4 @@ extern const struct cli_command cli_bench;
 extern const struct cli_command cli_plan;
 extern const struct cli_command cli_profile;
 extern const struct cli_command cli_serve;
+extern const struct cli_command cli_simulate;

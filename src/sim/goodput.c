@@ -1,7 +1,6 @@
 /* goodput.c - search by bracketing and bisection over simulated runs. */
 #include "sim/goodput.h"
 
-#define GUESS_TIMES_MOST 16
 #define GIVE_UP_BAD      0.015 /* a model offered half as much again as expected is not to be feared */
 #define GUESS_SHARE      0.8
 #define GROWTH_FIRST     1.05 /* guesses are good more often than not */
@@ -89,28 +88,33 @@ double goodput_search(int (*holds)(void *context, double rate_rps), void *contex
 /* ---- by simulated runs ---- */
 
 struct trials {
-    struct sim_config config;
+    const struct sim_config *config;
     void *memory;
 };
 
-static int run_holds(void *context, double rate_rps) {
-    struct trials *trials = context;
+int goodput_try(const struct sim_config *config, double rate_rps, void *memory, struct sim_result *result) {
     struct sim_rate_step step = {0, rate_rps};
+    struct sim_config run = *config;
+    run.steps = &step;
+    run.step_count = 1;
+    run.give_up_bad = GIVE_UP_BAD;
+    sim_run(&run, memory, result);
+    return result->stopped ? -1 : !result->gave_up && result->worst_bad_rate <= GOODPUT_BAD_MOST;
+}
+
+static int trial_holds(void *context, double rate_rps) {
+    const struct trials *trials = context;
     struct sim_result result;
-    trials->config.steps = &step;
-    trials->config.step_count = 1;
-    sim_run(&trials->config, trials->memory, &result);
-    return result.stopped ? -1 : !result.gave_up && result.worst_bad_rate <= GOODPUT_BAD_MOST;
+    return goodput_try(trials->config, rate_rps, trials->memory, &result);
 }
 
 double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory) {
-    struct trials trials = {*config, memory};
-    trials.config.give_up_bad = GIVE_UP_BAD;
-    return goodput_search(run_holds, &trials, guess_rps, within, guess_rps * GUESS_TIMES_MOST);
+    struct trials trials = {config, memory};
+    return goodput_search(trial_holds, &trials, guess_rps, within, guess_rps * GOODPUT_GUESS_TIMES_MOST);
 }
 
 size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
-    struct sim_rate_step step = {0, guess_rps * GUESS_TIMES_MOST};
+    struct sim_rate_step step = {0, guess_rps * GOODPUT_GUESS_TIMES_MOST};
     struct sim_config run = *config;
     run.steps = &step;
     run.step_count = 1;

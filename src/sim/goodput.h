@@ -3,7 +3,8 @@
 
 #include "sim/sim.h"
 
-#define GOODPUT_BAD_MOST 0.01
+#define GOODPUT_BAD_MOST         0.01
+#define GOODPUT_GUESS_TIMES_MOST 16 /* how far a search looks above its guess */
 
 /* The highest rate that holds, to `within` (0.01: 1 %), over from guess/1024 to `most`; 0 if none was found. `holds`
  * says 1 or 0 of a rate, or -1 to end the search with what it has.
@@ -14,6 +15,9 @@
 double goodput_search(int (*holds)(void *context, double rate_rps), void *context, double guess_rps, double within,
                       double most_rps);
 
+/* One run at one rate, given up as soon as it fails. 1: it holds; 0; -1: it was stopped (config->go_on). `memory` is of
+ * goodput_bytes(). */
+int goodput_try(const struct sim_config *config, double rate_rps, void *memory, struct sim_result *result);
 /* Searches with simulated runs, each of one rate. `config`'s steps are not used. `memory` is of goodput_bytes(). It
  * looks no further than 16 times the guess. */
 double goodput_find(const struct sim_config *config, double guess_rps, double within, void *memory);

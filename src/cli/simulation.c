@@ -1,0 +1,93 @@
+/* simulation.c - one scenario simulated. */
+#include "cli/simulation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sim/goodput.h"
+
+int simulation_make(struct simulation *s, const char *path, const char *const *sets, uint32_t set_count,
+                    struct sy_error *err) {
+    *s = (struct simulation){.memory = NULL};
+    int rc = scenario_read(path, sets, set_count, &s->scenario, err);
+    struct sy_error why;
+    if (!rc && (rc = cluster_make(&s->cluster, &s->scenario, &why)))
+        error_set(err, rc, "%s: %s", path, why.text);
+    return rc;
+}
+
+void simulation_free(struct simulation *s) {
+    free(s->memory);
+    cluster_free(&s->cluster);
+    scenario_free(&s->scenario);
+    *s = (struct simulation){.memory = NULL};
+}
+
+/* Only numbers to be looked at: no order is needed. */
+static bool go_on(void *context, int64_t now_ns) {
+    struct simulation_progress *progress = context;
+    atomic_store_explicit(&progress->now_ns, now_ns, memory_order_relaxed);
+    return !*progress->stop;
+}
+
+static struct sim_config config_of(const struct simulation *s, struct simulation_progress *progress) {
+    struct sim_config config = s->cluster.config;
+    config.go_on = go_on;
+    config.go_on_context = progress;
+    return config;
+}
+
+static int memory_take(struct simulation *s, size_t bytes, struct sy_error *err) {
+    s->memory = malloc(bytes);
+    return s->memory ? 0 : error_set(err, -ENOMEM, "out of memory: the simulation takes %zu MiB", bytes >> 20);
+}
+
+static int run(struct simulation *s, const struct sim_config *config, struct sy_error *err) {
+    sim_run(config, s->memory, &s->result);
+    s->requests += s->result.requests;
+    return s->result.stopped ? error_set(err, -ECANCELED, "interrupted") : 0;
+}
+
+int simulation_run(struct simulation *s, struct simulation_progress *progress, const struct sim_observer *observer,
+                   struct sy_error *err) {
+    struct sim_config config = config_of(s, progress);
+    config.observer = observer;
+    int rc = memory_take(s, sim_bytes(&config), err);
+    return rc ? rc : run(s, &config, err);
+}
+
+struct finder {
+    struct simulation *simulation;
+    struct simulation_progress *progress;
+    struct sim_config config;
+};
+
+static int trial_holds(void *context, double rate_rps) {
+    struct finder *finder = context;
+    struct simulation *s = finder->simulation;
+    atomic_store_explicit(&finder->progress->trials, s->trial_count + 1, memory_order_relaxed);
+    int held = goodput_try(&finder->config, rate_rps, s->memory, &s->result);
+    s->requests += s->result.requests;
+    if (held >= 0 && s->trial_count < SIMULATION_TRIALS_MAX)
+        s->trials[s->trial_count++] = (struct simulation_trial){rate_rps, held};
+    return held;
+}
+
+int simulation_find(struct simulation *s, double within, struct simulation_progress *progress,
+                    const struct sim_observer *observer, struct sy_error *err) {
+    struct finder finder = {s, progress, config_of(s, progress)};
+    double guess_rps = goodput_guess(&finder.config);
+    int rc = memory_take(s, goodput_bytes(&finder.config, guess_rps), err);
+    if (rc)
+        return rc;
+    s->searched = true;
+    s->goodput_rps = goodput_search(trial_holds, &finder, guess_rps, within, guess_rps * GOODPUT_GUESS_TIMES_MOST);
+    if (s->result.stopped)
+        return error_set(err, -ECANCELED, "interrupted");
+    double last_rps = s->trial_count ? s->trials[s->trial_count - 1].rate_rps : guess_rps;
+    struct sim_rate_step step = {0, s->goodput_rps > 0 ? s->goodput_rps : last_rps};
+    finder.config.steps = &step;
+    finder.config.step_count = 1;
+    finder.config.observer = observer;
+    return run(s, &finder.config, err);
+}

@@ -1,0 +1,49 @@
+/* simulation.h - one scenario simulated: a run, or the search for its goodput and a run there. Any thread. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "sim/cluster.h"
+#include "sim/scenario.h"
+
+#define SIMULATION_TRIALS_MAX 128
+
+/* One rate of a search. A trial that fails is given up as soon as that is clear. */
+struct simulation_trial {
+    double rate_rps;
+    bool held;
+};
+
+/* How far a simulation is, for another thread to show. */
+struct simulation_progress {
+    _Atomic int64_t now_ns;   /* in virtual time */
+    _Atomic uint32_t trials;  /* of a search, so far; 0: none */
+    const volatile int *stop; /* set by the user: the simulation is to end */
+};
+
+struct simulation {
+    struct scenario scenario;
+    struct cluster cluster;
+    void *memory;
+    struct sim_result result;
+    bool searched;
+    double goodput_rps; /* found; 0: no rate held */
+    struct simulation_trial trials[SIMULATION_TRIALS_MAX];
+    uint32_t trial_count;
+    uint64_t requests; /* simulated, trials and warm-up included */
+};
+
+/* Reads the scenario, changed by `sets`, and makes its cluster. -EINVAL with a sentence, -ENOMEM... Free it with
+ * simulation_free(), after an error, too. */
+int simulation_make(struct simulation *simulation, const char *path, const char *const *sets, uint32_t set_count,
+                    struct sy_error *err);
+/* Runs at the scenario's rates, which it must have. -ECANCELED if it was stopped, -ENOMEM. */
+int simulation_run(struct simulation *simulation, struct simulation_progress *progress,
+                   const struct sim_observer *observer, struct sy_error *err);
+/* Searches the goodput to `within`, then runs at that rate (at the last rate tried, if none held). */
+int simulation_find(struct simulation *simulation, double within, struct simulation_progress *progress,
+                    const struct sim_observer *observer, struct sy_error *err);
+void simulation_free(struct simulation *simulation);

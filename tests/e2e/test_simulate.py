@@ -1,0 +1,217 @@
+"""test_simulate.py - `symphony simulate` as a user runs it: results, searches, sweeps, pictures, mistakes, Ctrl-C.
+
+Needs nothing but pytest and the program (and gnuplot for the pictures, where it is installed).
+"""
+# sanitizers: yes
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+SANITIZED = bool(os.environ.get("SYMPHONY_SANITIZED"))
+SCENARIOS = pathlib.Path(__file__).parent.parent.parent / "scenarios"
+RESNET = SCENARIOS / "table4-resnet50.yaml"
+SHORT = ("--set", "run.seconds=2", "--set", "run.warmup_seconds=1")
+
+
+def simulate(*args, status=0, **more):
+    done = subprocess.run([BINARY, "simulate", *map(str, args)], capture_output=True, text=True, timeout=300, **more)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def result(*args):
+    return json.loads(simulate(*args, "--json").stdout)
+
+
+def test_a_run_says_what_happened():
+    r = result(RESNET, *SHORT)
+    assert (r["policy"], r["seed"], r["seconds"], r["warmup_seconds"]) == ("deferred", 1, 2, 1)
+    assert r["requests"] == pytest.approx(8000, rel=0.05)
+    assert r["offered_rps"] == r["requests"] / 2
+    assert r["bad_rate"] == pytest.approx(r["dropped_rate"] + r["late_rate"], abs=1e-9)
+    assert r["good_rps"] == pytest.approx(r["offered_rps"] * (1 - r["bad_rate"]))
+    assert r["bad_rate"] < 0.01 and r["goodput_rps"] is None
+    assert r["accelerators"] == {"gtx1080ti": 8} and r["accelerators_used"] == 8
+    # Of batches of b the accelerators are busy 1.053 b + 5.072 ms; some of them end outside of the two seconds.
+    busy_ms = sum(n * (1.053 * b + 5.072) for b, n in r["batch_sizes"])
+    assert r["accelerator_busy"] == pytest.approx(busy_ms / (8 * 2000), rel=0.01)
+    assert r["accelerator_idle"] == pytest.approx(1 - r["accelerator_busy"])
+    batches = sum(n for _, n in r["batch_sizes"])
+    assert r["batch_mean"] == pytest.approx(sum(b * n for b, n in r["batch_sizes"]) / batches)
+    assert r["batch_size"]["max"] == r["batch_sizes"][-1][0]
+    latency = r["latency_ms"]
+    assert 6.125 <= latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"] <= 25
+    (model,) = r["models"]
+    assert model["name"] == "ResNet50" and model["slo_ms"] == 25
+    for key in ("offered_rps", "bad_rate", "batch_mean", "latency_ms", "queue_ms"):
+        assert model[key] == r[key]
+
+
+def test_overload_is_counted_as_dropped():
+    r = result(RESNET, *SHORT, "--set", "workload.rate_rps=9000")
+    assert r["dropped_rate"] > 0.3 and r["late_rate"] == 0
+    assert r["accelerator_busy"] == pytest.approx(1, abs=0.002)
+    assert r["good_rps"] > 5000
+
+
+def test_a_seed_is_a_run_whatever_the_threads():
+    args = (RESNET, *SHORT, "--json", "--sweep", "workload.rate_rps=1000:6000:1000")
+    one = simulate(*args, "--threads", 1).stdout
+    assert simulate(*args, "--threads", 5).stdout == one
+    assert simulate(*args, "--seed", 2).stdout != one
+    assert simulate(*args, "--seed", 1).stdout == one
+
+
+def test_seed_policy_and_sets_change_the_scenario():
+    r = result(RESNET, *SHORT, "--seed", 7, "--policy", "deferred:consolidate=true", "--set", "workload.rate_rps=800",
+               "--set", "models.0.slo_ms=50")
+    assert r["seed"] == 7 and r["models"][0]["slo_ms"] == 50
+    assert r["requests"] == pytest.approx(1600, rel=0.2)
+    eager = result(RESNET, *SHORT, "--seed", 7, "--set", "workload.rate_rps=800", "--set", "models.0.slo_ms=50")
+    assert r["batch_mean"] > 2 * eager["batch_mean"]  # it waits for company; the default does not
+
+
+def test_the_goodput_is_where_one_percent_is_bad():
+    r = result(RESNET, *SHORT, "--find", "goodput")
+    assert 5300 < r["goodput_rps"] < 5700
+    assert r["worst_bad_rate"] <= 0.01
+    held = [t["rate_rps"] for t in r["trials"] if t["held"]]
+    failed = [t["rate_rps"] for t in r["trials"] if not t["held"]]
+    assert max(held) == r["goodput_rps"]
+    above = [rate for rate in failed if rate > r["goodput_rps"]]
+    assert min(above) <= 1.0101 * r["goodput_rps"] and max(above) > 1.6 * r["goodput_rps"]
+    direct = result(RESNET, *SHORT, "--set", f"workload.rate_rps={r['goodput_rps']}")
+    assert direct["bad_rate"] == pytest.approx(r["bad_rate"], abs=0.002)
+
+
+def test_a_scenario_without_a_rate_can_only_be_searched(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 1}\nmodels: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 20}]\n")
+    assert "workload.rate_rps is missing" in simulate(path, status=2).stderr
+    assert result(path, *SHORT, "--find", "goodput")["goodput_rps"] > 300
+
+
+def test_a_sweep_is_the_product_in_order():
+    rows = result(RESNET, *SHORT, "--sweep", "cluster.accelerators=2,4", "--sweep", "workload.rate_rps=500:1500:500")
+    assert [(r["sweep"]["cluster.accelerators"], r["sweep"]["workload.rate_rps"]) for r in rows] == [
+        (n, rate) for n in (2, 4) for rate in (500, 1000, 1500)]
+    for r in rows:
+        assert r["accelerators"] == {"gtx1080ti": r["sweep"]["cluster.accelerators"]}
+        assert r["offered_rps"] == pytest.approx(r["sweep"]["workload.rate_rps"], rel=0.15)
+    rows = result(RESNET, *SHORT, "--find", "goodput", "--sweep", "workload.arrivals=poisson,{gamma: 0.1}")
+    assert [r["sweep"]["workload.arrivals"] for r in rows] == ["poisson", "{gamma: 0.1}"]
+    assert rows[0]["goodput_rps"] > 1.1 * rows[1]["goodput_rps"] > 0
+
+
+def test_tables_are_for_people():
+    out = simulate(SCENARIOS / "zoo-1080ti.yaml", *SHORT)
+    lines = out.stdout.splitlines()
+    assert "deferred, 64 gtx1080ti, poisson arrivals, 2 s after 1 s of warm-up, seed 1" in lines[0]
+    assert sum(line.startswith(("ResNet50 ", "BERT ", "all ")) for line in lines) == 3
+    assert re.search(r"^accelerators: [\d.]+ % busy, [\d.]+ % idle; 64 of 64 used$", out.stdout, re.M)
+    assert re.fullmatch(r"simulated \d+ requests in [\d.]+ s: [\d.]+ million requests/s\n", out.stderr)
+    lines = simulate(RESNET, *SHORT, "--sweep", "workload.rate_rps=1000,9000").stdout.splitlines()
+    assert lines[0].split()[:3] == ["workload.rate_rps", "offered", "good"]
+    assert [line.split()[0] for line in lines[1:]] == ["1000", "9000"]
+
+
+def test_of_many_models_the_worst_are_listed(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 4}\nmodels: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 20, copies: 300}]\n"
+                    "workload: {rate_rps: 500, popularity: {zipf: 1}}\n")
+    out = simulate(path, *SHORT).stdout
+    assert "(the 20 worst of 300 models)" in out
+    assert len([line for line in out.splitlines() if line.startswith("m-")]) == 20
+    assert len(result(path, *SHORT)["models"]) == 300
+
+
+def test_the_trace_is_the_batches_and_the_drops(tmp_path):
+    path = tmp_path / "trace.json"
+    r = result(RESNET, *SHORT, "--set", "run.warmup_seconds=0", "--set", "workload.rate_rps=7000", "--trace", path)
+    events = json.loads(path.read_text())["traceEvents"]
+    batches = [e for e in events if e["ph"] == "X"]
+    assert sum(e["args"]["size"] for e in batches) == pytest.approx(r["good_rps"] * 2)
+    rows = {}
+    for e in sorted(batches, key=lambda e: e["ts"]):
+        assert e["dur"] == pytest.approx((1.053 * e["args"]["size"] + 5.072) * 1000, abs=0.01)
+        assert e["ts"] >= rows.get(e["tid"], 0) - 0.001  # no accelerator runs two at once
+        rows[e["tid"]] = e["ts"] + e["dur"]
+    assert sorted(rows) == list(range(8))
+    drops = [e for e in events if e["ph"] == "i"]
+    assert len(drops) == round(r["requests"] * r["dropped_rate"])
+    assert {e["args"]["reason"] for e in drops} == {"deadline"}
+    names = {(e["name"], e["args"]["name"]) for e in events if e["ph"] == "M"}
+    assert ("process_name", "gtx1080ti") in names and ("thread_name", "gtx1080ti 7") in names
+
+
+@pytest.mark.skipif(not shutil.which("gnuplot"), reason="needs gnuplot")
+@pytest.mark.parametrize("args, words", [
+    ((), ["ResNet50", "share of the requests"]),
+    (("--sweep", "workload.rate_rps=2000,4000,6000"), ["workload.rate_rps", "bad, %", "accelerators idle, %"]),
+    (("--sweep", "workload.arrivals=poisson,uniform", "--sweep", "cluster.accelerators=4,8"), ["poisson", "p50, 8"]),
+    (("--sweep", "cluster.accelerators=2,4", "--find", "goodput"), ["goodput, requests/s"]),
+])
+def test_pictures(tmp_path, args, words):
+    path = tmp_path / "it's.svg"
+    simulate(RESNET, *SHORT, "--plot", path, *args)
+    svg = path.read_text()
+    assert svg.rstrip().endswith("</svg>")
+    for word in words:
+        assert word in svg
+
+
+def test_without_gnuplot_a_plot_says_so(tmp_path):
+    done = simulate(RESNET, "--plot", tmp_path / "x.svg", status=2, env={"PATH": str(tmp_path)})
+    assert "gnuplot" in done.stderr and "apt-get install gnuplot-nox" in done.stderr
+
+
+@pytest.mark.parametrize("args, sentence", [
+    ((), "SCENARIO.yaml"),
+    (("nowhere.yaml",), "nowhere.yaml"),
+    ((RESNET, "--set", "workload.rate_rps=fast"), "--set: workload.rate_rps: 'fast' is not a number"),
+    ((RESNET, "--set", "workload"), "expected KEY=VALUE"),
+    ((RESNET, "--set", "workload.rat=1"), "rat"),
+    ((RESNET, "--policy", "eager-ish"), "there is no policy 'eager-ish'"),
+    ((RESNET, "--policy", "deferred:consolidate=7"), "consolidate: expected true or false"),
+    ((RESNET, "--sweep", "workload.rate_rps"), "expected KEY=FROM:TO:STEP"),
+    ((RESNET, "--sweep", "workload.rate_rps=100,1e99"), "--set: workload.rate_rps: 1e99 is not in"),
+    ((RESNET, "--sweep", "a=1:1000:1", "--sweep", "b=1:1000:1"), "more than 100000 combinations"),
+    ((RESNET, "--sweep", "run.seed=1,2", "--trace", "x.json"), "--trace is of one simulation"),
+    ((RESNET, "--find", "good"), "--find"),
+    ((RESNET, "--seed", "-1"), "--seed"),
+])
+def test_mistakes_are_one_line(args, sentence):
+    done = simulate(*args, status=2)
+    assert done.stdout == ""
+    assert sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_mistake_in_the_file_names_its_line(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 4}\nmodels: {zoo: gtx1080ti}\nworkload:\n  rate_rps: 100\n  arrivals: odd\n")
+    assert f"{path}:5: workload.arrivals: expected poisson" in simulate(path, status=2).stderr
+
+
+def test_an_interrupted_sweep_gives_what_is_done():
+    started = subprocess.Popen([BINARY, "simulate", RESNET, "--json", "--sweep", "run.seconds=0.1,100000,100000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3 if SANITIZED else 1)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=20)
+    assert started.returncode == 1 and "interrupted" in err
+    assert [r["sweep"]["run.seconds"] for r in json.loads(out)] == [0.1]
+
+
+def test_help_lists_the_options():
+    out = simulate("--help").stdout
+    for option in ("--set", "--policy", "--seed", "--find", "--sweep", "--plot", "--trace", "--json", "--threads"):
+        assert option in out
