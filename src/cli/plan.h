@@ -4,4 +4,5 @@
 
 #include "cli/cli.h"
 
+extern const struct cli_command plan_pool;
 extern const struct cli_command plan_squishy;

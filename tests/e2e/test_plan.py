@@ -52,6 +52,43 @@ def test_what_does_not_fit_is_named(tmp_path):
     assert [m["session"] for m in missing] == ["tight"]
 
 
+SCENARIOS = PLANS.parent
+
+
+def test_a_pool_under_a_budget(tmp_path):
+    file = SCENARIOS / "kairos" / "mtwnd.yaml"
+    done = plan("pool", file, "--budget", "2.5", "--top", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [t["type"] for t in answer["types"] if t["base"]] == ["g4dn.xlarge"]
+    bounds = [c["bound_rps"] for c in answer["top"]]
+    assert len(bounds) == 3 and bounds == sorted(bounds, reverse=True)
+    for config in answer["top"] + [answer["choice"]]:
+        prices = {t["type"]: t["price"] for t in answer["types"]}
+        assert abs(sum(n * prices[t] for t, n in config["count"].items()) - config["price"]) < 1e-9
+        assert config["price"] <= 2.5 and "goodput_rps" not in config
+    assert "<- chosen" in plan("pool", file, "--budget", "2.5").stdout
+    poor = plan("pool", file, "--budget", "0.5")
+    assert poor.returncode == 1 and "do not pay for one g4dn.xlarge" in poor.stderr
+    tight = plan("pool", file, "--set", "models.slo_ms=10")
+    assert tight.returncode == 2 and "no type serves queries of 999 items within the SLO of 10 ms" in tight.stderr
+
+
+def test_a_pool_is_searched(tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text("cluster: {accelerators: [{type: strong, count: 2, price: 2}, {type: weak, count: 1, price: 1}]}\n"
+                    "models: [{name: M, alpha_ms: 1, beta_ms: 1, types: {weak: {alpha_ms: 3, beta_ms: 0}}, slo_ms: 30}]\n"
+                    "workload: {query_size: {uniform: [1, 20]}}\n"
+                    "policy: {name: kairos}\n"
+                    "run: {seconds: 20, warmup_seconds: 1}\n")
+    answer = json.loads(plan("pool", file, "--search", "--json").stdout)
+    assert answer["budget"] == 5
+    best = answer["search"]["best"]
+    assert 0 < best["goodput_rps"] < 1.02 * best["bound_rps"]
+    assert best["goodput_rps"] >= answer["choice"]["goodput_rps"]
+    assert 1 <= answer["search"]["evaluations"] <= answer["configurations"]
+
+
 def test_mistakes_are_one_line(tmp_path):
     file = tmp_path / "f.yaml"
     file.write_text("sessions:\n  - {name: A, rate_rps: fast, slo_ms: 40, alpha_ms: 1}\n")
