@@ -41,6 +41,7 @@ struct batch_view {
     int64_t head_arrival_ns;    /* of its first request */
     int64_t due_ns;             /* latest start if one more item joins it */
     int64_t invalid_after_ns;   /* latest start */
+    int64_t changed_ns;         /* when something joined or left it, or became its first request */
     uint32_t items, items_most; /* in the batch; most that a batch of this type may have */
     bool sealed;                /* more is queued than fits: nothing can join it */
 };
@@ -103,6 +104,10 @@ int policy_read(const char *text, const struct policy_ops **policy, struct polic
 extern const struct policy_ops policy_deferred;
 extern const struct policy_ops policy_kairos;
 extern const struct policy_ops policy_clockwork;
+extern const struct policy_ops policy_symphony;
+extern const struct policy_ops policy_eager;
+extern const struct policy_ops policy_timeout;
+extern const struct policy_ops policy_fifo;
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *const policies[];

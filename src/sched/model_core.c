@@ -23,6 +23,7 @@ struct type_batch {
     uint32_t start; /* REQUEST_NONE: no batch */
     uint32_t items;
     bool sealed; /* the queue goes on behind it, but nothing more fits */
+    int64_t changed_ns;
 };
 
 struct model_core {
@@ -294,6 +295,11 @@ static uint32_t start_find(const struct model_core *core, const struct deadline_
     return node;
 }
 
+/* Most items that the policy lets a batch of `type` have. */
+static uint32_t batch_most(const struct model_view *m, uint32_t type) {
+    return m->items_cap && m->items_cap < m->items_most[type] ? m->items_cap : m->items_most[type];
+}
+
 /* The run of `queue` from `start` that a batch of `type` holds. */
 static struct type_batch batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
                                        int64_t now_ns, uint32_t start) {
@@ -301,18 +307,19 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
     const struct request_node *nodes = core->pool->nodes;
     if (start == REQUEST_NONE)
         return (struct type_batch){.start = REQUEST_NONE};
-    uint32_t first = nodes[start].items; /* alone, it may be larger than a batch usually gets */
-    uint32_t most = first > m->items_most[type] ? first : m->items_most[type];
+    uint32_t first = nodes[start].items, most = batch_most(m, type); /* alone, it may be larger than a batch usually */
     if (!core->policy->deadline_blind)
-        most = items_fitting(core, type, now_ns, nodes[start].deadline_ns, first, m->items_most[type]);
+        most = items_fitting(core, type, now_ns, nodes[start].deadline_ns, first, most);
+    else if (most < first)
+        most = first;
     if (start == deadline_queue_first(queue) && queue->items == queue->count) /* single items: no need to look */
-        return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items};
+        return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items, now_ns};
     uint32_t items = 0, node = start;
     while (node != REQUEST_NONE && items + nodes[node].items <= most) {
         items += nodes[node].items;
         node = deadline_queue_next(nodes, node);
     }
-    return (struct type_batch){start, items, node != REQUEST_NONE};
+    return (struct type_batch){start, items, node != REQUEST_NONE, now_ns};
 }
 
 static void candidate_store(struct model_core *core, uint32_t type, const struct candidate *candidate,
@@ -340,8 +347,9 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
             .head_arrival_ns = head->arrival_ns,
             .due_ns = head->deadline_ns - model_span_ns(m, type, batch->items + 1),
             .invalid_after_ns = head->deadline_ns - model_span_ns(m, type, batch->items),
+            .changed_ns = batch->changed_ns,
             .items = batch->items,
-            .items_most = m->items_most[type],
+            .items_most = batch_most(m, type),
             .sealed = batch->sealed,
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, now_ns, &view);
@@ -376,7 +384,10 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
             const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
             start = start_find(core, &core->queue, t, now_ns, items_wanted(core, head));
         }
-        core->batches[t] = batch_compose(core, &core->queue, t, now_ns, start);
+        struct type_batch batch = batch_compose(core, &core->queue, t, now_ns, start);
+        if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
+            batch.changed_ns = core->batches[t].changed_ns;
+        core->batches[t] = batch;
         candidate_derive(core, now_ns, t, leftover_invalid_after(core, t, now_ns), out);
     }
 }
@@ -394,9 +405,9 @@ static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t n
         if (!m->used[t] || batch->sealed)
             continue;
         uint32_t items = batch->items + node_at(core, node)->items;
-        if (items <= m->items_most[t] && (core->policy->deadline_blind || now_ns + model_span_ns(m, t, items) <=
+        if (items <= batch_most(m, t) && (core->policy->deadline_blind || now_ns + model_span_ns(m, t, items) <=
                                                                               node_at(core, batch->start)->deadline_ns))
-            batch->items = items;
+            *batch = (struct type_batch){batch->start, items, false, now_ns};
         else
             batch->sealed = true;
         candidate_derive(core, now_ns, t, core->candidates[t].leftover_invalid_after_ns, out);

@@ -26,6 +26,7 @@ struct model_view {
     /* set by the policy's model_update() */
     double batch_best;     /* b*: the batch that its rate and SLO allow, >= 1 */
     uint32_t target_items; /* window drop: the head is given up when so many (or all, if fewer) no longer fit */
+    uint32_t items_cap;    /* a batch holds no more than this; 0: what pays */
 };
 
 /* From the decision to the end of a batch of `items` on accelerators of a type: delay(b) + l(b). */

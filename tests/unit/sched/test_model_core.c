@@ -13,7 +13,7 @@
 
 /* What the test policy answers. */
 static struct {
-    uint32_t target;
+    uint32_t target, cap;
     bool admit;
     int64_t ready_ns, wake_ns;
     struct batch_view seen; /* the last batch it was shown */
@@ -23,6 +23,7 @@ static void script_update(struct model_view *m, void *own) {
     (void)own;
     m->batch_best = 1;
     m->target_items = script.target;
+    m->items_cap = script.cap;
 }
 
 static bool script_admit(struct model_view *m, void *own, const struct request_node *request) {
@@ -64,7 +65,8 @@ static struct fixture *fixture_with(struct model_core_config config) {
     struct fixture *f = calloc(1, sizeof(*f));
     assert_non_null(f);
     config.batch_max = BATCH;
-    config.policy = &policy_script;
+    if (!config.policy)
+        config.policy = &policy_script;
     f->core = malloc(model_core_bytes(&config));
     assert_non_null(f->core);
     request_pool_init(&f->pool, f->nodes, CAPACITY);
@@ -575,6 +577,127 @@ static void an_accelerator_that_would_be_free_too_late_is_given_back(void **stat
     fixture_free(f);
 }
 
+/* ---- what policies may ask of the mechanism ---- */
+
+static struct fixture *fixture_of(const struct policy_ops *policy) {
+    script_reset();
+    return fixture_with(
+        (struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .policy = policy});
+}
+
+static const struct policy_ops policy_blind = {
+    .name = "blind",
+    .deadline_blind = true,
+    .model_update = script_update,
+    .batch_times = script_times,
+};
+
+static void a_deadline_blind_batch_is_what_is_queued(void **state) {
+    (void)state;
+    struct fixture *f = fixture_of(&policy_blind);
+    arrive(f, 0, 1, 20, 1); /* hopeless from the start: l(1) = 30 */
+    assert_quiet(f);
+    assert_int_equal(f->out.candidates[0].invalid_after_ns, TIME_NEVER);
+    assert_int_equal(f->out.wake_ns, TIME_NEVER);
+    arrive(f, 5, 2, 100, 1);
+    arrive(f, 50, 3, 100, 1);
+    assert_quiet(f);
+    assert_int_equal(f->out.candidates[0].items, 3);
+    timer(f, 500); /* all are late */
+    assert_quiet(f);
+    assert_int_equal(f->out.candidates[0].items, 3);
+    for (int i = 4; i <= 9; i++)
+        arrive(f, 500, (uint64_t)i, 510, 1);
+    assert_int_equal(f->out.candidates[0].items, BATCH); /* of nine */
+    assert_true(script.seen.sealed);
+    grant(f, 500, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 12345678);
+    grant(f, 600, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 9);
+    fixture_free(f);
+}
+
+static void a_deadline_blind_queue_gives_up_no_heads(void **state) {
+    (void)state;
+    struct fixture *f = fixture_of(&policy_blind);
+    target(f, 0, 4);
+    for (int i = 1; i <= 4; i++)
+        arrive(f, 0, (uint64_t)i, 45, 1); /* l(4) = 60 */
+    assert_quiet(f);
+    assert_int_equal(f->out.candidates[0].items, 4);
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    cancel(f, 10, 2, 45);
+    assert_int_equal(handles(f, f->out.refused), 2);
+    grant(f, 10, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 134);
+    assert_true(model_core_idle(f->core));
+    fixture_free(f);
+}
+
+static const struct policy_ops policy_strict = {
+    .name = "strict",
+    .no_leftovers = true,
+    .model_update = script_update,
+    .model_admit = script_admit,
+    .batch_times = script_times,
+};
+
+static void without_leftovers_what_is_given_up_is_refused_at_once(void **state) {
+    (void)state;
+    struct fixture *f = fixture_of(&policy_strict);
+    target(f, 0, 2);
+    arrive(f, 0, 1, 35, 1);
+    assert_quiet(f);
+    arrive(f, 0, 2, 70, 1); /* two no longer fit before the head's deadline, one still would */
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    script.admit = false;
+    arrive(f, 1, 3, 500, 1);
+    assert_int_equal(handles(f, f->out.refused), 3);
+    assert_int_equal(model_core_queued(f->core), 1);
+    fixture_free(f);
+}
+
+static void a_policy_may_cap_batches(void **state) {
+    (void)state;
+    static const struct policy_ops *const both[] = {&policy_strict, &policy_blind};
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture *f = fixture_of(both[i]);
+        script.cap = 3;
+        target(f, 0, 1);
+        for (int k = 1; k <= 4; k++)
+            arrive(f, 0, (uint64_t)k, 500, 1);
+        assert_int_equal(f->out.candidates[0].items, 3);
+        assert_int_equal(script.seen.items_most, 3);
+        assert_true(script.seen.sealed);
+        grant(f, 0, 0, false);
+        assert_int_equal(handles(f, f->out.batch), 123);
+        arrive(f, 1, 5, 900, 5); /* larger than the cap: alone */
+        grant(f, 1, 0, false);
+        assert_int_equal(handles(f, f->out.batch), 4);
+        grant(f, 1, 0, false);
+        assert_int_equal(handles(f, f->out.batch), 5);
+        fixture_free(f);
+    }
+}
+
+static void a_batch_knows_when_it_changed(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 3, 1, 100, 1);
+    assert_int_equal(script.seen.changed_ns, 3);
+    arrive(f, 7, 2, 100, 1);
+    assert_int_equal(script.seen.changed_ns, 7);
+    target(f, 9, 1); /* composed anew, as it was */
+    assert_int_equal(script.seen.changed_ns, 7);
+    cancel(f, 11, 2, 100);
+    assert_int_equal(script.seen.changed_ns, 11);
+    arrive(f, 12, 3, 50, 1); /* another head */
+    assert_int_equal(script.seen.changed_ns, 12);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
@@ -598,6 +721,11 @@ int main(void) {
         cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
+        cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
+        cmocka_unit_test(a_deadline_blind_queue_gives_up_no_heads),
+        cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
+        cmocka_unit_test(a_policy_may_cap_batches),
+        cmocka_unit_test(a_batch_knows_when_it_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
