@@ -11,6 +11,7 @@
  * drop keeps batches near b*, so that goodput stays flat; shares keep one model's flood from the others. */
 #include "base/fmath.h"
 #include "policy/policy.h"
+#include "policy/window.h"
 #include "sched/model_view.h"
 
 #define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
@@ -59,25 +60,11 @@ struct deferred_model {
     double per_ns[GAP_BINS], before[GAP_BINS];
 };
 
-static double clip(double x, double low, double high) {
-    return x > high ? (high < low ? low : high) : (x < low ? low : x);
-}
-
-/* The batch that gathers while its first request can wait, when items come every 1/lambda. Multiplied by lambda, so
- * that a silent model gives 1. */
-static double batch_best(const struct model_view *m) {
-    double alpha = m->alpha_ns + (double)m->data_ns, room = m->slo_ns - m->beta_ns - (double)m->ctrl_ns;
-    double best = (m->rate_per_ns * room + 1) / (m->rate_per_ns * alpha + 1);
-    double most = room / alpha < m->items_worth ? room / alpha : m->items_worth;
-    return clip(best, 1, most);
-}
-
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
     const struct cluster_parameters *p = &m->parameters;
-    double best = batch_best(m), load = m->beta_ns * m->rate_per_ns / best;
-    m->batch_best = best;
-    m->target_items = (uint32_t)clip(p->gamma * best + 0.5, 1, m->items_worth);
+    window_update(m, DROP_WINDOW, p->gamma);
+    double best = m->batch_best, load = m->beta_ns * m->rate_per_ns / best;
 
     double lead = 0, most = m->slo_ns / 2;
     if (load > 0 && load < LEAD_LOAD)

@@ -3,77 +3,17 @@
 #include <string.h>
 
 #include "base/fmath.h"
-#include "policy/policy.h"
-#include "sched/model_view.h"
-#include "unit/cmocka_all.h"
+#include "unit/policy/policy_fixture.h"
 
-#define MS        1e6
-#define BATCH_MAX 16
+/* ---- a model ---- */
 
-#define assert_near(x, y, within)                                                                                      \
-    do {                                                                                                               \
-        double x_ = (x), y_ = (y);                                                                                     \
-        if (!(x_ > y_ - (within) && x_ < y_ + (within)))                                                               \
-            fail_msg("%s is %.9g, not %.9g", #x, x_, y_);                                                              \
-    } while (0)
-
-/* ---- a model: l(b) = b + 5 ms, SLO 25 ms ---- */
-
-struct fixture {
-    struct model_view view;
-    struct profile *profile;
-    struct policy_options options;
-    void *own;
-};
-
-static struct fixture fixture_new(double rate_per_s) {
-    struct fixture f = {.own = calloc(1, policy_deferred.model_bytes), .profile = malloc(profile_bytes(BATCH_MAX))};
-    assert_non_null(f.own);
-    assert_non_null(f.profile);
-    profile_set_line(f.profile, BATCH_MAX, 1 * MS, 5 * MS);
-    f.view = (struct model_view){
-        .types = 1,
-        .profiles = {f.profile},
-        .items_most = {BATCH_MAX},
-        .items_worth = BATCH_MAX,
-        .alpha_ns = 1 * MS,
-        .beta_ns = 5 * MS,
-        .slo_ns = 25 * MS,
-        .rate_per_ns = rate_per_s / 1e9,
-        .parameters = {.gamma = 0.5, .theta = 1, .tau_ns = 1 * MS, .boost = 1},
-        .admit_share = 1,
-    };
-    arrival_rates_init(&f.view.rates);
-    return f;
-}
-
-static void fixture_free(struct fixture *f) {
-    free(f->own);
-    free(f->profile);
-}
-
-static void update(struct fixture *f) {
-    f->view.options = &f->options;
-    policy_deferred.model_update(&f->view, f->own);
-}
-
-/* When a batch of `items` whose head's deadline is 100 ms may start, at `now_ms`. */
-static struct batch_times times(const struct fixture *f, double now_ms, uint32_t items, bool sealed) {
-    struct batch_view batch = {
-        .deadline_ns = (int64_t)(100 * MS),
-        .head_arrival_ns = (int64_t)(75 * MS),
-        .due_ns = (int64_t)(100 * MS) - f->profile->latency_ns[items + 1],
-        .invalid_after_ns = (int64_t)(100 * MS) - f->profile->latency_ns[items],
-        .items = items,
-        .items_most = f->view.items_most[0],
-        .sealed = sealed,
-    };
-    return policy_deferred.batch_times(&f->view, f->own, 0, (int64_t)(now_ms * MS), &batch);
+static struct fixture deferred_new(double rate_per_s) {
+    return fixture_new(&policy_deferred, rate_per_s);
 }
 
 static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000); /* one a millisecond: (25 - 5 + 1) / (1 + 1) */
+    struct fixture f = deferred_new(1000); /* one a millisecond: (25 - 5 + 1) / (1 + 1) */
     update(&f);
     assert_near(f.view.batch_best, 10.5, 1e-6);
     f.view.rate_per_ns = 0;
@@ -96,7 +36,7 @@ static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
 
 static void a_model_that_hardly_batches_does_not_wait(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     f.view.items_worth = 1;
     update(&f);
     assert_near(f.view.batch_best, 1, 1e-9);
@@ -106,7 +46,7 @@ static void a_model_that_hardly_batches_does_not_wait(void **state) {
 
 static void the_window_drop_aims_at_a_part_of_it(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     update(&f);
     assert_int_equal(f.view.target_items, 5); /* round(0.5 * 10.5) */
     f.view.parameters.gamma = 0.01;
@@ -121,7 +61,7 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
 /* Trap: between frontrun (dl - l(b+1)) and invalid (dl - l(b)) lies one alpha; few accelerators become free in it. */
 static void a_batch_may_start_lead_before_due(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     f.view.parameters.tau_ns = 4 * MS;
     update(&f);
     /* beta*lambda/b* = 5 * 1 / 10.5; lead = 4 ms * ln(2.5 * 10.5 / 5) */
@@ -142,7 +82,7 @@ static void a_batch_may_start_lead_before_due(void **state) {
 /* With an SLO of a minute nobody waits that long for company: four times the best batch, 4 * (16 + 5) ms. */
 static void a_request_waits_no_longer_than_company_is_worth(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     f.view.slo_ns = 60000 * MS;
     f.view.parameters.tau_ns = 0;
     update(&f);
@@ -159,7 +99,7 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
 
 static void a_batch_that_cannot_grow_starts_at_once(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     update(&f);
     assert_true(times(&f, 0, 5, false).wake_ns > 0);
     assert_int_equal(times(&f, 0, 5, true).wake_ns, 0);
@@ -169,7 +109,7 @@ static void a_batch_that_cannot_grow_starts_at_once(void **state) {
 
 static void a_batch_with_slack_starts_at_once_unless_consolidating(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0.25; /* from 1 + 0.25 * 9.5 = 3.375 items on */
     update(&f);
     assert_true(times(&f, 0, 3, false).wake_ns > 0);
@@ -197,7 +137,7 @@ static int64_t bursts(struct arrival_rates *rates, int64_t pause_ns) {
 
 static void when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch(void **state) {
     (void)state;
-    struct fixture f = fixture_new(100);
+    struct fixture f = deferred_new(100);
     int64_t last_ns = bursts(&f.view.rates, 20000000);
     f.view.rate_per_ns = arrival_rates_slow(&f.view.rates) / 1e9;
     f.view.parameters.free_launches = 0.5;
@@ -220,7 +160,7 @@ static void when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch(vo
 /* The moment found by the inverse of the integral is the first one found by adding the hazard up. */
 static void the_hazard_rule_is_solved_for_its_first_moment(void **state) {
     (void)state;
-    struct fixture f = fixture_new(100);
+    struct fixture f = deferred_new(100);
     int64_t last_ns = bursts(&f.view.rates, 20000000);
     f.view.rate_per_ns = arrival_rates_slow(&f.view.rates) / 1e9;
     f.view.parameters.free_launches = 0.5;
@@ -248,7 +188,7 @@ static void the_hazard_rule_is_solved_for_its_first_moment(void **state) {
 
 static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1000);
+    struct fixture f = deferred_new(1000);
     update(&f);
     f.view.admit_share = 0.25;
     int admitted = 0, run = 0, longest = 0;

@@ -1,0 +1,26 @@
+/* fifo.c - first come, first served: whatever is queued of the model whose first request is the oldest.
+ *
+ * What a server does that only has queues: deadlines are not looked at, nothing is refused, and a batch is what has
+ * gathered. */
+#include "policy/policy.h"
+#include "sched/model_view.h"
+
+static void fifo_update(struct model_view *m, void *own) {
+    (void)own;
+    m->batch_best = 1;
+    m->target_items = 1;
+}
+
+static struct batch_times fifo_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+                                     const struct batch_view *batch) {
+    (void)m, (void)own, (void)type, (void)now_ns;
+    return (struct batch_times){0, 0, batch->head_arrival_ns};
+}
+
+const struct policy_ops policy_fifo = {
+    .name = "fifo",
+    .summary = "first come, first served, in batches of what is queued, whatever the deadlines",
+    .deadline_blind = true,
+    .model_update = fifo_update,
+    .batch_times = fifo_times,
+};

@@ -1,0 +1,97 @@
+/* symphony.c - the published policy: a batch waits for the last moment at which one more request could join it.
+ *
+ *                                  alpha
+ *   ---- the batch grows ---- due  <--->  invalid_after ---- l(b) ---- deadline of the head
+ *                             schedulable
+ *
+ * Symphony (arXiv 2308.07470), section 4.3 and Appendix C. The pseudo-code leaves a few things open or wrong; the cores
+ * settle most of them for all policies (docs/scheduling.md lists them), and these are settled here: which condition
+ * makes a batch schedulable is an option, since the code overwrites the one of beta*lambda; and what is given up is an
+ * option, since dropping only what can no longer make it, as the text says, lets goodput fall above the peak. */
+#include "policy/policy.h"
+#include "policy/window.h"
+#include "sched/model_view.h"
+
+enum { SCHEDULABLE, DROP, TARGET_SHARE, ORDER };
+
+enum schedulable { FRONTRUN, IMMEDIATELY, BETA_LAMBDA, TARGET_BATCH };
+static const char *const schedulable_words[] = {"frontrun", "immediately", "beta_lambda", "target_batch", NULL};
+
+enum order { ORDER_FRONTRUN, ORDER_INVALID_AFTER, ORDER_EXEC_AT };
+static const char *const order_words[] = {"frontrun", "invalid_after", "exec_at", NULL};
+
+static const struct policy_option symphony_options[] = {
+    {.key = "schedulable",
+     .words = schedulable_words,
+     .preset = FRONTRUN,
+     .help = "when a batch may start: when one more request could no longer join; at once; with more than beta*lambda "
+             "requests; with the target share of the best batch (the last two at the latest at frontrun)"},
+    {.key = "drop",
+     .words = drop_words,
+     .preset = DROP_WINDOW,
+     .help = "give up the head until the target share of the best batch fits, or only what can no longer make it"},
+    {.key = "target_share", .preset = 0.7, .least = 0.01, .most = 1, .help = "part of the best batch to aim at"},
+    {.key = "order",
+     .words = order_words,
+     .preset = ORDER_FRONTRUN,
+     .help = "which of two batches goes first: by the last moment at which one more request could join (as the text "
+             "says), by the latest start, or by when it was to start at its last change (as the code says)"},
+    {0},
+};
+
+struct symphony_model {
+    uint32_t enough; /* a batch of so many is schedulable */
+};
+
+static uint32_t items_enough(const struct model_view *m) {
+    switch ((enum schedulable)m->options->value[SCHEDULABLE]) {
+    case IMMEDIATELY:
+        return 1;
+    case BETA_LAMBDA: /* b > beta*lambda */
+        return (uint32_t)clip(m->beta_ns * m->rate_per_ns, 0, PROFILE_BATCH_MAX) + 1;
+    case TARGET_BATCH:
+        return (uint32_t)clip(m->options->value[TARGET_SHARE] * m->batch_best + 0.5, 1, PROFILE_BATCH_MAX);
+    case FRONTRUN:
+        break;
+    }
+    return UINT32_MAX;
+}
+
+static void symphony_update(struct model_view *m, void *own) {
+    struct symphony_model *s = own;
+    window_update(m, (enum drop)m->options->value[DROP], m->options->value[TARGET_SHARE]);
+    s->enough = items_enough(m);
+}
+
+/* exec_at is the code's: when the batch is to start, as of its last change. Of batches that may start at once it says
+ * nothing of how urgent they are. */
+static int64_t order_of(enum order order, int64_t from_ns, const struct batch_view *batch) {
+    switch (order) {
+    case ORDER_INVALID_AFTER:
+        return batch->invalid_after_ns;
+    case ORDER_EXEC_AT:
+        return from_ns > batch->changed_ns ? from_ns : batch->changed_ns;
+    case ORDER_FRONTRUN:
+        break;
+    }
+    return batch->due_ns;
+}
+
+static struct batch_times symphony_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+                                         const struct batch_view *batch) {
+    const struct symphony_model *s = own;
+    (void)type, (void)now_ns;
+    bool large = batch->sealed || batch->items >= batch->items_most || batch->items >= s->enough;
+    int64_t from_ns = large ? 0 : batch->due_ns;
+    return (struct batch_times){from_ns, from_ns, order_of((enum order)m->options->value[ORDER], from_ns, batch)};
+}
+
+const struct policy_ops policy_symphony = {
+    .name = "symphony",
+    .summary = "batches wait until one more request could no longer join (Symphony's published algorithm)",
+    .options = symphony_options,
+    .no_leftovers = true,
+    .model_bytes = sizeof(struct symphony_model),
+    .model_update = symphony_update,
+    .batch_times = symphony_times,
+};

@@ -1,0 +1,97 @@
+/* test_policies.c - the policies of candidates reach what an independent simulator of them reaches, and no more. */
+#include <stdlib.h>
+
+#include "profile/zoo.h"
+#include "sim/sim.h"
+#include "unit/cmocka_all.h"
+
+#define MODELS_MAX 64
+
+/* The zoos of Symphony (arXiv 2308.07470, figure 6) on 64 accelerators, and ResNet50 of its table 4 on 8. */
+static const struct {
+    const char *type;
+    enum zoo_set set;
+} cells[] = {{NULL, ZOO_ALL},   {"gtx1080ti", ZOO_ALL}, {"gtx1080ti", ZOO_GT2}, {"gtx1080ti", ZOO_LT2},
+             {"a100", ZOO_ALL}, {"a100", ZOO_GT2},      {"a100", ZOO_LT2}};
+
+#define CELLS (sizeof(cells) / sizeof(cells[0]))
+
+static const struct {
+    const char *policy;
+    double reference_rps[CELLS];
+} rows[] = {
+    {"symphony", {5439, 7008, 19259, 3734, 16792, 55974, 6160}},
+    {"symphony:drop=timeout", {4800, 6983, 19051, 3747, 16669, 54940, 6137}},
+    {"symphony:schedulable=beta_lambda,drop=timeout,order=exec_at", {4800, 5175, 18508, 3721, 11143, 47547, 6249}},
+    {"eager", {4800, 7212, 19259, 3816, 16977, 55561, 6249}},
+};
+
+static void model_add(struct sim_config *config, struct sim_model *models, double alpha_ms, double beta_ms,
+                      double slo_ms) {
+    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
+    struct profile *profile = malloc(profile_bytes(batch_max));
+    assert_non_null(profile);
+    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
+    models[config->model_count++] = (struct sim_model){
+        .batch_max = batch_max,
+        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
+        .profiles = {profile},
+        .share = 1,
+        .items_least = 1,
+        .items_most = 1,
+    };
+}
+
+/* The bad rate of the model that fares worst. */
+static double worst_bad_rate(const char *policy, size_t cell, double rate_rps) {
+    struct sim_model models[MODELS_MAX];
+    uint8_t types[64] = {0};
+    struct sim_rate_step step = {0, rate_rps};
+    struct sim_config config = {
+        .models = models,
+        .accelerator_type = types,
+        .accelerators = cells[cell].type ? 64 : 8,
+        .types = 1,
+        .steps = &step,
+        .step_count = 1,
+        .seconds = 20,
+        .warmup_s = 3,
+        .seed = 1,
+    };
+    struct sy_error err;
+    assert_int_equal(policy_read(policy, &config.policy, &config.options, &err), 0);
+    if (!cells[cell].type)
+        model_add(&config, models, 1.053, 5.072, 25);
+    for (const struct zoo_entry *e = zoo_entries; cells[cell].type && e->model; e++)
+        if (zoo_entry_in(e, cells[cell].type, cells[cell].set))
+            model_add(&config, models, e->alpha_ms, e->beta_ms, e->slo_ms);
+    void *memory = malloc(sim_bytes(&config));
+    assert_non_null(memory);
+    struct sim_result result;
+    sim_run(&config, memory, &result);
+    free(memory);
+    for (uint32_t m = 0; m < config.model_count; m++)
+        free((void *)models[m].profiles[0]);
+    return result.worst_bad_rate;
+}
+
+static void goodput_is_that_of_an_independent_simulator(void **state) {
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
+        for (size_t c = 0; c < CELLS; c++) {
+            double reference_rps = rows[r].reference_rps[c];
+            double under = worst_bad_rate(rows[r].policy, c, 0.96 * reference_rps);
+            if (under > 0.01)
+                fail_msg("%s, cell %zu: some model loses %.4f at 0.96 of the reference", rows[r].policy, c, under);
+            double over = worst_bad_rate(rows[r].policy, c, 1.06 * reference_rps);
+            if (over <= 0.01)
+                fail_msg("%s, cell %zu: holds at 1.06 of the reference (%.4f)", rows[r].policy, c, over);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goodput_is_that_of_an_independent_simulator),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,69 @@
+/* test_timeout.c - batches by size and age: the preferred size, the longest delay, and both as shares. */
+#include "unit/policy/policy_fixture.h"
+
+static void without_a_delay_nothing_waits(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(&policy_timeout, 1000);
+    update(&f);
+    struct batch_times t = times(&f, 76, 1, false);
+    assert_int_equal(t.ready_ns, 75000000); /* long past */
+    assert_int_equal(t.wake_ns, 75000000);
+    fixture_free(&f);
+}
+
+static void a_batch_waits_for_the_preferred_size_or_its_delay(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(&policy_timeout, 1000);
+    option_set(&f, "max_queue_delay_us", "3000");
+    update(&f);
+    assert_int_equal(times(&f, 76, 15, false).wake_ns, 78000000); /* no preferred size: until the largest */
+    assert_int_equal(times(&f, 76, 16, false).wake_ns, 0);
+    assert_int_equal(times(&f, 76, 5, true).wake_ns, 0);
+    option_set(&f, "preferred_batch_size", "8");
+    update(&f);
+    assert_int_equal(times(&f, 76, 7, false).wake_ns, 78000000);
+    assert_int_equal(times(&f, 76, 7, false).ready_ns, 78000000);
+    assert_int_equal(times(&f, 76, 8, false).wake_ns, 0);
+    assert_int_equal(times(&f, 76, 9, false).wake_ns, 0);
+    assert_int_equal(f.view.items_cap, 0);
+    option_set(&f, "max_batch_size", "12");
+    update(&f);
+    assert_int_equal(f.view.items_cap, 12);
+    fixture_free(&f);
+}
+
+static void the_oldest_goes_first(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(&policy_timeout, 1000);
+    update(&f);
+    assert_int_equal(times(&f, 76, 4, false).order_ns, 75000000);
+    assert_int_equal(times(&f, 76, 16, true).order_ns, 75000000);
+    fixture_free(&f);
+}
+
+static void shares_give_every_model_its_own(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(&policy_timeout, 1000);
+    option_set(&f, "max_queue_delay_us", "3000");
+    option_set(&f, "preferred_batch_size", "3");
+    option_set(&f, "delay_share", "0.2");  /* of 25 ms */
+    option_set(&f, "batch_share", "0.42"); /* of (25 - 5) / 1 */
+    update(&f);
+    assert_int_equal(f.view.items_cap, 8);
+    assert_int_equal(times(&f, 76, 7, false).wake_ns, 80000000);
+    assert_int_equal(times(&f, 76, 8, false).wake_ns, 0);
+    option_set(&f, "batch_share", "0.01");
+    update(&f);
+    assert_int_equal(f.view.items_cap, 1);
+    fixture_free(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_delay_nothing_waits),
+        cmocka_unit_test(a_batch_waits_for_the_preferred_size_or_its_delay),
+        cmocka_unit_test(the_oldest_goes_first),
+        cmocka_unit_test(shares_give_every_model_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
