@@ -87,8 +87,41 @@ static int query_sizes_make(struct cluster *c, const struct scenario *s, struct 
     return query_sizes_fill(&s->query_size, c->query_sizes, err);
 }
 
+/* A trace's models share the rate as they do in the file, and the rate is the trace's unless the scenario gives one. */
+static void trace_apply(struct cluster *c, const struct scenario *s) {
+    for (uint32_t m = 0; m < s->model_count; m++)
+        c->models[m].share = c->trace->model_rps[m] / c->trace->mean_rps;
+    if (!s->step_count)
+        c->steps[0] = (struct sim_rate_step){0, c->trace->mean_rps * s->trace.scale};
+}
+
+static int trace_make(struct cluster *c, const struct scenario *s, struct sy_error *err) {
+    if (s->arrivals != ARRIVALS_TRACE)
+        return 0;
+    struct trace_model *models = calloc(s->model_count, sizeof(*models));
+    c->trace = calloc(1, sizeof(*c->trace));
+    if (!models || !c->trace) {
+        free(models);
+        return error_set(err, -ENOMEM, "out of memory for the trace of %u models", s->model_count);
+    }
+    for (uint32_t m = 0; m < s->model_count; m++)
+        models[m] = (struct trace_model){s->models[m].name, s->models[m].share};
+    double run_s = (double)(s->warmup_ns + s->duration_ns) / (double)NS_PER_S;
+    int rc = trace_read(&s->trace, models, s->model_count, run_s, (uint64_t)s->seed, c->trace, err);
+    free(models);
+    if (!rc)
+        trace_apply(c, s);
+    return rc;
+}
+
 static enum sim_arrivals arrivals_of(const struct scenario *s) {
-    return s->arrivals == ARRIVALS_GAMMA ? SIM_GAMMA : s->arrivals == ARRIVALS_UNIFORM ? SIM_UNIFORM : SIM_POISSON;
+    static const enum sim_arrivals kinds[] = {
+        [ARRIVALS_POISSON] = SIM_POISSON,
+        [ARRIVALS_UNIFORM] = SIM_UNIFORM,
+        [ARRIVALS_GAMMA] = SIM_GAMMA,
+        [ARRIVALS_TRACE] = SIM_TRACE,
+    };
+    return kinds[s->arrivals];
 }
 
 static void config_make(struct cluster *c, const struct scenario *s) {
@@ -100,8 +133,9 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .types = s->type_count,
         .arrivals = arrivals_of(s),
         .gamma_shape = s->gamma_shape,
+        .trace = c->trace,
         .steps = c->steps,
-        .step_count = s->step_count,
+        .step_count = s->arrivals == ARRIVALS_TRACE ? 1 : s->step_count,
         .query_sizes = c->query_sizes,
         .ctrl_ns = s->ctrl_ns,
         .data_ns = s->data_ns,
@@ -121,8 +155,6 @@ static void config_make(struct cluster *c, const struct scenario *s) {
 
 int cluster_make(struct cluster *cluster, const struct scenario *scenario, struct sy_error *err) {
     *cluster = (struct cluster){.models = NULL};
-    if (scenario->arrivals == ARRIVALS_TRACE)
-        return error_set(err, -ENOTSUP, "workload.arrivals: recorded traces are not simulated");
     if (scenario->autoscale.enabled)
         return error_set(err, -ENOTSUP, "autoscale: a changing number of accelerators is not simulated");
     int rc = models_make(cluster, scenario);
@@ -131,6 +163,7 @@ int cluster_make(struct cluster *cluster, const struct scenario *scenario, struc
     rc = rc ? error_set(err, rc, "out of memory for %u models on %u accelerators", scenario->model_count,
                         scenario->accelerator_count)
             : query_sizes_make(cluster, scenario, err);
+    rc = rc ? rc : trace_make(cluster, scenario, err);
     if (rc)
         cluster_free(cluster);
     else
@@ -146,5 +179,8 @@ void cluster_free(struct cluster *cluster) {
     free(cluster->accelerator_type);
     free(cluster->steps);
     free(cluster->query_sizes);
+    if (cluster->trace)
+        trace_free(cluster->trace);
+    free(cluster->trace);
     *cluster = (struct cluster){.models = NULL};
 }

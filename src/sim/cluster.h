@@ -13,6 +13,7 @@ struct cluster {
     uint8_t *accelerator_type;
     struct sim_rate_step *steps;
     struct query_sizes *query_sizes; /* NULL: one item a request */
+    struct trace *trace;             /* of recorded arrivals, or NULL */
     struct profile **profiles;       /* [profile_count]; models with the same lines and SLO share theirs */
     uint32_t profile_count;
 };

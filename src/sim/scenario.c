@@ -113,6 +113,7 @@ static int root_read(const struct conf_node *root, struct scenario *s, struct sy
 static int tree_read(struct conf_node *root, const char *const *sets, uint32_t set_count, struct scenario *s,
                      struct sy_error *err) {
     *s = (struct scenario){.query_size = {.kind = QUERY_CONSTANT, .a = 1},
+                           .trace = {.scale = 1, .job_s = 60},
                            .policy = &policy_deferred,
                            .duration_ns = 30 * NS_PER_S,
                            .warmup_ns = 3 * NS_PER_S,

@@ -12,6 +12,7 @@
 #include "profile/profile.h"
 #include "sched/messages.h"
 #include "sim/query_size.h"
+#include "sim/trace.h"
 
 #define SCENARIO_MODELS_MAX 100000
 
@@ -77,8 +78,8 @@ struct scenario {
     struct scenario_step *steps; /* ascending, the first at 0; none: the file gives no rate */
     uint32_t step_count;
     enum scenario_arrivals arrivals;
-    double gamma_shape;    /* of ARRIVALS_GAMMA: 1 is Poisson, less is burstier */
-    char trace_path[4096]; /* of ARRIVALS_TRACE */
+    double gamma_shape;      /* of ARRIVALS_GAMMA: 1 is Poisson, less is burstier */
+    struct trace_spec trace; /* of ARRIVALS_TRACE */
     struct query_size_spec query_size;
 
     const struct policy_ops *policy;

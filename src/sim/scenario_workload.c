@@ -76,8 +76,48 @@ static int path_read(const struct conf_node *node, const char *what, char *into,
     return 0;
 }
 
+static int trace_path_parse(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct trace_spec *spec = into;
+    return path_read(node, "the path of a trace", spec->path, sizeof(spec->path), err);
+}
+
+static int trace_format_parse(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct trace_spec *spec = into;
+    spec->format = is_word(node, "azure")        ? TRACE_AZURE
+                   : is_word(node, "timestamps") ? TRACE_TIMESTAMPS
+                   : is_word(node, "blox")       ? TRACE_BLOX
+                                                 : TRACE_DETECT;
+    return spec->format ? 0 : conf_error(node, err, "expected azure, timestamps or blox");
+}
+
+static int trace_functions_parse(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct trace_spec *spec = into;
+    spec->by_rows = is_word(node, "rows");
+    return spec->by_rows || is_word(node, "round_robin") ? 0 : conf_error(node, err, "expected round_robin or rows");
+}
+
+static const struct conf_key trace_keys[] = {
+    CONF_KEY_PARSED("trace", trace_path_parse),
+    CONF_KEY_PARSED("format", trace_format_parse),
+    CONF_KEY_DOUBLE(struct trace_spec, scale, "scale", 1e-9, 1e9, "how many times the recorded rate"),
+    CONF_KEY_DOUBLE(struct trace_spec, start_s, "start_s", 0, 1e9, "a number of seconds"),
+    CONF_KEY_DOUBLE(struct trace_spec, job_s, "job_s", 0.001, 1e9, "a number of seconds"),
+    CONF_KEY_PARSED("functions", trace_functions_parse),
+    CONF_KEYS_END,
+};
+
+/* A trace has a rate of its own; a rate beside it is what its mean is scaled to. */
+static int trace_section_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    s->arrivals = ARRIVALS_TRACE;
+    if (s->step_count > 1)
+        return conf_error(node, err, "a trace takes one rate_rps, or none, not steps");
+    if (s->step_count && conf_find(node, "scale"))
+        return conf_error(conf_find(node, "scale"), err, "excludes rate_rps, to which the trace's mean is scaled");
+    return conf_read_map(node, trace_keys, &s->trace, err);
+}
+
 static int arrivals_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    const struct conf_node *gamma = only(node, "gamma"), *trace = only(node, "trace");
+    const struct conf_node *gamma = only(node, "gamma");
     if (is_word(node, "poisson") || is_word(node, "uniform")) {
         s->arrivals = is_word(node, "uniform") ? ARRIVALS_UNIFORM : ARRIVALS_POISSON;
         return 0;
@@ -86,10 +126,8 @@ static int arrivals_read(const struct conf_node *node, struct scenario *s, struc
         s->arrivals = ARRIVALS_GAMMA;
         return conf_get_double(gamma, 0.001, 1000, "the shape of a gamma distribution", &s->gamma_shape, err);
     }
-    if (trace) {
-        s->arrivals = ARRIVALS_TRACE;
-        return path_read(trace, "the path of a trace", s->trace_path, sizeof(s->trace_path), err);
-    }
+    if (conf_find(node, "trace"))
+        return trace_section_read(node, s, err);
     return conf_error(node, err, "expected poisson, uniform, {gamma: SHAPE} or {trace: FILE}");
 }
 

@@ -11,6 +11,8 @@ void workload_stream_init(struct workload_stream *stream, const struct sim_confi
         .share = config->models[model].share / total,
         .phase_open = true,
     };
+    if (config->arrivals == SIM_TRACE)
+        stream->cursor = trace_cursor_at_start(config->trace, model);
     rng_seed(&stream->rng, config->seed * 0x9e3779b97f4a7c15ULL + model + 1);
 }
 
@@ -21,17 +23,26 @@ static double gap_draw(struct workload_stream *stream) {
     case SIM_GAMMA:
         return rng_gamma(&stream->rng, stream->config->gamma_shape);
     case SIM_POISSON:
+    case SIM_TRACE:
         break;
     }
     return rng_exponential(&stream->rng);
 }
 
 /* The model's rate at `at_s`, and until when it holds. */
-static double rate_at(const struct workload_stream *stream, double at_s, double *until_s) {
+static double rate_at(struct workload_stream *stream, double at_s, double *until_s) {
     const struct sim_config *config = stream->config;
     const struct sim_model *model = stream->model;
-    double rate = config->steps[stream->step].rate_rps * stream->share;
-    *until_s = stream->step + 1 < config->step_count ? config->steps[stream->step + 1].at_s : 1e18;
+    double rate = config->steps[stream->step].rate_rps, step_end_s = 1e18;
+    if (stream->step + 1 < config->step_count)
+        step_end_s = config->steps[stream->step + 1].at_s;
+    *until_s = step_end_s;
+    if (config->arrivals == SIM_TRACE)
+        rate *= trace_rate(config->trace, &stream->cursor, at_s, until_s) / config->trace->mean_rps;
+    else
+        rate *= stream->share;
+    if (step_end_s < *until_s)
+        *until_s = step_end_s;
     if (model->surge_factor > 0) {
         if (at_s >= model->surge_at_s)
             rate *= model->surge_factor;
@@ -41,15 +52,16 @@ static double rate_at(const struct workload_stream *stream, double at_s, double 
     return rate;
 }
 
-bool workload_stream_next(struct workload_stream *stream, struct workload_request *request) {
+/* Moves at_s to the next arrival; false if there is none before the end of the run. */
+static bool arrival_draw(struct workload_stream *stream, double end_s) {
     const struct sim_config *config = stream->config;
-    double end_s = config->warmup_s + config->seconds, gap = gap_draw(stream), until_s;
+    double gap = gap_draw(stream), until_s;
     stream->phase_open = false;
     for (;;) {
         double rate = rate_at(stream, stream->at_s, &until_s);
         if (rate > 0 && stream->at_s + gap / rate < until_s) {
             stream->at_s += gap / rate;
-            break;
+            return stream->at_s < end_s;
         }
         if (until_s >= end_s)
             return false;
@@ -58,14 +70,40 @@ bool workload_stream_next(struct workload_stream *stream, struct workload_reques
         while (stream->step + 1 < config->step_count && config->steps[stream->step + 1].at_s <= until_s)
             stream->step++;
     }
-    if (stream->at_s >= end_s)
+}
+
+/* The same for recorded arrivals, which are replayed faster or slower. */
+static bool arrival_replay(struct workload_stream *stream, double end_s) {
+    const struct sim_config *config = stream->config;
+    double at_s, speed = config->steps[0].rate_rps / config->trace->mean_rps;
+    if (!(speed > 0) || !trace_arrival(config->trace, &stream->cursor, &at_s))
         return false;
+    stream->at_s = at_s / speed;
+    return stream->at_s < end_s;
+}
+
+static int64_t slo_draw(struct workload_stream *stream) {
+    const struct sim_config *config = stream->config;
     const struct sim_model *model = stream->model;
-    request->arrival_ns = (int64_t)(stream->at_s * (double)NS_PER_S);
-    request->slo_ns = model->slo_ns;
+    int64_t slo_ns = 0;
+    if (config->arrivals == SIM_TRACE && config->trace->slo_ns)
+        slo_ns = trace_slo_ns(config->trace, &stream->cursor, rng_uniform(&stream->rng));
+    if (slo_ns == 0)
+        slo_ns = model->slo_ns;
     if (model->slo_spread > 0)
-        request->slo_ns =
-            (int64_t)((double)model->slo_ns * (1 + model->slo_spread * (2 * rng_uniform(&stream->rng) - 1)));
+        slo_ns = (int64_t)((double)slo_ns * (1 + model->slo_spread * (2 * rng_uniform(&stream->rng) - 1)));
+    return slo_ns;
+}
+
+bool workload_stream_next(struct workload_stream *stream, struct workload_request *request) {
+    const struct sim_config *config = stream->config;
+    const struct sim_model *model = stream->model;
+    double end_s = config->warmup_s + config->seconds;
+    bool recorded = config->arrivals == SIM_TRACE && !config->trace->rate_sum;
+    if (!(recorded ? arrival_replay(stream, end_s) : arrival_draw(stream, end_s)))
+        return false;
+    request->arrival_ns = (int64_t)(stream->at_s * (double)NS_PER_S);
+    request->slo_ns = slo_draw(stream);
     request->items = config->query_sizes ? query_sizes_draw(config->query_sizes, &stream->rng) : model->items_least;
     if (!config->query_sizes && model->items_most > model->items_least)
         request->items += (uint32_t)rng_below(&stream->rng, model->items_most - model->items_least + 1);

@@ -12,6 +12,7 @@ struct workload_stream {
     double at_s;     /* last arrival; exact, so that rounding does not add up */
     uint32_t step;   /* of the rate, in force at at_s */
     bool phase_open; /* nothing came yet */
+    struct trace_cursor cursor;
 };
 
 struct workload_request {

@@ -4,17 +4,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/text_file.h"
 
-static char path[] = "/tmp/symphony_lines_XXXXXX";
+static char path[] = TEXT_FILE;
 static struct lines lines;
 
 static void file_of(const void *text, size_t bytes) {
-    int fd = mkstemp(strcpy(path, "/tmp/symphony_lines_XXXXXX"));
-    assert_true(fd >= 0 && write(fd, text, bytes) == (ssize_t)bytes);
-    close(fd);
+    text_file(path, text, bytes);
     struct sy_error err;
     assert_int_equal(lines_open(&lines, path, &err), 0);
 }

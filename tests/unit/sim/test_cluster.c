@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit/cmocka_all.h"
+#include "unit/text_file.h"
 
 static void cluster_of(const char *text, struct cluster *cluster) {
     struct scenario scenario;
@@ -131,12 +131,41 @@ static void test_it_runs(void **state) {
 
 static void test_what_is_not_simulated_is_said(void **state) {
     (void)state;
-    struct scenario scenario = {.arrivals = ARRIVALS_TRACE};
+    struct scenario scenario = {.autoscale.enabled = true};
     struct cluster c;
     struct sy_error err;
     assert_true(cluster_make(&c, &scenario, &err) < 0);
-    assert_non_null(strstr(err.text, "trace"));
+    assert_non_null(strstr(err.text, "autoscale"));
     assert_null(c.models);
+}
+
+static void test_a_trace_is_replayed(void **state) {
+    (void)state;
+    static const char arrivals[] = "0.5,a\n1.5,b\n1.75,b\n2.5,a\n2.75,b\n9,a\n";
+    char path[64], text[512];
+    text_file(path, arrivals, strlen(arrivals));
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct cluster c;
+        struct sim_result result;
+        snprintf(
+            text, sizeof(text),
+            "cluster: {accelerators: 2}\n"
+            "models: [{name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 50}, {name: b, alpha_ms: 1, beta_ms: 4, slo_ms: 50}]\n"
+            "workload: {%sarrivals: {trace: %s}}\nrun: {seconds: 3, warmup_seconds: 1}\n",
+            scaled ? "rate_rps: 2.5, " : "", path);
+        cluster_of(text, &c);
+        assert_true(c.models[0].share == 0.4 && c.models[1].share == 0.6);
+        assert_int_equal(c.config.step_count, 1);
+        assert_true(c.config.steps[0].rate_rps == (scaled ? 2.5 : 1.25)); /* five in four seconds */
+        void *memory = malloc(sim_bytes(&c.config));
+        sim_run(&c.config, memory, &result);
+        assert_int_equal(result.requests, 5); /* twice as fast, the last comes at 4.5 */
+        assert_int_equal(result.offered, scaled ? 2 : 4);
+        assert_int_equal(result.good, result.offered);
+        free(memory);
+        cluster_free(&c);
+    }
+    unlink(path);
 }
 
 int main(void) {
@@ -147,6 +176,7 @@ int main(void) {
         cmocka_unit_test(test_sizes_of_requests_arrive),
         cmocka_unit_test(test_it_runs),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
+        cmocka_unit_test(test_a_trace_is_replayed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/container.h"
-#include "unit/cmocka_all.h"
+#include "unit/text_file.h"
 
 static struct query_sizes sizes_of(struct query_size_spec spec) {
     struct query_sizes sizes;
@@ -138,10 +137,8 @@ static void kairos_sizes_are_its_programs(void **state) {
 }
 
 static int table_of(const char *text, struct query_sizes *sizes, struct sy_error *err) {
-    struct query_size_spec spec = {.kind = QUERY_TABLE, .table_path = "/tmp/symphony_sizes_XXXXXX"};
-    int fd = mkstemp(spec.table_path);
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
+    struct query_size_spec spec = {.kind = QUERY_TABLE};
+    text_file(spec.table_path, text, strlen(text));
     int rc = query_sizes_fill(&spec, sizes, err);
     unlink(spec.table_path);
     return rc;

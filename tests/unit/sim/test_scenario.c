@@ -93,7 +93,7 @@ static void every_key_is_read(void **state) {
                                NULL, &s, &err),
                      0);
     assert_int_equal(s.arrivals, ARRIVALS_TRACE);
-    assert_string_equal(s.trace_path, "dir/t.csv");
+    assert_string_equal(s.trace.path, "dir/t.csv");
     assert_true(s.step_count == 1 && s.steps[0].start_ns == 0 && s.steps[0].rate_rps == 7);
     assert_true(s.autoscale.enabled && s.autoscale.headroom == 0.2);
     assert_int_equal(s.autoscale.min, 4);
@@ -263,7 +263,7 @@ static void overrides_change_the_file(void **state) {
     assert_int_equal(s.models[0].slo_ns, 50 * NS_PER_MS);
     scenario_free(&s);
     assert_int_equal(read_text(CLUSTER MODELS, "workload.arrivals={trace: t.csv}", &s, &err), 0);
-    assert_string_equal(s.trace_path, "t.csv"); /* a command line's paths are relative to where it is given */
+    assert_string_equal(s.trace.path, "t.csv"); /* a command line's paths are relative to where it is given */
     scenario_free(&s);
     assert_int_equal(read_text(CLUSTER MODELS, "run.second=5", &s, &err), -EINVAL);
     assert_string_equal(err.text, "--set: run.second: unknown key (expected seconds, warmup_seconds, seed)");

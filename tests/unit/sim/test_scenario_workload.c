@@ -43,6 +43,26 @@ static void query_sizes_are_read(void **state) {
     }
 }
 
+static void traces_are_described(void **state) {
+    (void)state;
+    struct scenario s;
+    struct sy_error err = {""};
+    assert_int_equal(workload_read("arrivals: {trace: t.csv}", &s, &err), 0);
+    assert_int_equal(s.arrivals, ARRIVALS_TRACE);
+    assert_string_equal(s.trace.path, "dir/t.csv");
+    assert_true(s.trace.format == TRACE_DETECT && s.trace.scale == 1 && s.trace.job_s == 60 && s.trace.start_s == 0);
+    assert_false(s.trace.by_rows);
+    scenario_free(&s);
+    assert_int_equal(
+        workload_read("arrivals: {trace: /t.csv, format: blox, scale: 2.5, start_s: 60, job_s: 300}", &s, &err), 0);
+    assert_string_equal(s.trace.path, "/t.csv");
+    assert_true(s.trace.format == TRACE_BLOX && s.trace.scale == 2.5 && s.trace.start_s == 60 && s.trace.job_s == 300);
+    scenario_free(&s);
+    assert_int_equal(workload_read("rate_rps: 9, arrivals: {trace: t, format: azure, functions: rows}", &s, &err), 0);
+    assert_true(s.trace.by_rows && s.trace.format == TRACE_AZURE && s.step_count == 1);
+    scenario_free(&s);
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
     static const struct {
@@ -59,6 +79,16 @@ static void mistakes_are_named(void **state) {
         {"query_size: {gaussian: [0.5, 1]}",
          "query_size.gaussian: expected a mean from 1 and a standard deviation over 0"},
         {"query_size: {gaussian: [9]}", "query_size.gaussian: expected [mean, standard deviation]"},
+        {"arrivals: {trace: []}", "arrivals.trace: found a list (expected the path of a trace)"},
+        {"arrivals: {trace: t, format: csv}", "arrivals.format: expected azure, timestamps or blox"},
+        {"arrivals: {trace: t, functions: all}", "arrivals.functions: expected round_robin or rows"},
+        {"arrivals: {trace: t, scale: 0}", "arrivals.scale: 0 is not in"},
+        {"arrivals: {trace: t, speed: 2}",
+         "arrivals.speed: unknown key (expected trace, format, scale, start_s, job_s, functions)"},
+        {"rate_rps: 5, arrivals: {trace: t, scale: 2}",
+         "arrivals.scale: excludes rate_rps, to which the trace's mean is scaled"},
+        {"rate_rps: {steps: [[0, 1], [1, 2]]}, arrivals: {trace: t}",
+         "arrivals: a trace takes one rate_rps, or none, not steps"},
         {"query_size: {gaussian: [9, x]}", "query_size.gaussian.1: 'x' is not a number"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -75,6 +105,7 @@ static void mistakes_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(query_sizes_are_read),
+        cmocka_unit_test(traces_are_described),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,49 @@ static void items_follow_a_distribution(void **state) {
     assert_near(sum / n, 15, 0.2);
 }
 
+/* Two minutes of 10 and 30 requests a second for model 0, and jobs of two SLOs for model 1, all at twice the rate. */
+static void rates_of_a_trace_are_followed(void **state) {
+    (void)state;
+    double at_s[] = {0, 60, 0, 30}, rate_sum[] = {10, 40, 5, 20};
+    int64_t slo_ns[] = {0, 0, 7000, 9000};
+    uint64_t first[] = {0, 2, 4, 4};
+    struct trace trace = {.models = 3,
+                          .first = first,
+                          .at_s = at_s,
+                          .rate_sum = rate_sum,
+                          .slo_ns = slo_ns,
+                          .length_s = 60,
+                          .mean_rps = 30};
+    struct fixture f;
+    fixture_init(&f, 60, 200);
+    f.config.arrivals = SIM_TRACE;
+    f.config.trace = &trace;
+    assert_near(count(&f, 0, 0, 60), 1200, 140);
+    assert_near(count(&f, 0, 60, 120), 3600, 240);
+    assert_int_equal(count(&f, 0, 120, 200), 0);
+    assert_near(count(&f, 1, 0, 30), 300, 70);
+    assert_near(count(&f, 1, 30, 60), 1200, 140);
+    assert_near(count(&f, 1, 60, 90), 900, 120);
+    assert_int_equal(count(&f, 2, 0, 200), 0);
+
+    struct workload_stream stream;
+    struct workload_request request;
+    double sevens = 0, both = 0;
+    workload_stream_init(&stream, &f.config, 0);
+    assert_true(workload_stream_next(&stream, &request));
+    assert_int_equal(request.slo_ns, 1000000); /* the model's own */
+    workload_stream_init(&stream, &f.config, 1);
+    while (workload_stream_next(&stream, &request)) {
+        bool overlap = request.arrival_ns >= 30 * NS_PER_S && request.arrival_ns < 60 * NS_PER_S;
+        assert_int_equal(request.slo_ns, request.arrival_ns < 30 * NS_PER_S  ? 7000
+                                         : overlap && request.slo_ns == 7000 ? 7000
+                                                                             : 9000);
+        both += overlap;
+        sevens += overlap && request.slo_ns == 7000;
+    }
+    assert_near(sevens / both, 0.25, 0.06);
+}
+
 static void streams_differ_by_model_and_seed_and_by_nothing_else(void **state) {
     (void)state;
     struct fixture f;
@@ -174,6 +217,7 @@ int main(void) {
         cmocka_unit_test(the_rate_follows_its_steps_and_surges),
         cmocka_unit_test(items_and_slos_vary_as_asked),
         cmocka_unit_test(items_follow_a_distribution),
+        cmocka_unit_test(rates_of_a_trace_are_followed),
         cmocka_unit_test(streams_differ_by_model_and_seed_and_by_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

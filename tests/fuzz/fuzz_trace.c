@@ -1,0 +1,43 @@
+/* fuzz_trace.c - recorded arrivals from anywhere. What is read must be in order, and a cursor must come to its end. */
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "sim/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void model_check(const struct trace *trace, uint32_t model) {
+    struct trace_cursor cursor = trace_cursor_at_start(trace, model);
+    double at_s = 0, until_s;
+    for (uint64_t i = trace->first[model] + 1; i < trace->first[model + 1]; i++)
+        CHECK(trace->at_s[i] >= trace->at_s[i - 1]);
+    while (!trace->rate_sum && trace_arrival(trace, &cursor, &at_s))
+        CHECK(at_s >= 0);
+    for (; trace->rate_sum && at_s < 1e17; at_s = until_s) {
+        CHECK(trace_rate(trace, &cursor, at_s, &until_s) >= -1e-3);
+        CHECK(until_s > at_s);
+        if (cursor.from < cursor.to)
+            CHECK(trace_slo_ns(trace, &cursor, 0.999) >= 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const struct trace_model models[] = {{"a", 0.5}, {"m-1", 0.25}, {"m-2", 0.25}};
+    struct trace_spec spec = {.scale = 1, .job_s = 60};
+    struct trace trace;
+    struct sy_error err;
+    int fd = memfd_create("trace", 0);
+    CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+    snprintf(spec.path, sizeof(spec.path), "/proc/self/fd/%d", fd);
+    if (trace_read(&spec, models, 3, 100, 1, &trace, &err) == 0) {
+        CHECK(trace.mean_rps > 0);
+        for (uint32_t m = 0; m < 3; m++)
+            model_check(&trace, m);
+        trace_free(&trace);
+    }
+    close(fd);
+    return 0;
+}
