@@ -112,6 +112,7 @@ static bool cell_run(const struct cell *cell, const struct settings *settings) {
         .seed = settings->seed,
         .policy = settings->policy,
         .options = settings->options,
+        .rates_known = true,
         .ctrl_ns = (int64_t)(settings->ctrl_us * NS_PER_US),
         .data_ns = (int64_t)(settings->data_us * NS_PER_US),
         .reply_margin_ns = (int64_t)(settings->reply_us * NS_PER_US),

@@ -6,8 +6,8 @@
 #include "policy/policy.h"
 
 const struct policy_ops *const policies[] = {
-    &policy_deferred, &policy_symphony,  &policy_eager,  &policy_timeout,
-    &policy_fifo,     &policy_clockwork, &policy_kairos, NULL,
+    &policy_deferred, &policy_symphony, &policy_eager, &policy_timeout, &policy_fifo, &policy_clockwork,
+    &policy_kairos,   &policy_nexus,    NULL,
 };
 
 const struct policy_ops *policy_find(const char *name, struct sy_error *err) {

@@ -108,6 +108,7 @@ extern const struct policy_ops policy_symphony;
 extern const struct policy_ops policy_eager;
 extern const struct policy_ops policy_timeout;
 extern const struct policy_ops policy_fifo;
+extern const struct policy_ops policy_nexus;
 
 /* All policies, ended by NULL. */
 extern const struct policy_ops *const policies[];

@@ -1,7 +1,7 @@
 /* test_random_clusters.c - thousands of small random clusters, each held to the checker's invariants.
  *
- * usage: random_clusters [RUNS [FIRST_SEED]], or SYMPHONY_RUNS and SYMPHONY_SEED in the environment. A failing run
- * prints its seed; `random_clusters 1 SEED` repeats it. */
+ * usage: random_clusters [RUNS [FIRST_SEED [POLICY]]], or SYMPHONY_RUNS and SYMPHONY_SEED in the environment. A failing
+ * run prints its seed; `random_clusters 1 SEED POLICY` repeats it. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,14 +9,18 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "sched/central.h"
 #include "sim/checker.h"
 
-#define RUNS         2000
+#define RUNS         2000 /* of the default policy; of each other one a quarter */
 #define MODELS_MAX   6
 #define TYPES_MAX    3
 #define CLUSTER_MAX  8
 #define BATCH_MAX    24
 #define REQUESTS_MAX 400000
+
+/* Those that promise what the checker holds them to. */
+static const struct policy_ops *const tested[] = {&policy_deferred, &policy_nexus};
 
 /* A cluster with its tables. */
 struct scenario {
@@ -86,7 +90,35 @@ static double rate_draw(struct rng *rng) {
     return rate;
 }
 
-static void scenario_draw(struct scenario *s, uint64_t seed) {
+/* A policy's options; numbers near the least, or up to four times their preset. */
+static void options_draw(struct sim_config *c, struct rng *rng) {
+    policy_options_preset(c->policy, &c->options);
+    for (uint32_t i = 0; c->policy->options && c->policy->options[i].key; i++) {
+        const struct policy_option *option = &c->policy->options[i];
+        uint32_t words = 0;
+        while (option->words && option->words[words])
+            words++;
+        if (option->flag)
+            c->options.value[i] = chance(rng, 0.3);
+        else if (words)
+            c->options.value[i] = (double)rng_below(rng, words);
+        else if (chance(rng, 0.7)) {
+            double most = chance(rng, 0.5) ? option->least * 10 : option->preset * 4;
+            c->options.value[i] = between(rng, option->least, most < option->most ? most : option->most);
+        }
+    }
+}
+
+/* Memory that is short, for policies that load models. */
+static void memory_draw(struct scenario *s, struct rng *rng) {
+    s->config.memory_bytes = 100;
+    for (uint32_t m = 0; m < s->config.model_count; m++) {
+        s->models[m].weights_bytes = 1 + rng_below(rng, 120);
+        s->models[m].load_ns = (int64_t)between(rng, 1e5, 1e7);
+    }
+}
+
+static void scenario_draw(struct scenario *s, const struct policy_ops *policy, uint64_t seed) {
     struct rng rng;
     rng_seed(&rng, seed);
     *s = (struct scenario){0};
@@ -126,8 +158,11 @@ static void scenario_draw(struct scenario *s, uint64_t seed) {
         c->fault_stalls = between(&rng, -0.5, 0.5);
     }
     c->queue_capacity = chance(&rng, 0.1) ? 1 + (uint32_t)rng_below(&rng, 50) : 0;
-    c->policy = policies[0];
-    c->options.value[0] = chance(&rng, 0.3); /* consolidate */
+    c->policy = policy;
+    options_draw(c, &rng);
+    c->rates_known = chance(&rng, 0.5);
+    if (policy->central && policy->central->uses_memory && chance(&rng, 0.4))
+        memory_draw(s, &rng);
 }
 
 static void scenario_free(struct scenario *s) {
@@ -170,7 +205,7 @@ static uint64_t setting(const char *argument, const char *variable, uint64_t oth
 }
 
 /* A broken invariant inside the cores aborts; the handler says in which run. Signal handlers have no other argument. */
-static char running[64];
+static char running[96];
 static int running_length;
 
 static void on_abort(int signal) {
@@ -179,25 +214,39 @@ static void on_abort(int signal) {
     (void)written;
 }
 
-int main(int argc, char **argv) {
-    uint64_t runs = setting(argc > 1 ? argv[1] : NULL, "SYMPHONY_RUNS", RUNS);
-    uint64_t seed = setting(argc > 2 ? argv[2] : NULL, "SYMPHONY_SEED", 1);
+/* Whether all runs of a policy keep the invariants. */
+static bool policy_run(const struct policy_ops *policy, uint64_t runs, uint64_t seed, const char *program) {
     struct sim_result totals = {0};
-    signal(SIGABRT, on_abort);
     for (uint64_t i = 0; i < runs; i++) {
         struct scenario scenario;
         char text[256];
-        scenario_draw(&scenario, seed + i);
-        running_length = snprintf(running, sizeof(running), "seed %" PRIu64 " aborts\n", seed + i);
+        scenario_draw(&scenario, policy, seed + i);
+        running_length = snprintf(running, sizeof(running), "%s: seed %" PRIu64 " aborts\n", policy->name, seed + i);
         const char *wrong = scenario_run(&scenario, text, sizeof(text), &totals);
         scenario_free(&scenario);
         if (wrong) {
-            fprintf(stderr, "seed %" PRIu64 ": %s\nrepeat: %s 1 %" PRIu64 "\n", seed + i, wrong, argv[0], seed + i);
-            return 1;
+            fprintf(stderr, "%s: seed %" PRIu64 ": %s\nrepeat: %s 1 %" PRIu64 " %s\n", policy->name, seed + i, wrong,
+                    program, seed + i, policy->name);
+            return false;
         }
     }
-    printf("%" PRIu64 " clusters, %" PRIu64 " requests: %" PRIu64 " good, %" PRIu64 " dropped, %" PRIu64
+    printf("%s: %" PRIu64 " clusters, %" PRIu64 " requests: %" PRIu64 " good, %" PRIu64 " dropped, %" PRIu64
            " late, %" PRIu64 " cancelled, %" PRIu64 " batches\n",
-           runs, totals.requests, totals.good, totals.dropped, totals.late, totals.cancelled, totals.batches);
+           policy->name, runs, totals.requests, totals.good, totals.dropped, totals.late, totals.cancelled,
+           totals.batches);
+    return true;
+}
+
+int main(int argc, char **argv) {
+    uint64_t runs = setting(argc > 1 ? argv[1] : NULL, "SYMPHONY_RUNS", RUNS);
+    uint64_t seed = setting(argc > 2 ? argv[2] : NULL, "SYMPHONY_SEED", 1);
+    signal(SIGABRT, on_abort);
+    if (argc > 3) {
+        const struct policy_ops *policy = policy_find(argv[3], NULL);
+        return policy && policy_run(policy, runs, seed, argv[0]) ? 0 : 1;
+    }
+    for (size_t i = 0; i < sizeof(tested) / sizeof(tested[0]); i++)
+        if (!policy_run(tested[i], i == 0 ? runs : (runs + 3) / 4, seed, argv[0]))
+            return 1;
     return 0;
 }

@@ -1,0 +1,258 @@
+/* nexus.c - the policy `nexus` (Shen et al., SOSP 2019): sessions are bound to accelerators epoch by epoch, frontends
+ * send requests there without knowing of each other, and each accelerator runs its sessions' batches in turn. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "policy/nexus_state.h"
+
+static const char *const drops[] = {"early", "lazy", NULL};
+
+static const struct policy_option nexus_options[] = {
+    [NEXUS_FRONTEND_COUNT] = {.key = "frontends",
+                              .help = "how many send requests to accelerators, each on its own",
+                              .preset = 1,
+                              .least = 1,
+                              .most = NEXUS_FRONTENDS_MAX},
+    [NEXUS_DROP] = {.key = "drop", .help = "what makes way when not all can be in time", .words = drops},
+    [NEXUS_EPOCH_S] = {.key = "epoch_s", .help = "time between two plans", .preset = 30, .least = 0.1, .most = 86400},
+    [NEXUS_EPOCH_MIN_S] =
+        {.key = "epoch_min_s", .help = "and the least, when rates change", .preset = 10, .least = 0.1, .most = 86400},
+    {.key = NULL},
+};
+
+void nexus_refuse(struct nexus *n, uint32_t node, enum refusal reason, struct central_output *out) {
+    struct request_node *request = nexus_node(n, node);
+    request->refusal = reason;
+    request->next = out->refused;
+    out->refused = node;
+}
+
+void nexus_due(struct nexus *n, uint32_t a) {
+    if (n->accelerator[a].due)
+        return;
+    n->accelerator[a].due = true;
+    n->due[(n->due_head + n->due_count++) % n->accelerators] = a;
+}
+
+/* ---- memory ---- */
+
+struct arena {
+    char *base;
+    size_t used;
+};
+
+static void *take(struct arena *arena, size_t bytes) {
+    void *piece = arena->base ? arena->base + arena->used : NULL;
+    arena->used += (bytes + 63) & ~(size_t)63;
+    return piece;
+}
+
+/* Places of one plan: an accelerator is saturated by one session at most, and a session has one residue a type or, if
+ * it has no place at all, one where it is forced to. */
+static uint32_t places_planned(const struct central_config *c) {
+    return c->accelerators + c->model_count * (c->types + 1);
+}
+
+static void models_take(struct nexus *n, struct arena *arena, const struct central_config *c) {
+    for (uint32_t m = 0; m < c->model_count; m++)
+        for (uint32_t t = 0; t < c->types; t++) {
+            const struct profile *profile = c->models[m].profiles[t];
+            size_t bytes = profile ? profile_bytes(profile->batch_max) : 0;
+            struct profile *copy = take(arena, bytes);
+            if (!arena->base)
+                continue;
+            n->model[m].profiles[t] = profile ? memcpy(copy, profile, bytes) : NULL;
+        }
+}
+
+/* All arrays of the core, or only their size. */
+static void layout(struct nexus *n, struct arena *arena, const struct central_config *c) {
+    /* those that end and those that begin are there together for a moment */
+    uint32_t places_max = 2 * places_planned(c), frontends = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
+    void *model = take(arena, c->model_count * sizeof(*n->model));
+    void *accelerator = take(arena, c->accelerators * sizeof(*n->accelerator));
+    void *place = take(arena, places_max * sizeof(*n->place));
+    void *credit = take(arena, (size_t)frontends * places_max * sizeof(*n->credit));
+    void *loaded = take(arena, c->memory_bytes ? (size_t)c->accelerators * c->model_count : 0);
+    void *due = take(arena, c->accelerators * sizeof(*n->due));
+    void *sessions = take(arena, c->model_count * sizeof(*n->sessions));
+    void *entries = take(arena, c->accelerators * sizeof(struct heap_entry));
+    void *positions = take(arena, c->accelerators * sizeof(uint32_t));
+    if (arena->base) {
+        *n = (struct nexus){
+            .models = c->model_count,
+            .accelerators = c->accelerators,
+            .types = c->types,
+            .frontends = frontends,
+            .places_max = places_max,
+            .model = model,
+            .accelerator = accelerator,
+            .place = place,
+            .credit = credit,
+            .loaded = loaded,
+            .due = due,
+            .sessions = sessions,
+        };
+        heap_init(&n->wakes, entries, positions, c->accelerators);
+    }
+    for (uint32_t t = 0; t < c->types; t++) {
+        void *fit = take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
+        if (arena->base)
+            squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, c->memory_bytes);
+    }
+    models_take(n, arena, c);
+}
+
+static size_t nexus_bytes(const struct central_config *config) {
+    struct arena arena = {NULL, sizeof(struct nexus)};
+    layout(NULL, &arena, config);
+    return arena.used;
+}
+
+/* ---- the beginning ---- */
+
+static void models_init(struct nexus *n, const struct central_config *c) {
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        struct nexus_model *model = &n->model[m];
+        model->batch_max = c->models[m].batch_max;
+        model->slo_ns = c->models[m].slo_ns;
+        model->weights_bytes = c->models[m].weights_bytes;
+        model->load_ns = c->models[m].load_ns;
+        model->places = NEXUS_NONE;
+        model->rate = c->models[m].rate_hint;
+        n->rates_known |= model->rate > 0;
+    }
+    for (uint32_t m = 0; !n->rates_known && m < c->model_count; m++)
+        n->model[m].rate = 1; /* all alike, until the first second is over */
+}
+
+static void accelerators_init(struct nexus *n, const struct central_config *c) {
+    for (uint32_t a = 0; a < c->accelerators; a++) {
+        n->accelerator[a] = (struct nexus_accelerator){
+            .type = c->accelerator_type[a], .up = true, .places = NEXUS_NONE, .turn = NEXUS_NONE};
+        for (uint32_t t = 0; t < c->types; t++)
+            if (t != c->accelerator_type[a])
+                squishy_usable_set(&n->fit[t].plan, a, false);
+    }
+}
+
+static void nexus_init(void *core, const struct central_config *c, struct request_pool *pool) {
+    struct nexus *n = core;
+    struct arena arena = {core, sizeof(struct nexus)};
+    layout(n, &arena, c);
+    n->drop = (enum nexus_drop)c->options->value[NEXUS_DROP];
+    n->epoch_ns = (int64_t)(c->options->value[NEXUS_EPOCH_S] * (double)NS_PER_S);
+    n->epoch_min_ns = (int64_t)(c->options->value[NEXUS_EPOCH_MIN_S] * (double)NS_PER_S);
+    n->ctrl_ns = c->ctrl_ns;
+    n->data_ns = c->data_ns;
+    n->memory_bytes = c->memory_bytes;
+    n->pool = pool;
+    rng_seed(&n->rng, c->seed);
+    for (uint32_t p = 0; p < n->places_max; p++)
+        n->place[p].next_of_model = p + 1 < n->places_max ? p + 1 : NEXUS_NONE;
+    models_init(n, c);
+    accelerators_init(n, c);
+}
+
+/* ---- events ---- */
+
+static void request_arrived(struct nexus *n, int64_t now_ns, const struct request_message *message,
+                            struct central_output *out) {
+    uint32_t node = request_pool_get(n->pool);
+    CHECK(node != REQUEST_NONE); /* the shell's duty */
+    request_node_set(nexus_node(n, node), message);
+    nexus_plan_arrival(n, now_ns, message->model, message->items, out);
+    nexus_route(n, now_ns, message->model, node, out);
+}
+
+static void request_cancelled(struct nexus *n, const struct request_message *message, struct central_output *out) {
+    for (uint32_t p = n->model[message->model].places; p != NEXUS_NONE; p = n->place[p].next_of_model) {
+        uint32_t node =
+            deadline_queue_remove(&n->place[p].queue, n->pool->nodes, message->deadline_ns, message->handle);
+        if (node != REQUEST_NONE) {
+            nexus_refuse(n, node, REFUSAL_CANCELLED, out);
+            return;
+        }
+    }
+}
+
+/* Membership changed: that does not wait for the epoch's end. */
+static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up, struct central_output *out) {
+    struct nexus_accelerator *accelerator = &n->accelerator[a];
+    accelerator->up = up;
+    squishy_usable_set(&n->fit[accelerator->type].plan, a, up);
+    if (!up) {
+        heap_remove(&n->wakes, a);
+        while (accelerator->places != NEXUS_NONE)
+            nexus_place_end(n, now_ns, accelerator->places, out);
+        for (uint32_t m = 0; n->memory_bytes && m < n->models; m++)
+            n->loaded[(size_t)a * n->models + m] = NEXUS_NOT_LOADED;
+        accelerator->bytes_taken = 0;
+    }
+    nexus_plan_epoch(n, now_ns, out);
+}
+
+static void event_handle(struct nexus *n, int64_t now_ns, const struct central_event *event,
+                         struct central_output *out) {
+    switch (event->kind) {
+    case CENTRAL_ARRIVED:
+        request_arrived(n, now_ns, event->request, out);
+        break;
+    case CENTRAL_CANCELLED:
+        request_cancelled(n, event->request, out);
+        break;
+    case CENTRAL_ENDED:
+        nexus_ended(n, now_ns, event->ended);
+        break;
+    case CENTRAL_UP:
+    case CENTRAL_DOWN:
+        accelerator_set(n, now_ns, event->accelerator, event->kind == CENTRAL_UP, out);
+        break;
+    case CENTRAL_TIMER:
+        break;
+    }
+}
+
+/* Looks at the accelerators that something happened to, until the output is full. */
+static void due_dispatch(struct nexus *n, int64_t now_ns, struct central_output *out) {
+    while (n->due_count > 0) {
+        uint32_t a = n->due[n->due_head];
+        if (!nexus_dispatch(n, now_ns, a, out))
+            return;
+        n->due_head = (n->due_head + 1) % n->accelerators;
+        n->due_count--;
+        n->accelerator[a].due = false;
+    }
+}
+
+static void nexus_step(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out) {
+    struct nexus *n = core;
+    out->refused = REQUEST_NONE;
+    out->action_count = 0;
+    if (!n->started) {
+        n->started = true;
+        nexus_plan_epoch(n, now_ns, out);
+    }
+    event_handle(n, now_ns, event, out);
+    while (!heap_empty(&n->wakes) && heap_top(&n->wakes).key <= now_ns) {
+        uint32_t a = heap_top(&n->wakes).item;
+        heap_remove(&n->wakes, a);
+        nexus_due(n, a);
+    }
+    due_dispatch(n, now_ns, out);
+    out->wake_ns = n->due_count ? now_ns : heap_empty(&n->wakes) ? TIME_NEVER : heap_top(&n->wakes).key;
+}
+
+static const struct central_ops nexus_central = {
+    .bytes = nexus_bytes,
+    .init = nexus_init,
+    .step = nexus_step,
+    .uses_memory = true,
+};
+
+const struct policy_ops policy_nexus = {
+    .name = "nexus",
+    .summary = "sessions bound to accelerators by squishy bin packing, duty cycles (Nexus)",
+    .options = nexus_options,
+    .central = &nexus_central,
+};

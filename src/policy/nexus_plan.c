@@ -1,0 +1,205 @@
+/* nexus_plan.c - epochs of `nexus`: rates are measured, and squishy bin packing says which accelerators hold a session
+ * and in batches of what size (section 5, section 6.1).
+ *
+ * The accelerators that there are are all used: the plan is for the largest multiple of the rates that fits
+ * (plan/squishy_fit.h). Accelerators of each type are planned for by themselves; a session's rate divides between the
+ * types as their throughput for it does. */
+#include "base/assert.h"
+#include "policy/nexus_state.h"
+
+#define CHANGE_SHARE  0.3  /* of the planned rate, and */
+#define CHANGE_ERRORS 4    /* standard errors of a second's count: then the rates have changed */
+#define RECENT_WEIGHT 0.5  /* of the last look */
+#define IDLE_LOAD     1e-3 /* of a session that nobody asks for, so that they spread */
+
+/* ---- rates ---- */
+
+static bool rate_changed(const struct nexus_model *model) {
+    double away = model->recent - model->rate, most = model->recent > model->rate ? model->recent : model->rate;
+    if (model->rate <= 0)
+        return model->recent > 0;
+    return away * away > CHANGE_SHARE * CHANGE_SHARE * model->rate * model->rate &&
+           away * away > CHANGE_ERRORS * CHANGE_ERRORS * most * RECENT_WEIGHT;
+}
+
+/* Brings the recent rates up to date; whether any is far from what was planned for. */
+static bool rates_look(struct nexus *n, int64_t now_ns) {
+    double seconds = (double)(now_ns - n->looked_ns) / (double)NS_PER_S;
+    double weight = n->looked_ns > n->planned_ns ? RECENT_WEIGHT : 1;
+    bool changed = false;
+    for (uint32_t m = 0; m < n->models; m++) {
+        struct nexus_model *model = &n->model[m];
+        model->recent += weight * (model->look_items / seconds - model->recent);
+        model->look_items = 0;
+        changed |= rate_changed(model);
+    }
+    n->looked_ns = now_ns;
+    return changed;
+}
+
+/* What the next plan is for: the mean since the last, or what is so now if that is why there is a new one. */
+static void rates_take(struct nexus *n, int64_t now_ns, bool changed) {
+    double seconds = (double)(now_ns - n->planned_ns) / (double)NS_PER_S;
+    for (uint32_t m = 0; m < n->models; m++) {
+        struct nexus_model *model = &n->model[m];
+        model->rate = changed && rate_changed(model) ? model->recent : model->epoch_items / seconds;
+    }
+}
+
+void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t m, uint32_t items, struct central_output *out) {
+    n->model[m].epoch_items += items;
+    n->model[m].look_items += items;
+    if (now_ns - n->looked_ns < NEXUS_LOOK_NS)
+        return;
+    bool changed = rates_look(n, now_ns);
+    int64_t since_ns = now_ns - n->planned_ns;
+    if (since_ns < n->epoch_ns && n->rates_known && !(changed && since_ns >= n->epoch_min_ns))
+        return;
+    rates_take(n, now_ns, changed);
+    n->rates_known = true;
+    nexus_plan_epoch(n, now_ns, out);
+}
+
+/* ---- what a type's accelerators are to serve ---- */
+
+/* A model as a session on a type, for all of its rate. A batch ends after its inputs have travelled. A model that is
+ * late after two runs of one item is planned for one at a time, as if it were not. */
+static struct squishy_session session_of(const struct nexus *n, const struct nexus_model *model, uint32_t type) {
+    struct squishy_session session = {
+        .profile = model->profiles[type],
+        .batch_max = model->batch_max,
+        .slo_ns = model->slo_ns - nexus_delay_ns(n, 1),
+        .rate = model->rate,
+        .weights_bytes = model->weights_bytes,
+    };
+    if (!session.profile)
+        return session;
+    session.slo_ns = model->slo_ns - nexus_delay_ns(n, squishy_batch_full(&session));
+    if (session.slo_ns < 2 * session.profile->latency_ns[1])
+        session.slo_ns = 2 * session.profile->latency_ns[1];
+    return session;
+}
+
+static double type_throughput(const struct nexus *n, const struct squishy_session *session, uint32_t type) {
+    uint32_t b = session->profile ? squishy_batch_full(session) : 0, up = 0;
+    for (uint32_t a = 0; a < n->accelerators; a++)
+        up += n->accelerator[a].up && n->accelerator[a].type == type;
+    return b ? up * (double)b / (double)session->profile->latency_ns[b] : 0;
+}
+
+/* The sessions of a type, with their parts of the rates. */
+static void sessions_set(struct nexus *n, uint32_t type) {
+    for (uint32_t m = 0; m < n->models; m++) {
+        double mine = 0, all = 0;
+        for (uint32_t t = 0; t < n->types; t++) {
+            struct squishy_session session = session_of(n, &n->model[m], t);
+            double throughput = type_throughput(n, &session, t);
+            all += throughput;
+            if (t == type) {
+                mine = throughput;
+                n->sessions[m] = session;
+            }
+        }
+        n->sessions[m].rate *= all > 0 ? mine / all : 0;
+    }
+}
+
+/* ---- places ---- */
+
+static void place_plan(struct nexus *n, uint32_t model, uint32_t a, uint32_t batch, double weight) {
+    uint32_t p = nexus_place_find(n, model, a);
+    if (p == NEXUS_NONE)
+        p = nexus_place_add(n, model, a);
+    struct nexus_place *place = &n->place[p];
+    if (place->state == PLACE_RETIRING)
+        place->state = PLACE_READY;
+    place->batch = batch;
+    place->weight = weight;
+    place->planned = true;
+}
+
+/* Takes over what a type's plan says. Who is alone on an accelerator may fill it, whatever its rate. */
+static void places_take(struct nexus *n, uint32_t type) {
+    const struct squishy *plan = &n->fit[type].plan;
+    for (uint32_t a = 0; a < n->accelerators; a++) {
+        const struct squishy_gpu *gpu = &plan->gpus[a];
+        uint32_t alone = gpu->saturated;
+        if (gpu->first != SQUISHY_NONE && plan->places[gpu->first].next == SQUISHY_NONE)
+            alone = gpu->first;
+        n->accelerator[a].occupancy += gpu->occupancy;
+        if (alone != SQUISHY_NONE) {
+            uint32_t b = plan->places[alone].batch_full;
+            place_plan(n, alone, a, b, (double)b / (double)n->sessions[alone].profile->latency_ns[b] * 1e9);
+            continue;
+        }
+        for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = plan->places[s].next)
+            place_plan(n, s, a, plan->places[s].batch, plan->places[s].residue);
+    }
+}
+
+static bool planned_somewhere(const struct nexus *n, uint32_t model) {
+    for (uint32_t p = n->model[model].places; p != NEXUS_NONE; p = n->place[p].next_of_model)
+        if (n->place[p].planned)
+            return true;
+    return false;
+}
+
+/* The accelerator with least to do that a model runs on; NONE: there is none. */
+static uint32_t least_busy(const struct nexus *n, uint32_t model) {
+    uint32_t best = NEXUS_NONE;
+    for (uint32_t a = 0; a < n->accelerators; a++) {
+        const struct nexus_accelerator *accelerator = &n->accelerator[a];
+        bool fits =
+            !n->memory_bytes ||
+            n->fit[accelerator->type].plan.gpus[a].bytes_taken + n->model[model].weights_bytes <= n->memory_bytes;
+        if (accelerator->up && fits && n->model[model].profiles[accelerator->type] &&
+            (best == NEXUS_NONE || accelerator->occupancy < n->accelerator[best].occupancy))
+            best = a;
+    }
+    return best;
+}
+
+/* Sessions that the plan has no accelerator for, and those that nobody asks for, go where there is least to do. */
+static void places_force(struct nexus *n) {
+    for (uint32_t m = 0; m < n->models; m++) {
+        uint32_t a = planned_somewhere(n, m) ? NEXUS_NONE : least_busy(n, m);
+        if (a == NEXUS_NONE)
+            continue;
+        struct squishy_session session = session_of(n, &n->model[m], n->accelerator[a].type);
+        uint32_t b = squishy_batch_full(&session);
+        place_plan(n, m, a, b, 1);
+        n->accelerator[a].occupancy += IDLE_LOAD + session.rate * (double)session.profile->latency_ns[b] / b / 1e9;
+    }
+}
+
+/* Ends what is not planned any more; where models have to be loaded it stays for a while. */
+static void places_end(struct nexus *n, int64_t now_ns, struct central_output *out) {
+    for (uint32_t p = 0; p < n->places_max; p++) {
+        struct nexus_place *place = &n->place[p];
+        if (place->state == PLACE_FREE || place->planned)
+            continue;
+        if (n->memory_bytes && place->state == PLACE_READY)
+            place->state = PLACE_RETIRING;
+        else
+            nexus_place_end(n, now_ns, p, out);
+    }
+}
+
+void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out) {
+    for (uint32_t p = 0; p < n->places_max; p++)
+        n->place[p].planned = false;
+    for (uint32_t a = 0; a < n->accelerators; a++)
+        n->accelerator[a].occupancy = 0;
+    for (uint32_t t = 0; t < n->types; t++) {
+        sessions_set(n, t);
+        squishy_fit_update(&n->fit[t], n->sessions);
+        places_take(n, t);
+    }
+    places_force(n);
+    places_end(n, now_ns, out);
+    for (uint32_t a = 0; a < n->accelerators; a++)
+        nexus_due(n, a);
+    for (uint32_t m = 0; m < n->models; m++)
+        n->model[m].epoch_items = n->model[m].look_items = 0;
+    n->planned_ns = n->looked_ns = now_ns;
+}

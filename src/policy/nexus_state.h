@@ -1,0 +1,135 @@
+/* nexus_state.h - what the parts of the policy `nexus` share: plans, places, accelerators.
+ *
+ * nexus.c hands out events; nexus_plan.c makes epochs of plans; nexus_route.c is the frontends; nexus_dispatch.c the
+ * accelerators' round robin. All are called by nexus.c's step, on its thread. */
+#pragma once
+
+#include "base/heap.h"
+#include "base/rng.h"
+#include "plan/squishy_fit.h"
+#include "sched/central.h"
+#include "sched/deadline_queue.h"
+
+#define NEXUS_NONE          UINT32_MAX
+#define NEXUS_IN_FLIGHT     2 /* batches at an accelerator: one running, one whose inputs travel */
+#define NEXUS_FRONTENDS_MAX 64
+#define NEXUS_LOOK_NS       NS_PER_S /* between two looks at the rates */
+
+enum nexus_option { NEXUS_FRONTEND_COUNT, NEXUS_DROP, NEXUS_EPOCH_S, NEXUS_EPOCH_MIN_S };
+enum nexus_drop { NEXUS_EARLY, NEXUS_LAZY };
+
+enum nexus_loaded { NEXUS_NOT_LOADED, NEXUS_LOADS, NEXUS_LOADED }; /* a model on an accelerator */
+
+enum nexus_place_state {
+    PLACE_FREE,     /* not in use */
+    PLACE_READY,    /* its model is loaded: requests are sent there */
+    PLACE_WANTED,   /* to be loaded */
+    PLACE_LOADING,  /* being loaded */
+    PLACE_RETIRING, /* not planned any more; it serves while its model is ready nowhere else */
+};
+
+/* A session (model) on an accelerator, with the requests that were sent there. */
+struct nexus_place {
+    enum nexus_place_state state;
+    uint32_t model, accelerator;
+    uint32_t next_of_model; /* of the model's places, or of the free ones */
+    uint32_t next_here;     /* of the accelerator's places, in the order of the cycle */
+    uint32_t batch;         /* planned */
+    double weight;          /* share of the model's requests that it is sent, among its places */
+    bool planned;           /* scratch of the planner */
+    struct deadline_queue queue;
+};
+
+struct nexus_model {
+    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* NULL: it does not run on that type */
+    uint32_t batch_max;
+    int64_t slo_ns;
+    uint64_t weights_bytes;
+    int64_t load_ns;
+    uint32_t places;    /* first, or NONE */
+    double rate;        /* items per second, as planned; 0: silent */
+    double recent;      /* weighted over some looks */
+    double epoch_items; /* since the plan */
+    double look_items;  /* since the last look */
+};
+
+struct nexus_accelerator {
+    uint8_t type;
+    bool up, due;    /* due: it waits to be looked at in this step or the next */
+    uint32_t places; /* first of its cycle, or NONE */
+    uint32_t turn;   /* where the cycle goes on, or NONE */
+    uint32_t in_flight, head;
+    uint32_t in_flight_model[NEXUS_IN_FLIGHT]; /* in a circle from head */
+    int64_t in_flight_ns[NEXUS_IN_FLIGHT];     /* what they should take */
+    int64_t arrives_ns[NEXUS_IN_FLIGHT];       /* when their inputs are there */
+    int64_t free_ns;                           /* when all that was sent should be over */
+    uint64_t bytes_taken;                      /* weights loaded or loading */
+    double occupancy;                          /* scratch of the planner */
+};
+
+struct nexus {
+    uint32_t models, accelerators, types, frontends, places_max;
+    enum nexus_drop drop;
+    int64_t epoch_ns, epoch_min_ns, ctrl_ns, data_ns;
+    uint64_t memory_bytes;
+    struct request_pool *pool;
+    struct nexus_model *model;             /* [models] */
+    struct nexus_accelerator *accelerator; /* [accelerators] */
+    struct nexus_place *place;             /* [places_max] */
+    uint32_t free_place;
+    double *credit;  /* [frontends * places_max]: of each frontend's weighted round robin */
+    uint8_t *loaded; /* [accelerators * models], where memory is limited: enum nexus_loaded */
+    uint32_t *due;   /* [accelerators]: those to be looked at, in a circle */
+    uint32_t due_head, due_count;
+    struct heap wakes; /* accelerators by when to look at them */
+    struct rng rng;    /* which frontend a request comes to; where frontends begin */
+    struct squishy_fit fit[ACCELERATOR_TYPES_MAX];
+    struct squishy_session *sessions; /* [models]: scratch of the planner */
+    bool started, rates_known;
+    int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */
+};
+
+static inline struct request_node *nexus_node(const struct nexus *n, uint32_t node) {
+    return &n->pool->nodes[node];
+}
+
+static inline int64_t nexus_delay_ns(const struct nexus *n, uint32_t items) {
+    return n->ctrl_ns + n->data_ns * (int64_t)items;
+}
+
+static inline const struct profile *nexus_profile(const struct nexus *n, const struct nexus_place *place) {
+    return n->model[place->model].profiles[n->accelerator[place->accelerator].type];
+}
+
+/* ---- nexus.c ---- */
+
+/* Adds a request to those refused. */
+void nexus_refuse(struct nexus *n, uint32_t node, enum refusal reason, struct central_output *out);
+/* An accelerator is looked at before the step is over, or in the next if too much is to be done. */
+void nexus_due(struct nexus *n, uint32_t accelerator);
+
+/* ---- nexus_plan.c ---- */
+
+/* Counts an arrival and, once a second, looks whether it is time for a new plan. */
+void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t items, struct central_output *out);
+/* Plans anew and moves the requests of places that are no more. */
+void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out);
+
+/* ---- nexus_route.c ---- */
+
+/* Sends a request to one of its model's places, by the frontend that it came to; refuses it if there is none. */
+void nexus_route(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t node, struct central_output *out);
+/* A place for a model at the end of an accelerator's cycle. */
+uint32_t nexus_place_add(struct nexus *n, uint32_t model, uint32_t accelerator);
+/* Ends a place; its requests are sent elsewhere. */
+void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t place, struct central_output *out);
+/* The place of a model at an accelerator, or NONE. */
+uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accelerator);
+
+/* ---- nexus_dispatch.c ---- */
+
+/* Sends what can be sent to an accelerator: loads first, then batches in turn. False: the output is full, there is more
+ * to do. */
+bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t accelerator, struct central_output *out);
+/* Something that was sent to it is over. */
+void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended);
