@@ -138,11 +138,11 @@ struct command {
 };
 
 /* Set by SIGINT and SIGTERM: a signal handler has nowhere else to say so. */
-static volatile int stop_asked;
+static atomic_int stop_asked;
 
 static void stop_ask(int signal) {
     (void)signal;
-    stop_asked = 1;
+    atomic_store(&stop_asked, 1); /* lock-free, so allowed here */
 }
 
 static void stop_listen(void) {

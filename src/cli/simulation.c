@@ -27,7 +27,7 @@ void simulation_free(struct simulation *s) {
 static bool go_on(void *context, int64_t now_ns) {
     struct simulation_progress *progress = context;
     atomic_store_explicit(&progress->now_ns, now_ns, memory_order_relaxed);
-    return !*progress->stop;
+    return !atomic_load_explicit(progress->stop, memory_order_relaxed);
 }
 
 static struct sim_config config_of(const struct simulation *s, struct simulation_progress *progress) {

@@ -19,9 +19,9 @@ struct simulation_trial {
 
 /* How far a simulation is, for another thread to show. */
 struct simulation_progress {
-    _Atomic int64_t now_ns;   /* in virtual time */
-    _Atomic uint32_t trials;  /* of a search, so far; 0: none */
-    const volatile int *stop; /* set by the user: the simulation is to end */
+    _Atomic int64_t now_ns;  /* in virtual time */
+    _Atomic uint32_t trials; /* of a search, so far; 0: none */
+    const atomic_int *stop;  /* set by the user: the simulation is to end */
 };
 
 struct simulation {
