@@ -4,8 +4,9 @@
 
 #include "base/assert.h"
 
-static bool entry_less(struct heap_entry a, struct heap_entry b) {
-    return a.key < b.key || (a.key == b.key && a.item < b.item);
+/* Without a branch: in a sift it would be guessed wrong every other time. */
+static inline bool entry_less(struct heap_entry a, struct heap_entry b) {
+    return (a.key < b.key) | ((a.key == b.key) & (a.item < b.item));
 }
 
 static void heap_place(struct heap *heap, uint32_t at, struct heap_entry entry) {
@@ -31,8 +32,7 @@ static void heap_sift_down(struct heap *heap, uint32_t at, struct heap_entry ent
             break;
         uint32_t last = first + 4 < heap->count ? first + 4 : heap->count, least = first;
         for (uint32_t child = first + 1; child < last; child++)
-            if (entry_less(heap->entries[child], heap->entries[least]))
-                least = child;
+            least += (child - least) * entry_less(heap->entries[child], heap->entries[least]);
         if (!entry_less(heap->entries[least], entry))
             break;
         heap_place(heap, at, heap->entries[least]);
