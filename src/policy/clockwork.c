@@ -17,7 +17,7 @@
 
 #define RELAX_NS (500 * NS_PER_MS) /* refusing without a run for so long takes half of the corrections back */
 
-enum { AHEAD_MS, SIZES, CAPACITY_MS, LEARN };
+enum { AHEAD_MS, SIZES, BATCH_MOST, CAPACITY_MS, LEARN };
 enum { SIZES_ALL, SIZES_POWERS };
 static const char *const sizes_words[] = {"all", "powers", NULL};
 static const struct policy_option clockwork_options[] = {
@@ -27,6 +27,11 @@ static const struct policy_option clockwork_options[] = {
      .least = 0,
      .most = 1000},
     {.key = "sizes", .help = "sizes of batches: all of them, or 1, 2, 4, ... and the largest", .words = sizes_words},
+    {.key = "batch_most",
+     .help = "items of a batch at most",
+     .preset = PROFILE_BATCH_MAX,
+     .least = 1,
+     .most = PROFILE_BATCH_MAX},
     {.key = "capacity_ms",
      .help = "work that an accelerator is taken to get done in time, when models to load are chosen",
      .preset = 16,
@@ -38,9 +43,18 @@ static const struct policy_option clockwork_options[] = {
 
 /* ---- set-up ---- */
 
+static void options_set(struct clockwork *c, const struct policy_options *options) {
+    c->ahead_ns = (int64_t)(options->value[AHEAD_MS] * (double)NS_PER_MS);
+    c->capacity_ns = options->value[CAPACITY_MS] * (double)NS_PER_MS;
+    c->powers = (int)options->value[SIZES] == SIZES_POWERS;
+    c->batch_most = (uint32_t)options->value[BATCH_MOST];
+    c->learn = options->value[LEARN] != 0;
+}
+
 static size_t clockwork_bytes(const struct central_config *config) {
-    struct clockwork scratch = {.learn = config->options->value[LEARN] != 0};
+    struct clockwork scratch = {0};
     size_t used = 0;
+    options_set(&scratch, config->options);
     clockwork_take(NULL, &used, sizeof(struct clockwork));
     clockwork_layout(&scratch, NULL, &used, config);
     return used;
@@ -49,16 +63,13 @@ static size_t clockwork_bytes(const struct central_config *config) {
 static void clockwork_init(void *core, const struct central_config *config, struct request_pool *pool) {
     struct clockwork *c = core;
     size_t used = 0;
+    options_set(c, config->options);
     clockwork_take(core, &used, sizeof(*c));
     c->model_count = config->model_count;
     c->accelerator_count = config->accelerators;
     c->types = config->types;
     c->ctrl_ns = config->ctrl_ns;
     c->data_ns = config->data_ns;
-    c->ahead_ns = (int64_t)(config->options->value[AHEAD_MS] * (double)NS_PER_MS);
-    c->capacity_ns = config->options->value[CAPACITY_MS] * (double)NS_PER_MS;
-    c->powers = (int)config->options->value[SIZES] == SIZES_POWERS;
-    c->learn = config->options->value[LEARN] != 0;
     c->pool = pool;
     clockwork_layout(c, core, &used, config);
 }

@@ -60,6 +60,7 @@ struct clockwork {
     double capacity_ns;
     bool powers; /* batches are of 1, 2, 4, ... items, and of the model's largest */
     bool learn;
+    uint32_t batch_most;
     struct request_pool *pool;
     struct clockwork_model *models;
     struct clockwork_accelerator *accelerators;

@@ -20,9 +20,10 @@ static void model_layout(struct clockwork *c, char *base, size_t *used, const st
                          uint32_t m) {
     const struct central_model *from = &config->models[m];
     struct clockwork_model *model = base ? &c->models[m] : NULL;
+    uint32_t batch_max = from->batch_max < c->batch_most ? from->batch_max : c->batch_most;
     if (model) {
         deadline_queue_init(&model->queue);
-        model->batch_max = from->batch_max;
+        model->batch_max = batch_max;
         model->ran_ns = TIME_NEVER;
         model->load_ns = from->load_ns;
         model->pages = pages_of(from->weights_bytes ? from->weights_bytes : 1);
@@ -30,14 +31,14 @@ static void model_layout(struct clockwork *c, char *base, size_t *used, const st
     for (uint32_t t = 0; t < config->types; t++) {
         if (!from->profiles[t])
             continue;
-        struct profile *table = clockwork_take(base, used, profile_bytes(from->batch_max));
+        struct profile *table = clockwork_take(base, used, profile_bytes(batch_max));
         struct rolling *rolling = NULL;
         if (c->learn)
-            rolling = clockwork_take(base, used, rolling_bytes(from->batch_max));
+            rolling = clockwork_take(base, used, rolling_bytes(batch_max));
         if (!model)
             continue;
-        table->batch_max = from->batch_max;
-        memcpy(table->latency_ns, from->profiles[t]->latency_ns, (from->batch_max + 2) * sizeof(int64_t));
+        table->batch_max = batch_max;
+        memcpy(table->latency_ns, from->profiles[t]->latency_ns, (batch_max + 2) * sizeof(int64_t));
         profile_fit(table);
         model->tables[t] = table;
         model->rolling[t] = rolling;

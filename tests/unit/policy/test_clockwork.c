@@ -27,7 +27,8 @@ struct setting {
     uint32_t models, accelerators, batch_max;
     double ahead_ms, ctrl_ms;
     const char *sizes;
-    uint64_t pages; /* of an accelerator; 0: memory is no matter. A model takes 4, and 8 ms to load */
+    uint32_t batch_most; /* 0: no limit */
+    uint64_t pages;      /* of an accelerator; 0: memory is no matter. A model takes 4, and 8 ms to load */
 };
 
 static struct fixture *fixture_new(struct setting s) {
@@ -47,6 +48,8 @@ static struct fixture *fixture_new(struct setting s) {
                                            .load_ns = MS(8)};
     policy_options_preset(&policy_clockwork, &options);
     options.value[0] = s.ahead_ms;
+    if (s.batch_most)
+        options.value[2] = s.batch_most;
     assert_int_equal(policy_option_read(&policy_clockwork, "sizes", s.sizes ? s.sizes : "all", &options, &err), 0);
     struct central_config config = {.models = models,
                                     .model_count = s.models,
@@ -268,6 +271,20 @@ static void sizes_may_be_powers_of_two_and_the_largest(void **state) {
         assert_int_equal(f->out.actions[0].items, cases[i].batch);
         fixture_free(f);
     }
+}
+
+static void batches_may_be_limited(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new((struct setting){.models = 1, .accelerators = 1, .batch_max = 8, .batch_most = 3});
+    assert_refused(f, arrive_items(f, 0, 0, 50, 4));
+    arrive(f, 0, 0, 50);
+    struct central_action first = f->out.actions[0];
+    for (int i = 0; i < 5; i++)
+        arrive(f, 1, 0, 50);
+    run_ended(f, 6, first);
+    assert_one(f, CENTRAL_RUN, 0, 0);
+    assert_int_equal(f->out.actions[0].items, 3);
+    fixture_free(f);
 }
 
 static void what_cannot_make_it_is_refused_when_it_is_known(void **state) {
@@ -575,6 +592,7 @@ int main(void) {
         cmocka_unit_test(an_older_request_is_left_to_a_smaller_batch),
         cmocka_unit_test(the_strategy_with_the_earliest_latest_goes_first),
         cmocka_unit_test(sizes_may_be_powers_of_two_and_the_largest),
+        cmocka_unit_test(batches_may_be_limited),
         cmocka_unit_test(what_cannot_make_it_is_refused_when_it_is_known),
         cmocka_unit_test(a_request_whose_time_is_up_is_refused),
         cmocka_unit_test(an_accelerator_leaves_and_comes_back),
