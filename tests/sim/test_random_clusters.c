@@ -20,7 +20,7 @@
 #define REQUESTS_MAX 400000
 
 /* Those that promise what the checker holds them to. */
-static const struct policy_ops *const tested[] = {&policy_deferred, &policy_nexus};
+static const struct policy_ops *const tested[] = {&policy_deferred, &policy_nexus, &policy_clockwork};
 
 /* A cluster with its tables. */
 struct scenario {
@@ -111,9 +111,9 @@ static void options_draw(struct sim_config *c, struct rng *rng) {
 
 /* Memory that is short, for policies that load models. */
 static void memory_draw(struct scenario *s, struct rng *rng) {
-    s->config.memory_bytes = 100;
+    s->config.memory_bytes = 100ULL << 24; /* in units of Clockwork's pages */
     for (uint32_t m = 0; m < s->config.model_count; m++) {
-        s->models[m].weights_bytes = 1 + rng_below(rng, 120);
+        s->models[m].weights_bytes = (1 + rng_below(rng, 120)) << 24;
         s->models[m].load_ns = (int64_t)between(rng, 1e5, 1e7);
     }
 }
