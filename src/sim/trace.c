@@ -140,7 +140,8 @@ static int arrays_take(struct trace *trace, const struct trace_builder *b) {
 }
 
 static int trace_fill(struct trace *trace, struct trace_builder *b, double run_s) {
-    qsort(b->entries, b->count, sizeof(*b->entries), entry_compare);
+    if (b->count)
+        qsort(b->entries, b->count, sizeof(*b->entries), entry_compare);
     trace->models = b->model_count;
     trace->length_s = b->length_s;
     if (arrays_take(trace, b))
