@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sched/central.h"
+
 /* Whether two models have the same tables: copies do, and there may be 100,000 of them. */
 static bool tables_same(const struct scenario *s, const struct scenario_model *a, const struct scenario_model *b) {
     for (uint32_t t = 0; t < s->type_count; t++) {
@@ -124,6 +126,12 @@ static enum sim_arrivals arrivals_of(const struct scenario *s) {
     return kinds[s->arrivals];
 }
 
+/* Whoever does not load models has all of them everywhere. */
+static uint64_t memory_of(const struct scenario *s) {
+    const struct central_ops *central = s->policy->central;
+    return central && central->uses_memory ? s->memory_bytes : 0;
+}
+
 static void config_make(struct cluster *c, const struct scenario *s) {
     c->config = (struct sim_config){
         .models = c->models,
@@ -143,7 +151,7 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .seconds = (double)s->duration_ns / (double)NS_PER_S,
         .warmup_s = (double)s->warmup_ns / (double)NS_PER_S,
         .seed = (uint64_t)s->seed,
-        .memory_bytes = s->memory_bytes,
+        .memory_bytes = memory_of(s),
         .noise = s->noise,
         .fault_every_s = s->fault_every_s,
         .fault_s = s->fault_s,

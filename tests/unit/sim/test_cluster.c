@@ -82,7 +82,8 @@ static void test_memory_and_mishaps_arrive(void **state) {
     (void)state;
     struct cluster c;
     cluster_of("cluster: {accelerators: 2, memory_gib: 0.5, noise: 0.1, faults: {every_s: 3, for_s: 1}}\n"
-               "models: {zoo: clockwork, names: [resnet50], copies: 2}\n",
+               "models: {zoo: clockwork, names: [resnet50], copies: 2}\n"
+               "policy: {name: clockwork}\n",
                &c);
     assert_int_equal(c.config.memory_bytes, 1 << 29);
     assert_true(c.config.noise == 0.1 && c.config.fault_every_s == 3 && c.config.fault_s == 1);
@@ -90,6 +91,9 @@ static void test_memory_and_mishaps_arrive(void **state) {
     assert_int_equal(c.models[1].load_ns, 8330000);
     assert_int_equal(c.models[1].profiles[0]->latency_ns[8], 9130000);
     assert_int_equal(c.profile_count, 1);
+    cluster_free(&c);
+    cluster_of("cluster: {accelerators: 2, memory_gib: 0.5}\nmodels: {zoo: clockwork}\npolicy: {name: deferred}\n", &c);
+    assert_int_equal(c.config.memory_bytes, 0); /* it loads nothing */
     cluster_free(&c);
 }
 

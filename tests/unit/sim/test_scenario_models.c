@@ -1,5 +1,7 @@
 /* test_scenario_models.c - models from the published tables and of the file's own, and their latencies by type. */
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +76,62 @@ static void kairos_has_a_profile_and_a_price_on_every_instance(void **state) {
     assert_int_equal(s.model_count, 5);
     assert_string_equal(s.models[4].name, "dien");
     scenario_free(&s);
+}
+
+/* Kairos's artifact lists what an instance of each kind reaches alone (allocator_profile.json), up to the queries that
+ * it cannot answer in time, and how many those are. The profiles and the sizes of queries give the same. */
+static void kairos_tables_and_sizes_give_its_throughput(void **state) {
+    (void)state;
+    static const struct {
+        const char *type;
+        double within;
+        struct {
+            const char *model;
+            double qps, share;
+        } rows[5];
+    } types[] = {
+        {"g4dn.xlarge",
+         0.03,
+         {{"ncf", 861.33, 1}, {"rm2", 15.04, 1}, {"wnd", 246.18, 1}, {"mtwnd", 167.36, 1}, {"dien", 105.56, 1}}},
+        {"c5n.2xlarge",
+         0.05,
+         {{"ncf", 690.13, .985},
+          {"rm2", 10.73, .989},
+          {"wnd", 126.04, .971},
+          {"mtwnd", 100.18, .934},
+          {"dien", 69.52, .873}}},
+        {"r5n.large",
+         0.05,
+         {{"ncf", 499, .967},
+          {"rm2", 10.39, .984},
+          {"wnd", 106.1, .951},
+          {"mtwnd", 89.4, .877},
+          {"dien", 63.06, .857}}},
+    };
+    struct query_sizes sizes;
+    struct query_size_spec spec = {.kind = QUERY_PUBLISHED, .published = query_size_published("kairos", "kairos")};
+    assert_int_equal(query_sizes_fill(&spec, &sizes, NULL), 0);
+    for (size_t t = 0; t < ARRAY_COUNT(types); t++) {
+        struct scenario s;
+        char text[128];
+        snprintf(text, sizeof(text), "cluster: {accelerators: 1, type: %s}\nmodels: {zoo: kairos}\n", types[t].type);
+        read_well(text, &s);
+        for (uint32_t m = 0; m < s.model_count; m++) {
+            struct profile *profile = malloc(profile_bytes(sizes.most));
+            double share = 0, work_ns = 0;
+            scenario_profile(&s.models[m], 0, sizes.most, profile);
+            for (uint32_t k = 1; k <= sizes.most && profile->latency_ns[k] <= s.models[m].slo_ns; k++) {
+                double probability = sizes.up_to[k] - sizes.up_to[k - 1];
+                share += probability;
+                work_ns += probability * (double)profile->latency_ns[k];
+            }
+            free(profile);
+            assert_string_equal(s.models[m].name, types[t].rows[m].model);
+            assert_true(fabs(share - types[t].rows[m].share) < 0.007);
+            assert_true(fabs(share / work_ns * 1e9 / types[t].rows[m].qps - 1) < types[t].within);
+        }
+        scenario_free(&s);
+    }
 }
 
 static void nexus_has_its_profiles_and_its_example(void **state) {
@@ -184,6 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clockworks_models_have_tables_weights_and_load_times),
         cmocka_unit_test(kairos_has_a_profile_and_a_price_on_every_instance),
+        cmocka_unit_test(kairos_tables_and_sizes_give_its_throughput),
         cmocka_unit_test(nexus_has_its_profiles_and_its_example),
         cmocka_unit_test(own_models_take_lines_and_tables_by_type),
         cmocka_unit_test(mistakes_are_named),
