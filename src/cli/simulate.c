@@ -188,7 +188,7 @@ static int point_make(const struct command *command, uint32_t point, struct simu
         return error_set(err, -ENOMEM, "out of memory");
     int rc = changes_make(&command->s, point, changes, err);
     rc = rc ? rc : simulation_make(simulation, command->path, changes->sets, changes->count, err);
-    if (!rc && command->s.find < 0 && !simulation->scenario.step_count)
+    if (!rc && command->s.find < 0 && !simulation->cluster.config.step_count)
         rc = error_set(err, -EINVAL,
                        "%s: workload.rate_rps is missing (give a rate, by --set workload.rate_rps=R, or use --find "
                        "goodput)",
