@@ -120,23 +120,23 @@ def filetype_labels(downloads):
     return config["target_labels_space"]
 
 
-# name: how its bytes come about, their sha256, slo_ms, an example of its inputs, its labels.
-# The SLOs are about five times what one request takes on one core of a 2020s server.
+# name: how its bytes come about, their sha256, an example of its inputs, its labels. Their SLOs follow from what they take
+# on the machine that serves them.
 MODELS = {
     "filetype": (
-        packaged(MAGIKA, MAGIKA_MODEL + "model.onnx"), "fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c", 40,
+        packaged(MAGIKA, MAGIKA_MODEL + "model.onnx"), "fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c",
         {"bytes": np.full((2, 2048), 256, np.int32)}, filetype_labels),
     "text-orientation": (
-        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_ppocr_mobile_v2.0_cls_infer.onnx"), "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c", 25,
+        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_ppocr_mobile_v2.0_cls_infer.onnx"), "e47acedf663230f8863ff1ab0e64dd2d82b838fceb5957146dab185a89d6215c",
         {"x": np.zeros((2, 3, 48, 192), np.float32)}, lambda _downloads: ["0", "180"]),
     "text-detection": (
-        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_PP-OCRv4_det_infer.onnx"), "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9", 100,
+        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_PP-OCRv4_det_infer.onnx"), "d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9",
         {"x": np.zeros((1, 3, 320, 320), np.float32)}, None),
     "text-recognition": (
-        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_PP-OCRv4_rec_infer.onnx"), "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b", 100,
+        packaged(RAPIDOCR, RAPIDOCR_MODELS + "ch_PP-OCRv4_rec_infer.onnx"), "48fc40f24f6d2a207a2b1091d3437eb3cc3eb6b676dc3ef9c37384005483683b",
         {"x": np.zeros((2, 3, 48, 320), np.float32)}, None),
     "recommender": (
-        recommender_build, "72e1c40047cc0d494730ebc088e750a339afc981938d912e49e517e163887478", 25,
+        recommender_build, "72e1c40047cc0d494730ebc088e750a339afc981938d912e49e517e163887478",
         {"dense": np.zeros((2, 13), np.float32), "sparse": np.zeros((2, 26), np.int64)}, None),
 }
 
@@ -171,10 +171,10 @@ def model_check(path, example):
             raise SystemExit(f"demo_models: {path}: a trial run gave a wrong shape or values that are not finite")
 
 
-def settings(slo_ms, example):
+def settings(example):
     """symphony.yaml: an image model's file leaves height and width open, so the item to profile is said."""
     images = [f"{name}: {list(array.shape[1:])}" for name, array in example.items() if array.ndim == 4]
-    return f"slo_ms: {slo_ms}\n" + (f"shapes: {{{', '.join(images)}}}\n" if images else "")
+    return f"shapes: {{{', '.join(images)}}}\n" if images else ""
 
 
 def main():
@@ -183,7 +183,7 @@ def main():
     parser.add_argument("--downloads", type=pathlib.Path, required=True, help="where fetched packages are kept")
     arguments = parser.parse_args()
 
-    for name, (build, wanted, slo_ms, example, labels) in MODELS.items():
+    for name, (build, wanted, example, labels) in MODELS.items():
         folder = arguments.repository / name
         path = folder / "1" / "model.onnx"
         if not path.exists() or sha256(path.read_bytes()) != wanted:
@@ -198,9 +198,9 @@ def main():
             write_whole(folder / "labels.txt", "".join(label + "\n" for label in labels(arguments.downloads)).encode())
         if name == "recommender":
             write_whole(folder / "README", RECOMMENDER_README.encode())
-        if not (folder / "symphony.yaml").exists():
-            write_whole(folder / "symphony.yaml", settings(slo_ms, example).encode())
-        print(f"    {name}: {path.stat().st_size / 1e6:.1f} MB, SLO {slo_ms} ms", flush=True)
+        if settings(example) and not (folder / "symphony.yaml").exists():
+            write_whole(folder / "symphony.yaml", settings(example).encode())
+        print(f"    {name}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
 
 
 if __name__ == "__main__":
