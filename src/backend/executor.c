@@ -24,6 +24,7 @@ struct executor {
     size_t gather_bytes;
     struct executor_counters counters;
     int64_t ended_ns;        /* the last batch */
+    int64_t wake_ns;         /* a batch waits for its earliest start; TIME_NEVER: none does */
     struct doorbell loaded;  /* rung when loading is over */
     _Atomic int load_status; /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
@@ -84,8 +85,11 @@ static int gather_inputs(struct executor *x, const struct batch_plan *plan, stru
     return 0;
 }
 
-/* Whether every request's deadline has passed before the batch could start, so that running it helps nobody. */
+/* Whether it is too late to start: every request's deadline has passed, so that running it helps nobody, or the
+ * scheduler said so. */
 static bool batch_expired(const struct batch_plan *plan, int64_t now) {
+    if (now > plan->latest_ns)
+        return true;
     for (uint32_t k = 0; k < plan->request_count; k++)
         if (transport_local.request(plan->handles[k])->deadline_ns > now)
             return false;
@@ -143,18 +147,20 @@ static void answer_all(struct executor *x, const struct batch_plan *plan, const 
 static void report(struct executor *x, uint32_t model_thread, const struct ran_message *ran) {
     struct wiring *w = x->wiring;
     struct ring *ring = &w->freed[x->config.index];
-    struct freed_message *freed = ring_reserve(ring);
 
-    CHECK(freed); /* at most two batches are under way */
-    freed->accelerator = x->config.index;
-    freed->ended_ns = x->ended_ns;
-    ring_push(ring);
-    ring_publish(ring);
-    doorbell_ring(&w->rank_bell);
-
+    if (!w->central) {
+        struct freed_message *freed = ring_reserve(ring);
+        CHECK(freed); /* at most two batches are under way */
+        freed->accelerator = x->config.index;
+        freed->ended_ns = x->ended_ns;
+        ring_push(ring);
+        ring_publish(ring);
+        doorbell_ring(&w->rank_bell);
+    }
     ring = &w->ran[x->config.index * w->model_threads + model_thread];
     struct ran_message *message = ring_reserve(ring);
-    if (message) { /* a measurement lost because the model thread is far behind is no loss */
+    CHECK(message || !w->central); /* the ring of plans, of which this follows, is shorter */
+    if (message) {                 /* a measurement lost because the model thread is far behind is no loss */
         *message = *ran;
         ring_push(ring);
         ring_publish(ring);
@@ -171,6 +177,8 @@ static void run_batch(struct executor *x, uint32_t model_thread, const struct ba
         .generation = plan->generation,
         .type = x->config.type,
         .items = plan->items,
+        .accelerator = x->config.index,
+        .tag = plan->tag,
         .dispatch_ns = plan->sealed_ns < x->ended_ns ? -1 : result.start_ns - plan->sealed_ns,
     };
 
@@ -205,11 +213,16 @@ static bool poll_plans(struct executor *x) {
     struct wiring *w = x->wiring;
     bool any = false;
 
+    x->wake_ns = TIME_NEVER;
     for (uint32_t t = 0; t < w->model_threads; t++) {
         struct ring *ring = &w->plans[t * w->executors + x->config.index];
         const struct batch_plan *plan = ring_peek(ring);
         if (!plan)
             continue;
+        if (plan->earliest_ns > clock_now_ns()) {
+            x->wake_ns = plan->earliest_ns;
+            continue;
+        }
         run_batch(x, t, plan);
         ring_pop(ring);
         ring_release(ring);
@@ -296,10 +309,10 @@ static void *executor_main(void *argument) {
             continue;
         struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
         doorbell_arm(bell);
-        if (anything_pending(x))
+        if (x->wake_ns == TIME_NEVER && anything_pending(x))
             doorbell_cancel(bell);
         else
-            doorbell_sleep(bell, TIME_NEVER);
+            doorbell_sleep(bell, x->wake_ns);
     }
     unload_all(x);
     return NULL;

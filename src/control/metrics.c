@@ -30,7 +30,7 @@ static void render_histogram(struct text *out, const char *name, const char *mod
 
 static const struct model_counters *counters_of(const struct server *s, uint32_t model) {
     const struct server_placement *p = &s->placements[model];
-    return model_thread_counters(s->model_threads[p->thread], p->thread_model);
+    return &server_rings(s, p->thread)->counters[p->thread_model];
 }
 
 static void render_models(const struct server *s, struct text *out) {
@@ -54,8 +54,7 @@ static void render_models(const struct server *s, struct text *out) {
             "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
     for (uint32_t i = 0; i < n; i++) {
         int64_t ctrl_ns, data_ns;
-        model_thread_delays(s->model_threads[s->placements[i].thread], s->placements[i].thread_model, &ctrl_ns,
-                            &data_ns);
+        rings_delays(server_rings(s, s->placements[i].thread), s->placements[i].thread_model, &ctrl_ns, &data_ns);
         text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", models[i].name, (double)data_ns / 1e9);
     }
     heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
@@ -115,6 +114,8 @@ static void render_accelerators(const struct server *s, struct text *out) {
     }
     heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", s->wiring.executors);
+    if (!s->rank_thread)
+        return;
     heading(out, "symphony_accelerators_needed", "gauge", "How many the present load needs, at the best batch sizes.");
     text_printf(out, "symphony_accelerators_needed %.6g\n", rank_thread_accelerators_needed(s->rank_thread));
     heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
@@ -129,11 +130,13 @@ static void margin_row(struct text *out, const char *kind, const char *thread, u
 static void render_margins(const struct server *s, struct text *out) {
     heading(out, "symphony_margin_seconds", "gauge",
             "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, reply.");
-    margin_row(out, "wake", "rank", 0, margin_ns(rank_thread_wake_margin(s->rank_thread)));
+    if (s->rank_thread)
+        margin_row(out, "wake", "rank", 0, margin_ns(rank_thread_wake_margin(s->rank_thread)));
     for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
-        const struct model_thread *m = s->model_threads[t];
-        margin_row(out, "wake", "model", t, margin_ns(model_thread_wake_margin(m)));
-        margin_row(out, "dispatch", "model", t, margin_ns(model_thread_dispatch_margin(m)));
+        const struct thread_rings *rings = server_rings(s, t);
+        const char *thread = s->central_thread ? "central" : "model";
+        margin_row(out, "wake", thread, t, margin_ns(&rings->wake));
+        margin_row(out, "dispatch", thread, t, margin_ns(&rings->dispatch));
     }
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         margin_row(out, "reply", "frontend", f, margin_ns(port_reply_margin(s->ports[f])));

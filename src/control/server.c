@@ -29,7 +29,7 @@ static int64_t item_bytes(const struct served_model *model) {
 /* Distributes models over model threads, and gives each served model its range of the rank core's indexes: one, several
  * for a model whose inputs may have different shapes, none for one that is set aside. */
 static int place_models(struct server *s) {
-    uint32_t threads = s->config.model_threads, count = s->config.model_count, variants = 0;
+    uint32_t threads = s->wiring.model_threads, count = s->config.model_count, variants = 0;
     uint32_t per_thread[threads];
 
     memset(per_thread, 0, sizeof(per_thread));
@@ -110,27 +110,21 @@ static int start_executors(struct server *s, struct sy_error *err) {
     return 0;
 }
 
-static int start_model_thread(struct server *s, uint32_t index, struct sy_error *err) {
-    struct model_thread_model *models = calloc(s->config.model_count + 1, sizeof(*models));
-    struct model_thread_config config = {
+/* What a scheduling thread is told; `models` has room for all of them. */
+static struct thread_rings_config rings_config(struct server *s, uint32_t index, struct thread_model *models) {
+    struct thread_rings_config config = {
         .wiring = &s->wiring,
         .index = index,
-        .types = s->config.type_count,
         .models = models,
         .queue_max = s->config.queue_max,
-        .learn = s->config.learn,
         .ctrl_ns = s->calibration.dispatch_ns,
-        .policy = s->config.policy,
-        .policy_options = &s->config.policy_options,
     };
 
-    if (!models)
-        return error_set(err, -ENOMEM, "no memory for %u models", s->config.model_count);
     for (uint32_t i = 0; i < s->config.model_count; i++) {
         if (s->placements[i].thread != index)
             continue;
-        struct model_thread_model *m = &models[config.model_count++];
-        *m = (struct model_thread_model){
+        struct thread_model *m = &models[config.model_count++];
+        *m = (struct thread_model){
             .served_model = i,
             .first_variant = s->placements[i].first_variant,
             .variant_count = s->placements[i].variant_count,
@@ -141,12 +135,21 @@ static int start_model_thread(struct server *s, uint32_t index, struct sy_error 
         for (uint32_t type = 0; type < s->config.type_count; type++)
             m->profiles[type] = s->config.accelerators[type].profiles[i];
     }
-    int rc = model_thread_start(&s->model_threads[index], &config, err);
-    free(models); /* copied */
-    return rc;
+    return config;
 }
 
-static int start_scheduler(struct server *s, struct sy_error *err) {
+static int start_model_thread(struct server *s, uint32_t index, struct thread_model *models, struct sy_error *err) {
+    struct model_thread_config config = {
+        .rings = rings_config(s, index, models),
+        .types = s->config.type_count,
+        .learn = s->config.learn,
+        .policy = s->config.policy,
+        .policy_options = &s->config.policy_options,
+    };
+    return model_thread_start(&s->model_threads[index], &config, err);
+}
+
+static int start_rank_thread(struct server *s, struct sy_error *err) {
     struct rank_core_config config = {
         .models = s->wiring.models,
         .accelerators = s->wiring.executors,
@@ -155,10 +158,30 @@ static int start_scheduler(struct server *s, struct sy_error *err) {
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };
-    int rc = rank_thread_start(&s->rank_thread, &s->wiring, &config, err);
+    return rank_thread_start(&s->rank_thread, &s->wiring, &config, err);
+}
 
-    for (uint32_t t = 0; t < s->config.model_threads && rc == 0; t++)
-        rc = start_model_thread(s, t, err);
+static int start_central_thread(struct server *s, struct thread_model *models, struct sy_error *err) {
+    struct central_thread_config config = {
+        .rings = rings_config(s, 0, models),
+        .accelerator_type = s->accelerator_type,
+        .types = s->config.type_count,
+        .policy = s->config.policy,
+        .policy_options = &s->config.policy_options,
+    };
+    return central_thread_start(&s->central_thread, &config, err);
+}
+
+static int start_scheduler(struct server *s, struct sy_error *err) {
+    struct thread_model *models = calloc(s->config.model_count + 1, sizeof(*models)); /* the threads copy it */
+    int rc;
+
+    if (!models)
+        return error_set(err, -ENOMEM, "no memory for %u models", s->config.model_count);
+    rc = s->wiring.central ? start_central_thread(s, models, err) : start_rank_thread(s, err);
+    for (uint32_t t = 0; t < s->wiring.model_threads && !s->wiring.central && rc == 0; t++)
+        rc = start_model_thread(s, t, models, err);
+    free(models);
     return rc;
 }
 
@@ -206,11 +229,12 @@ static int server_allocate(struct server *s) {
     for (uint32_t type = 0; type < s->config.type_count; type++)
         executors += s->config.accelerators[type].count;
     s->wiring.executors = executors;
-    s->wiring.model_threads = s->config.model_threads;
+    s->wiring.central = s->config.policy->central != NULL;
+    s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
     s->wiring.frontends = s->config.frontends;
     s->accelerator_type = calloc(executors, 1);
     s->executors = calloc(executors, sizeof(*s->executors));
-    s->model_threads = calloc(s->config.model_threads, sizeof(*s->model_threads));
+    s->model_threads = calloc(s->wiring.model_threads, sizeof(*s->model_threads));
     s->ports = calloc(s->config.frontends, sizeof(*s->ports));
     s->frontends = calloc(s->config.frontends, sizeof(*s->frontends));
     if (!s->accelerator_type || !s->executors || !s->model_threads || !s->ports || !s->frontends)
@@ -235,9 +259,11 @@ static void server_end(struct server *s) {
         close(s->listen_fd);
     for (uint32_t f = 0; s->frontends && f < s->config.frontends; f++)
         http_frontend_stop(s->frontends[f]);
-    for (uint32_t t = 0; s->model_threads && t < s->config.model_threads; t++)
+    for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
             model_thread_stop(s->model_threads[t]);
+    if (s->central_thread)
+        central_thread_stop(s->central_thread);
     if (s->rank_thread)
         rank_thread_stop(s->rank_thread);
     for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)

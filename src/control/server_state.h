@@ -8,12 +8,13 @@
 #include "frontend/http.h"
 #include "frontend/metrics.h"
 #include "frontend/port.h"
+#include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
 
 /* Where a served model is scheduled. */
 struct server_placement {
-    uint32_t thread;       /* model thread */
+    uint32_t thread;       /* model thread; the central thread is number 0 */
     uint32_t thread_model; /* index among that thread's models */
     uint32_t first_variant, variant_count;
 };
@@ -26,8 +27,9 @@ struct server {
     struct calibration calibration;
     uint8_t *accelerator_type; /* [wiring.executors] */
     struct executor **executors;
-    struct model_thread **model_threads;
+    struct model_thread **model_threads; /* [wiring.model_threads], and the rank thread; or the central thread */
     struct rank_thread *rank_thread;
+    struct central_thread *central_thread;
     struct port **ports;
     struct http_frontend **frontends;
     struct metrics_server *metrics;
@@ -35,6 +37,11 @@ struct server {
     _Atomic bool ready, draining;
     int64_t started_ns;
 };
+
+/* What the thread that schedules some models has measured and counted. */
+static inline const struct thread_rings *server_rings(const struct server *s, uint32_t thread) {
+    return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
+}
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);

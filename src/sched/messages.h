@@ -112,14 +112,17 @@ struct batch_plan {
     uint32_t generation;   /* of the variant, which may be given to another shape later */
     uint32_t served_model; /* which loaded model runs it */
     uint32_t request_count, items;
-    int64_t sealed_ns;  /* when the model thread decided */
-    uint64_t handles[]; /* [request_count] */
+    int64_t sealed_ns;              /* when the scheduling thread decided */
+    int64_t earliest_ns, latest_ns; /* of its start: not run before, and not at all after */
+    uint64_t tag;                   /* comes back in ran_message */
+    uint64_t handles[];             /* [request_count] */
 };
 
 /* ---- executor -> model thread ---- */
 
 struct ran_message {
-    uint32_t model, generation, type, items;
+    uint32_t model, generation, type, items, accelerator;
+    uint64_t tag;        /* of the plan */
     int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run */
     int64_t dispatch_ns; /* from sealed to the executor having it; -1: it was sealed while another batch ran */
     int64_t gather_ns;   /* fetching and gathering the inputs of all items */

@@ -53,8 +53,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, PORT_REQUESTS_MAX, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->done, e * f, PORT_REQUESTS_MAX, sizeof(struct done_message))) < 0 ||
-        (rc = rings_make(&w->plans, t * e, 4, plan_bytes)) < 0 ||
-        (rc = rings_make(&w->ran, e * t, 64, sizeof(struct ran_message))) < 0 ||
+        (rc = rings_make(&w->plans, t * e, w->central ? WIRING_PLANS_CENTRAL : 4, plan_bytes)) < 0 ||
+        (rc = rings_make(&w->ran, e * t, 2 * WIRING_PLANS_CENTRAL, sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e, 4, sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->to_rank, t, 1024 + e + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||
         (rc = rings_make(&w->grants, t, 2 * w->models + e + 64, sizeof(struct grant_message))) < 0 ||

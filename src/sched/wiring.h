@@ -14,12 +14,14 @@
 #include "base/ring.h"
 #include "sched/messages.h"
 
-#define PORT_REQUESTS_MAX 8192            /* requests one frontend may have outstanding */
-#define WIRING_NAP_NS     (1 * NS_PER_MS) /* see wiring_accelerators_free() */
-#define TO_RANK_RESERVED  64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
+#define PORT_REQUESTS_MAX    8192            /* requests one frontend may have outstanding */
+#define WIRING_NAP_NS        (1 * NS_PER_MS) /* see wiring_accelerators_free() */
+#define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
+#define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 
 struct wiring {
     uint32_t frontends, model_threads, executors;
+    bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
     uint32_t batch_max;         /* requests a batch */
     uint32_t *thread_of_model;  /* [models] */
@@ -42,6 +44,8 @@ struct wiring {
  * nappers alone: refusals and cancellations are late by that at most. The rank thread is not rung either: whoever
  * reports an accelerator free rings it, and it reads its messages first. Call after publishing. */
 static inline bool wiring_accelerators_free(struct wiring *wiring) {
+    if (wiring->central) /* only its policy knows */
+        return true;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
     return atomic_load_explicit(&wiring->free_accelerators, memory_order_relaxed) > 0;
 }

@@ -154,10 +154,15 @@ static void request_make(struct request *r, float *data, uint32_t items, int64_t
     r->inputs[0] = (struct tensor_view){.data = data, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
 }
 
-static void run_plan(struct rig *rig, struct request *const *requests, uint32_t count) {
+static void run_plan_between(struct rig *rig, struct request *const *requests, uint32_t count, int64_t earliest_ns,
+                             int64_t latest_ns) {
     struct batch_plan *plan = ring_reserve(&rig->wiring.plans[0]);
     assert_non_null(plan);
-    *plan = (struct batch_plan){.request_count = count, .sealed_ns = clock_now_ns()};
+    *plan = (struct batch_plan){.request_count = count,
+                                .sealed_ns = clock_now_ns(),
+                                .earliest_ns = earliest_ns,
+                                .latest_ns = latest_ns,
+                                .tag = 77};
     for (uint32_t i = 0; i < count; i++) {
         plan->handles[i] = (uintptr_t)requests[i];
         plan->items += requests[i]->items;
@@ -165,6 +170,10 @@ static void run_plan(struct rig *rig, struct request *const *requests, uint32_t 
     ring_push(&rig->wiring.plans[0]);
     ring_publish(&rig->wiring.plans[0]);
     doorbell_ring(&rig->wiring.executor_bells[0]);
+}
+
+static void run_plan(struct rig *rig, struct request *const *requests, uint32_t count) {
+    run_plan_between(rig, requests, count, INT64_MIN, TIME_NEVER);
 }
 
 /* Waits for a message of a ring and copies it. */
@@ -296,6 +305,42 @@ static void test_what_has_expired_is_not_run(void **state) {
     rig_stop(rig);
 }
 
+static void test_what_would_start_after_its_latest_is_not_run(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+
+    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan_between(rig, (struct request *const[]){&r}, 1, INT64_MIN, clock_now_ns() - 1);
+    take_report(rig, &ran);
+    assert_int_equal(ran.run_ns, 0);
+    assert_int_equal(ran.tag, 77);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_REFUSED);
+    assert_int_equal(seen.runs, 0);
+    rig_stop(rig);
+}
+
+static void test_what_may_not_start_yet_waits(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+    int64_t earliest_ns = clock_now_ns() + 20 * NS_PER_MS;
+
+    request_make(&r, a, 1, earliest_ns + 60 * NS_PER_S);
+    run_plan_between(rig, (struct request *const[]){&r}, 1, earliest_ns, TIME_NEVER);
+    take_report(rig, &ran);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_OK);
+    assert_true(r.run_start_ns >= earliest_ns);
+    output_block_put(r.block);
+    rig_stop(rig);
+}
+
 static void test_a_model_that_does_not_load_is_set_aside(void **state) {
     (void)state;
     seen.fail_load = true;
@@ -312,6 +357,8 @@ int main(void) {
         cmocka_unit_test(test_a_lone_request_is_not_copied),
         cmocka_unit_test(test_a_failure_is_told_and_survived),
         cmocka_unit_test(test_what_has_expired_is_not_run),
+        cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),
+        cmocka_unit_test(test_what_may_not_start_yet_waits),
         cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

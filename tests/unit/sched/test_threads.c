@@ -1,5 +1,6 @@
-/* test_threads.c - the live threads around the cores, without HTTP: two ports, two model threads, the rank thread and
- * four emulated accelerators. Every request comes back exactly once, to its own port, with its own slice. */
+/* test_threads.c - the live threads around the cores, without HTTP: two ports, two model threads and the rank thread,
+ * or the central thread, and four emulated accelerators. Every request comes back exactly once, to its own port, with
+ * its own slice. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "frontend/port.h"
+#include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
 #include "unit/cmocka_all.h"
@@ -26,6 +28,9 @@ struct rig {
     struct executor *executors[EXECUTORS];
     struct model_thread *model_threads[THREADS];
     struct rank_thread *rank_thread;
+    struct central_thread *central_thread;
+    const struct policy_ops *policy;
+    struct policy_options options;
     struct port *ports[PORTS];
     uint32_t thread_of_served[MODELS], thread_of_model[MODELS - 1 + VARIANTS_MAX];
     float input[64];
@@ -61,41 +66,69 @@ static void start_executors(struct rig *rig) {
     }
 }
 
-static void start_model_thread(struct rig *rig, uint32_t t, const struct policy_options *options) {
-    struct model_thread_model models[MODELS];
-    struct sy_error err;
-    uint32_t count = 0;
+/* What thread t of the wiring's is told. */
+static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, struct thread_model *models) {
+    struct thread_rings_config config = {
+        .wiring = &rig->wiring, .index = t, .models = models, .queue_max = 300, .ctrl_ns = 100 * NS_PER_US};
 
-    for (uint32_t i = t; i < MODELS; i += THREADS)
-        models[count++] = (struct model_thread_model){.served_model = i,
-                                                      .first_variant = i,
-                                                      .variant_count = i == MODELS - 1 ? VARIANTS_MAX : 1,
-                                                      .profiles = {rig->profiles[i]},
-                                                      .batch_max = BATCH_MAX,
-                                                      .slo_ns = rig->models[i].slo_ns};
-    struct model_thread_config config = {.wiring = &rig->wiring,
-                                         .index = t,
+    for (uint32_t i = t; i < MODELS; i += rig->wiring.model_threads)
+        models[config.model_count++] = (struct thread_model){.served_model = i,
+                                                             .first_variant = i,
+                                                             .variant_count = i == MODELS - 1 ? VARIANTS_MAX : 1,
+                                                             .profiles = {rig->profiles[i]},
+                                                             .batch_max = BATCH_MAX,
+                                                             .slo_ns = rig->models[i].slo_ns};
+    return config;
+}
+
+static void start_model_thread(struct rig *rig, uint32_t t) {
+    struct thread_model models[MODELS];
+    struct sy_error err;
+    struct model_thread_config config = {.rings = rings_config(rig, t, models),
                                          .types = 1,
-                                         .models = models,
-                                         .model_count = count,
-                                         .queue_max = 300,
                                          .learn = true,
-                                         .ctrl_ns = 100 * NS_PER_US,
-                                         .policy = &policy_deferred,
-                                         .policy_options = options};
+                                         .policy = rig->policy,
+                                         .policy_options = &rig->options};
     assert_int_equal(model_thread_start(&rig->model_threads[t], &config, &err), 0);
 }
 
-static struct rig *rig_start(uint32_t executors, double fixed_ns) {
-    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+static void start_scheduler(struct rig *rig) {
     static const uint8_t types[EXECUTORS] = {0};
-    static const struct policy_options options = {{0}};
+    struct wiring *w = &rig->wiring;
+    struct sy_error err;
+
+    if (w->central) {
+        struct thread_model models[MODELS];
+        struct central_thread_config config = {.rings = rings_config(rig, 0, models),
+                                               .accelerator_type = types,
+                                               .types = 1,
+                                               .policy = rig->policy,
+                                               .policy_options = &rig->options};
+        assert_int_equal(central_thread_start(&rig->central_thread, &config, &err), 0);
+        return;
+    }
+    struct rank_core_config rank = {.models = w->models,
+                                    .accelerators = w->executors,
+                                    .accelerator_type = types,
+                                    .types = 1,
+                                    .policy = rig->policy,
+                                    .policy_options = &rig->options};
+    assert_int_equal(rank_thread_start(&rig->rank_thread, w, &rank, &err), 0);
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        start_model_thread(rig, t);
+}
+
+static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t executors, double fixed_ns) {
+    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
     memset(rig, 0, sizeof(*rig));
     struct wiring *w = &rig->wiring;
+    rig->policy = policy;
+    policy_options_preset(policy, &rig->options);
     w->frontends = PORTS;
-    w->model_threads = THREADS;
+    w->central = policy->central != NULL;
+    w->model_threads = w->central ? 1 : THREADS;
     w->executors = executors;
     rig->fixed_ns = fixed_ns;
     w->models = MODELS - 1 + VARIANTS_MAX;
@@ -104,30 +137,29 @@ static struct rig *rig_start(uint32_t executors, double fixed_ns) {
     w->thread_of_served = rig->thread_of_served;
     for (uint32_t i = 0; i < MODELS; i++) {
         model_make(rig, i, i == MODELS - 1);
-        rig->thread_of_served[i] = i % THREADS;
+        rig->thread_of_served[i] = i % w->model_threads;
     }
     for (uint32_t v = 0; v < w->models; v++)
-        rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % THREADS;
+        rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
-    struct rank_core_config rank = {.models = w->models,
-                                    .accelerators = executors,
-                                    .accelerator_type = types,
-                                    .types = 1,
-                                    .policy = &policy_deferred,
-                                    .policy_options = &options};
-    assert_int_equal(rank_thread_start(&rig->rank_thread, w, &rank, &err), 0);
-    for (uint32_t t = 0; t < THREADS; t++)
-        start_model_thread(rig, t, &options);
+    start_scheduler(rig);
     for (uint32_t f = 0; f < PORTS; f++)
         rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
     return rig;
 }
 
+static struct rig *rig_start(uint32_t executors, double fixed_ns) {
+    return rig_start_with(&policy_deferred, executors, fixed_ns);
+}
+
 static void rig_stop(struct rig *rig) {
-    for (uint32_t t = 0; t < THREADS; t++)
+    for (uint32_t t = 0; t < rig->wiring.model_threads && !rig->wiring.central; t++)
         model_thread_stop(rig->model_threads[t]);
-    rank_thread_stop(rig->rank_thread);
+    if (rig->wiring.central)
+        central_thread_stop(rig->central_thread);
+    else
+        rank_thread_stop(rig->rank_thread);
     for (uint32_t e = 0; e < rig->wiring.executors; e++)
         executor_stop(rig->executors[e]);
     for (uint32_t f = 0; f < PORTS; f++)
@@ -208,9 +240,8 @@ static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
 }
 
 /* Bursts over all models and ports, tight and loose deadlines, one request in ten cancelled. */
-static void test_every_request_comes_back_once(void **state) {
-    (void)state;
-    struct rig *rig = rig_start(EXECUTORS, 500e3);
+static void every_request_comes_back_once(const struct policy_ops *policy) {
+    struct rig *rig = rig_start_with(policy, EXECUTORS, 500e3);
     struct crowd c;
     uint32_t sent = 0;
 
@@ -232,9 +263,16 @@ static void test_every_request_comes_back_once(void **state) {
     }
     for (uint32_t i = 0; i < c.count; i++)
         assert_int_equal(c.back[i], 1);
-    assert_true(c.ran > c.count / 20); /* the machine may be slow, but not that slow */
+    if (c.ran < c.count / 20) /* the machine may be slow, but not that slow */
+        fail_msg("of %u requests, %s ran only %u", c.count, policy->name, c.ran);
     rig_stop(rig);
     crowd_free(&c);
+}
+
+static void test_every_request_comes_back_once(void **state) {
+    (void)state;
+    for (int i = 0; policies[i]; i++)
+        every_request_comes_back_once(policies[i]);
 }
 
 /* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. */

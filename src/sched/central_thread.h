@@ -1,0 +1,29 @@
+/* central_thread.h - the thread that holds a central policy (sched/central.h) and speaks for it with frontends and
+ * executors; it takes the place of model threads and rank thread.
+ *
+ * All models are loaded on all accelerators. A model whose inputs may have several shapes runs its requests one by one:
+ * central policies have one queue a model. */
+#pragma once
+
+#include <pthread.h>
+
+#include "sched/central.h"
+#include "sched/thread_rings.h"
+
+struct central_thread_config {
+    struct thread_rings_config rings;
+    const uint8_t *accelerator_type; /* [wiring->executors] */
+    uint32_t types;
+    const struct policy_ops *policy;
+    const struct policy_options *policy_options;
+};
+
+struct central_thread;
+
+/* Starts the thread. 0 or -errno with a sentence. */
+int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
+                         struct sy_error *err);
+/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
+void central_thread_stop(struct central_thread *thread);
+/* Any thread: its statistics. */
+const struct thread_rings *central_thread_rings(const struct central_thread *thread);

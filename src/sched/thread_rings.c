@@ -1,0 +1,215 @@
+/* thread_rings.c - a scheduling thread's side of the rings to frontends and executors. */
+#include "sched/thread_rings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "transport/transport.h"
+
+#define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* how often delay(b) follows what was measured */
+#define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
+#define DELAYS_PART_MOST  8 /* d_ctrl takes this part of a model's SLO at most; why: reply_margin() in port.c */
+
+int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err) {
+    uint32_t count = config->model_count ? config->model_count : 1, served = 0;
+
+    r->wiring = config->wiring;
+    r->index = config->index;
+    r->model_count = config->model_count;
+    for (uint32_t m = 0; m < config->model_count; m++)
+        served = config->models[m].served_model + 1 > served ? config->models[m].served_model + 1 : served;
+    r->models = calloc(count, sizeof(*r->models));
+    r->counters = calloc(count, sizeof(*r->counters));
+    r->measured = calloc(count, sizeof(*r->measured));
+    r->model_of_served = calloc(served + 1, sizeof(uint32_t));
+    r->nodes = calloc(config->queue_max, sizeof(*r->nodes));
+    r->executor_rung = calloc(r->wiring->executors, sizeof(bool));
+    r->frontend_rung = calloc(r->wiring->frontends, sizeof(bool));
+    if (!r->models || !r->counters || !r->measured || !r->model_of_served || !r->nodes || !r->executor_rung ||
+        !r->frontend_rung)
+        return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
+    for (uint32_t m = 0; m < config->model_count; m++) {
+        r->models[m] = config->models[m];
+        r->model_of_served[r->models[m].served_model] = m;
+        margin_init(&r->measured[m].gather, r->models[m].data_ns);
+        atomic_init(&r->measured[m].data_ns, r->models[m].data_ns);
+    }
+    atomic_init(&r->ctrl_ns, config->ctrl_ns);
+    margin_init(&r->dispatch, config->ctrl_ns);
+    request_pool_init(&r->pool, r->nodes, config->queue_max);
+    return 0;
+}
+
+void thread_rings_free(struct thread_rings *r) {
+    free(r->models);
+    free(r->counters);
+    free(r->measured);
+    free(r->model_of_served);
+    free(r->nodes);
+    free(r->executor_rung);
+    free(r->frontend_rung);
+}
+
+/* ---- what goes out ---- */
+
+static uint64_t counter_get(_Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics: no order needed */
+}
+
+static void counter_add(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_store_explicit(counter, counter_get(counter) + n, memory_order_relaxed); /* one writer */
+}
+
+static void count_refusal(struct model_counters *counters, enum refusal reason) {
+    switch (reason) {
+    case REFUSAL_DEADLINE:
+        counter_add(&counters->refused_deadline, 1);
+        break;
+    case REFUSAL_QUEUE_FULL:
+        counter_add(&counters->refused_queue_full, 1);
+        break;
+    case REFUSAL_SHAPES:
+        counter_add(&counters->refused_shapes, 1);
+        break;
+    case REFUSAL_CANCELLED:
+        counter_add(&counters->cancelled, 1);
+        break;
+    default:
+        break;
+    }
+}
+
+void rings_refuse(struct thread_rings *r, uint32_t model, uint64_t handle, enum refusal reason) {
+    struct wiring *w = r->wiring;
+    uint32_t port = transport_local.request(handle)->port;
+    struct ring *ring = &w->refusals[r->index * w->frontends + port];
+    struct refusal_message *message = ring_reserve(ring);
+
+    CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
+    *message = (struct refusal_message){.handle = handle, .reason = reason};
+    ring_push(ring);
+    r->frontend_rung[port] = true;
+    count_refusal(&r->counters[model], reason);
+}
+
+void rings_refuse_list(struct thread_rings *r, uint32_t node) {
+    while (node != REQUEST_NONE) {
+        const struct request_node *request = &r->pool.nodes[node];
+        uint32_t next = request->next;
+        rings_refuse(r, r->model_of_served[request->model], request->handle, request->refusal);
+        request_pool_put(&r->pool, node);
+        node = next;
+    }
+}
+
+void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch) {
+    struct wiring *w = r->wiring;
+    struct ring *ring = &w->plans[r->index * w->executors + batch->accelerator];
+    struct batch_plan *plan = ring_reserve(ring);
+
+    CHECK(plan); /* the caller's duty */
+    CHECK_LE(batch->requests, w->batch_max);
+    plan->model = batch->plan_model;
+    plan->generation = batch->generation;
+    plan->served_model = r->models[batch->model].served_model;
+    plan->request_count = batch->requests;
+    plan->items = batch->items;
+    plan->sealed_ns = now_ns;
+    plan->earliest_ns = batch->earliest_ns;
+    plan->latest_ns = batch->latest_ns;
+    plan->tag = batch->tag;
+    uint32_t i = 0;
+    for (uint32_t node = batch->first; node != REQUEST_NONE;) {
+        uint32_t next = r->pool.nodes[node].next;
+        plan->handles[i++] = r->pool.nodes[node].handle;
+        request_pool_put(&r->pool, node);
+        node = next;
+    }
+    CHECK_EQ(i, plan->request_count);
+    ring_push(ring);
+    r->executor_rung[batch->accelerator] = true;
+    histogram_add(&r->counters[batch->model].batch_items, batch->items);
+}
+
+bool rings_fit(const struct thread_rings *r, uint32_t accelerator) {
+    return ring_fits(&r->wiring->plans[r->index * r->wiring->executors + accelerator], 1);
+}
+
+void rings_publish(struct thread_rings *r) {
+    struct wiring *w = r->wiring;
+
+    for (uint32_t e = 0; e < w->executors; e++)
+        if (r->executor_rung[e] && ring_publish(&w->plans[r->index * w->executors + e]))
+            doorbell_ring(&w->executor_bells[e]);
+    for (uint32_t f = 0; f < w->frontends; f++)
+        if (r->frontend_rung[f] && ring_publish(&w->refusals[r->index * w->frontends + f]))
+            doorbell_ring(&w->frontend_bells[f]);
+    memset(r->executor_rung, 0, w->executors);
+    memset(r->frontend_rung, 0, w->frontends);
+}
+
+bool rings_pending(struct thread_rings *r) {
+    struct wiring *w = r->wiring;
+
+    for (uint32_t f = 0; f < w->frontends; f++)
+        if (ring_pending(&w->requests[f * w->model_threads + r->index]))
+            return true;
+    for (uint32_t e = 0; e < w->executors; e++)
+        if (ring_pending(&w->ran[e * w->model_threads + r->index]))
+            return true;
+    return false;
+}
+
+/* ---- what is measured ---- */
+
+void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change) {
+    _Atomic uint32_t *total = &r->counters[model].queued;
+    atomic_store_explicit(total, atomic_load_explicit(total, memory_order_relaxed) + (uint32_t)change,
+                          memory_order_relaxed); /* one writer */
+}
+
+void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
+    if (ran->dispatch_ns >= 0) {
+        margin_add(&r->dispatch, ran->dispatch_ns);
+        r->dispatched = true;
+    }
+    margin_add(&r->measured[model].gather, ran->gather_ns / ran->items);
+    r->measured[model].any = true;
+    if (ran->run_ns)
+        histogram_add(&r->counters[model].run_ns, ran->run_ns);
+}
+
+static bool differs(int64_t a, int64_t b) {
+    int64_t most = a > b ? a : b, least = a > b ? b : a;
+    return (double)(most - least) > DELAYS_CHANGE_MIN * (double)most && most - least > NS_PER_US;
+}
+
+/* Lets a delay follow its margin, which relaxes while nothing is measured. True if that is worth telling. */
+static bool follow(struct margin *margin, bool *measured, _Atomic int64_t *delay_ns) {
+    if (!*measured)
+        margin_relax(margin);
+    *measured = false;
+    if (!differs(margin_ns(margin), atomic_load_explicit(delay_ns, memory_order_relaxed))) /* own word */
+        return false;
+    atomic_store_explicit(delay_ns, margin_ns(margin), memory_order_relaxed); /* a number on its own */
+    return true;
+}
+
+bool rings_follow_delays(struct thread_rings *r, int64_t now_ns) {
+    if (now_ns < r->delays_next_ns)
+        return false;
+    r->delays_next_ns = now_ns + DELAYS_EVERY_NS;
+    bool changed = follow(&r->dispatch, &r->dispatched, &r->ctrl_ns);
+    for (uint32_t m = 0; m < r->model_count; m++)
+        changed |= follow(&r->measured[m].gather, &r->measured[m].any, &r->measured[m].data_ns);
+    return changed;
+}
+
+void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns) {
+    int64_t most_ns = r->models[model].slo_ns / DELAYS_PART_MOST;
+    *ctrl_ns = atomic_load_explicit(&r->ctrl_ns, memory_order_relaxed); /* numbers on their own */
+    *ctrl_ns = *ctrl_ns < most_ns ? *ctrl_ns : most_ns;
+    *data_ns = atomic_load_explicit(&r->measured[model].data_ns, memory_order_relaxed);
+}

@@ -1,0 +1,137 @@
+/* thread_rings.h - how a scheduling thread (model_thread.c, central_thread.c) speaks with frontends and executors: the
+ * queued requests, refusals, sealed batches, what is measured of them, and the statistics.
+ *
+ * Owned by its thread; margins, delays and counters are read by anyone. */
+#pragma once
+
+#include "base/histogram.h"
+#include "base/margin.h"
+#include "repository/served_model.h"
+#include "sched/request_pool.h"
+#include "sched/wiring.h"
+
+#define RINGS_POLL_MAX 256 /* requests taken from one ring a turn, so that no ring starves another */
+
+/* What a scheduling thread is told of a served model; constant. */
+struct thread_model {
+    uint32_t served_model;
+    uint32_t first_variant, variant_count; /* range of the rank core's model indexes */
+    const struct profile *profiles[ACCELERATOR_TYPES_MAX];
+    uint32_t batch_max;
+    int64_t slo_ns;
+    int64_t data_ns; /* first value of what gathering an item takes */
+};
+
+struct thread_rings_config {
+    struct wiring *wiring;
+    uint32_t index;                    /* of the thread */
+    const struct thread_model *models; /* those of this thread; copied */
+    uint32_t model_count;
+    uint32_t queue_max; /* requests queued over all its models */
+    int64_t ctrl_ns;    /* first value of what dispatching a batch takes */
+};
+
+/* Statistics of one served model; written by the thread, read by anyone. */
+struct model_counters {
+    _Atomic uint64_t refused_deadline, refused_queue_full, refused_shapes, cancelled;
+    _Atomic int64_t latency_one_ns; /* l(1) in force, first type, of the variant that ran last */
+    _Atomic uint32_t queued;        /* requests in its queues now */
+    struct histogram batch_items;   /* of batches sealed */
+    struct histogram run_ns;        /* of batches run */
+};
+
+/* What the thread measures of one served model. */
+struct measured_model {
+    struct margin gather;    /* fetching and copying an item's inputs */
+    bool any;                /* something was, since delay(b) last followed */
+    _Atomic int64_t data_ns; /* as the cores use it */
+};
+
+struct thread_rings {
+    struct wiring *wiring;
+    uint32_t index, model_count;
+    struct thread_model *models;
+    uint32_t *model_of_served; /* [served models up to the greatest of this thread] */
+    struct model_counters *counters;
+    struct request_pool pool;
+    struct request_node *nodes;
+    struct margin wake, dispatch;
+    struct measured_model *measured; /* [model_count] */
+    _Atomic int64_t ctrl_ns;         /* as the cores use it */
+    bool dispatched;                 /* a dispatch was measured since delay(b) last followed */
+    int64_t delays_next_ns;
+    bool *executor_rung, *frontend_rung; /* who gets the bell at the end of the turn */
+};
+
+/* A batch to be sealed. */
+struct sealed_batch {
+    uint32_t model; /* within the thread */
+    uint32_t plan_model, generation;
+    uint32_t accelerator;
+    uint32_t first, requests, items; /* the list of its requests, which go back to the pool */
+    int64_t earliest_ns, latest_ns;  /* of its start: not run before, and not at all after */
+    uint64_t tag;
+};
+
+/* 0 or -ENOMEM with a sentence; free it in either case. Zeroed before. */
+int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
+void thread_rings_free(struct thread_rings *r);
+
+/* A request goes back to its frontend. `model` counts within the thread. */
+void rings_refuse(struct thread_rings *r, uint32_t model, uint64_t handle, enum refusal reason);
+/* A list of them does, and their nodes to the pool. */
+void rings_refuse_list(struct thread_rings *r, uint32_t first);
+/* Seals a batch and sends it to its accelerator, whose ring of plans must have room. */
+void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch);
+/* How many more batches an accelerator's ring of plans takes from this thread. */
+bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
+/* Notes what a run tells of delays and durations. */
+void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);
+void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);
+/* Every 100 ms: lets the delays follow what was measured. True if they changed. */
+bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);
+/* delay(b) = ctrl + data*b as the cores of a model use it now. Any thread. */
+void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);
+
+/* Publishes the turn's plans and refusals, and wakes who waits for them. */
+void rings_publish(struct thread_rings *r);
+/* Requests or measured runs wait. */
+bool rings_pending(struct thread_rings *r);
+
+/* Calls take(context, now, message) for what frontends sent. True if there was anything. */
+static inline __attribute__((always_inline)) bool
+rings_poll_requests(struct thread_rings *r, int64_t now_ns, void *context,
+                    void (*take)(void *context, int64_t now_ns, const struct request_message *message)) {
+    struct wiring *w = r->wiring;
+    bool any = false;
+
+    for (uint32_t f = 0; f < w->frontends; f++) {
+        struct ring *ring = &w->requests[f * w->model_threads + r->index];
+        const struct request_message *message;
+        for (int n = 0; n < RINGS_POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
+            take(context, now_ns, message);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
+
+/* The same for what executors ran. */
+static inline __attribute__((always_inline)) bool rings_poll_ran(struct thread_rings *r, int64_t now_ns, void *context,
+                                                                 void (*take)(void *context, int64_t now_ns,
+                                                                              const struct ran_message *message)) {
+    struct wiring *w = r->wiring;
+    bool any = false;
+
+    for (uint32_t e = 0; e < w->executors; e++) {
+        struct ring *ring = &w->ran[e * w->model_threads + r->index];
+        const struct ran_message *message;
+        for (; (message = ring_peek(ring)); ring_pop(ring)) {
+            take(context, now_ns, message);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
+}
