@@ -264,3 +264,22 @@ def test_one_file_is_enough():
         inputs = [{"name": i["name"], "datatype": i["datatype"], "shape": [1] + i["shape"][1:],
                    "data": [0.5] * i["shape"][1]} for i in metadata["inputs"]]
         assert server.infer("mlp", inputs)[0] == 200
+
+
+def policies():
+    wrong = subprocess.run([BINARY, "serve", "--policy", "nope", "--scenario", "x.yaml"], stderr=subprocess.PIPE, text=True)
+    assert wrong.returncode == 2 and "there is no policy 'nope'" in wrong.stderr
+    return wrong.stderr[wrong.stderr.index("expected ") + len("expected "):].strip().rstrip(")").split(", ")
+
+
+def test_every_policy_serves(tmp_path):
+    path = scenario(tmp_path, accelerators=2, alpha_ms=0.5 * SLOW, beta_ms=2 * SLOW, slo_ms=500 * SLOW, models=3)
+    assert {"deferred", "symphony", "eager", "clockwork", "nexus", "kairos", "timeout", "fifo"} <= set(policies())
+    for policy in policies():
+        with Server("--scenario", path, "--policy", policy) as server:
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                answers = list(pool.map(lambda i: server.infer("m-%d" % (1 + i % 3), ONE), range(60)))
+            assert [answer[0] for answer in answers] == [200] * 60, policy
+            metrics = server.metrics()
+            assert sum(items_run(metrics, "m-%d" % m) for m in (1, 2, 3)) == 60, policy
+            assert server.stop() == 0, policy
