@@ -1,12 +1,12 @@
 /* goodput.c - search by bracketing and bisection over simulated runs. */
 #include "sim/goodput.h"
 
-#define GIVE_UP_BAD      0.015 /* a model offered half as much again as expected is not to be feared */
-#define GUESS_SHARE      0.8
-#define GROWTH_FIRST     1.05 /* guesses are good more often than not */
-#define GROWTH_MOST      1.3
-#define DOUBTS           6 /* rates tried above the boundary: 2, 4, .. 64 times `within` over it */
-#define DOUBT_ROUNDS     4
+#define GIVE_UP_BAD  0.015 /* a model offered half as much again as expected is not to be feared */
+#define GUESS_SHARE  0.8
+#define GROWTH_FIRST 1.05 /* guesses are good more often than not */
+#define GROWTH_MOST  1.3
+#define DOUBTS       6 /* rates tried above the boundary: 2, 4, .. 64 times `within` over it */
+#define DOUBT_ROUNDS 4
 
 struct search {
     int (*holds)(void *context, double rate_rps);
@@ -131,7 +131,8 @@ static double request_ns(const struct sim_config *config, const struct sim_model
             if (model->profiles[t]->latency_ns[b] <= model->slo_ns && (least_ns <= 0 || each_ns < least_ns))
                 least_ns = each_ns;
         }
-    return least_ns * (model->items_least + model->items_most) / 2;
+    double items = (model->items_least + model->items_most) / 2.0;
+    return least_ns * (config->query_sizes ? query_sizes_mean(config->query_sizes) : items);
 }
 
 double goodput_guess(const struct sim_config *config) {

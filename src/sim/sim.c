@@ -228,7 +228,8 @@ static void bad_most_set(struct sim *sim) {
     }
     for (uint32_t m = 0; m < c->model_count; m++) {
         double surge = c->models[m].surge_factor > 1 ? c->models[m].surge_factor : 1;
-        sim->bad_most[m] = (uint64_t)(c->give_up_bad * offered * surge * c->models[m].share / shares) + 10;
+        sim->bad_most[m] = c->trace ? UINT64_MAX /* who knows what is recorded for the rest of the run */
+                                    : (uint64_t)(c->give_up_bad * offered * surge * c->models[m].share / shares) + 10;
     }
 }
 

@@ -61,7 +61,7 @@ struct sim_config {
     uint32_t accelerators, types;
     enum sim_arrivals arrivals;
     double gamma_shape;
-    const struct trace *trace; /* of SIM_TRACE: replayed so that its mean is the rate of the steps */
+    const struct trace *trace;         /* of SIM_TRACE: replayed so that its mean is the rate of the steps */
     const struct sim_rate_step *steps; /* the first at 0; ascending */
     uint32_t step_count;
     const struct query_sizes *query_sizes; /* items of every request; NULL: each model's items_least to items_most */

@@ -112,6 +112,21 @@ def test_a_sweep_is_the_product_in_order():
     assert rows[0]["goodput_rps"] > 1.1 * rows[1]["goodput_rps"] > 0
 
 
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_scenario_that_comes_along_is_served(path):
+    r = result(path, *SHORT)
+    assert r["requests"] > 20
+    assert r["good_rps"] > 0.9 * r["offered_rps"] > 0
+
+
+def test_models_may_be_loaded_on_demand():
+    trace = SCENARIOS / "clockwork-trace.yaml"
+    r = result(trace, "--policy", "clockwork", "--set", "run.seconds=20", "--set", "cluster.memory_gib=2")
+    assert r["loads"] > 0 and 0.5 < r["hit_rate"] <= 1
+    assert r["loads"] == sum(m["loads"] for m in r["models"])
+    assert "loads" not in result(trace, *SHORT, "--policy", "deferred")
+
+
 def test_tables_are_for_people():
     out = simulate(SCENARIOS / "zoo-1080ti.yaml", *SHORT)
     lines = out.stdout.splitlines()
