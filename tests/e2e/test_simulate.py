@@ -116,15 +116,15 @@ def test_a_sweep_is_the_product_in_order():
 def test_every_scenario_that_comes_along_is_served(path):
     r = result(path, *SHORT)
     assert r["requests"] > 20
-    assert r["good_rps"] > 0.9 * r["offered_rps"] > 0
+    assert r["good_rps"] > 0.2 * r["offered_rps"] > 0  # some are overloads
 
 
 def test_models_may_be_loaded_on_demand():
-    trace = SCENARIOS / "clockwork-trace.yaml"
-    r = result(trace, "--policy", "clockwork", "--set", "run.seconds=20", "--set", "cluster.memory_gib=2")
-    assert r["loads"] > 0 and 0.5 < r["hit_rate"] <= 1
+    many = (SCENARIOS / "clockwork-fig6.yaml", *SHORT)
+    r = result(*many, "--policy", "clockwork")
+    assert r["loads"] > 0 and 0 < r["hit_rate"] < 1
     assert r["loads"] == sum(m["loads"] for m in r["models"])
-    assert "loads" not in result(trace, *SHORT, "--policy", "deferred")
+    assert "loads" not in result(*many, "--policy", "deferred")
 
 
 def test_tables_are_for_people():
