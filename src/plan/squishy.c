@@ -8,12 +8,20 @@
 
 /* Of a batch: rate * duty is a little more than whole when the duty cycle was rounded. */
 #define ITEMS_SLACK 1e-6
+/* Of two batches whose items cost the same, but for rounding and noise, the larger is taken. */
+#define CHEAPEST_WITHIN 1.001
 
 uint32_t squishy_batch_full(const struct squishy_session *session) {
-    uint32_t best = 0;
     const struct profile *profile = session->profile;
-    for (uint32_t b = 1; profile && b <= session->batch_max && 2 * profile->latency_ns[b] <= session->slo_ns; b++)
-        if (!best || (double)b * (double)profile->latency_ns[best] >= (double)best * (double)profile->latency_ns[b])
+    uint32_t most = 0, best = 0;
+    double least_ns = 0; /* an item */
+    for (uint32_t b = 1; profile && b <= session->batch_max && 2 * profile->latency_ns[b] <= session->slo_ns; b++) {
+        double item_ns = (double)profile->latency_ns[b] / b;
+        least_ns = b == 1 || item_ns < least_ns ? item_ns : least_ns;
+        most = b;
+    }
+    for (uint32_t b = 1; b <= most; b++)
+        if ((double)profile->latency_ns[b] / b <= least_ns * CHEAPEST_WITHIN)
             best = b;
     return best;
 }

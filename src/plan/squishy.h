@@ -62,8 +62,8 @@ struct squishy {
     uint32_t *moved;              /* scratch [sessions] */
 };
 
-/* The best batch under half the SLO, that is the one with the most items per second of those with 2*l(b) <= slo
- * (the largest, where throughput grows with b, as the paper assumes); 0 if not even one item fits. */
+/* The best batch under half the SLO: of those with 2*l(b) <= slo the one with the most items per second, to 0.1 % (the
+ * largest, where throughput grows with b, as the paper assumes); 0 if not even one item fits. */
 uint32_t squishy_batch_full(const struct squishy_session *session);
 /* GPUs that no plan of these sessions needs more than. */
 uint32_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t count);
