@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "policy/nexus_state.h"
 
-static const char *const drops[] = {"early", "lazy", NULL};
+static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL};
 
 static const struct policy_option nexus_options[] = {
     [NEXUS_FRONTEND_COUNT] = {.key = "frontends",
@@ -17,6 +17,7 @@ static const struct policy_option nexus_options[] = {
     [NEXUS_EPOCH_S] = {.key = "epoch_s", .help = "time between two plans", .preset = 30, .least = 0.1, .most = 86400},
     [NEXUS_EPOCH_MIN_S] =
         {.key = "epoch_min_s", .help = "and the least, when rates change", .preset = 10, .least = 0.1, .most = 86400},
+    [NEXUS_PLAN] = {.key = "plan", .help = "which accelerators sessions are bound to", .words = planners},
     {.key = NULL},
 };
 
@@ -141,6 +142,7 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
     struct arena arena = {core, sizeof(struct nexus)};
     layout(n, &arena, c);
     n->drop = (enum nexus_drop)c->options->value[NEXUS_DROP];
+    n->plan = (enum nexus_planner)c->options->value[NEXUS_PLAN];
     n->epoch_ns = (int64_t)(c->options->value[NEXUS_EPOCH_S] * (double)NS_PER_S);
     n->epoch_min_ns = (int64_t)(c->options->value[NEXUS_EPOCH_MIN_S] * (double)NS_PER_S);
     n->ctrl_ns = c->ctrl_ns;

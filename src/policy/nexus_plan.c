@@ -80,11 +80,17 @@ static struct squishy_session session_of(const struct nexus *n, const struct nex
     return session;
 }
 
+/* Items per second that a session would have to itself on an accelerator; 0: it is not planned for. */
+static double throughput_of(const struct squishy_session *session) {
+    uint32_t b = session->profile && session->rate > 0 ? squishy_batch_full(session) : 0;
+    return b ? (double)b / (double)session->profile->latency_ns[b] * 1e9 : 0;
+}
+
 static double type_throughput(const struct nexus *n, const struct squishy_session *session, uint32_t type) {
-    uint32_t b = session->profile ? squishy_batch_full(session) : 0, up = 0;
+    uint32_t up = 0;
     for (uint32_t a = 0; a < n->accelerators; a++)
         up += n->accelerator[a].up && n->accelerator[a].type == type;
-    return b ? up * (double)b / (double)session->profile->latency_ns[b] : 0;
+    return up * throughput_of(session);
 }
 
 /* The sessions of a type, with their parts of the rates. */
@@ -134,6 +140,34 @@ static void places_take(struct nexus *n, uint32_t type) {
         }
         for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = plan->places[s].next)
             place_plan(n, s, a, plan->places[s].batch, plan->places[s].residue);
+    }
+}
+
+/* What Nexus is compared with (section 7.2): each session has a share of the accelerators in proportion to its rate
+ * over its throughput, one after the other, and batches as if it were alone. */
+static void places_oblivious(struct nexus *n, uint32_t type) {
+    double all = 0, from = 0;
+    uint32_t a = 0, up = 0, before = 0; /* a: the accelerator being filled; before: those that are full */
+    for (uint32_t i = 0; i < n->accelerators; i++)
+        up += n->accelerator[i].up && n->accelerator[i].type == type;
+    for (uint32_t m = 0; m < n->models; m++)
+        all += throughput_of(&n->sessions[m]) > 0 ? n->sessions[m].rate / throughput_of(&n->sessions[m]) : 0;
+    for (uint32_t m = 0; m < n->models && up > 0; m++) {
+        double throughput = throughput_of(&n->sessions[m]);
+        double to = throughput > 0 ? from + n->sessions[m].rate / throughput / all * up : from;
+        while (to - from > 1e-9) {
+            while (!n->accelerator[a].up || n->accelerator[a].type != type)
+                a++;
+            double end = to < before + 1 ? to : before + 1;
+            place_plan(n, m, a, squishy_batch_full(&n->sessions[m]), end - from);
+            n->accelerator[a].occupancy += end - from;
+            from = end;
+            if (before + 1 - from < 1e-9 && before + 1 < up) {
+                before++;
+                a++;
+            }
+        }
+        from = to;
     }
 }
 
@@ -192,6 +226,10 @@ void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *ou
         n->accelerator[a].occupancy = 0;
     for (uint32_t t = 0; t < n->types; t++) {
         sessions_set(n, t);
+        if (n->plan == NEXUS_OBLIVIOUS) {
+            places_oblivious(n, t);
+            continue;
+        }
         squishy_fit_update(&n->fit[t], n->sessions);
         places_take(n, t);
     }

@@ -330,6 +330,30 @@ static void a_change_of_rates_changes_the_plan(void **state) {
     fixture_free(f);
 }
 
+static void the_oblivious_plan_divides_by_rate(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus:plan=oblivious", 2, 4);
+    f->models[0].rate_hint = 300;
+    f->models[1].rate_hint = 500; /* an accelerator and a half, two and a half */
+    begin(f);
+    for (int i = 0; i < 900; i++) {
+        uint32_t model = i % 3 == 0; /* of the first 600, of the second 300 */
+        arrive(f, i, model, 40);
+        for (uint32_t a = 0; a < 4; a++) {
+            if (!f->running[a])
+                continue;
+            assert_int_equal(f->last[a].model, model);
+            assert_true(model == 0 ? a <= 1 : a >= 1);
+            end(f, i, a, CENTRAL_RUN, model);
+        }
+    }
+    assert_in_range(f->items_sent[0], 398, 402);           /* two thirds of the first */
+    assert_in_range(f->items_sent[1], 200 + 58, 200 + 62); /* the rest, and a fifth of the second */
+    assert_in_range(f->items_sent[2], 118, 122);
+    assert_in_range(f->items_sent[3], 118, 122);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_take_turns),
@@ -344,6 +368,7 @@ int main(void) {
         cmocka_unit_test(a_lost_accelerator_s_requests_go_elsewhere),
         cmocka_unit_test(models_are_loaded_before_they_run),
         cmocka_unit_test(a_change_of_rates_changes_the_plan),
+        cmocka_unit_test(the_oblivious_plan_divides_by_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
