@@ -156,6 +156,7 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .fault_every_s = s->fault_every_s,
         .fault_s = s->fault_s,
         .fault_stalls = s->fault_stalls,
+        .rates_known = true, /* as somebody who plans a cluster does */
         .policy = s->policy,
         .options = s->policy_options,
     };
