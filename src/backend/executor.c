@@ -24,6 +24,7 @@ struct executor {
     size_t gather_bytes;
     struct executor_counters counters;
     int64_t ended_ns;        /* the last batch */
+    int64_t spin_until_ns;   /* before that it does not sleep */
     int64_t wake_ns;         /* a batch waits for its earliest start; TIME_NEVER: none does */
     struct doorbell loaded;  /* rung when loading is over */
     _Atomic int load_status; /* 1: loading, else 0 or -errno */
@@ -196,6 +197,7 @@ static void run_batch(struct executor *x, uint32_t model_thread, const struct ba
         result.status = rc < 0 ? REQUEST_FAILED : REQUEST_OK;
     }
     x->ended_ns = result.end_ns = clock_now_ns();
+    x->spin_until_ns = x->ended_ns + (int64_t)(x->config.spin * (double)(x->ended_ns - result.start_ns));
     if (result.status == REQUEST_OK)
         ran.run_ns = result.end_ns - result.start_ns;
     else if (result.status == REQUEST_FAILED)
@@ -306,6 +308,8 @@ static void *executor_main(void *argument) {
     doorbell_ring(&x->loaded);
     while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
         if (poll_plans(x))
+            continue;
+        if (clock_now_ns() < x->spin_until_ns)
             continue;
         struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
         doorbell_arm(bell);

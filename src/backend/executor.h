@@ -18,6 +18,7 @@ struct executor_config {
     const struct profile *const *profiles; /* [model_count] on this type; what the emulated engine sleeps */
     uint32_t model_count;
     bool shared; /* other threads of the server may need its core */
+    double spin; /* after a batch it looks for the next for so many times what that took, before it sleeps */
     bool pin;
     cpu_set_t cores; /* with `pin` */
 };

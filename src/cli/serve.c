@@ -17,7 +17,7 @@
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
     int64_t http_port, metrics_port, model_threads, frontends, queue_max, body_mib, inputs_mib;
-    double slo_ms, drain_grace_s, drain_timeout_s;
+    double slo_ms, spin, drain_grace_s, drain_timeout_s;
     bool busy_poll, no_learn, no_metrics;
 };
 
@@ -34,6 +34,9 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, pin, "pin", "CORES",
                 "cores for the executors, e.g. 1-3: the n-th executor is pinned to the n-th (CPU executors are pinned "
                 "to the last cores without it); 'none' pins nothing"),
+    OPTION_DOUBLE(struct serve_settings, spin, "spin", "X", 0, 1000,
+                  "CPU executors with a core of their own look for the next batch for X times what the last one took "
+                  "before they sleep: a core that halts runs slower when it wakes"),
     OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping"),
     OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64, "threads that speak HTTP"),
     OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"),
@@ -174,6 +177,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->http_port = (int)s->http_port;
     c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
     c->busy_poll = s->busy_poll;
+    c->spin = s->spin;
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;
@@ -248,6 +252,7 @@ static int serve_run(int argc, char **argv) {
         .model_threads = 1,
         .frontends = 1,
         .queue_max = 65536,
+        .spin = 2,
         .body_mib = 64,
         .inputs_mib = 1024,
         .drain_timeout_s = 30,

@@ -92,6 +92,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
                 .profiles = a->profiles,
                 .model_count = s->config.model_count,
                 .shared = !apart,
+                .spin = apart && a->provider && strcmp(a->provider, "cpu") == 0 ? s->config.spin : 0,
                 .pin = CPU_COUNT(&s->config.executor_cores) > 0,
             };
             if (config.pin)

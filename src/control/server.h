@@ -31,6 +31,8 @@ struct server_config {
     int http_port, metrics_port; /* 0: any free one; metrics_port -1: none */
     cpu_set_t executor_cores;    /* executor n is pinned to the n-th; empty: not pinned */
     bool busy_poll;
+    double
+        spin; /* CPU executors with a core of their own look for the next batch for so many times what the last took */
     bool learn;         /* correct profiles from measured runs */
     uint32_t queue_max; /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;

@@ -14,7 +14,7 @@
 
 int64_t profile_default_slo_ns(const struct profile *profile) {
     int64_t least_ns = 25 * NS_PER_MS;
-    int64_t lone_ns = 8 * profile->latency_ns[1];
+    int64_t lone_ns = 10 * profile->latency_ns[1];
     int64_t batch_ns = 2 * profile->latency_ns[profile_batch_best(profile)];
     int64_t slo_ns = lone_ns > batch_ns ? lone_ns : batch_ns;
     slo_ns = slo_ns > least_ns ? slo_ns : least_ns;
