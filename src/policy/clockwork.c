@@ -100,10 +100,19 @@ static bool group_has(const struct clockwork *c, uint32_t group, uint32_t m) {
     return c->models[m].tables[c->groups[group].type] != NULL;
 }
 
+/* The groups that may have the model: their count, and the i-th. */
+static uint32_t groups_of(const struct clockwork *c, uint32_t m) {
+    return c->memories ? c->models[m].places : c->group_count;
+}
+
+static uint32_t group_at(const struct clockwork *c, uint32_t m, uint32_t i) {
+    return c->memories ? clockwork_site(c, m, i) : i;
+}
+
 static void groups_look(struct clockwork *c, uint32_t m) {
-    for (uint32_t g = 0; g < c->group_count; g++)
-        if (group_has(c, g, m))
-            group_look(c, g, m);
+    for (uint32_t i = 0; i < groups_of(c, m); i++)
+        if (group_has(c, group_at(c, m, i), m))
+            group_look(c, group_at(c, m, i), m);
 }
 
 /* ---- what can be in time ---- */
@@ -134,7 +143,8 @@ static bool hopeless(const struct clockwork *c, uint32_t m, const struct request
                request->deadline_ns;
     }
     bool anywhere = false;
-    for (uint32_t g = 0; g < c->group_count; g++) {
+    for (uint32_t i = 0; i < groups_of(c, m); i++) {
+        uint32_t g = group_at(c, m, i);
         if (c->memories && clockwork_place(c, m, g) == PLACE_LOADING)
             return false;
         if (!group_has(c, g, m))
@@ -170,11 +180,13 @@ static void refuse(struct clockwork *c, uint32_t node, enum refusal why, struct 
 
 /* The queue of the model shrank. */
 static void queue_changed(struct clockwork *c, uint32_t m, int64_t now_ns) {
-    for (uint32_t g = 0; !c->models[m].queue.count && g < c->group_count; g++)
-        if (heap_contains(&c->groups[g].strategies, m)) {
-            heap_remove(&c->groups[g].strategies, m);
-            group_due(c, g);
-        }
+    for (uint32_t i = 0; !c->models[m].queue.count && i < groups_of(c, m); i++) {
+        uint32_t g = group_at(c, m, i);
+        if (!heap_contains(&c->groups[g].strategies, m))
+            continue;
+        heap_remove(&c->groups[g].strategies, m);
+        group_due(c, g);
+    }
     expiry_set(c, m);
     if (c->memories)
         clockwork_load_update(c, m, now_ns);

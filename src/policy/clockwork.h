@@ -19,7 +19,9 @@ struct clockwork_model {
     /* where memory is short */
     int64_t load_ns;
     uint32_t pages;
-    uint32_t places; /* accelerators that have it or are loading it */
+    uint32_t places;         /* accelerators that have it or are loading it */
+    double allocated_ns;     /* what of its demand they will get done, */
+    int64_t allocated_at_ns; /* as of then; INT64_MIN: to be found anew */
 };
 
 /* A batch that was sent and has not ended. */
@@ -71,6 +73,7 @@ struct clockwork {
     /* where memory is short; else NULL */
     struct clockwork_memory *memories; /* [accelerators] */
     uint8_t *places;                   /* [models][accelerators] */
+    uint32_t *sites;                   /* [models][accelerators]: the model's `places` accelerators, in no order */
     double *allocations;               /* [models][accelerators]: a_{m,g} */
     double *priorities;                /* [models]: p_m */
     struct heap wanted;                /* models with a priority over 0 that are not everywhere, the highest first */
@@ -81,6 +84,11 @@ struct clockwork {
 
 static inline enum clockwork_place clockwork_place(const struct clockwork *c, uint32_t model, uint32_t accelerator) {
     return c->places[(size_t)model * c->accelerator_count + accelerator];
+}
+
+/* Of the accelerators that have the model or are loading it, the one at place i. */
+static inline uint32_t clockwork_site(const struct clockwork *c, uint32_t model, uint32_t i) {
+    return c->sites[(size_t)model * c->accelerator_count + i];
 }
 
 /* Before a batch of so many items can start. */

@@ -25,6 +25,7 @@ static void model_layout(struct clockwork *c, char *base, size_t *used, const st
         deadline_queue_init(&model->queue);
         model->batch_max = batch_max;
         model->ran_ns = TIME_NEVER;
+        model->allocated_at_ns = INT64_MIN;
         model->load_ns = from->load_ns;
         model->pages = pages_of(from->weights_bytes ? from->weights_bytes : 1);
     }
