@@ -19,6 +19,7 @@
 struct settings {
     const char *sets[SETS_MAX];
     uint32_t set_count;
+    const char *base;
     double budget, precision;
     int64_t top, evaluate;
     bool search, json;
@@ -35,6 +36,9 @@ static int set_option(const char *text, void *settings, struct sy_error *err) {
 #define S struct settings
 static const struct option_row rows[] = {
     OPTION_DOUBLE(S, budget, "budget", "DOLLARS", 0.0001, 1e6, "an hour (default: what the scenario's pool costs)"),
+    OPTION_TEXT(S, base, "base", "TYPE",
+                "the base type (default: of those that serve every query in time, the one with the most queries per "
+                "dollar)"),
     OPTION_PARSED("set", "KEY=VALUE", set_option, "change the scenario, e.g. models.slo_ms=420; may be repeated"),
     OPTION_INT(S, top, "top", "N", 1, 1000000, "how many configurations to show"),
     OPTION_INT(S, evaluate, "evaluate", "N", 0, 1000000,
@@ -111,11 +115,28 @@ static int input_make(struct plan *p, const char *path, double budget, struct sy
     return 0;
 }
 
-static int configs_make(struct plan *p, const char *path, struct sy_error *err) {
-    uint32_t base = pool_base(&p->input);
-    if (base == POOL_BASE_NONE)
+static int base_find(const struct plan *p, const char *path, const char *name, uint32_t *base, struct sy_error *err) {
+    *base = pool_base(&p->input);
+    if (*base == POOL_BASE_NONE)
         return error_set(err, -EINVAL, "%s: no type serves every query within the SLO", path);
+    for (uint32_t t = 0; name && t < p->input.types; t++) {
+        if (strcmp(p->scenario.types[t].name, name) != 0)
+            continue;
+        *base = t;
+        name = NULL;
+    }
+    return name ? error_set(err, -EINVAL, "--base: %s has no type '%s'", path, name) : 0;
+}
+
+static int configs_make(struct plan *p, const char *path, const char *base_name, struct sy_error *err) {
+    uint32_t base;
+    int rc = base_find(p, path, base_name, &base, err);
+    if (rc)
+        return rc;
     pool_rates_derive(&p->input, base, &p->rates);
+    if (p->rates.size[base] < p->input.items_max)
+        return error_set(err, -EINVAL, "--base: %s serves no queries of over %u items within the SLO", base_name,
+                         p->rates.size[base]);
     p->count = pool_count(&p->input, &p->rates);
     if (p->count == 0)
         return error_set(err, -ENOENT, "%s: %g dollars an hour do not pay for one %s", path, p->input.budget,
@@ -289,7 +310,7 @@ static int plan_make(struct plan *p, const char *path, const struct settings *s,
     if (scenario_read(path, s->sets, s->set_count, &p->scenario, err) || cluster_make(&p->cluster, &p->scenario, err) ||
         input_make(p, path, s->budget, err))
         return CLI_USAGE;
-    int rc = configs_make(p, path, err);
+    int rc = configs_make(p, path, s->base, err);
     if (rc)
         return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
     p->precision = s->precision;

@@ -47,11 +47,14 @@ static const struct policy_option kairos_options[] = {
                       .least = 1,
                       .most = 1e6,
                       .help = "scheme drs: queries of a model between two steps of the hill climbing"},
-    [KAIROS_NOISE] = {.key = "noise",
-                      .preset = 0,
-                      .least = 0,
-                      .most = 1,
-                      .help = "standard deviation of a Gaussian error of each prediction, as a share of it"},
+    [KAIROS_NOISE] =
+        {.key = "noise",
+         .preset = 0,
+         .least = 0,
+         .most = 1,
+         .help =
+             "standard deviation of a Gaussian error of what each query is expected to take on each type, as a share "
+             "of it"},
     {0},
 };
 
@@ -153,7 +156,8 @@ static void instance_up(struct kairos *k, uint32_t index) {
     if (instance->up)
         return;
     instance->up = true;
-    k->up_count[instance->type]++;
+    if (k->up_count[instance->type]++ == 0)
+        kairos_stranded(k);
     k->idle_count += !instance->busy;
 }
 
@@ -163,7 +167,8 @@ static void instance_down(struct kairos *k, uint32_t index) {
     if (!instance->up)
         return;
     instance->up = false;
-    k->up_count[instance->type]--;
+    if (--k->up_count[instance->type] == 0)
+        kairos_stranded(k);
     k->idle_count -= !instance->busy;
     while (instance->queue.count) {
         uint32_t node = instance->queue.first;
@@ -206,6 +211,8 @@ static void hopeless_relax(struct kairos *k, uint32_t node) {
 /* Refuses what has waited too long; the return value is when to look again. */
 static int64_t queue_expire(struct kairos *k, int64_t now_ns, struct central_output *out) {
     int64_t wake_ns = TIME_NEVER;
+    if (!k->late_refused && !k->stranded)
+        return wake_ns; /* a queue that may be long */
     for (uint32_t node = k->queue.first, next; node != REQUEST_NONE; node = next) {
         next = kairos_next(k, node);
         int64_t latest_ns = latest_start(k, node);

@@ -66,8 +66,9 @@ struct kairos {
     uint32_t model_count, instance_count, types;
     int64_t ctrl_ns, data_ns;
     bool late_refused; /* nothing is started that would be late; what would be late anywhere is refused */
-    struct rng rng;
+    uint64_t seed;
     uint32_t up_count[ACCELERATOR_TYPES_MAX];
+    bool stranded;       /* some model runs on no type that is in service */
     uint32_t idle_count; /* up and not busy */
     struct kairos_model *models;
     struct kairos_instance *instances;
@@ -101,6 +102,8 @@ static inline bool kairos_idle(const struct kairos_instance *instance) {
 size_t kairos_bytes(const struct central_config *config);
 void kairos_init(void *core, const struct central_config *config, struct request_pool *pool);
 
+/* Sets k->stranded. */
+void kairos_stranded(struct kairos *k);
 /* The coefficients of section 5.1: how much an instance's time is worth, by the largest query. */
 void kairos_coefficients(struct kairos *k, struct kairos_model *model);
 void kairos_queue_append(struct kairos *k, struct kairos_queue *queue, uint32_t node);
@@ -111,7 +114,7 @@ void kairos_instance_remove(struct kairos *k, struct kairos_instance *instance, 
 /* delay(b) and the latency that is expected of a query on a type on which its model runs. */
 int64_t kairos_span_ns(const struct kairos *k, uint32_t node, uint32_t type);
 /* The same as a scheme sees it, with the noise of option `noise`. */
-int64_t kairos_predicted_ns(struct kairos *k, uint32_t node, uint32_t type);
+int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type);
 /* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If it would be late there and
  * what is late is refused, it is refused instead. False: no more actions fit into `out`, nothing was done. */
 bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, uint32_t node, uint32_t instance,

@@ -13,7 +13,8 @@
 
 #define COST_MOST 60000000000000 /* matching.h: under 2^62 / 257^2 */
 
-static int64_t pair_cost(struct kairos *k, int64_t now_ns, uint32_t node, const struct kairos_instance *instance) {
+static int64_t pair_cost(const struct kairos *k, int64_t now_ns, uint32_t node,
+                         const struct kairos_instance *instance) {
     const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
     if (!model->runs_on[instance->type])
         return MATCHING_FORBIDDEN;

@@ -100,7 +100,7 @@ void kairos_climb_count(struct kairos *k, uint32_t model, bool bad) {
 /* ---- clkwrk ---- */
 
 /* The instance that is expected to finish a query first; or UINT32_MAX. */
-static uint32_t first_to_finish(struct kairos *k, int64_t now_ns, uint32_t node) {
+static uint32_t first_to_finish(const struct kairos *k, int64_t now_ns, uint32_t node) {
     const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
     uint32_t first = UINT32_MAX;
     int64_t least_ns = INT64_MAX;

@@ -71,12 +71,14 @@ static double gaussian(struct rng *rng) {
     return sum;
 }
 
-int64_t kairos_predicted_ns(struct kairos *k, uint32_t node, uint32_t type) {
+int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type) {
     int64_t span_ns = kairos_span_ns(k, node, type);
     double noise = k->options.value[KAIROS_NOISE];
     if (noise <= 0)
         return span_ns;
-    double factor = 1 + noise * gaussian(&k->rng);
+    struct rng rng; /* the same error whenever this query is looked at */
+    rng_seed(&rng, k->seed + kairos_node(k, node)->handle * ACCELERATOR_TYPES_MAX + type);
+    double factor = 1 + noise * gaussian(&rng);
     return factor > 0 ? (int64_t)((double)span_ns * factor) : 0;
 }
 
@@ -93,7 +95,7 @@ void kairos_init(void *core, const struct central_config *config, struct request
     k->ctrl_ns = config->ctrl_ns;
     k->data_ns = config->data_ns;
     k->late_refused = (int)k->options.value[KAIROS_LATE] == KAIROS_LATE_REFUSE;
-    rng_seed(&k->rng, config->seed);
+    k->seed = config->seed;
     k->queue = (struct kairos_queue){REQUEST_NONE, REQUEST_NONE, 0};
     k->wake_ns = TIME_NEVER;
     for (uint32_t i = 0; i < k->instance_count; i++) {
@@ -117,6 +119,17 @@ void kairos_init(void *core, const struct central_config *config, struct request
         }
         kairos_coefficients(k, model);
         kairos_climb_init(k, m);
+    }
+    kairos_stranded(k);
+}
+
+void kairos_stranded(struct kairos *k) {
+    k->stranded = false;
+    for (uint32_t m = 0; m < k->model_count && !k->stranded; m++) {
+        bool served = false;
+        for (uint32_t t = 0; t < k->types; t++)
+            served |= k->models[m].runs_on[t] && k->up_count[t];
+        k->stranded = !served;
     }
 }
 

@@ -102,16 +102,19 @@ static void timer(struct fixture *f, int64_t now_ns) {
     step_ns(f, now_ns, &(struct central_event){.kind = CENTRAL_TIMER});
 }
 
+static void arrive_message(struct fixture *f, int64_t now_ms, struct request_message message, int64_t slo_ms) {
+    message.arrival_ns = now_ms * MS;
+    message.deadline_ns = (now_ms + slo_ms) * MS;
+    step(f, now_ms, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = &message});
+}
+
+static void arrive_handle(struct fixture *f, int64_t now_ms, uint64_t handle, uint32_t items) {
+    arrive_message(f, now_ms, (struct request_message){.handle = handle, .items = items}, 100);
+}
+
 /* Handles are the items, so that tests can name a query by its size. */
 static void arrive_model(struct fixture *f, int64_t now_ms, uint32_t model, uint32_t items, int64_t slo_ms) {
-    struct request_message message = {
-        .handle = items,
-        .arrival_ns = now_ms * MS,
-        .deadline_ns = (now_ms + slo_ms) * MS,
-        .model = model,
-        .items = items,
-    };
-    step(f, now_ms, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = &message});
+    arrive_message(f, now_ms, (struct request_message){.handle = items, .model = model, .items = items}, slo_ms);
 }
 
 static void arrive(struct fixture *f, int64_t now_ms, uint32_t items) {
@@ -257,6 +260,11 @@ static void what_is_late_can_be_served_all_the_same(void **state) {
     arrive(&f, 160, 45);
     end(&f, 170, 0, 170);
     assert_int_equal(f.out.refused, REQUEST_NONE);
+    tell(&f, 170, CENTRAL_DOWN, 1);
+    arrive_model(&f, 180, 1, 5, 100); /* nothing in service runs it, so there is no use in waiting past the deadline */
+    assert_int_equal(f.out.wake_ns, 280 * MS);
+    timer(&f, 280 * MS);
+    assert_true(refused(&f, 5, REFUSAL_DEADLINE));
     fixture_free(&f);
 }
 
@@ -364,7 +372,7 @@ static void a_prediction_may_be_noisy_but_repeats(void **state) {
             struct fixture f;
             fixture_init(&f, noisy ? "noise=0.2" : "", one_each);
             for (int64_t i = 0; i < 200; i++) {
-                arrive(&f, i * 1000, 24); /* on weak 96 ms, of 98 allowed */
+                arrive_handle(&f, i * 1000, (uint64_t)i, 24); /* on weak 96 ms, of 98 allowed */
                 uint32_t to = sent_to(&f, 24);
                 assert_int_not_equal(to, NOT_DISPATCHED);
                 strong[again] += to == 0;
