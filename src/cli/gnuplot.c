@@ -2,25 +2,30 @@
 #include "cli/gnuplot.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-int gnuplot_check(const char *path, struct sy_error *err) {
+int gnuplot_find(struct sy_error *err) {
     const char *at = getenv("PATH");
-    bool found = false;
-    while (at && *at && !found) {
+    while (at && *at) {
         char file[4096];
         size_t length = strcspn(at, ":");
         snprintf(file, sizeof(file), "%.*s/gnuplot", (int)length, at);
-        found = access(file, X_OK) == 0;
+        if (access(file, X_OK) == 0)
+            return 0;
         at += length + (at[length] == ':');
     }
-    if (!found)
-        return error_set(err, -ENOENT,
-                         "--plot needs the program gnuplot, which is not on the PATH "
-                         "(on Debian: apt-get install gnuplot-nox)");
+    return error_set(err, -ENOENT,
+                     "plots need the program gnuplot, which is not on the PATH "
+                     "(on Debian: apt-get install gnuplot-nox)");
+}
+
+int gnuplot_check(const char *path, struct sy_error *err) {
+    struct sy_error why;
+    int rc = gnuplot_find(&why);
+    if (rc)
+        return error_set(err, rc, "--plot: %s", why.text);
     FILE *file = fopen(path, "w");
     if (!file)
         return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 
+/* Whether gnuplot is there: 0 or -ENOENT. */
+int gnuplot_find(struct sy_error *err);
 /* Whether gnuplot is there and the file can be written; the file is created. -ENOENT or -errno. */
 int gnuplot_check(const char *path, struct sy_error *err);
 /* Starts gnuplot with an SVG of the given size as its output; what is written to the stream are its commands. NULL

@@ -3,17 +3,29 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/goodput.h"
+
+/* After the scenario was read, or was not. */
+static int cluster_add(struct simulation *s, int rc, const char *origin, struct sy_error *err) {
+    struct sy_error why;
+    if (!rc && (rc = cluster_make(&s->cluster, &s->scenario, &why)))
+        error_set(err, rc, "%s: %s", origin, why.text);
+    return rc;
+}
 
 int simulation_make(struct simulation *s, const char *path, const char *const *sets, uint32_t set_count,
                     struct sy_error *err) {
     *s = (struct simulation){.memory = NULL};
-    int rc = scenario_read(path, sets, set_count, &s->scenario, err);
-    struct sy_error why;
-    if (!rc && (rc = cluster_make(&s->cluster, &s->scenario, &why)))
-        error_set(err, rc, "%s: %s", path, why.text);
-    return rc;
+    return cluster_add(s, scenario_read(path, sets, set_count, &s->scenario, err), path, err);
+}
+
+int simulation_make_text(struct simulation *s, const char *origin, const char *text, const char *const *sets,
+                         uint32_t set_count, struct sy_error *err) {
+    *s = (struct simulation){.memory = NULL};
+    int rc = scenario_read_text(origin, text, strlen(text), sets, set_count, &s->scenario, err);
+    return cluster_add(s, rc, origin, err);
 }
 
 void simulation_free(struct simulation *s) {

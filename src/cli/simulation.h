@@ -40,6 +40,9 @@ struct simulation {
  * simulation_free(), after an error, too. */
 int simulation_make(struct simulation *simulation, const char *path, const char *const *sets, uint32_t set_count,
                     struct sy_error *err);
+/* The same from text, without files of its own; `origin` is what mistakes call it. */
+int simulation_make_text(struct simulation *simulation, const char *origin, const char *text, const char *const *sets,
+                         uint32_t set_count, struct sy_error *err);
 /* Runs at the scenario's rates, which it must have. -ECANCELED if it was stopped, -ENOMEM. */
 int simulation_run(struct simulation *simulation, struct simulation_progress *progress,
                    const struct sim_observer *observer, struct sy_error *err);

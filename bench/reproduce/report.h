@@ -1,0 +1,27 @@
+/* report.h - what a figure shows: text, tables, checks and a plot, in the order in which they are reported. */
+#pragma once
+
+#include "figure.h"
+
+void report_text(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A table begins: "what | published | ours". Then its rows, with as many cells. */
+void report_table(struct context *c, const char *head);
+void report_row(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What must hold, with the numbers. One that does not makes a full run exit with 1; a quick one only shows it. */
+void report_check(struct context *c, bool held, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* A plot. A figure has one picture, ID.svg; several plots become its panels. */
+enum plot_style {
+    PLOT_LINES,  /* with a mark at each point */
+    PLOT_CURVE,  /* without */
+    PLOT_POINTS, /* marks only */
+    PLOT_DASHED, /* published numbers and bounds */
+    PLOT_BARS,   /* side by side over the labels at x = 0, 1, 2, ... */
+};
+struct plot *report_plot(struct context *c, const char *title, const char *x_title, const char *y_title);
+/* Numbers on an axis go up by factors. */
+void plot_logarithmic(struct plot *plot, bool x, bool y);
+/* A name for a place on the x axis, instead of numbers. */
+void plot_label(struct plot *plot, double x, const char *label);
+struct series *plot_series(struct plot *plot, enum plot_style style, const char *name);
+void plot_point(struct series *series, double x, double y);
