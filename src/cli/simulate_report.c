@@ -195,7 +195,10 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
     heading_put(to, s, path);
     models_put(to, s, all);
     text_printf(to, "\naccelerators: %.2f %% busy, %.2f %% idle; %u of %u used\n", 100 * r->busy, 100 * (1 - r->busy),
-                r->accelerators_used, s->scenario.accelerator_count);
+                r->accelerators_used, s->cluster.config.accelerators);
+    if (s->cluster.config.autoscale)
+        text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
+                    r->accelerators_max, r->advice_count);
     if (r->batches)
         text_printf(to, "batches: %.1f /s of %.2f items on average, p10 %u, p50 %u, p90 %u, greatest %u\n",
                     per_second(s, r->batches), (double)r->batch_items / (double)r->batches, batch_quantile(all, 0.1),
@@ -329,6 +332,19 @@ static json_t *types_json(const struct scenario *s) {
     return types;
 }
 
+static void autoscale_json(json_t *json, const struct simulation *s) {
+    const struct sim_result *r = &s->result;
+    if (!s->cluster.config.autoscale)
+        return;
+    json_t *advice = json_array();
+    for (uint32_t i = 0; i < r->advice_count; i++)
+        json_array_append_new(advice, json_pack("{s:f,s:i}", "second", r->advice[i].at_s, "accelerators",
+                                                (int)r->advice[i].accelerators));
+    json_object_set_new(json, "accelerators_mean", json_real(r->accelerators_mean));
+    json_object_set_new(json, "accelerators_max", json_integer(r->accelerators_max));
+    json_object_set_new(json, "advice", advice);
+}
+
 static json_t *simulation_json(const struct simulation *s, const struct simulate_point *point, const struct row *all) {
     const struct sim_result *r = &s->result;
     json_t *json =
@@ -343,6 +359,7 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     json_object_set_new(json, "accelerators_used", json_integer(r->accelerators_used));
     json_object_set_new(json, "accelerator_busy", json_real(r->busy));
     json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
+    autoscale_json(json, s);
     json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
     loads_json(json, s, r->loads, r->cold, r->offered);
     if (s->searched)

@@ -60,7 +60,8 @@ static int models_make(struct cluster *c, const struct scenario *s) {
 }
 
 static int accelerators_make(struct cluster *c, const struct scenario *s) {
-    uint8_t *next = c->accelerator_type = malloc(s->accelerator_count);
+    uint32_t most = s->autoscale.enabled ? (uint32_t)s->autoscale.max : s->accelerator_count;
+    uint8_t *next = c->accelerator_type = calloc(most, 1);
     if (!next)
         return -ENOMEM;
     for (uint32_t t = 0; t < s->type_count; t++) {
@@ -132,6 +133,22 @@ static uint64_t memory_of(const struct scenario *s) {
     return central && central->uses_memory ? s->memory_bytes : 0;
 }
 
+/* Of one type; all that there may be, though it begins with fewer. */
+static void autoscale_make(struct cluster *c, const struct scenario *s) {
+    if (!s->autoscale.enabled)
+        return;
+    c->autoscale = (struct autoscale_config){
+        .min = (uint32_t)s->autoscale.min,
+        .max = (uint32_t)s->autoscale.max,
+        .headroom = s->autoscale.headroom,
+        .every_ns = s->autoscale.every_ns,
+        .start_delay_ns = s->autoscale.start_delay_ns,
+    };
+    c->config.autoscale = &c->autoscale;
+    c->config.accelerators_first = s->accelerator_count;
+    c->config.accelerators = c->autoscale.max;
+}
+
 static void config_make(struct cluster *c, const struct scenario *s) {
     c->config = (struct sim_config){
         .models = c->models,
@@ -160,12 +177,14 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .policy = s->policy,
         .options = s->policy_options,
     };
+    autoscale_make(c, s);
 }
 
 int cluster_make(struct cluster *cluster, const struct scenario *scenario, struct sy_error *err) {
     *cluster = (struct cluster){.models = NULL};
-    if (scenario->autoscale.enabled)
-        return error_set(err, -ENOTSUP, "autoscale: a changing number of accelerators is not simulated");
+    if (scenario->autoscale.enabled && (memory_of(scenario) || scenario->fault_every_s > 0))
+        return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.%s",
+                         memory_of(scenario) ? "memory_gib" : "faults");
     int rc = models_make(cluster, scenario);
     rc = rc ? rc : accelerators_make(cluster, scenario);
     rc = rc ? rc : steps_make(cluster, scenario);

@@ -7,11 +7,13 @@
 #include "sim/scenario.h"
 #include "sim/sim.h"
 
+/* Not to be moved: it points into itself. */
 struct cluster {
     struct sim_config config; /* everything but the observer; points into the tables below */
     struct sim_model *models; /* [config.model_count], in the scenario's order */
     uint8_t *accelerator_type;
     struct sim_rate_step *steps;
+    struct autoscale_config autoscale;
     struct query_sizes *query_sizes; /* NULL: one item a request */
     struct trace *trace;             /* of recorded arrivals, or NULL */
     struct profile **profiles;       /* [profile_count]; models with the same lines and SLO share theirs */

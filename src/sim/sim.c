@@ -14,7 +14,9 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
     s.arrivals = s.loads + c->accelerators;
     s.cancels = s.arrivals + c->model_count;
     s.fault = s.cancels + c->model_count;
-    s.driver = s.fault + 1;
+    s.looks = s.fault + 1;
+    s.starts = s.looks + 1;
+    s.driver = s.starts + 1;
     s.count = s.driver + driver->sources(c);
     return s;
 }
@@ -61,6 +63,7 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     batch_sizes_layout(arena, c, results);
     sim->bad_most = c->give_up_bad > 0 ? arena_take(arena, c->model_count * sizeof(*sim->bad_most)) : NULL;
     sim_accelerators_layout(sim, arena);
+    sim_scaling_layout(sim, arena);
     sim->driver->layout(sim, arena);
 }
 
@@ -85,6 +88,14 @@ bool sim_counts(const struct sim *sim, int64_t arrival_ns) {
     return arrival_ns >= sim->count_from_ns && arrival_ns < sim->count_until_ns;
 }
 
+int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns) {
+    if (from_ns < sim->count_from_ns)
+        from_ns = sim->count_from_ns;
+    if (to_ns > sim->count_until_ns)
+        to_ns = sim->count_until_ns;
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
 void sim_bad_check(struct sim *sim, uint32_t model) {
     const struct sim_model_result *result = &sim->result->models[model];
     sim->result->gave_up |= sim->bad_most && result->dropped + result->late > sim->bad_most[model];
@@ -96,6 +107,7 @@ void sim_refuse(struct sim *sim, uint32_t node) {
         struct request_node *request = &sim->pool.nodes[node];
         uint32_t next = request->next;
         struct sim_model_result *result = &sim->result->models[request->model];
+        sim->bad += request->refusal != REFUSAL_CANCELLED;
         if (sim_counts(sim, request->arrival_ns)) {
             result->dropped += request->refusal != REFUSAL_CANCELLED;
             result->cancelled += request->refusal == REFUSAL_CANCELLED;
@@ -151,6 +163,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
     if (full(sim)) {
         result->dropped += counted;
+        sim->bad++;
         sim_bad_check(sim, model);
         return;
     }
@@ -209,6 +222,10 @@ static void source_handle(struct sim *sim, uint32_t source) {
         request_cancels(sim, source - s->cancels);
     else if (source == s->fault)
         fault_toggle(sim);
+    else if (source == s->looks)
+        sim_scaling_look(sim);
+    else if (source == s->starts)
+        sim_scaling_start(sim);
     else
         sim->driver->due(sim, source - s->driver);
 }
@@ -252,7 +269,8 @@ static void result_sum(struct sim *sim) {
     }
     for (uint32_t a = 0; a < c->accelerators; a++)
         r->accelerators_used += sim->accelerators[a].used;
-    r->busy = (double)sim->busy_ns / ((double)(sim->count_until_ns - sim->count_from_ns) * c->accelerators);
+    sim_scaling_end(sim);
+    r->busy = sim->scaling.present_ns ? (double)sim->busy_ns / (double)sim->scaling.present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
     r->unanswered = sim->pool.used;
 }
@@ -277,6 +295,7 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
                        (int64_t)(config->fault_every_s * rng_exponential(&sim->rng) * (double)NS_PER_S));
     if (sim->bad_most)
         bad_most_set(sim);
+    sim_scaling_begin(sim);
     for (uint32_t events = 1; !heap_empty(&sim->events) && !result->gave_up && !result->stopped; events++) {
         struct heap_entry next = heap_top(&sim->events);
         CHECK_GE(next.key, sim->now_ns);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/time.h"
+#include "plan/autoscale.h"
 #include "policy/policy.h"
 #include "profile/profile.h"
 #include "sim/query_size.h"
@@ -59,6 +60,8 @@ struct sim_config {
     uint32_t model_count;
     const uint8_t *accelerator_type; /* [accelerators] */
     uint32_t accelerators, types;
+    const struct autoscale_config *autoscale; /* NULL: all accelerators are there throughout */
+    uint32_t accelerators_first;              /* with autoscale: to begin with */
     enum sim_arrivals arrivals;
     double gamma_shape;
     const struct trace *trace;         /* of SIM_TRACE: replayed so that its mean is the rate of the steps */
@@ -88,6 +91,12 @@ struct sim_config {
     void *go_on_context;
 };
 
+/* From then on there should be so many accelerators. */
+struct sim_advice {
+    double at_s;
+    uint32_t accelerators;
+};
+
 struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests; offered is the sum of the others */
     uint64_t batches, batch_items;
@@ -102,9 +111,13 @@ struct sim_result {
     uint64_t offered, good, dropped, late, cancelled;
     uint64_t batches, batch_items;
     uint64_t loads, cold;
-    uint64_t requests;          /* warm-up included */
-    double worst_bad_rate;      /* of a model: bad over offered */
-    double busy;                /* share of the accelerators' time spent running, while requests counted */
+    uint64_t requests;         /* warm-up included */
+    double worst_bad_rate;     /* of a model: bad over offered */
+    double busy;               /* share of the accelerators' time spent running, while requests counted */
+    double accelerators_mean;  /* in service, while requests counted */
+    uint32_t accelerators_max; /* in service at once, ever */
+    struct sim_advice *advice; /* [advice_count] changes, with autoscale */
+    uint32_t advice_count;
     uint32_t accelerators_used; /* that ever ran a batch */
     uint32_t stuck;             /* accelerators that the rank core did not get back; 0 unless something is broken */
     uint32_t unanswered;        /* requests still in the scheduler at the end; 0 unless something is broken */

@@ -75,15 +75,6 @@ static int64_t run_draw(struct sim *sim, uint32_t model, uint32_t type, uint32_t
     return run_ns + (int64_t)((double)run_ns * sim->config->noise * (x < NOISE_MOST ? x : NOISE_MOST));
 }
 
-/* The part of [from, to) in which requests count. */
-static int64_t counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns) {
-    if (from_ns < sim->count_from_ns)
-        from_ns = sim->count_from_ns;
-    if (to_ns > sim->count_until_ns)
-        to_ns = sim->count_until_ns;
-    return to_ns > from_ns ? to_ns - from_ns : 0;
-}
-
 static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
     return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
 }
@@ -94,8 +85,9 @@ static void requests_answer(struct sim *sim, const struct sim_batch *batch, bool
     for (uint32_t node = batch->first, next; node != REQUEST_NONE; node = next) {
         struct request_node *request = &sim->pool.nodes[node];
         next = request->next;
+        bool good = ran && sim->now_ns <= request->deadline_ns;
+        sim->bad += !good;
         if (sim_counts(sim, request->arrival_ns)) {
-            bool good = ran && sim->now_ns <= request->deadline_ns;
             result->good += good;
             result->late += !good;
             if (ran) {
@@ -116,7 +108,8 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
     bool running = accelerator->runs.running;
     struct sim_batch batch = lane_pop(sim, &accelerator->runs);
     if (running) {
-        sim->busy_ns += counted_ns(sim, batch.begin_ns, sim->now_ns);
+        sim->busy_ns += sim_counted_ns(sim, batch.begin_ns, sim->now_ns);
+        sim->ran_ns += sim->now_ns - batch.begin_ns;
         if (observer && observer->ended)
             observer->ended(observer->context, sim->now_ns, a);
     }

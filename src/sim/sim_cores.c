@@ -379,6 +379,10 @@ static uint32_t cores_stuck(const struct sim *sim) {
     return rank_core_accelerators_busy(cores_of(sim)->rank);
 }
 
+static double cores_needed(const struct sim *sim) {
+    return rank_core_accelerators_needed(cores_of(sim)->rank);
+}
+
 const struct sim_driver sim_driver_cores = {
     .sources = cores_sources,
     .layout = cores_layout,
@@ -390,5 +394,6 @@ const struct sim_driver sim_driver_cores = {
     .due = cores_due,
     .deliver = cores_deliver,
     .stuck = cores_stuck,
+    .needed = cores_needed,
     .loses_late = true,
 };

@@ -4,6 +4,7 @@
  *     sim_accelerator.c  accelerators: they run the batches sent to them one after the other
  *     sim_cores.c        the driver of model cores and a rank core, joined by messages that may take time
  *     sim_central.c      the driver of a central policy
+ *     sim_autoscale.c    accelerators that come and go with the load
  *
  * Every source of events (an accelerator's batches, a model's arrivals, a model core's timer, ...) has one place in the
  * heap, at its next time; equal times are handled in the order of the sources. */
@@ -58,7 +59,7 @@ struct sim_stream {
 
 /* Sources of events, in the order in which equal times are handled. */
 struct sim_sources {
-    uint32_t runs, loads, arrivals, cancels, fault;
+    uint32_t runs, loads, arrivals, cancels, fault, looks, starts;
     uint32_t driver; /* the driver's, from here on */
     uint32_t count;
 };
@@ -83,7 +84,20 @@ struct sim_driver {
     void (*deliver)(struct sim *sim);
     /* At the end: accelerators that it did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
+    /* Accelerators that the load keeps busy, as it knows; NULL: measured. */
+    double (*needed)(const struct sim *sim);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
+};
+
+/* Accelerators 0 to present - 1 are in service. */
+struct sim_scaling {
+    struct autoscale advice;
+    uint32_t present, starting;
+    int64_t *start_ns; /* [accelerators] a circle from start_head on: when those that are starting will be there */
+    uint32_t start_head;
+    int64_t since_ns, present_ns; /* the last change; accelerator time in service until then, while requests count */
+    int64_t ran_ns;               /* as of the last look: */
+    uint64_t requests, bad;
 };
 
 extern const struct sim_driver sim_driver_cores, sim_driver_central;
@@ -107,7 +121,9 @@ struct sim {
     uint64_t next_handle;
     uint32_t fault_accelerator;
     bool fault_on;
-    int64_t busy_ns;
+    int64_t busy_ns, ran_ns; /* while requests count; always */
+    uint64_t bad;            /* requests, warm-up included */
+    struct sim_scaling scaling;
     uint64_t *bad_most; /* [models] a run with more is given up; or NULL */
     void *driver_state;
 };
@@ -118,6 +134,8 @@ struct sim {
 void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
 /* Whether what arrived then counts in the results. */
 bool sim_counts(const struct sim *sim, int64_t arrival_ns);
+/* The part of [from, to) in which requests count. */
+int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
 /* After one more request of a model became bad: whether the run is to be given up. */
 void sim_bad_check(struct sim *sim, uint32_t model);
 /* The scheduler refuses a list of requests. */
@@ -137,3 +155,12 @@ void sim_accelerator_down(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
 /* Nothing goes on there for so long. */
 void sim_accelerator_stall(struct sim *sim, uint32_t accelerator, int64_t for_ns);
+
+/* ---- sim_autoscale.c ---- */
+
+void sim_scaling_layout(struct sim *sim, struct arena *arena);
+void sim_scaling_begin(struct sim *sim);
+/* The time of a look at the load, or of an accelerator that has started. */
+void sim_scaling_look(struct sim *sim);
+void sim_scaling_start(struct sim *sim);
+void sim_scaling_end(struct sim *sim);

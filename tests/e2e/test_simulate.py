@@ -127,6 +127,22 @@ def test_models_may_be_loaded_on_demand():
     assert "loads" not in result(*many, "--policy", "deferred")
 
 
+def test_accelerators_follow_the_load(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(RESNET.read_text() + "autoscale: {min: 2, max: 20, start_delay_s: 2, every_s: 1}\n")
+    r = result(path, "--set", "run.seconds=60", "--set", "workload.rate_rps={steps: [[0, 1000], [20, 8000], [40, 1000]]}")
+    assert 2 < r["accelerators_mean"] < r["accelerators_max"] <= 20
+    asked = [(a["second"], a["accelerators"]) for a in r["advice"]]
+    assert 11 <= max(n for _, n in asked) <= 16
+    assert 20 < next(second for second, n in asked if n >= 11) < 30
+    assert asked[-1][1] < 6
+    assert r["bad_rate"] < 0.25
+    busy = r["accelerator_busy"]
+    assert busy > result(path, "--set", "autoscale.min=20", "--set", "cluster.accelerators=20")["accelerator_busy"]
+    done = simulate(path, "--set", "cluster.faults={every_s: 1, for_s: 1}", status=2)
+    assert "autoscale is not simulated together with cluster.faults" in done.stderr
+
+
 def test_tables_are_for_people():
     out = simulate(SCENARIOS / "zoo-1080ti.yaml", *SHORT)
     lines = out.stdout.splitlines()

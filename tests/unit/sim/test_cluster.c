@@ -135,12 +135,51 @@ static void test_it_runs(void **state) {
 
 static void test_what_is_not_simulated_is_said(void **state) {
     (void)state;
-    struct scenario scenario = {.autoscale.enabled = true};
+    struct scenario scenario = {.autoscale.enabled = true, .fault_every_s = 1, .policy = &policy_deferred};
     struct cluster c;
     struct sy_error err;
     assert_true(cluster_make(&c, &scenario, &err) < 0);
-    assert_non_null(strstr(err.text, "autoscale"));
+    assert_non_null(strstr(err.text, "autoscale is not simulated together with cluster.faults"));
     assert_null(c.models);
+}
+
+/* One accelerator does 1000 a second, alpha being all there is: at 3500 a second 3.5 are needed, and 4 are 12 % idle.
+ */
+static void test_accelerators_follow_the_load(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: 2}\n"
+               "models: [{name: a, alpha_ms: 1, beta_ms: 0, slo_ms: 50}]\n"
+               "workload: {rate_rps: {steps: [[0, 500], [20, 3500], [60, 500]]}, arrivals: uniform}\n"
+               "autoscale: {min: 1, max: 9, start_delay_s: 5, every_s: 1, headroom: 0.1}\n"
+               "run: {seconds: 100, warmup_seconds: 0}\n",
+               &c);
+    assert_int_equal(c.config.accelerators, 9);
+    assert_int_equal(c.config.accelerators_first, 2);
+    void *memory = malloc(sim_bytes(&c.config));
+    struct sim_result r;
+    sim_run(&c.config, memory, &r);
+    assert_int_equal(r.stuck + r.unanswered, 0);
+    assert_in_range(r.advice_count, 3, 20);
+    /* As long as a start takes nothing is released; then one is enough, till 20 s. */
+    assert_true(r.advice[0].at_s >= 5 && r.advice[0].at_s <= 7 && r.advice[0].accelerators == 1);
+    assert_true(r.advice[1].at_s == 21 && r.advice[1].accelerators >= 2);
+    uint32_t at_25 = 0, at_60 = 0; /* the measured rate follows within seconds */
+    for (uint32_t i = 0; i < r.advice_count; i++) {
+        at_25 = r.advice[i].at_s < 25 ? r.advice[i].accelerators : at_25;
+        at_60 = r.advice[i].at_s < 60 ? r.advice[i].accelerators : at_60;
+    }
+    assert_int_equal(at_25, 4);
+    assert_int_equal(at_60, 4);
+    assert_int_equal(r.advice[r.advice_count - 1].accelerators, 1);
+    assert_in_range(r.accelerators_max, 4, 9);
+    assert_true(r.accelerators_mean > 1.8 && r.accelerators_mean < 3.2);
+    /* What is bad is so until the accelerators asked for at 21 s are there, at 26 s: 2500 of 3500 each second. */
+    double bad = (double)(r.offered - r.good);
+    assert_true(bad > 5 * 2500 && bad < 8 * 2500);
+    assert_true(r.busy > 0.5 && r.busy < 0.95);
+    free(memory);
+    cluster_free(&c);
 }
 
 static void test_a_trace_is_replayed(void **state) {
@@ -180,6 +219,7 @@ int main(void) {
         cmocka_unit_test(test_sizes_of_requests_arrive),
         cmocka_unit_test(test_it_runs),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
+        cmocka_unit_test(test_accelerators_follow_the_load),
         cmocka_unit_test(test_a_trace_is_replayed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -338,10 +338,9 @@ static void the_examples_are_valid(void **state) {
         struct sy_error err = {""};
         snprintf(path, sizeof(path), TESTS_DIR "/../scenarios/%.200s", entry->d_name);
         struct cluster c;
-        if (scenario_read(path, NULL, 0, &s, &err) || (!s.autoscale.enabled && cluster_make(&c, &s, &err)))
+        if (scenario_read(path, NULL, 0, &s, &err) || cluster_make(&c, &s, &err))
             fail_msg("%s", err.text);
-        if (!s.autoscale.enabled)
-            cluster_free(&c);
+        cluster_free(&c);
         scenario_free(&s);
         count++;
     }

@@ -1,0 +1,118 @@
+/* sim_autoscale.c - accelerators that come and go with the load.
+ *
+ * A look at the load every few seconds, advice (plan/autoscale.h), and what follows from it: an accelerator that is
+ * asked for is there after its start delay, one that is released gets nothing new and ends what it has. Those with the
+ * lowest numbers are in service. */
+#include "sim/sim_state.h"
+
+#define BUSY_STILL_NS (10 * NS_PER_MS) /* one that still runs what it had when it was released starts so much later */
+
+/* Looks in a run, and so the most advice. */
+static uint32_t looks_most(const struct sim_config *c) {
+    double looks = (c->warmup_s + c->seconds) * (double)NS_PER_S / (double)c->autoscale->every_ns;
+    return looks < 1e8 ? (uint32_t)looks + 2 : 100000000;
+}
+
+void sim_scaling_layout(struct sim *sim, struct arena *arena) {
+    const struct sim_config *c = sim->config;
+    sim->scaling.start_ns = arena_take(arena, c->autoscale ? c->accelerators * sizeof(int64_t) : 0);
+    struct sim_advice *advice = arena_take(arena, c->autoscale ? looks_most(c) * sizeof(*advice) : 0);
+    if (arena->base)
+        sim->result->advice = advice;
+}
+
+/* Accounts for the time in service until now, and goes on with so many. */
+static void present_set(struct sim *sim, uint32_t present) {
+    struct sim_scaling *s = &sim->scaling;
+    s->present_ns += s->present * sim_counted_ns(sim, s->since_ns, sim->now_ns);
+    s->since_ns = sim->now_ns;
+    s->present = present;
+    if (present > sim->result->accelerators_max)
+        sim->result->accelerators_max = present;
+}
+
+void sim_scaling_begin(struct sim *sim) {
+    const struct sim_config *c = sim->config;
+    if (!c->autoscale) {
+        present_set(sim, c->accelerators);
+        return;
+    }
+    autoscale_init(&sim->scaling.advice, c->autoscale);
+    present_set(sim, c->accelerators_first);
+    for (uint32_t a = c->accelerators_first; a < c->accelerators; a++) {
+        sim->driver->left(sim, a);
+        sim->driver->deliver(sim);
+    }
+    sim_source_set(sim, sim->sources.looks, c->autoscale->every_ns);
+}
+
+/* What the load keeps busy, as the scheduler knows, or as it was since the last look. */
+static double needed_since(const struct sim *sim) {
+    double ran = (double)(sim->ran_ns - sim->scaling.ran_ns) / (double)sim->config->autoscale->every_ns;
+    return sim->driver->needed ? sim->driver->needed(sim) : ran;
+}
+
+static double bad_since(const struct sim *sim) {
+    uint64_t requests = sim->result->requests - sim->scaling.requests, bad = sim->bad - sim->scaling.bad;
+    return requests ? (double)bad / (double)requests : 0;
+}
+
+static void next_start_set(struct sim *sim) {
+    struct sim_scaling *s = &sim->scaling;
+    sim_source_set(sim, sim->sources.starts, s->starting ? s->start_ns[s->start_head] : TIME_NEVER);
+}
+
+/* Those that are asked for last are the first to be called off. */
+static void follow(struct sim *sim, uint32_t wanted) {
+    struct sim_scaling *s = &sim->scaling;
+    const struct sim_config *c = sim->config;
+    while (s->present + s->starting < wanted) {
+        uint32_t slot = (s->start_head + s->starting++) % c->accelerators;
+        s->start_ns[slot] = sim->now_ns + c->autoscale->start_delay_ns;
+    }
+    while (s->starting && s->present + s->starting > wanted)
+        s->starting--;
+    while (s->present > wanted) {
+        present_set(sim, s->present - 1);
+        sim->driver->left(sim, s->present);
+    }
+    next_start_set(sim);
+}
+
+void sim_scaling_look(struct sim *sim) {
+    struct sim_scaling *s = &sim->scaling;
+    struct sim_result *r = sim->result;
+    uint32_t asked = s->present + s->starting;
+    uint32_t wanted = autoscale_look(&s->advice, s->present, asked, needed_since(sim), bad_since(sim));
+    s->ran_ns = sim->ran_ns;
+    s->requests = r->requests;
+    s->bad = sim->bad;
+    if (wanted != asked) {
+        r->advice[r->advice_count++] = (struct sim_advice){(double)sim->now_ns / (double)NS_PER_S, wanted};
+        follow(sim, wanted);
+    }
+    int64_t next_ns = sim->now_ns + sim->config->autoscale->every_ns;
+    sim_source_set(sim, sim->sources.looks, next_ns < sim->count_until_ns ? next_ns : TIME_NEVER);
+}
+
+void sim_scaling_start(struct sim *sim) {
+    struct sim_scaling *s = &sim->scaling;
+    const struct sim_accelerator *accelerator = &sim->accelerators[s->present];
+    if (accelerator->runs.head != SIM_NOTHING || accelerator->loads.head != SIM_NOTHING) {
+        s->start_ns[s->start_head] = sim->now_ns + BUSY_STILL_NS;
+    } else {
+        s->start_head = (s->start_head + 1) % sim->config->accelerators;
+        s->starting--;
+        present_set(sim, s->present + 1);
+        sim->driver->joined(sim, s->present - 1);
+    }
+    next_start_set(sim);
+}
+
+void sim_scaling_end(struct sim *sim) {
+    int64_t counted_ns = sim->count_until_ns - sim->count_from_ns;
+    if (sim->now_ns < sim->count_until_ns && !sim->result->gave_up && !sim->result->stopped)
+        sim->now_ns = sim->count_until_ns; /* nothing happened any more */
+    present_set(sim, sim->scaling.present);
+    sim->result->accelerators_mean = (double)sim->scaling.present_ns / (double)counted_ns;
+}
