@@ -12,9 +12,11 @@
  *     |<------------- l(b) -------------->|
  *     begin              offer <- ahead ->| free
  *
- * `ahead` is what the configuration says a batch takes on its way, what grants were seen to take until they were
- * answered, and how far the ends of batches were seen to stray. A batch sealed ahead waits at the accelerator, at most
- * one. Where nothing takes any time (a simulation without delays) accelerators are free when they say so. */
+ * `ahead` is what the configuration says a batch takes on its way, and what grants were seen to take until they were
+ * answered. It allows nothing for ends that come earlier than expected: what is sealed early is in the way of whom
+ * comes in between, and an accelerator that is reported free before it was offered is granted then. A batch sealed
+ * ahead waits at the accelerator, at most one. Where nothing takes any time (a simulation without delays) accelerators
+ * are free when they say so. */
 #include "sched/rank_core.h"
 
 #include <string.h>
@@ -63,8 +65,8 @@ struct estimate {
 struct model_slot {
     bool granted; /* between a grant and its answer; candidates are ignored */
     bool granted_leftovers;
-    bool dirty;           /* its candidates are not in the lanes yet */
-    struct estimate pace; /* what its batches take over what the tables say */
+    bool dirty;  /* its candidates are not in the lanes yet */
+    double pace; /* what its batches take over what the tables say: the mean */
 };
 
 /* Candidates of one type for one kind of accelerator, by model. */
@@ -169,7 +171,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         core->up_of_type[config->accelerator_type[a]]++;
     }
     for (uint32_t m = 0; m < config->models; m++) {
-        core->model[m] = (struct model_slot){.pace = {.mean = 1}};
+        core->model[m] = (struct model_slot){.pace = 1};
         core->rates[m] = (struct model_rates){.batch_best = 1};
         core->admit_share[m] = 1;
         for (uint32_t t = 0; t < config->types; t++)
@@ -362,15 +364,13 @@ static void estimate_add(struct estimate *estimate, double value, double weight)
 /* What the last of an accelerator's batches can be expected to take. */
 static double run_expected(const struct rank_core *core, const struct accelerator *a) {
     const struct running *last = &a->running[a->batches - 1];
-    return (double)last->table_ns * core->model[last->model].pace.mean;
+    return (double)last->table_ns * core->model[last->model].pace;
 }
 
 /* How long before it is free an accelerator is offered; 0: not ahead of time. */
-static int64_t ahead(const struct rank_core *core, const struct accelerator *a) {
-    const struct running *last = &a->running[a->batches - 1];
-    double stray_ns = (double)last->table_ns * core->model[last->model].pace.deviation;
-    return core->ctrl_ns + (int64_t)((double)core->data_ns * core->batch_mean + core->hop.mean +
-                                     DEVIATIONS * (core->hop.deviation + stray_ns));
+static int64_t ahead(const struct rank_core *core) {
+    return core->ctrl_ns +
+           (int64_t)((double)core->data_ns * core->batch_mean + core->hop.mean + DEVIATIONS * core->hop.deviation);
 }
 
 static void offer(struct rank_core *core, uint32_t a, bool awaited) {
@@ -388,7 +388,7 @@ static void accelerator_review(struct rank_core *core, int64_t now_ns, uint32_t 
         heap_remove(&core->offers, a);
         return;
     }
-    int64_t ahead_ns = accelerator->batches ? ahead(core, accelerator) : 0;
+    int64_t ahead_ns = accelerator->batches ? ahead(core) : 0;
     if (accelerator->batches == 0 || (ahead_ns > 0 && accelerator->free_ns - ahead_ns <= now_ns)) {
         heap_remove(&core->offers, a);
         offer(core, a, true);
@@ -413,8 +413,8 @@ static void offers_release(struct rank_core *core, int64_t now_ns) {
 static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns) {
     struct running over = a->running[0];
     if (over.table_ns > 0 && ended_ns > a->begin_ns)
-        estimate_add(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns,
-                     PACE_WEIGHT);
+        core->model[over.model].pace +=
+            PACE_WEIGHT * ((double)(ended_ns - a->begin_ns) / (double)over.table_ns - core->model[over.model].pace);
     a->running[0] = a->running[1];
     a->batches--;
     a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;
@@ -574,6 +574,8 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     core->needed = 0;
     for (uint32_t m = 0; m < core->models; m++) {
         struct model_rates rates = rates_at(&core->rates[m], now_ns);
+        rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
+        rates.beta_ns *= core->model[m].pace;
         core->rates_now[m] = rates;
         core->needed += rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
     }

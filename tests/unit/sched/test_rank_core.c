@@ -638,6 +638,27 @@ static void what_runs_faster_than_its_table_is_offered_earlier(void **state) {
     free(f.core);
 }
 
+static void the_load_is_what_batches_take_and_not_what_tables_allow(void **state) {
+    (void)state;
+    struct fixture f = fixture_of(1, (const uint8_t[]){0}, 1, &policy_deriving);
+    int64_t now = 0;
+    send(&f, 0,
+         (struct rank_message){
+             .kind = RANK_RATES, .model = 0, .rates = {.rate = 1e9, .batch_best = 2, .alpha_ns = 0.1, .beta_ns = 0.6}});
+    candidate(&f, 0, 0, candidate_at(0, 0, INT64_MAX - 1));
+    for (int i = 0; i < 200; i++) { /* each takes 75 instead of 100 */
+        sealed(&f, now, 0, now, none);
+        now += 75;
+        ran_until(&f, now, now);
+        candidate(&f, now, 0, candidate_at(0, 0, INT64_MAX - 1));
+    }
+    timer(&f, 15 * NS_PER_MS);
+    assert_true(derived_rates[0].alpha_ns > 0.0749 && derived_rates[0].alpha_ns < 0.0751);
+    assert_true(derived_rates[0].beta_ns > 0.449 && derived_rates[0].beta_ns < 0.451);
+    assert_true(rank_core_accelerators_needed(f.core) > 0.299 && rank_core_accelerators_needed(f.core) < 0.301);
+    free(f.core);
+}
+
 static void a_slow_answer_makes_the_next_offer_earlier(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
@@ -721,6 +742,7 @@ int main(void) {
         cmocka_unit_test(ends_while_the_next_is_being_sealed_are_told_apart),
         cmocka_unit_test(nobody_is_woken_for_an_offer_that_nobody_wants),
         cmocka_unit_test(what_runs_faster_than_its_table_is_offered_earlier),
+        cmocka_unit_test(the_load_is_what_batches_take_and_not_what_tables_allow),
         cmocka_unit_test(a_slow_answer_makes_the_next_offer_earlier),
         cmocka_unit_test(what_is_given_back_ahead_is_offered_when_it_is_free),
         cmocka_unit_test(what_is_down_is_not_offered_and_is_free_when_it_is_back),
