@@ -301,13 +301,23 @@ static bool anything_pending(struct model_thread *t) {
            atomic_load_explicit(&t->stop, memory_order_acquire); /* with model_thread_stop() */
 }
 
+/* Until when requests need not wake the thread; not after now_ns: they must. */
+static int64_t nap_end(struct wiring *w, int64_t now_ns) {
+    int64_t up_ns = atomic_load_explicit(&w->offer_ns, memory_order_relaxed) - WIRING_UP_NS; /* a hint */
+
+    if (wiring_accelerators_free(w))
+        return now_ns;
+    return up_ns < now_ns + WIRING_NAP_NS ? up_ns : now_ns + WIRING_NAP_NS;
+}
+
 static void sleep_until_needed(struct model_thread *t) {
     struct doorbell *bell = &t->rings.wiring->model_bells[t->rings.index];
-    bool nap = !wiring_accelerators_free(t->rings.wiring); /* what shrinks meanwhile can wait as well */
+    int64_t now = clock_now_ns(), up_ns = nap_end(t->rings.wiring, now);
     int64_t until = heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
+    bool nap = up_ns > now; /* what shrinks meanwhile can wait as well */
 
     if (nap)
-        until = clock_now_ns() + WIRING_NAP_NS;
+        until = up_ns;
     if (t->dirty_count) /* the rank thread's ring is full: it has no bell of ours, so look again soon */
         until = clock_now_ns() + 50 * NS_PER_US;
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);

@@ -654,3 +654,7 @@ uint32_t rank_core_accelerators_free(const struct rank_core *core) {
 uint32_t rank_core_accelerators_busy(const struct rank_core *core) {
     return core->busy;
 }
+
+int64_t rank_core_offer_ns(const struct rank_core *core) {
+    return heap_empty(&core->offers) ? TIME_NEVER : heap_top(&core->offers).key;
+}

@@ -55,5 +55,7 @@ void rank_core_parameters(const struct rank_core *core, uint32_t model, struct g
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */
 double rank_core_accelerators_needed(const struct rank_core *core);
 uint32_t rank_core_accelerators_busy(const struct rank_core *core);
+/* When the next accelerator will be offered ahead of time, as far as is known; TIME_NEVER: none is expected. */
+int64_t rank_core_offer_ns(const struct rank_core *core);
 /* Free to be granted, now or ahead of time. */
 uint32_t rank_core_accelerators_free(const struct rank_core *core);

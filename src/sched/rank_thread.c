@@ -157,6 +157,7 @@ static void *rank_thread_main(void *argument) {
         tell_parameters(r);
         atomic_store_explicit(&r->wiring->free_accelerators, rank_core_accelerators_free(r->core),
                               memory_order_relaxed); /* with wiring_accelerators_free() */
+        atomic_store_explicit(&r->wiring->offer_ns, rank_core_offer_ns(r->core), memory_order_relaxed); /* a hint */
         ring_bells(r);
         if (!any)
             sleep_until_needed(r);
@@ -193,6 +194,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const 
     own.accelerator_type = r->accelerator_type;
     rank_core_init(r->core, &own);
     atomic_store_explicit(&wiring->free_accelerators, config->accelerators, memory_order_relaxed); /* no thread yet */
+    atomic_store_explicit(&wiring->offer_ns, TIME_NEVER, memory_order_relaxed);
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
         error_set(err, rc, "cannot start the rank thread: %s", strerror(-rc));

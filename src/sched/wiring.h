@@ -14,8 +14,9 @@
 #include "base/ring.h"
 #include "sched/messages.h"
 
-#define PORT_REQUESTS_MAX    8192            /* requests one frontend may have outstanding */
-#define WIRING_NAP_NS        (1 * NS_PER_MS) /* see wiring_accelerators_free() */
+#define PORT_REQUESTS_MAX    8192             /* requests one frontend may have outstanding */
+#define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
+#define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 
@@ -35,14 +36,17 @@ struct wiring {
     struct ring *freed;         /* [e] struct freed_message */
     struct ring *done;          /* [e * frontends + f] struct done_message */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, rank_bell;
-    _Alignas(CACHE_LINE) _Atomic uint32_t free_accelerators; /* written by the rank thread at the end of its turns */
+    /* written by the rank thread at the end of its turns */
+    _Alignas(CACHE_LINE) _Atomic uint32_t free_accelerators;
+    _Atomic int64_t offer_ns; /* when the next one will be free, ahead of time; TIME_NEVER: not known */
 };
 
 /* Whether news may start a batch. While every accelerator is busy they cannot, and waking a thread for each request
  * would only take the core from whoever runs the batches (three wake-ups a request were 40 us on a shared core, a third
  * of it at 5400 requests a second). So model threads nap for WIRING_NAP_NS instead of sleeping, and frontends leave
- * nappers alone: refusals and cancellations are late by that at most. The rank thread is not rung either: whoever
- * reports an accelerator free rings it, and it reads its messages first. Call after publishing. */
+ * nappers alone: refusals and cancellations are late by that at most. They are up shortly before an accelerator is
+ * expected to be free, so that its next batch is chosen among all that has come. The rank thread is not rung either:
+ * whoever reports an accelerator free rings it, and it reads its messages first. Call after publishing. */
 static inline bool wiring_accelerators_free(struct wiring *wiring) {
     if (wiring->central) /* only its policy knows */
         return true;
