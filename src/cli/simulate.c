@@ -221,9 +221,8 @@ static int point_simulate(struct command *command, uint32_t number, struct simul
     struct simulation_progress *progress = &command->outcomes[number].progress;
     struct simulate_trace trace = {.to = NULL};
     progress->stop = &stop_asked;
-    int rc = s->trace ? simulate_trace_open(&trace, s->trace, &simulation->scenario,
-                                            simulation->cluster.config.accelerator_type, err)
-                      : 0;
+    int rc =
+        s->trace ? simulate_trace_open(&trace, s->trace, &simulation->scenario, &simulation->cluster.config, err) : 0;
     const struct sim_observer *observer = s->trace ? &trace.observer : NULL;
     if (!rc)
         rc = s->find == 0 ? simulation_find(simulation, s->precision, progress, observer, err)

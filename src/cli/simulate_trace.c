@@ -14,7 +14,7 @@
 struct simulate_trace_batch {
     int64_t begin_ns;
     uint32_t model, items;
-    bool row; /* has one in the file */
+    bool row, loads_row; /* have one in the file */
 };
 
 /* Every event is an object of its own line. */
@@ -48,7 +48,7 @@ static void began(void *context, int64_t now_ns, uint32_t model, uint32_t accele
         snprintf(name, sizeof(name), "%s %u", t->scenario->types[type].name, accelerator);
         name_event(t, "thread_name", type + 1, accelerator, name);
     }
-    *batch = (struct simulate_trace_batch){now_ns, model, items, true};
+    *batch = (struct simulate_trace_batch){now_ns, model, items, true, batch->loads_row};
 }
 
 static void ended(void *context, int64_t now_ns, uint32_t accelerator) {
@@ -61,6 +61,26 @@ static void ended(void *context, int64_t now_ns, uint32_t accelerator) {
             ",\"dur\":" US_FORMAT ",\"args\":{\"model\":\"%s\",\"size\":%u}}",
             t->scenario->models[batch->model].name, batch->items, t->accelerator_type[accelerator] + 1u, accelerator,
             US_OF(batch->begin_ns), US_OF(run_ns), t->scenario->models[batch->model].name, batch->items);
+}
+
+/* On a row of its own, for loads go on beside batches. */
+static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, bool in, int64_t begin_ns) {
+    struct simulate_trace *t = context;
+    struct simulate_trace_batch *batch = &t->running[accelerator];
+    uint32_t group = t->accelerator_type[accelerator] + 1u, row = t->accelerators + accelerator;
+    int64_t took_ns = now_ns - begin_ns;
+    if (!batch->loads_row) {
+        char name[96];
+        snprintf(name, sizeof(name), "%s %u, loads", t->scenario->types[group - 1].name, accelerator);
+        name_event(t, "thread_name", group, row, name);
+        batch->loads_row = true;
+    }
+    event_begin(t);
+    fprintf(t->to,
+            "{\"ph\":\"%s\",\"name\":\"%s %s\",\"cat\":\"load\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
+            ",\"dur\":" US_FORMAT ",\"args\":{\"model\":\"%s\"}}",
+            in ? "X" : "i", in ? "load" : "unload", t->scenario->models[model].name, group, row, US_OF(begin_ns),
+            US_OF(took_ns), t->scenario->models[model].name);
 }
 
 static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
@@ -81,10 +101,13 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
 }
 
 int simulate_trace_open(struct simulate_trace *t, const char *path, const struct scenario *scenario,
-                        const uint8_t *accelerator_type, struct sy_error *err) {
-    *t = (struct simulate_trace){.scenario = scenario, .accelerator_type = accelerator_type};
-    t->observer = (struct sim_observer){.context = t, .refused = refused, .began = began, .ended = ended};
-    t->running = calloc(scenario->accelerator_count, sizeof(*t->running));
+                        const struct sim_config *config, struct sy_error *err) {
+    uint32_t accelerators = config->accelerators; /* all that there may be */
+    *t = (struct simulate_trace){
+        .scenario = scenario, .accelerator_type = config->accelerator_type, .accelerators = accelerators};
+    t->observer =
+        (struct sim_observer){.context = t, .refused = refused, .began = began, .ended = ended, .loaded = loaded};
+    t->running = calloc(accelerators, sizeof(*t->running));
     t->refused = calloc(scenario->model_count, sizeof(*t->refused));
     int rc = t->running && t->refused ? 0 : -ENOMEM;
     if (!rc && !(t->to = fopen(path, "w")))

@@ -53,6 +53,8 @@ struct sim_observer {
     void (*began)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns);
     /* It ends, or goes down with the accelerator. */
     void (*ended)(void *context, int64_t now_ns, uint32_t accelerator);
+    /* A model was loaded onto an accelerator from begin_ns until now, or unloaded. */
+    void (*loaded)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, bool in, int64_t begin_ns);
 };
 
 struct sim_config {

@@ -178,12 +178,15 @@ void sim_runs_due(struct sim *sim, uint32_t a) {
 static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     struct sim_batch batch = lane_pop(sim, &accelerator->loads);
+    const struct sim_observer *observer = sim->config->observer;
     uint8_t wanted = batch.kind == CENTRAL_LOAD;
     if (done && sim->config->memory_bytes && *loaded(sim, a, batch.model) != wanted) {
         *loaded(sim, a, batch.model) = wanted;
         sim->loaded_count[batch.model] += wanted ? 1 : UINT32_MAX; /* one more or one less */
         sim->result->models[batch.model].loads += wanted && sim_counts(sim, sim->now_ns);
     }
+    if (done && observer && observer->loaded)
+        observer->loaded(observer->context, sim->now_ns, batch.model, a, wanted, batch.begin_ns);
     if (tell)
         sim->driver->ended(sim, a, &batch, done);
 }

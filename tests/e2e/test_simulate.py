@@ -184,6 +184,16 @@ def test_the_trace_is_the_batches_and_the_drops(tmp_path):
     assert ("process_name", "gtx1080ti") in names and ("thread_name", "gtx1080ti 7") in names
 
 
+def test_the_trace_shows_loads(tmp_path):
+    path = tmp_path / "trace.json"
+    r = result(SCENARIOS / "clockwork-fig6.yaml", "--set", "run.seconds=2", "--set", "run.warmup_seconds=0", "--trace", path)
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e.get("cat") == "load"]
+    loads = [e for e in events if e["ph"] == "X"]
+    assert len(loads) >= r["loads"] > 0  # some end after the run
+    assert {round(e["dur"]) for e in loads} == {8330} and {e["tid"] for e in events} == {1}
+    assert any(e["ph"] == "i" and e["name"].startswith("unload") for e in events)
+
+
 @pytest.mark.skipif(not shutil.which("gnuplot"), reason="needs gnuplot")
 @pytest.mark.parametrize("args, words", [
     ((), ["ResNet50", "share of the requests"]),
