@@ -1,0 +1,191 @@
+/* cells.c - the cells by number: every combination of what is listed here that makes sense. */
+#include "cells.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profile/zoo.h"
+#include "sim/goodput.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const double shapes[] = {1, 0.3, 0.1}; /* of the gaps' gamma distribution; 1 is Poisson */
+static const double zipfs[] = {0, 0.9};       /* popularity; 0: equal */
+
+/* The whole zoos. */
+static const struct {
+    const char *type, *set_name;
+    enum zoo_set set;
+} zoos[] = {
+    {"gtx1080ti", "all", ZOO_ALL}, {"gtx1080ti", "beta/alpha > 2", ZOO_GT2}, {"gtx1080ti", "beta/alpha < 2", ZOO_LT2},
+    {"a100", "all", ZOO_ALL},      {"a100", "beta/alpha > 2", ZOO_GT2},      {"a100", "beta/alpha < 2", ZOO_LT2},
+};
+static const uint32_t zoo_accelerators[] = {16, 64};
+static const double zoo_slo_scales[] = {1, 2};
+
+/* Copies of one model. */
+static const char *const names[] = {"DenseNet121", "InceptionV3", "ResNet50V2", "VGG16", "Xception", "BERT"};
+static const double slos_ms[] = {20, 30, 50};
+static const struct { uint32_t models, accelerators; } sizes[] = {{1, 8}, {8, 8}, {8, 24}, {24, 36}};
+
+static void *memory_or_end(void *memory) {
+    if (!memory) {
+        fprintf(stderr, "grid: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+static void model_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
+    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
+    struct profile *profile = memory_or_end(malloc(profile_bytes(batch_max)));
+    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
+    struct sim_model *model = &cluster->models[cluster->config.model_count++];
+    *model = (struct sim_model){
+        .batch_max = batch_max,
+        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
+        .profiles = {profile},
+        .share = 1,
+        .items_least = 1,
+        .items_most = 1,
+    };
+    snprintf(model->name, sizeof(model->name), "%u", cluster->config.model_count);
+}
+
+static void cluster_begin(struct cell_cluster *cluster, uint32_t accelerators) {
+    memset(cluster, 0, sizeof(*cluster));
+    cluster->config = (struct sim_config){
+        .models = cluster->models,
+        .accelerator_type = cluster->types,
+        .accelerators = accelerators,
+        .types = 1,
+        .warmup_s = 3,
+        .seed = 1,
+    };
+}
+
+static void workload_set(struct cell_cluster *cluster, double shape, double zipf) {
+    cluster->config.arrivals = shape < 1 ? SIM_GAMMA : SIM_POISSON;
+    cluster->config.gamma_shape = shape;
+    if (zipf > 0)
+        sim_shares_zipf(cluster->models, cluster->config.model_count, zipf);
+    size_t at = strlen(cluster->name);
+    snprintf(cluster->name + at, sizeof(cluster->name) - at, ", %u acc., %s%s", cluster->config.accelerators,
+             shape >= 1    ? "Poisson"
+             : shape > 0.2 ? "gamma 0.3"
+                           : "gamma 0.1",
+             zipf > 0 ? ", zipf" : "");
+}
+
+/* Takes the next digit, under `base`, off a number. */
+static uint32_t digit(uint32_t *number, size_t base) {
+    uint32_t value = *number % (uint32_t)base;
+    *number /= (uint32_t)base;
+    return value;
+}
+
+#define ZOO_CELLS  (COUNT(zoos) * COUNT(zoo_accelerators) * COUNT(zoo_slo_scales) * COUNT(shapes) * COUNT(zipfs))
+#define COPY_CELLS (COUNT(names) * COUNT(slos_ms) * COUNT(sizes) * COUNT(shapes) * COUNT(zipfs))
+#define MIX_CELLS  (COUNT(shapes) * COUNT(zipfs))
+
+/* One of the ZOO_CELLS; makes it if `cluster` is given. */
+static bool zoo_cell(uint32_t number, struct cell_cluster *cluster) {
+    double zipf = zipfs[digit(&number, COUNT(zipfs))], shape = shapes[digit(&number, COUNT(shapes))];
+    double scale = zoo_slo_scales[digit(&number, COUNT(zoo_slo_scales))];
+    uint32_t accelerators = zoo_accelerators[digit(&number, COUNT(zoo_accelerators))];
+    if (!cluster)
+        return true;
+    cluster_begin(cluster, accelerators);
+    for (const struct zoo_entry *e = zoo_entries; e->model; e++)
+        if (zoo_entry_in(e, zoos[number].type, zoos[number].set))
+            model_add(cluster, e->alpha_ms, e->beta_ms, scale * e->slo_ms);
+    snprintf(cluster->name, sizeof(cluster->name), "%s %s, SLO x%g", zoos[number].type, zoos[number].set_name, scale);
+    workload_set(cluster, shape, zipf);
+    return true;
+}
+
+/* One of the COPY_CELLS: false if it makes no sense, as the SLO leaves no time for batches or one model has no
+ * popularity. */
+static bool copy_cell(uint32_t number, struct cell_cluster *cluster) {
+    double zipf = zipfs[digit(&number, COUNT(zipfs))], shape = shapes[digit(&number, COUNT(shapes))];
+    uint32_t size = digit(&number, COUNT(sizes)), models = sizes[size].models;
+    double slo_ms = slos_ms[digit(&number, COUNT(slos_ms))];
+    const struct zoo_entry *e = zoo_find(names[number], "gtx1080ti");
+    if (!e || 4 * e->alpha_ms + e->beta_ms > slo_ms || (models == 1 && zipf > 0))
+        return false;
+    if (!cluster)
+        return true;
+    cluster_begin(cluster, sizes[size].accelerators);
+    for (uint32_t m = 0; m < models; m++)
+        model_add(cluster, e->alpha_ms, e->beta_ms, slo_ms);
+    snprintf(cluster->name, sizeof(cluster->name), "%u x %s, SLO %g ms", models, names[number], slo_ms);
+    workload_set(cluster, shape, zipf);
+    return true;
+}
+
+static void mix_make(struct cell_cluster *cluster, double slo_least_ms) {
+    cluster_begin(cluster, 32);
+    for (int m = 0; m < 20; m++)
+        model_add(cluster, 1.053, 5.072, slo_least_ms + (100 - slo_least_ms) * m / 19);
+    snprintf(cluster->name, sizeof(cluster->name), "20 x ResNet50, SLO %g to 100 ms", slo_least_ms);
+}
+
+static bool mix_cell(uint32_t number, struct cell_cluster *cluster) {
+    if (!cluster)
+        return true;
+    double zipf = zipfs[digit(&number, COUNT(zipfs))];
+    mix_make(cluster, 15);
+    workload_set(cluster, shapes[number], zipf);
+    return true;
+}
+
+static bool cell_try(uint32_t number, struct cell_cluster *cluster) {
+    if (number < ZOO_CELLS)
+        return zoo_cell(number, cluster);
+    number -= ZOO_CELLS;
+    return number < COPY_CELLS ? copy_cell(number, cluster) : mix_cell(number - COPY_CELLS, cluster);
+}
+
+uint32_t cell_count(void) {
+    uint32_t count = 0;
+    for (uint32_t number = 0; number < ZOO_CELLS + COPY_CELLS + MIX_CELLS; number++)
+        count += cell_try(number, NULL);
+    return count;
+}
+
+void cell_make(struct cell_cluster *cluster, uint32_t cell) {
+    uint32_t number = 0;
+    while (!cell_try(number, NULL) || cell-- > 0)
+        number++;
+    cell_try(number, cluster);
+}
+
+void cell_make_flood(struct cell_cluster *cluster) {
+    mix_make(cluster, 25);
+}
+
+void cell_free(struct cell_cluster *cluster) {
+    for (uint32_t m = 0; m < cluster->config.model_count; m++)
+        free((void *)cluster->models[m].profiles[0]);
+    free(cluster->memory);
+}
+
+void *cell_memory(struct cell_cluster *cluster, size_t bytes) {
+    if (bytes > cluster->memory_bytes) {
+        free(cluster->memory);
+        cluster->memory = memory_or_end(malloc(bytes));
+        cluster->memory_bytes = bytes;
+    }
+    return cluster->memory;
+}
+
+void cell_run(struct cell_cluster *cluster, struct sim_result *result) {
+    sim_run(&cluster->config, cell_memory(cluster, sim_bytes(&cluster->config)), result);
+}
+
+double cell_goodput(struct cell_cluster *cluster, double within) {
+    double guess_rps = goodput_guess(&cluster->config);
+    return goodput_find(&cluster->config, guess_rps, within,
+                        cell_memory(cluster, goodput_bytes(&cluster->config, guess_rps)));
+}

@@ -1,0 +1,259 @@
+/* main.c - bench_grid: `deferred` beside the other policies, in several hundred clusters in virtual time. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/workers.h"
+#include "grid.h"
+#include "sched/central.h"
+
+#define QUICK_EVERY 8 /* cells */
+
+static const char *const candidates[] = {
+    "deferred",
+    "symphony",
+    "symphony:drop=timeout",
+    "symphony:order=invalid_after",
+    "eager",
+    "eager:order=invalid_after",
+    "eager:order=invalid_after,drop=window",
+    "timeout:delay_share=0.2,batch_share=0.6",
+    "fifo",
+};
+
+static const struct grid_mode *const modes[] = {&grid_goodput, &grid_below, &grid_flash, &grid_flood};
+
+void grid_cell(const struct grid *grid, uint32_t index, struct cell_cluster *cluster) {
+    cell_make(cluster, grid->cells[index]);
+    cluster->config.seconds = grid->seconds;
+    cluster->config.seed = grid->seed;
+}
+
+void grid_policy_set(const struct grid *grid, uint32_t policy, struct cell_cluster *cluster) {
+    cluster->config.policy = grid->policies[policy].ops;
+    cluster->config.options = grid->policies[policy].options;
+}
+
+uint32_t grid_policy_find(const struct grid *grid, const char *text) {
+    for (uint32_t p = 0; p < grid->policy_count; p++)
+        if (strcmp(grid->policies[p].text, text) == 0)
+            return p;
+    return 0;
+}
+
+/* ---- running ---- */
+
+struct progress {
+    const struct grid *grid;
+    const struct grid_mode *mode;
+    char *results;
+    struct timespec began;
+    bool terminal;
+};
+
+static int piece_work(void *context, uint32_t piece) {
+    struct progress *p = context;
+    p->mode->work(p->grid, piece, p->results + piece * p->mode->result_bytes);
+    return 0;
+}
+
+static void piece_take(void *context, uint32_t piece, int rc) {
+    struct progress *p = context;
+    (void)rc;
+    if (p->terminal)
+        fprintf(stderr, "\r\033[K");
+    p->mode->show(p->grid, piece, p->results);
+    fflush(stdout);
+}
+
+static void progress_tick(void *context, uint32_t done) {
+    struct progress *p = context;
+    struct timespec now;
+    if (!p->terminal)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    fprintf(stderr, "\r\033[K%u of %u, %lld s ", done, p->mode->pieces(p->grid),
+            (long long)(now.tv_sec - p->began.tv_sec));
+}
+
+/* Exit status. With --json, what is shown goes to standard error. */
+static int mode_run(const struct grid *grid, const struct grid_mode *mode) {
+    FILE *json_to = NULL;
+    if (grid->json) {
+        json_to = fdopen(dup(STDOUT_FILENO), "w");
+        if (!json_to || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+            return 1;
+    }
+    struct progress progress = {.grid = grid, .mode = mode, .terminal = isatty(STDERR_FILENO)};
+    uint32_t pieces = mode->pieces(grid);
+    progress.results = calloc(pieces, mode->result_bytes);
+    if (!progress.results) {
+        fprintf(stderr, "grid: out of memory\n");
+        return 1;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &progress.began);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct workers_job job = {pieces,   cores > 0 ? (uint32_t)cores : 1, piece_work, piece_take, progress_tick,
+                              &progress};
+    if (workers_run(&job) != 0) {
+        fprintf(stderr, "grid: no thread could be started\n");
+        return 1;
+    }
+    if (progress.terminal)
+        fprintf(stderr, "\r\033[K");
+    json_t *json =
+        json_pack("{s:s, s:I, s:f}", "mode", mode->name, "seed", (json_int_t)grid->seed, "seconds", grid->seconds);
+    bool good = mode->summary(grid, progress.results, json);
+    fflush(stdout);
+    if (json_to) {
+        json_dumpf(json, json_to, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+        fprintf(json_to, "\n");
+        fclose(json_to);
+    }
+    json_decref(json);
+    free(progress.results);
+    return good ? 0 : 1;
+}
+
+/* ---- options ---- */
+
+static int usage(FILE *to, int code) {
+    fprintf(to, "usage: bench_grid [MODE] [--quick] [--cells A-B] [--every N] [--policy NAME[:KEY=VALUE,...]]... "
+                "[--seconds S] [--within X] [--seed N] [--json]\n");
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
+    fprintf(to,
+            "  --quick    every %dth of the %u cells, 5 s to 2 %% instead of 10 s to 1 %%\n"
+            "  --cells    from cell number A to B; --every: every Nth of them\n"
+            "  --policy   instead of all: these, beside deferred; may be repeated\n"
+            "  --seconds, --within: of a run, after 3 s of warm-up; of a search for goodput\n"
+            "  --json     the results as JSON on standard output, everything else on standard error\n"
+            "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
+            QUICK_EVERY, cell_count());
+    return code;
+}
+
+static int mistake(const char *what, const char *text) {
+    fprintf(stderr, "grid: %s: %s\n", what, text);
+    return 2;
+}
+
+static int policy_add(struct grid *grid, const char *text) {
+    struct sy_error err;
+    if (grid->policy_count == GRID_POLICIES_MAX)
+        return mistake("--policy", "too many");
+    struct grid_policy *policy = &grid->policies[grid->policy_count];
+    if (policy_read(text, &policy->ops, &policy->options, &err) < 0)
+        return mistake("--policy", err.text);
+    policy->text = text;
+    grid->policy_count++;
+    return 0;
+}
+
+/* The candidates' policies, and every scheduler of its own that makes sense on one type of accelerator. */
+static int policies_all(struct grid *grid) {
+    int rc = 0;
+    for (size_t i = 1; i < sizeof(candidates) / sizeof(candidates[0]) && !rc; i++)
+        rc = policy_add(grid, candidates[i]);
+    for (size_t i = 0; policies[i] && !rc; i++)
+        if (policies[i]->central && !policies[i]->central->needs_types)
+            rc = policy_add(grid, policies[i]->name);
+    return rc;
+}
+
+static int cells_choose(struct grid *grid, const char *range, uint32_t every) {
+    uint32_t first = 0, last = cell_count() - 1;
+    char end;
+    if (range && sscanf(range, "%u-%u%c", &first, &last, &end) != 2) {
+        if (sscanf(range, "%u%c", &first, &end) != 1)
+            return mistake("--cells", "expected A-B, or one number");
+        last = first;
+    }
+    if (first > last || last >= cell_count())
+        return mistake("--cells", "there are no such cells");
+    grid->cells = calloc(last - first + 1, sizeof(*grid->cells));
+    if (!grid->cells)
+        return mistake("--cells", "out of memory");
+    for (uint32_t cell = first; cell <= last; cell += every)
+        grid->cells[grid->cell_count++] = cell;
+    return 0;
+}
+
+static int number_read(const char *name, const char *text, double least, double most, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    if (end != text && !*end && *value >= least && *value <= most)
+        return 0;
+    return mistake(name, "not a number that makes sense");
+}
+
+int main(int argc, char **argv) {
+    static const struct option options[] = {
+        {"quick", no_argument, NULL, 'q'},        {"cells", required_argument, NULL, 'c'},
+        {"every", required_argument, NULL, 'e'},  {"policy", required_argument, NULL, 'p'},
+        {"seed", required_argument, NULL, 's'},   {"seconds", required_argument, NULL, 't'},
+        {"within", required_argument, NULL, 'w'}, {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {0},
+    };
+    struct grid grid = {.policy_count = 0};
+    const struct grid_mode *mode = &grid_goodput;
+    const char *range = NULL;
+    bool quick = false;
+    double every = 0, seed = 1;
+    int rc = policy_add(&grid, candidates[0]);
+    for (int option; !rc && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (option) {
+        case 'q':
+            quick = true;
+            break;
+        case 'c':
+            range = optarg;
+            break;
+        case 'e':
+            rc = number_read("--every", optarg, 1, 1e6, &every);
+            break;
+        case 'p':
+            rc = policy_add(&grid, optarg);
+            break;
+        case 's':
+            rc = number_read("--seed", optarg, 0, 9e15, &seed);
+            break;
+        case 't':
+            rc = number_read("--seconds", optarg, 0.1, 1e5, &grid.seconds);
+            break;
+        case 'w':
+            rc = number_read("--within", optarg, 1e-4, 0.5, &grid.within);
+            break;
+        case 'j':
+            grid.json = true;
+            break;
+        case 'h':
+            return usage(stdout, 0);
+        default:
+            return usage(stderr, 2);
+        }
+    }
+    if (!rc && optind < argc) {
+        mode = NULL;
+        for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+            mode = strcmp(argv[optind], modes[i]->name) == 0 ? modes[i] : mode;
+        if (!mode || optind + 1 < argc)
+            return usage(stderr, 2);
+    }
+    grid.seed = (uint64_t)seed;
+    grid.seconds = grid.seconds > 0 ? grid.seconds : quick ? 5 : 10;
+    grid.within = grid.within > 0 ? grid.within : quick ? 0.02 : 0.01;
+    if (!rc && grid.policy_count == 1)
+        rc = policies_all(&grid);
+    if (!rc)
+        rc = cells_choose(&grid, range, every > 0 ? (uint32_t)every : quick && !range ? QUICK_EVERY : 1);
+    if (!rc && mode != &grid_goodput && mode != &grid_flood && grid_policy_find(&grid, "eager") == 0)
+        rc = policy_add(&grid, "eager");
+    if (!rc)
+        rc = mode_run(&grid, mode);
+    free(grid.cells);
+    return rc;
+}
