@@ -23,6 +23,10 @@
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
+/* Slack is doubted, from so much loss on not believed at all, where the best batch at least halves an item's cost: the
+ * load says what accelerators do in the mean, and bursts find them busy with small batches. */
+#define DOUBT_LOSS 0.003
+#define DOUBT_COST 0.5
 /* The hazard rule: if this share of batches is launched by an accelerator becoming free, a batch may start when what is
  * still to come saves less than that part of l(b). */
 #define HAZARD_LAUNCHES 0.02
@@ -60,6 +64,14 @@ struct deferred_model {
     double per_ns[GAP_BINS], before[GAP_BINS];
 };
 
+/* The share of b* from which a batch of this model need not wait. */
+static double theta_of(const struct model_view *m) {
+    double theta = m->parameters.theta;
+    if (m->alpha_ns + m->beta_ns / m->batch_best > DOUBT_COST * (m->alpha_ns + m->beta_ns))
+        return theta;
+    return theta + (1 - theta) * clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
+}
+
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
     const struct cluster_parameters *p = &m->parameters;
@@ -75,7 +87,7 @@ static void deferred_update(struct model_view *m, void *own) {
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
 
-    double slack = 1 + p->theta * (best - 1);
+    double slack = 1 + theta_of(m) * (best - 1);
     d->slack_items = consolidates(m) ? UINT32_MAX : (uint32_t)slack + ((double)(uint32_t)slack < slack);
 
     d->hazard = p->free_launches > HAZARD_LAUNCHES && m->beta_ns > 0;
@@ -249,7 +261,7 @@ static void shares_derive(const struct cluster_view *c, double *admit_share) {
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
                             struct cluster_parameters *p, double *admit_share) {
     (void)options;
-    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0;
+    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, offered = 0, lost = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -258,8 +270,11 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         fixed += rate * r->beta_ns / r->batch_best;
         variable += rate * r->alpha_ns;
         batches += rate / r->batch_best;
+        offered += r->rate;
+        lost += r->rate * r->bad_rate;
     }
     p->boost = boost;
+    p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = GAMMA_MOST;
     if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_MOST * (c->accelerators - variable))
         p->gamma = GAMMA_SCALE * fixed / (c->accelerators - variable);

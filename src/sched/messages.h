@@ -86,6 +86,7 @@ struct rank_message {
 struct cluster_parameters {
     double gamma;                            /* share of b* that the window drop aims at */
     double theta;                            /* share of b* from which a batch need not wait */
+    double loss;                             /* share of the requests that is bad */
     double tau_ns;                           /* mean time between batches */
     double boost;                            /* how much faster work arrives now than over 2 s */
     double free_launches;                    /* p: share of batches launched by an accelerator becoming free */

@@ -123,6 +123,26 @@ static void a_batch_with_slack_starts_at_once_unless_consolidating(void **state)
     fixture_free(&f);
 }
 
+/* What the load allows, losses deny: bursts meet accelerators busy with small batches. */
+static void slack_is_doubted_while_requests_are_lost(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000); /* the best batch, 10.5, costs 1.48 ms an item, a single one 6 */
+    f.view.parameters.theta = 0.2;         /* 1 + 0.2 * 9.5 = 2.9 */
+    update(&f);
+    assert_int_equal(times(&f, 0, 3, false).wake_ns, 0);
+    f.view.parameters.loss = 0.0015; /* half believed: theta 0.6, 6.7 */
+    update(&f);
+    assert_true(times(&f, 0, 6, false).wake_ns > 0);
+    assert_int_equal(times(&f, 0, 7, false).wake_ns, 0);
+    f.view.parameters.loss = 0.5;
+    update(&f);
+    assert_true(times(&f, 0, 10, false).wake_ns > 0);
+    f.view.beta_ns = 1 * MS; /* 12.5 items at 1.08 ms, against 2: batching saves less than half */
+    update(&f);
+    assert_int_equal(times(&f, 0, 4, false).wake_ns, 0);
+    fixture_free(&f);
+}
+
 /* Arrivals in bursts: 200 us apart for a while, then nothing for `pause_ns`. Returns the last arrival. */
 static int64_t bursts(struct arrival_rates *rates, int64_t pause_ns) {
     int64_t now = 0;
@@ -241,6 +261,9 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
      * gives 1.5 + 1.5385 + 1 = 4.04 */
     assert_near(p.theta, 0.3, 1e-9);
     assert_near(share[0], 1, 1e-9);
+    assert_near(p.loss, 0, 1e-12);
+    rates[0].bad_rate = 0.03; /* of 1000 and 500 a second */
+    assert_near(derive(rates, 2, 4, share).loss, 0.02, 1e-9);
     p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
     assert_near(p.gamma, 0.9, 1e-9);
     assert_near(p.theta, 1, 1e-9);
@@ -332,6 +355,7 @@ int main(void) {
         cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
         cmocka_unit_test(a_batch_with_slack_starts_at_once_unless_consolidating),
+        cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
         cmocka_unit_test(when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch),
         cmocka_unit_test(the_hazard_rule_is_solved_for_its_first_moment),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
