@@ -144,7 +144,7 @@ static uint32_t oracle_choice(const struct kairos *k, int64_t now_ns, const stru
         if (!model->runs_on[instance->type])
             continue;
         int64_t from_ns = k->late_refused ? now_ns : request->arrival_ns;
-        bool base = instance->type == model->base;
+        bool base = instance->type == model->base || !k->up_count[model->base]; /* somebody must take what is late */
         if (from_ns + kairos_span_ns(k, node, instance->type) > request->deadline_ns && !(base && !k->late_refused))
             continue;
         uint32_t items = request->items;

@@ -35,6 +35,7 @@ struct model_core {
     uint32_t refused_last;                              /* in the list of the step's output */
     double bad_rate;
     bool hopeless;  /* a request was refused for its deadline in this step */
+    bool stranded;  /* no accelerator in service runs the model */
     int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
     uint32_t model;
     uint32_t batch_max;
@@ -88,6 +89,7 @@ static void tables_changed(struct model_core *core) {
         share[t] = m->profiles[t] ? (double)m->parameters.type_share[t] : 0;
         shares += share[t];
     }
+    core->stranded = shares <= 0;
     for (uint32_t t = 0; t < m->types; t++) {
         if (shares <= 0)
             share[t] = m->profiles[t] ? 1 : 0;
@@ -171,6 +173,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     CHECK(runs);
     batch_limits_set(core);
     tables_changed(core);
+    core->stranded = false; /* until the first parameters tell */
     policy_update(core);
 }
 
@@ -232,7 +235,7 @@ static uint32_t items_wanted(const struct model_core *core, const struct request
 
 static bool head_stays(const struct model_core *core, int64_t now_ns) {
     if (core->policy->deadline_blind)
-        return true;
+        return !core->stranded || now_ns <= node_at(core, deadline_queue_first(&core->queue))->deadline_ns;
     const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
     return now_ns + span_least(core, items_wanted(core, head)) <= head->deadline_ns;
 }
@@ -587,6 +590,8 @@ static int64_t wake_time(const struct model_core *core) {
         if (c->leftover_invalid_after_ns < wake_ns)
             wake_ns = c->leftover_invalid_after_ns;
     }
+    if (core->policy->deadline_blind && core->stranded && core->queue.count)
+        wake_ns = node_at(core, deadline_queue_first(&core->queue))->deadline_ns;
     return wake_ns == TIME_NEVER ? wake_ns : wake_ns + 1;
 }
 

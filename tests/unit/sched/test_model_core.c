@@ -634,6 +634,21 @@ static void a_deadline_blind_queue_gives_up_no_heads(void **state) {
     fixture_free(f);
 }
 
+/* Nobody would ever take it. */
+static void a_deadline_blind_request_that_nothing_can_run_is_refused(void **state) {
+    (void)state;
+    struct fixture *f = fixture_of(&policy_blind);
+    struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1, .parameters.type_share = {0, 1}};
+    arrive(f, 0, 1, 200, 1);
+    step(f, 1, (struct model_event){.kind = MODEL_PARAMETERS, .grant = &message});
+    assert_quiet(f);
+    assert_int_equal(f->out.wake_ns, 201);
+    timer(f, 201);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    assert_true(model_core_idle(f->core));
+    fixture_free(f);
+}
+
 static const struct policy_ops policy_strict = {
     .name = "strict",
     .no_leftovers = true,
@@ -723,6 +738,7 @@ int main(void) {
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
         cmocka_unit_test(a_deadline_blind_queue_gives_up_no_heads),
+        cmocka_unit_test(a_deadline_blind_request_that_nothing_can_run_is_refused),
         cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
         cmocka_unit_test(a_policy_may_cap_batches),
         cmocka_unit_test(a_batch_knows_when_it_changed),

@@ -171,8 +171,22 @@ static void what_the_run_itself_lost(void **state) {
     expect(f, "2 requests are left");
 }
 
+static void lateness_may_be_allowed(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    checker_ignore_deadlines(f->checker);
+    arrive(f, 0, 15, 1);
+    arrive(f, 1, 15, 1);
+    f->on.refused(f->on.context, 20, 0, 1, REFUSAL_DEADLINE);
+    start(f, 0, 0, 0, 1);
+    join(f, 0);
+    f->on.ended(f->on.context, 20, 0);
+    expect(f, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lateness_may_be_allowed),
         cmocka_unit_test(a_good_run_is_good),
         cmocka_unit_test(a_lost_request),
         cmocka_unit_test(a_request_answered_twice),
