@@ -57,9 +57,9 @@ static const struct options options = {
              "throughput, and chooses one without trying any (Kairos, HPDC 2023, section 5.2). The scenario gives the\n"
              "types with their prices, the model with its SLO, and the sizes of queries; its counts are not used.",
     .notes = "Examples:\n"
-             "  symphony plan pool scenarios/kairos-rm2.yaml --budget 2.5\n"
-             "  symphony plan pool scenarios/kairos-rm2.yaml --budget 2.5 --evaluate 10 --json\n"
-             "  symphony plan pool scenarios/kairos-rm2.yaml --budget 2.5 --search\n\n"
+             "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5\n"
+             "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5 --evaluate 10 --json\n"
+             "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5 --search\n\n"
              "Exit status: 0 a choice, 1 there is none, 2 bad usage or input.",
     .rows = rows,
     .args_min = 1,
