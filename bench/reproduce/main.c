@@ -147,7 +147,7 @@ static void head_put(struct text *to, bool quick) {
     text_put(to, "# Reproduction\n\n"
                  "Figures and tables of the five papers, repeated in virtual time and beside what was published.\n");
     text_put(to, quick ? "**Written by `./run reproduce --quick`: simulations of a few seconds, which only show that "
-                         "all works.**\n"
+                         "all works; what must hold\nmay fail to by chance.**\n"
                        : "Written by `./run reproduce`, which gives the same document on every machine; not to be "
                          "edited.\n");
     text_put(to,

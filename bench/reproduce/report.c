@@ -9,6 +9,8 @@
 #include "context.h"
 #include "memory.h"
 
+#define COLUMNS 120
+
 bool figure_quick(const struct context *c) {
     return c->quick;
 }
@@ -20,6 +22,26 @@ static void put(struct text *to, const char *format, va_list arguments) {
         exit(1);
     }
     text_put(to, line);
+}
+
+/* With lines broken at blanks, `before` and `after` it. */
+static void wrapped_put(struct text *to, const char *before, const char *paragraph, const char *after) {
+    size_t column = strlen(before);
+    text_put(to, before);
+    for (const char *word = paragraph; *word;) {
+        size_t length = strcspn(word, " ");
+        if (word != paragraph && column + 1 + length > COLUMNS) {
+            text_put_char(to, '\n');
+            column = 0;
+        } else if (word != paragraph) {
+            text_put_char(to, ' ');
+            column++;
+        }
+        text_append(to, word, length);
+        column += length;
+        word += length + strspn(word + length, " ");
+    }
+    text_put(to, after);
 }
 
 #define PUT(to, format)                                                                                                \
@@ -88,15 +110,15 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
                             : error_set(err, -EINVAL, "figure %s has no plot", f->id);
     if (rc)
         return rc;
-    text_printf(to, "### <a id=\"%s\"></a>%s\n\n**Published.** %s\n\n**Repeated by** `./run reproduce %s`", f->id,
-                f->title, f->paper, f->id);
+    text_printf(to, "### <a id=\"%s\"></a>%s\n\n", f->id, f->title);
+    wrapped_put(to, "**Published.** ", f->paper, "\n\n");
+    text_printf(to, "**Repeated by** `./run reproduce %s`", f->id);
     if ((rc = runner_scenarios(c, to, err)))
         return rc;
-    text_put(to, "\n");
     text_append(to, c->body.data, c->body.length);
     text_printf(to, "\n![%s](%s/%s.svg)\n", f->title, link_base(c), f->id);
     if (f->differs)
-        text_printf(to, "\n**What differs.** %s\n", f->differs);
+        wrapped_put(to, "\n**What differs.** ", f->differs, "\n");
     if (c->checks.length)
         text_printf(to, "\n%s", text_end(&c->checks));
     return to->failed ? error_set(err, -ENOMEM, "out of memory") : 0;

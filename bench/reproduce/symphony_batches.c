@@ -30,7 +30,7 @@ static void batches_plot(struct context *c, const char *name, const struct outco
 }
 
 void figure8_run(struct context *c) {
-    static const uint32_t over[MODELS][2] = {{14, 6}, {8, 3}};
+    static const uint32_t sizes[MODELS][2] = {{14, 6}, {8, 3}};
     static const char *const published[MODELS][CONTENDERS] = {{"-", "most over 14", "all sizes alike", "most over 6"},
                                                               {"-", "most over 8", "all sizes alike", "most over 3"}};
     const struct outcome *found[MODELS][CONTENDERS];
@@ -38,13 +38,13 @@ void figure8_run(struct context *c) {
         for (int p = 0; p < CONTENDERS; p++)
             found[m][p] = goodput_add(c, models[m].yaml, "%s", contenders[p].sets);
     simulate(c);
-    report_table(c, "at its goodput | published | items of a batch, mean | requests in larger batches than");
+    report_table(c, "at its goodput | published | items of a batch, mean | requests in batches of at least");
     for (int m = 0; m < MODELS; m++) {
         for (int p = 0; p < CONTENDERS; p++)
             report_row(c, "%s, %s | %s | %.1f | %u: %.0f %%, %u: %.0f %%", models[m].name, contenders[p].name,
-                       published[m][p], found[m][p]->all.batch_mean, over[m][0],
-                       100 * share_over(found[m][p], over[m][0]), over[m][1],
-                       100 * share_over(found[m][p], over[m][1]));
+                       published[m][p], found[m][p]->all.batch_mean, sizes[m][0],
+                       100 * share_over(found[m][p], sizes[m][0] - 1), sizes[m][1],
+                       100 * share_over(found[m][p], sizes[m][1] - 1));
         batches_plot(c, models[m].name, found[m]);
     }
     report_check(c, found[0][1]->all.batch_mean > 1.5 * found[0][3]->all.batch_mean,
