@@ -19,6 +19,9 @@ static const struct paper {
     {"Symphony",
      "Chen et al., *Symphony: Optimized DNN Model Serving using Deferred Batch Scheduling*, arXiv 2308.07470",
      symphony_figures},
+    {"Nexus", "Shen et al., *Nexus: A GPU Cluster Engine for Accelerating DNN-Based Video Analysis*, SOSP 2019",
+     nexus_figures},
+    {"Nexus on Blox", "Jonnavithula, Rallabandi, Reddy, *Implementing Inference scheduler in Blox*", blox_figures},
 };
 
 #define PAPERS (sizeof(papers) / sizeof(papers[0]))
