@@ -14,6 +14,9 @@ struct contender {
 /* deferred, symphony, clockwork, nexus. */
 #define CONTENDERS 4
 extern const struct contender contenders[CONTENDERS];
+/* The same with `deferred` both without and with consolidate, which come first. */
+#define COMPARED 5
+extern const struct contender compared[COMPARED];
 
 /* Table 4's models, each alone on 8 accelerators. */
 extern const char resnet50_yaml[], inception_yaml[];

@@ -54,25 +54,18 @@ void figure8_run(struct context *c) {
 
 /* ---- figure 9 ---- */
 
-static const struct contender queues[] = {
-    {"deferred", "policy={name: deferred}"}, {"deferred, consolidate", "policy={name: deferred, consolidate: true}"},
-    {"symphony", "policy={name: symphony}"}, {"clockwork", "policy={name: clockwork}"},
-    {"nexus", "policy={name: nexus}"},
-};
-#define QUEUES 5
-
 static double queueing_ms(const struct outcome *o, double q) {
     return (double)sim_times_quantile_ns(&o->queueing, q) / NS_PER_MS;
 }
 
 static void queueing_report(struct context *c, const char *title, const char *model,
-                            const struct outcome *const found[QUEUES]) {
+                            const struct outcome *const found[COMPARED]) {
     struct plot *plot = report_plot(c, title, "queueing, ms", "share of the requests");
-    for (int p = 0; p < QUEUES; p++) {
-        struct series *series = plot_series(plot, PLOT_CURVE, queues[p].name);
+    for (int p = 0; p < COMPARED; p++) {
+        struct series *series = plot_series(plot, PLOT_CURVE, compared[p].name);
         for (int q = 0; q <= 100; q++)
             plot_point(series, queueing_ms(found[p], q / 100.0), q / 100.0);
-        report_row(c, "%s, %s | %.1f | %.1f | %.1f | %.1f", model, queues[p].name, queueing_ms(found[p], 0.5),
+        report_row(c, "%s, %s | %.1f | %.1f | %.1f | %.1f", model, compared[p].name, queueing_ms(found[p], 0.5),
                    queueing_ms(found[p], 0.9), queueing_ms(found[p], 0.99),
                    (double)found[p]->queueing.max_ns / NS_PER_MS);
     }
@@ -80,11 +73,11 @@ static void queueing_report(struct context *c, const char *title, const char *mo
 
 void figure9_run(struct context *c) {
     static const int rates[MODELS] = {3900, 580}; /* what all of them can serve */
-    const struct outcome *peak[MODELS][QUEUES], *same[MODELS][QUEUES];
+    const struct outcome *peak[MODELS][COMPARED], *same[MODELS][COMPARED];
     for (int m = 0; m < MODELS; m++)
-        for (int p = 0; p < QUEUES; p++) {
-            peak[m][p] = goodput_add(c, models[m].yaml, "%s", queues[p].sets);
-            same[m][p] = run_add(c, models[m].yaml, "workload.rate_rps=%d; %s", rates[m], queues[p].sets);
+        for (int p = 0; p < COMPARED; p++) {
+            peak[m][p] = goodput_add(c, models[m].yaml, "%s", compared[p].sets);
+            same[m][p] = run_add(c, models[m].yaml, "workload.rate_rps=%d; %s", rates[m], compared[p].sets);
         }
     simulate(c);
     char title[96];

@@ -10,6 +10,12 @@ const struct contender contenders[CONTENDERS] = {
     {"nexus", "policy={name: nexus}"},
 };
 
+const struct contender compared[COMPARED] = {
+    {"deferred", "policy={name: deferred}"}, {"deferred, consolidate", "policy={name: deferred, consolidate: true}"},
+    {"symphony", "policy={name: symphony}"}, {"clockwork", "policy={name: clockwork}"},
+    {"nexus", "policy={name: nexus}"},
+};
+
 static double rps(const struct outcome *outcome) {
     return outcome->all.goodput_rps;
 }

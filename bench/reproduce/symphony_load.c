@@ -9,26 +9,19 @@ static const char ten_yaml[] = "cluster: {accelerators: 24, type: gtx1080ti}\n"
                                "  - {name: ResNet50, alpha_ms: 1.053, beta_ms: 5.072, slo_ms: 100, copies: 10}\n"
                                "run: {seconds: 10, warmup_seconds: 3, seed: 1}\n";
 
-static const struct contender policies_compared[] = {
-    {"deferred", "policy={name: deferred}"}, {"deferred, consolidate", "policy={name: deferred, consolidate: true}"},
-    {"symphony", "policy={name: symphony}"}, {"clockwork", "policy={name: clockwork}"},
-    {"nexus", "policy={name: nexus}"},
-};
-#define COMPARED    5
-#define CONSOLIDATE 1
+#define CONSOLIDATE 1 /* in compared[] */
 
 static const double loads[] = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6, 1.8, 2};
 #define LOADS 15
-#define PEAK  9 /* where they are 1 */
 
-/* Runs around the peak, which is that of `deferred`. */
+/* Runs around the peak, which is that of consolidate. */
 static double runs_do(struct context *c, const struct outcome *at[COMPARED][LOADS], int step) {
-    const struct outcome *peak = goodput_add(c, ten_yaml, "%s", policies_compared[CONSOLIDATE].sets);
+    const struct outcome *peak = goodput_add(c, ten_yaml, "%s", compared[CONSOLIDATE].sets);
     simulate(c);
     for (int p = 0; p < COMPARED; p++)
         for (int i = 0; i < LOADS; i += step)
-            at[p][i] = run_add(c, ten_yaml, "workload.rate_rps=%.0f; %s", loads[i] * peak->all.goodput_rps,
-                               policies_compared[p].sets);
+            at[p][i] =
+                run_add(c, ten_yaml, "workload.rate_rps=%.0f; %s", loads[i] * peak->all.goodput_rps, compared[p].sets);
     simulate(c);
     return peak->all.goodput_rps;
 }
@@ -38,7 +31,7 @@ static void stability_report(struct context *c, const struct outcome *const at[C
     struct plot *plot = report_plot(c, "Stability", "offered, requests/s", "good, requests/s");
     report_table(c, "good, requests/s, when offered | deferred | deferred, consolidate | symphony | clockwork | nexus");
     for (int p = 0; p < COMPARED; p++) {
-        struct series *series = plot_series(plot, PLOT_LINES, policies_compared[p].name);
+        struct series *series = plot_series(plot, PLOT_LINES, compared[p].name);
         for (int i = 0; i < LOADS; i += step)
             plot_point(series, loads[i] * peak_rps, at[p][i]->all.good_rps);
     }
@@ -55,7 +48,7 @@ static double idle_report(struct context *c, const struct outcome *const at[COMP
     report_table(
         c, "idle, %, when offered | ideal, (p-o)/p | deferred | deferred, consolidate | symphony | clockwork | nexus");
     for (int p = 0; p < COMPARED; p++) {
-        struct series *series = plot_series(plot, PLOT_LINES, policies_compared[p].name);
+        struct series *series = plot_series(plot, PLOT_LINES, compared[p].name);
         for (int i = 0; i < LOADS; i += step)
             plot_point(series, loads[i] * peak_rps, at[p][i]->all.busy);
     }
@@ -81,7 +74,7 @@ void figure10_run(struct context *c) {
     for (int p = 0; p <= CONSOLIDATE; p++)
         report_check(c, at[p][LOADS - 1]->all.good_rps >= 0.99 * peak_rps,
                      "`%s` at twice the peak: at least 99 %% of the peak's %.0f requests/s are good (%.1f %%)",
-                     policies_compared[p].name, peak_rps, 100 * at[p][LOADS - 1]->all.good_rps / peak_rps);
+                     compared[p].name, peak_rps, 100 * at[p][LOADS - 1]->all.good_rps / peak_rps);
     report_check(c, furthest <= 0.05,
                  "with `consolidate`, the idle share below the peak is within 0.05 of (p-o)/p (%.3f at most)",
                  furthest);
