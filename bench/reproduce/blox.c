@@ -267,21 +267,21 @@ static void figure6_run(struct context *c) {
     "SLO of 1.2 to 4 times the zoo's, a rate of up to 200 items/s. "
 
 const struct figure blox_figures[] = {
-    {"blox-figure4", "Figure 4: GPUs for a number of jobs",
+    {"blox-fig4", "Figure 4: GPUs for a number of jobs",
      "1 to 500 random jobs. FIFO, which gives each job's residue a GPU of its own, always needs more GPUs than squishy "
      "packing, which takes 50 % of them for 500 jobs.",
      JOBS_DRAWN
      "Hardly any of them fills a GPU, so that FIFO needs about one each. A batch may take half the SLO here, "
      "as in Nexus; there it must take less.",
      figure4_run},
-    {"blox-figure5", "Figure 5: bad rate by GPUs",
+    {"blox-fig5", "Figure 5: bad rate by GPUs",
      "With few GPUs, all of which go to saturated jobs, Nexus and FIFO drop the same, with very many nothing; in "
      "between Nexus, which needs fewer GPUs, drops less. No numbers in the text.",
      JOBS_DRAWN
      "Hardly any of them saturates a GPU, so that squishy packing drops less even with few GPUs. The bad rate "
      "is the share of the load for which a plan has no GPU; nothing is run.",
      figure5_run},
-    {"blox-figure6", "Figure 6: models that stay on their GPU",
+    {"blox-fig6", "Figure 6: models that stay on their GPU",
      "25 models over 30 iterations. Placed at random, near 15 % of models are on a GPU that had them before; with GPUs "
      "chosen by where models were, around 60 %.",
      JOBS_DRAWN

@@ -269,18 +269,18 @@ static void figure16_run(struct context *c) {
 }
 
 const struct figure nexus_figures[] = {
-    {"nexus-figure2", "Figure 2 and table 2: who shares a GPU",
+    {"nexus-fig2", "Figure 2 and table 2: who shares a GPU",
      "Models A, B and C with SLOs of 200, 250 and 250 ms. At high rates each runs in batches of 16 on GPUs of its own. "
      "At 64, 32 and 32 requests/s, A takes batches of 8 in a duty cycle of 125 ms, which has room for 4 of B, but not "
      "for 4 of C.",
      NULL, figure2_run},
-    {"nexus-figure4", "Figures 3 and 4: throughput a GPU for three splits of 100 ms",
+    {"nexus-fig4", "Figures 3 and 4: throughput a GPU for three splits of 100 ms",
      "A query runs X, and then Y gamma times, within 100 ms that are split in three ways. No split is the best for "
      "every gamma.",
      "The paper works it out by hand; here squishy packing counts the GPUs. Latencies are split by hand here: queries "
      "of several models (figures 10 to 12 and 17) cannot be expressed.",
      figure4_run},
-    {"nexus-figure5", "Figure 5: lazy dropping at 90 % of the optimal throughput",
+    {"nexus-fig5", "Figure 5: lazy dropping at 90 % of the optimal throughput",
      "A simulation: one GPU, SLO 100 ms; alpha varies, and beta with it so that the best batch under half the SLO "
      "always gives 500 requests/s. Lazy dropping, which gives up requests only when they have missed their deadline, "
      "does poorly under Poisson arrivals where alpha is small: the oldest request leaves time for a small batch only, "
@@ -289,13 +289,13 @@ const struct figure nexus_figures[] = {
      "its bad rate "
      "depends on how long one looks, 100 s here.",
      figure5_run},
-    {"nexus-figure9", "Figure 9: throughput of lazy and early drop",
+    {"nexus-fig9", "Figure 9: throughput of lazy and early drop",
      "The same simulation, searched for the highest rate of which 99 % is served in time: early drop reaches up to "
      "25 % more than lazy drop.",
      "The largest gain is somewhat smaller here. The paper does not say for how long it simulated, on which the rate "
      "that lazy dropping survives depends.",
      figure9_run},
-    {"nexus-figure16", "Figure 16: squishy packing against a batch-oblivious plan",
+    {"nexus-fig16", "Figure 16: squishy packing against a batch-oblivious plan",
      "16 sessions on 8 GPUs in five mixes, uniform arrivals. Squishy packing is ahead in all five, by 11 % (different "
      "models) to 64 % (different rates); which bar is which is only drawn.",
      "The largest gain is in e here, where sessions that take a GPU for long hurt those beside them, of which the "
