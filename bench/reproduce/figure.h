@@ -27,7 +27,7 @@ struct figure {
 };
 
 /* Each ended by a NULL id. */
-extern const struct figure symphony_figures[], clockwork_figures[], nexus_figures[], blox_figures[];
+extern const struct figure symphony_figures[], clockwork_figures[], nexus_figures[], blox_figures[], kairos_figures[];
 
 /* Whether all is to be short (--quick): fewer points, less virtual time. */
 bool figure_quick(const struct context *c);

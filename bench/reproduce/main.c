@@ -25,6 +25,10 @@ static const struct paper {
     {"Nexus", "Shen et al., *Nexus: A GPU Cluster Engine for Accelerating DNN-Based Video Analysis*, SOSP 2019",
      nexus_figures},
     {"Nexus on Blox", "Jonnavithula, Rallabandi, Reddy, *Implementing Inference scheduler in Blox*", blox_figures},
+    {"Kairos",
+     "Li et al., *Kairos: Building Cost-Efficient Machine Learning Inference Systems with Heterogeneous Cloud "
+     "Resources*, HPDC 2023",
+     kairos_figures},
 };
 
 #define PAPERS (sizeof(papers) / sizeof(papers[0]))

@@ -8,8 +8,7 @@
 #include "base/time.h"
 #include "cli/options.h"
 #include "cli/plan.h"
-#include "plan/pool.h"
-#include "sim/cluster.h"
+#include "cli/pool_input.h"
 #include "sim/goodput.h"
 
 #define SETS_MAX       64
@@ -84,36 +83,6 @@ struct plan {
 };
 
 /* ---- input ---- */
-
-static int input_make(struct plan *p, const char *path, double budget, struct sy_error *err) {
-    const struct scenario *s = &p->scenario;
-    const struct sim_model *model = &p->cluster.models[0];
-    const struct query_sizes *sizes = p->cluster.config.query_sizes;
-    static const double one_item[] = {0, 1};
-    if (s->model_count != 1)
-        return error_set(err, -EINVAL, "%s: models: a pool is planned for one model, not for %u", path, s->model_count);
-    p->input = (struct pool_input){
-        .types = s->type_count,
-        .items_max = sizes ? sizes->most : 1,
-        .up_to = sizes ? sizes->up_to : one_item,
-        .slo_ns = model->slo_ns - s->reply_margin_ns,
-        .budget = budget,
-    };
-    for (uint32_t t = 0; t < s->type_count; t++) {
-        if (s->types[t].price <= 0)
-            return error_set(err, -EINVAL, "%s: cluster.accelerators: the price of '%s' is not known", path,
-                             s->types[t].name);
-        p->input.type[t].price = s->types[t].price;
-        p->input.type[t].latency_ns = model->profiles[t] ? model->profiles[t]->latency_ns : NULL;
-        if (budget <= 0)
-            p->input.budget += s->types[t].count * s->types[t].price;
-    }
-    if (p->input.items_max > model->batch_max)
-        return error_set(err, -EINVAL,
-                         "%s: no type serves queries of %u items within the SLO of %g ms; the largest it can is %u",
-                         path, p->input.items_max, (double)model->slo_ns / NS_PER_MS, model->batch_max);
-    return 0;
-}
 
 static int base_find(const struct plan *p, const char *path, const char *name, uint32_t *base, struct sy_error *err) {
     *base = pool_base(&p->input);
@@ -308,7 +277,7 @@ static void plan_table(const struct plan *p, const struct settings *s) {
 /* Reads, ranks and evaluates; the exit status, with a sentence unless it is 0. */
 static int plan_make(struct plan *p, const char *path, const struct settings *s, struct sy_error *err) {
     if (scenario_read(path, s->sets, s->set_count, &p->scenario, err) || cluster_make(&p->cluster, &p->scenario, err) ||
-        input_make(p, path, s->budget, err))
+        pool_input_make(&p->scenario, &p->cluster, path, s->budget, &p->input, err))
         return CLI_USAGE;
     int rc = configs_make(p, path, s->base, err);
     if (rc)
