@@ -47,6 +47,13 @@ void heap_init(struct heap *heap, struct heap_entry *entries, uint32_t *position
         position[i] = HEAP_ABSENT;
 }
 
+void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity) {
+    struct heap_entry *entries = arena_take(arena, capacity * sizeof(*entries));
+    uint32_t *position = arena_take(arena, capacity * sizeof(*position));
+    if (arena->base)
+        heap_init(heap, entries, position, capacity);
+}
+
 void heap_set(struct heap *heap, uint32_t item, int64_t key) {
     CHECK_LT(item, heap->capacity);
     struct heap_entry entry = {.key = key, .item = item};

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
+
 #define HEAP_ABSENT UINT32_MAX
 
 struct heap_entry {
@@ -22,6 +24,8 @@ struct heap {
 
 /* Takes two arrays of `capacity`, which must outlive the heap. */
 void heap_init(struct heap *heap, struct heap_entry *entries, uint32_t *position, uint32_t capacity);
+/* The same with arrays out of an arena; while that only counts, the heap is left alone. */
+void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity);
 /* Inserts the item or moves it to its new key. Equal keys come out in item order. */
 void heap_set(struct heap *heap, uint32_t item, int64_t key);
 /* Removes the item if it is there. */

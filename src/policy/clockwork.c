@@ -53,25 +53,25 @@ static void options_set(struct clockwork *c, const struct policy_options *option
 
 static size_t clockwork_bytes(const struct central_config *config) {
     struct clockwork scratch = {0};
-    size_t used = 0;
+    struct arena arena = {NULL, 0};
     options_set(&scratch, config->options);
-    clockwork_take(NULL, &used, sizeof(struct clockwork));
-    clockwork_layout(&scratch, NULL, &used, config);
-    return used;
+    arena_take(&arena, sizeof(scratch));
+    clockwork_layout(&scratch, &arena, config);
+    return arena.used;
 }
 
 static void clockwork_init(void *core, const struct central_config *config, struct request_pool *pool) {
     struct clockwork *c = core;
-    size_t used = 0;
+    struct arena arena = {core, 0};
     options_set(c, config->options);
-    clockwork_take(core, &used, sizeof(*c));
+    arena_take(&arena, sizeof(*c));
     c->model_count = config->model_count;
     c->accelerator_count = config->accelerators;
     c->types = config->types;
     c->ctrl_ns = config->ctrl_ns;
     c->data_ns = config->data_ns;
     c->pool = pool;
-    clockwork_layout(c, core, &used, config);
+    clockwork_layout(c, &arena, config);
 }
 
 /* ---- when a group is due ---- */

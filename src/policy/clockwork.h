@@ -112,11 +112,8 @@ static inline int64_t clockwork_later(int64_t a, int64_t b) {
 
 /* ---- clockwork_layout.c ---- */
 
-/* Places everything (and sets it up), or, with `base` NULL, adds up what it takes. */
-void clockwork_layout(struct clockwork *c, char *base, size_t *used, const struct central_config *config);
-/* A piece of `bytes`; NULL while pieces are only counted (`base` NULL). */
-void *clockwork_take(char *base, size_t *used, size_t bytes);
-void clockwork_heap_layout(struct heap *heap, char *base, size_t *used, uint32_t capacity);
+/* Places everything and sets it up, or only counts what it takes. */
+void clockwork_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
 
 /* ---- clockwork_strategy.c ---- */
 
@@ -137,7 +134,7 @@ struct central_action *clockwork_action(struct central_output *out);
 /* ---- clockwork_load.c ---- */
 
 /* Places or counts what loading needs. */
-void clockwork_load_layout(struct clockwork *c, char *base, size_t *used, const struct central_config *config);
+void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
 /* Requests of the model came or went. */
 void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
 void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended);

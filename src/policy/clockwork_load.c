@@ -27,20 +27,20 @@ static double *allocation_of(struct clockwork *c, uint32_t m, uint32_t a) {
     return &c->allocations[(size_t)m * c->accelerator_count + a];
 }
 
-void clockwork_load_layout(struct clockwork *c, char *base, size_t *used, const struct central_config *config) {
+void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config) {
     uint32_t accelerators = config->accelerators, models = config->model_count;
     size_t pairs = (size_t)accelerators * models;
-    c->memories = clockwork_take(base, used, accelerators * sizeof(*c->memories));
-    c->places = clockwork_take(base, used, pairs * sizeof(*c->places));
-    c->sites = clockwork_take(base, used, pairs * sizeof(*c->sites));
-    c->allocations = clockwork_take(base, used, pairs * sizeof(*c->allocations));
-    c->priorities = clockwork_take(base, used, models * sizeof(*c->priorities));
-    c->passed_over = clockwork_take(base, used, models * sizeof(*c->passed_over));
-    clockwork_heap_layout(&c->wanted, base, used, models);
-    clockwork_heap_layout(&c->loaders, base, used, accelerators);
+    c->memories = arena_take(arena, accelerators * sizeof(*c->memories));
+    c->places = arena_take(arena, pairs * sizeof(*c->places));
+    c->sites = arena_take(arena, pairs * sizeof(*c->sites));
+    c->allocations = arena_take(arena, pairs * sizeof(*c->allocations));
+    c->priorities = arena_take(arena, models * sizeof(*c->priorities));
+    c->passed_over = arena_take(arena, models * sizeof(*c->passed_over));
+    heap_take(arena, &c->wanted, models);
+    heap_take(arena, &c->loaders, accelerators);
     for (uint32_t a = 0; a < accelerators; a++) {
-        struct pages_entry *entries = clockwork_take(base, used, models * sizeof(*entries));
-        if (!base)
+        struct pages_entry *entries = arena_take(arena, models * sizeof(*entries));
+        if (!arena->base)
             continue;
         pages_init(&c->memories[a].pages, entries, models, config->memory_bytes);
         heap_set(&c->loaders, a, 0);

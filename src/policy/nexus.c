@@ -37,17 +37,6 @@ void nexus_due(struct nexus *n, uint32_t a) {
 
 /* ---- memory ---- */
 
-struct arena {
-    char *base;
-    size_t used;
-};
-
-static void *take(struct arena *arena, size_t bytes) {
-    void *piece = arena->base ? arena->base + arena->used : NULL;
-    arena->used += (bytes + 63) & ~(size_t)63;
-    return piece;
-}
-
 /* Places of one plan: an accelerator is saturated by one session at most, and a session has one residue a type or, if
  * it has no place at all, one where it is forced to. */
 static uint32_t places_planned(const struct central_config *c) {
@@ -59,7 +48,7 @@ static void models_take(struct nexus *n, struct arena *arena, const struct centr
         for (uint32_t t = 0; t < c->types; t++) {
             const struct profile *profile = c->models[m].profiles[t];
             size_t bytes = profile ? profile_bytes(profile->batch_max) : 0;
-            struct profile *copy = take(arena, bytes);
+            struct profile *copy = arena_take(arena, bytes);
             if (!arena->base)
                 continue;
             n->model[m].profiles[t] = profile ? memcpy(copy, profile, bytes) : NULL;
@@ -70,15 +59,13 @@ static void models_take(struct nexus *n, struct arena *arena, const struct centr
 static void layout(struct nexus *n, struct arena *arena, const struct central_config *c) {
     /* those that end and those that begin are there together for a moment */
     uint32_t places_max = 2 * places_planned(c), frontends = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
-    void *model = take(arena, c->model_count * sizeof(*n->model));
-    void *accelerator = take(arena, c->accelerators * sizeof(*n->accelerator));
-    void *place = take(arena, places_max * sizeof(*n->place));
-    void *credit = take(arena, (size_t)frontends * places_max * sizeof(*n->credit));
-    void *loaded = take(arena, c->memory_bytes ? (size_t)c->accelerators * c->model_count : 0);
-    void *due = take(arena, c->accelerators * sizeof(*n->due));
-    void *sessions = take(arena, c->model_count * sizeof(*n->sessions));
-    void *entries = take(arena, c->accelerators * sizeof(struct heap_entry));
-    void *positions = take(arena, c->accelerators * sizeof(uint32_t));
+    void *model = arena_take(arena, c->model_count * sizeof(*n->model));
+    void *accelerator = arena_take(arena, c->accelerators * sizeof(*n->accelerator));
+    void *place = arena_take(arena, places_max * sizeof(*n->place));
+    void *credit = arena_take(arena, (size_t)frontends * places_max * sizeof(*n->credit));
+    void *loaded = arena_take(arena, c->memory_bytes ? (size_t)c->accelerators * c->model_count : 0);
+    void *due = arena_take(arena, c->accelerators * sizeof(*n->due));
+    void *sessions = arena_take(arena, c->model_count * sizeof(*n->sessions));
     if (arena->base) {
         *n = (struct nexus){
             .models = c->model_count,
@@ -94,10 +81,10 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
             .due = due,
             .sessions = sessions,
         };
-        heap_init(&n->wakes, entries, positions, c->accelerators);
     }
+    heap_take(arena, &n->wakes, c->accelerators);
     for (uint32_t t = 0; t < c->types; t++) {
-        void *fit = take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
+        void *fit = arena_take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
         if (arena->base)
             squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, c->memory_bytes);
     }
@@ -105,8 +92,10 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
 }
 
 static size_t nexus_bytes(const struct central_config *config) {
-    struct arena arena = {NULL, sizeof(struct nexus)};
-    layout(NULL, &arena, config);
+    struct nexus scratch;
+    struct arena arena = {NULL, 0};
+    arena_take(&arena, sizeof(scratch));
+    layout(&scratch, &arena, config);
     return arena.used;
 }
 
@@ -139,7 +128,8 @@ static void accelerators_init(struct nexus *n, const struct central_config *c) {
 
 static void nexus_init(void *core, const struct central_config *c, struct request_pool *pool) {
     struct nexus *n = core;
-    struct arena arena = {core, sizeof(struct nexus)};
+    struct arena arena = {core, 0};
+    arena_take(&arena, sizeof(*n));
     layout(n, &arena, c);
     n->drop = (enum nexus_drop)c->options->value[NEXUS_DROP];
     n->plan = (enum nexus_planner)c->options->value[NEXUS_PLAN];

@@ -112,13 +112,6 @@ struct rank_core {
 
 /* ---- set-up ---- */
 
-static void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity) {
-    struct heap_entry *entries = arena_take(arena, capacity * sizeof(*entries));
-    uint32_t *position = arena_take(arena, capacity * sizeof(*position));
-    if (arena->base)
-        heap_init(heap, entries, position, capacity);
-}
-
 static void rank_core_layout(struct rank_core *core, struct arena *arena, const struct rank_core_config *config) {
     core->accelerator = arena_take(arena, config->accelerators * sizeof(*core->accelerator));
     core->model = arena_take(arena, config->models * sizeof(*core->model));
@@ -355,10 +348,10 @@ static void match(struct rank_core *core, int64_t now_ns, struct rank_output *ou
 
 /* ---- events ---- */
 
-static void estimate_add(struct estimate *estimate, double value, double weight) {
+static void estimate_add(struct estimate *estimate, double value) {
     double error = value - estimate->mean;
-    estimate->mean += weight * error;
-    estimate->deviation += weight * ((error < 0 ? -error : error) - estimate->deviation);
+    estimate->mean += HOP_WEIGHT * error;
+    estimate->deviation += HOP_WEIGHT * ((error < 0 ? -error : error) - estimate->deviation);
 }
 
 /* What the last of an accelerator's batches can be expected to take. */
@@ -491,7 +484,7 @@ static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_
 
 static void batch_announced(struct rank_core *core, struct accelerator *a, const struct rank_message *message) {
     if (message->sealed_ns >= a->due_ns)
-        estimate_add(&core->hop, (double)(message->sealed_ns - a->due_ns), HOP_WEIGHT);
+        estimate_add(&core->hop, (double)(message->sealed_ns - a->due_ns));
     core->batch_mean += ((double)message->items - core->batch_mean) * HOP_WEIGHT;
     int64_t begin_ns = message->free_ns - message->run_ns;
     a->running[a->batches++] = (struct running){

@@ -49,13 +49,11 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     sim->config = c;
     sim->driver = c->policy->central ? &sim_driver_central : &sim_driver_cores;
     sim->sources = sources_of(c, sim->driver);
-    struct heap_entry *entries = arena_take(arena, sim->sources.count * sizeof(*entries));
-    uint32_t *position = arena_take(arena, sim->sources.count * sizeof(*position));
+    heap_take(arena, &sim->events, sim->sources.count);
     struct request_node *nodes = arena_take(arena, (size_t)requests_most(c) * sizeof(*nodes));
     sim->streams = arena_take(arena, c->model_count * sizeof(*sim->streams));
     struct sim_model_result *results = arena_take(arena, c->model_count * sizeof(*results));
     if (arena->base) {
-        heap_init(&sim->events, entries, position, sim->sources.count);
         request_pool_init(&sim->pool, nodes, requests_most(c));
         memset(results, 0, c->model_count * sizeof(*results));
         sim->result->models = results;
