@@ -172,12 +172,6 @@ static void expiry_set(struct clockwork *c, uint32_t m) {
     heap_set(&c->expiry, m, latest_ns);
 }
 
-static void refuse(struct clockwork *c, uint32_t node, enum refusal why, struct central_output *out) {
-    clockwork_node(c, node)->refusal = why;
-    clockwork_node(c, node)->next = out->refused;
-    out->refused = node;
-}
-
 /* The queue of the model shrank. */
 static void queue_changed(struct clockwork *c, uint32_t m, int64_t now_ns) {
     for (uint32_t i = 0; !c->models[m].queue.count && i < groups_of(c, m); i++) {
@@ -212,7 +206,7 @@ static bool queue_prune(struct clockwork *c, uint32_t m, int64_t now_ns, struct 
     bool any = false;
     while (model->queue.count && hopeless(c, m, clockwork_node(c, deadline_queue_first(&model->queue)), now_ns)) {
         uint32_t node = deadline_queue_pop(&model->queue, c->pool->nodes);
-        refuse(c, node, REFUSAL_DEADLINE, out);
+        central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
         any = true;
     }
     if (any) {
@@ -371,11 +365,11 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, const struct re
     struct request_node *request = clockwork_node(c, node);
     request_node_set(request, message);
     if (message->items < 1 || message->items > model->batch_max) {
-        refuse(c, node, REFUSAL_DEADLINE, out);
+        central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
         return;
     }
     if (hopeless(c, m, request, now_ns)) {
-        refuse(c, node, REFUSAL_DEADLINE, out);
+        central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
         tables_relax(c, m, now_ns);
         return;
     }
@@ -393,7 +387,7 @@ static void request_cancelled(struct clockwork *c, int64_t now_ns, const struct 
     uint32_t node = deadline_queue_remove(&model->queue, c->pool->nodes, message->deadline_ns, message->handle);
     if (node == REQUEST_NONE)
         return; /* in a batch already, or gone */
-    refuse(c, node, REFUSAL_CANCELLED, out);
+    central_refuse(out, c->pool, node, REFUSAL_CANCELLED);
     queue_changed(c, message->model, now_ns);
 }
 

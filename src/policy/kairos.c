@@ -61,10 +61,7 @@ static const struct policy_option kairos_options[] = {
 /* ---- events ---- */
 
 static void refuse(struct kairos *k, uint32_t node, enum refusal reason, struct central_output *out) {
-    struct request_node *request = kairos_node(k, node);
-    request->refusal = reason;
-    request->next = out->refused;
-    out->refused = node;
+    central_refuse(out, k->pool, node, reason);
     if (reason != REFUSAL_CANCELLED)
         kairos_climb_count(k, kairos_model_of(k, node), true);
 }

@@ -21,13 +21,6 @@ static const struct policy_option nexus_options[] = {
     {.key = NULL},
 };
 
-void nexus_refuse(struct nexus *n, uint32_t node, enum refusal reason, struct central_output *out) {
-    struct request_node *request = nexus_node(n, node);
-    request->refusal = reason;
-    request->next = out->refused;
-    out->refused = node;
-}
-
 void nexus_due(struct nexus *n, uint32_t a) {
     if (n->accelerator[a].due)
         return;
@@ -162,7 +155,7 @@ static void request_cancelled(struct nexus *n, const struct request_message *mes
         uint32_t node =
             deadline_queue_remove(&n->place[p].queue, n->pool->nodes, message->deadline_ns, message->handle);
         if (node != REQUEST_NONE) {
-            nexus_refuse(n, node, REFUSAL_CANCELLED, out);
+            central_refuse(out, n->pool, node, REFUSAL_CANCELLED);
             return;
         }
     }

@@ -16,7 +16,7 @@ static int64_t end_of(const struct nexus *n, const struct nexus_place *place, in
 }
 
 static void head_drop(struct nexus *n, struct nexus_place *place, struct central_output *out) {
-    nexus_refuse(n, deadline_queue_pop(&place->queue, n->pool->nodes), REFUSAL_DEADLINE, out);
+    central_refuse(out, n->pool, deadline_queue_pop(&place->queue, n->pool->nodes), REFUSAL_DEADLINE);
 }
 
 /* Early drop: a window as long as the planned batch slides over the queue until its first request has time enough for

@@ -105,8 +105,6 @@ static inline const struct profile *nexus_profile(const struct nexus *n, const s
 
 /* ---- nexus.c ---- */
 
-/* Adds a request to those refused. */
-void nexus_refuse(struct nexus *n, uint32_t node, enum refusal reason, struct central_output *out);
 /* An accelerator is looked at before the step is over, or in the next if too much is to be done. */
 void nexus_due(struct nexus *n, uint32_t accelerator);
 

@@ -83,6 +83,14 @@ struct central_output {
     int64_t wake_ns; /* step again with CENTRAL_TIMER then (now, if more actions wait); TIME_NEVER: not needed */
 };
 
+/* For policies: adds a request, which no queue holds any more, to those refused. */
+static inline void central_refuse(struct central_output *out, struct request_pool *pool, uint32_t node,
+                                  enum refusal reason) {
+    pool->nodes[node].refusal = reason;
+    pool->nodes[node].next = out->refused;
+    out->refused = node;
+}
+
 struct central_ops {
     /* Memory for a core, aligned as malloc's. */
     size_t (*bytes)(const struct central_config *config);

@@ -234,9 +234,9 @@ static uint32_t items_wanted(const struct model_core *core, const struct request
 }
 
 static bool head_stays(const struct model_core *core, int64_t now_ns) {
-    if (core->policy->deadline_blind)
-        return !core->stranded || now_ns <= node_at(core, deadline_queue_first(&core->queue))->deadline_ns;
     const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
+    if (core->policy->deadline_blind)
+        return !core->stranded || now_ns <= head->deadline_ns;
     return now_ns + span_least(core, items_wanted(core, head)) <= head->deadline_ns;
 }
 
@@ -263,14 +263,19 @@ static int64_t finish(const struct model_core *core, uint32_t type, int64_t now_
     return (start_ns > core->free_ns ? start_ns : core->free_ns) + run_time(core, type, items);
 }
 
+/* Whether a batch decided now ends by the deadline, if that matters. */
+static bool in_time(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items, int64_t deadline_ns) {
+    return core->policy->deadline_blind || finish(core, type, now_ns, items) <= deadline_ns;
+}
+
 /* Most items up to `most` that end by the deadline; `least` of them are known to. */
 static uint32_t items_fitting(const struct model_core *core, uint32_t type, int64_t now_ns, int64_t deadline_ns,
                               uint32_t least, uint32_t most) {
-    if (most <= least || finish(core, type, now_ns, most) <= deadline_ns)
+    if (most <= least || in_time(core, type, now_ns, most, deadline_ns))
         return most > least ? most : least;
     while (most - least > 1) {
         uint32_t middle = (least + most) / 2;
-        if (finish(core, type, now_ns, middle) <= deadline_ns)
+        if (in_time(core, type, now_ns, middle, deadline_ns))
             least = middle;
         else
             most = middle;
@@ -284,16 +289,16 @@ static uint32_t start_find(const struct model_core *core, const struct deadline_
                            int64_t now_ns, uint32_t items) {
     const struct request_node *nodes = core->pool->nodes;
     uint32_t node = deadline_queue_first(queue);
-    if (node == REQUEST_NONE || core->policy->deadline_blind)
+    if (node == REQUEST_NONE)
         return node;
     if (items < nodes[node].items)
         items = nodes[node].items;
-    if (finish(core, type, now_ns, items) <= nodes[node].deadline_ns)
+    if (in_time(core, type, now_ns, items, nodes[node].deadline_ns))
         return node;
     node = deadline_queue_find(queue, nodes, finish(core, type, now_ns, items));
     if (node == REQUEST_NONE)
         node = deadline_queue_find(queue, nodes, finish(core, type, now_ns, 1));
-    while (node != REQUEST_NONE && finish(core, type, now_ns, nodes[node].items) > nodes[node].deadline_ns)
+    while (node != REQUEST_NONE && !in_time(core, type, now_ns, nodes[node].items, nodes[node].deadline_ns))
         node = deadline_queue_next(nodes, node); /* a large one */
     return node;
 }
@@ -311,10 +316,7 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
     if (start == REQUEST_NONE)
         return (struct type_batch){.start = REQUEST_NONE};
     uint32_t first = nodes[start].items, most = batch_most(m, type); /* alone, it may be larger than a batch usually */
-    if (!core->policy->deadline_blind)
-        most = items_fitting(core, type, now_ns, nodes[start].deadline_ns, first, most);
-    else if (most < first)
-        most = first;
+    most = items_fitting(core, type, now_ns, nodes[start].deadline_ns, first, most);
     if (start == deadline_queue_first(queue) && queue->items == queue->count) /* single items: no need to look */
         return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items, now_ns};
     uint32_t items = 0, node = start;
@@ -408,8 +410,7 @@ static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t n
         if (!m->used[t] || batch->sealed)
             continue;
         uint32_t items = batch->items + node_at(core, node)->items;
-        if (items <= batch_most(m, t) && (core->policy->deadline_blind || now_ns + model_span_ns(m, t, items) <=
-                                                                              node_at(core, batch->start)->deadline_ns))
+        if (items <= batch_most(m, t) && in_time(core, t, now_ns, items, node_at(core, batch->start)->deadline_ns))
             *batch = (struct type_batch){batch->start, items, false, now_ns};
         else
             batch->sealed = true;

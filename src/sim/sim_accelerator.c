@@ -138,33 +138,35 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
                            sim->now_ns + batch->run_ns);
 }
 
-/* When the head of a lane that runs nothing may begin. */
-static int64_t begin_time(const struct sim_accelerator *accelerator, const struct sim_batch *batch) {
+/* When something happens in a lane next: what is under way ends, or what waits may begin. */
+static int64_t lane_next(struct sim *sim, const struct sim_accelerator *accelerator, const struct sim_lane *lane) {
+    const struct sim_batch *batch = lane_head(sim, lane);
+    if (!batch)
+        return TIME_NEVER;
+    if (lane->running)
+        return batch->begin_ns + batch->run_ns;
     int64_t at_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns;
     return at_ns > accelerator->stalled_ns ? at_ns : accelerator->stalled_ns;
+}
+
+/* The head of a lane if it may begin now, or NULL. */
+static struct sim_batch *lane_ready(struct sim *sim, const struct sim_accelerator *accelerator,
+                                    const struct sim_lane *lane) {
+    bool ready = !lane->running && lane_next(sim, accelerator, lane) <= sim->now_ns;
+    return ready ? lane_head(sim, lane) : NULL;
 }
 
 /* Begins what can begin, and sets when to look again. */
 static void runs_go_on(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
-    int64_t next_ns = TIME_NEVER;
     struct sim_batch *batch;
-    while (!accelerator->runs.running && (batch = lane_head(sim, &accelerator->runs))) {
-        next_ns = begin_time(accelerator, batch);
-        if (next_ns > sim->now_ns)
-            break;
+    while ((batch = lane_ready(sim, accelerator, &accelerator->runs))) {
         if (sim->now_ns > batch->latest_ns || (sim->config->memory_bytes && !*loaded(sim, a, batch->model)))
             run_over(sim, a, false, true);
         else
             run_begin(sim, a, batch);
     }
-    if (accelerator->runs.running) {
-        batch = lane_head(sim, &accelerator->runs);
-        next_ns = batch->begin_ns + batch->run_ns;
-    } else if (accelerator->runs.head == SIM_NOTHING) {
-        next_ns = TIME_NEVER;
-    }
-    sim_source_set(sim, sim->sources.runs + a, next_ns);
+    sim_source_set(sim, sim->sources.runs + a, lane_next(sim, accelerator, &accelerator->runs));
 }
 
 void sim_runs_due(struct sim *sim, uint32_t a) {
@@ -193,12 +195,8 @@ static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
 
 static void loads_go_on(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
-    int64_t next_ns = TIME_NEVER;
     struct sim_batch *batch;
-    while (!accelerator->loads.running && (batch = lane_head(sim, &accelerator->loads))) {
-        next_ns = begin_time(accelerator, batch);
-        if (next_ns > sim->now_ns)
-            break;
+    while ((batch = lane_ready(sim, accelerator, &accelerator->loads))) {
         if (sim->now_ns > batch->latest_ns) {
             load_over(sim, a, false, true);
             continue;
@@ -207,13 +205,7 @@ static void loads_go_on(struct sim *sim, uint32_t a) {
         batch->begin_ns = sim->now_ns;
         batch->run_ns = batch->kind == CENTRAL_LOAD ? sim->config->models[batch->model].load_ns : 0;
     }
-    if (accelerator->loads.running) {
-        batch = lane_head(sim, &accelerator->loads);
-        next_ns = batch->begin_ns + batch->run_ns;
-    } else if (accelerator->loads.head == SIM_NOTHING) {
-        next_ns = TIME_NEVER;
-    }
-    sim_source_set(sim, sim->sources.loads + a, next_ns);
+    sim_source_set(sim, sim->sources.loads + a, lane_next(sim, accelerator, &accelerator->loads));
 }
 
 void sim_loads_due(struct sim *sim, uint32_t a) {
