@@ -54,17 +54,10 @@ static void *memory_take(size_t bytes) {
 }
 
 static void model_add(struct sim_model *model, const char *name, double alpha_ms, double beta_ms, double slo_ms) {
-    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
-    struct profile *profile = memory_take(profile_bytes(batch_max));
-    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
-    *model = (struct sim_model){
-        .batch_max = batch_max,
-        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
-        .profiles = {profile},
-        .share = 1,
-        .items_least = 1,
-        .items_most = 1,
-    };
+    if (!sim_model_line(model, alpha_ms, beta_ms, slo_ms)) {
+        fprintf(stderr, "goodput: out of memory\n");
+        exit(1);
+    }
     snprintf(model->name, sizeof(model->name), "%s", name);
 }
 

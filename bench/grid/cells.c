@@ -38,18 +38,8 @@ static void *memory_or_end(void *memory) {
 }
 
 static void model_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
-    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
-    struct profile *profile = memory_or_end(malloc(profile_bytes(batch_max)));
-    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
     struct sim_model *model = &cluster->models[cluster->config.model_count++];
-    *model = (struct sim_model){
-        .batch_max = batch_max,
-        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
-        .profiles = {profile},
-        .share = 1,
-        .items_least = 1,
-        .items_most = 1,
-    };
+    memory_or_end(sim_model_line(model, alpha_ms, beta_ms, slo_ms) ? model : NULL);
     snprintf(model->name, sizeof(model->name), "%u", cluster->config.model_count);
 }
 

@@ -1,7 +1,10 @@
 /* sim.c - the event loop: requests come, clients leave, accelerators fail; a driver has the scheduler. */
 #include "sim/sim.h"
 
+#include <stdlib.h>
+
 #include "base/fmath.h"
+#include "profile/zoo.h"
 #include "sim/sim_state.h"
 
 #define GO_ON_EVENTS 8192 /* some milliseconds */
@@ -283,9 +286,10 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     sim->count_from_ns = (int64_t)(config->warmup_s * (double)NS_PER_S);
     sim->count_until_ns = (int64_t)((config->warmup_s + config->seconds) * (double)NS_PER_S);
     rng_seed(&sim->rng, config->seed);
+    double shares = workload_shares(config);
     for (uint32_t m = 0; m < config->model_count; m++) {
         memset(&sim->streams[m], 0, sizeof(sim->streams[m]));
-        workload_stream_init(&sim->streams[m].arrivals, config, m);
+        workload_stream_init(&sim->streams[m].arrivals, config, m, shares);
         arrival_schedule(sim, m);
     }
     if (config->fault_every_s > 0)
@@ -304,6 +308,23 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
             result->stopped = !config->go_on(config->go_on_context, sim->now_ns);
     }
     result_sum(sim);
+}
+
+bool sim_model_line(struct sim_model *model, double alpha_ms, double beta_ms, double slo_ms) {
+    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
+    struct profile *profile = malloc(profile_bytes(batch_max));
+    if (!profile)
+        return false;
+    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
+    *model = (struct sim_model){
+        .batch_max = batch_max,
+        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
+        .profiles = {profile},
+        .share = 1,
+        .items_least = 1,
+        .items_most = 1,
+    };
+    return true;
 }
 
 void sim_shares_equal(struct sim_model *models, uint32_t count) {

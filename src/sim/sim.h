@@ -131,6 +131,9 @@ size_t sim_bytes(const struct sim_config *config);
 /* Runs; `result->models` points into `memory`. */
 void sim_run(const struct sim_config *config, void *memory, struct sim_result *result);
 
+/* A model of one type and one item a request, whose batches take alpha*b + beta up to what its SLO has time for; share
+ * 1, no name. Its profile is the caller's to free(). False: out of memory. */
+bool sim_model_line(struct sim_model *model, double alpha_ms, double beta_ms, double slo_ms);
 /* Sets shares: equal, or Zipf with exponent s by rank in the order listed. */
 void sim_shares_equal(struct sim_model *models, uint32_t count);
 void sim_shares_zipf(struct sim_model *models, uint32_t count, double s);

@@ -23,15 +23,13 @@ static uint32_t central_sources(const struct sim_config *c) {
 
 /* Its models: the rates known to begin with are those of the first step. */
 static void models_set(const struct sim_config *c, struct central_model *models) {
-    double total = 0;
-    for (uint32_t m = 0; m < c->model_count; m++)
-        total += c->models[m].share;
+    double shares = workload_shares(c);
     for (uint32_t m = 0; m < c->model_count; m++) {
         const struct sim_model *from = &c->models[m];
         models[m] = (struct central_model){
             .batch_max = from->batch_max,
             .slo_ns = from->slo_ns - c->reply_margin_ns,
-            .rate_hint = c->rates_known ? c->steps[0].rate_rps * from->share / total : 0,
+            .rate_hint = c->rates_known ? c->steps[0].rate_rps * from->share / shares : 0,
             .weights_bytes = from->weights_bytes,
             .load_ns = from->load_ns,
         };

@@ -1,14 +1,19 @@
 /* workload.c - arrival streams. A gap of mean 1 is drawn and walked through the rate, which may change on the way. */
 #include "sim/workload.h"
 
-void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model) {
-    double total = 0;
+double workload_shares(const struct sim_config *config) {
+    double shares = 0;
     for (uint32_t m = 0; m < config->model_count; m++)
-        total += config->models[m].share;
+        shares += config->models[m].share;
+    return shares;
+}
+
+void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model,
+                          double shares) {
     *stream = (struct workload_stream){
         .config = config,
         .model = &config->models[model],
-        .share = config->models[model].share / total,
+        .share = config->models[model].share / shares,
         .phase_open = true,
     };
     if (config->arrivals == SIM_TRACE)

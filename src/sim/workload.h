@@ -20,7 +20,10 @@ struct workload_request {
     uint32_t items;
 };
 
-/* Sets up the stream of one model. `config` must outlive it. */
-void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model);
+/* The sum of all models' shares. */
+double workload_shares(const struct sim_config *config);
+/* Sets up the stream of one model; `shares` is the sum. `config` must outlive it. */
+void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model,
+                          double shares);
 /* Draws the next request. False when there is none before the end of the run. */
 bool workload_stream_next(struct workload_stream *stream, struct workload_request *request);

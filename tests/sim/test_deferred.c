@@ -42,18 +42,7 @@ struct cluster {
 };
 
 static void model_add(struct cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
-    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
-    struct profile *profile = malloc(profile_bytes(batch_max));
-    assert_non_null(profile);
-    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
-    cluster->models[cluster->config.model_count++] = (struct sim_model){
-        .batch_max = batch_max,
-        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
-        .profiles = {profile},
-        .share = 1,
-        .items_least = 1,
-        .items_most = 1,
-    };
+    assert_true(sim_model_line(&cluster->models[cluster->config.model_count++], alpha_ms, beta_ms, slo_ms));
 }
 
 static struct cluster *cluster_new(uint32_t accelerators) {

@@ -30,18 +30,7 @@ static const struct {
 
 static void model_add(struct sim_config *config, struct sim_model *models, double alpha_ms, double beta_ms,
                       double slo_ms) {
-    uint32_t batch_max = zoo_batch_max(alpha_ms, beta_ms, slo_ms);
-    struct profile *profile = malloc(profile_bytes(batch_max));
-    assert_non_null(profile);
-    profile_set_line(profile, batch_max, alpha_ms * NS_PER_MS, beta_ms * NS_PER_MS);
-    models[config->model_count++] = (struct sim_model){
-        .batch_max = batch_max,
-        .slo_ns = (int64_t)(slo_ms * NS_PER_MS),
-        .profiles = {profile},
-        .share = 1,
-        .items_least = 1,
-        .items_most = 1,
-    };
+    assert_true(sim_model_line(&models[config->model_count++], alpha_ms, beta_ms, slo_ms));
 }
 
 /* The bad rate of the model that fares worst. */

@@ -33,7 +33,7 @@ static uint32_t count(struct fixture *f, uint32_t model, double from_s, double t
     struct workload_request request;
     uint32_t n = 0;
     int64_t last = -1;
-    workload_stream_init(&stream, &f->config, model);
+    workload_stream_init(&stream, &f->config, model, workload_shares(&f->config));
     while (workload_stream_next(&stream, &request)) {
         assert_true(request.arrival_ns >= last);
         last = request.arrival_ns;
@@ -67,7 +67,7 @@ static void gaps_are_constant_random_or_bursty(void **state) {
         f.config.gamma_shape = cases[i].shape;
         struct workload_stream stream;
         struct workload_request request;
-        workload_stream_init(&stream, &f.config, 0);
+        workload_stream_init(&stream, &f.config, 0, workload_shares(&f.config));
         double n = 0, sum = 0, squares = 0, last = -1;
         while (workload_stream_next(&stream, &request)) {
             double gap = (double)request.arrival_ns - last;
@@ -112,7 +112,7 @@ static void items_and_slos_vary_as_asked(void **state) {
     struct workload_request request;
     uint32_t seen[7] = {0};
     int64_t least = INT64_MAX, most = 0;
-    workload_stream_init(&stream, &f.config, 0);
+    workload_stream_init(&stream, &f.config, 0, workload_shares(&f.config));
     while (workload_stream_next(&stream, &request)) {
         assert_true(request.items >= 2 && request.items <= 5);
         seen[request.items]++;
@@ -135,7 +135,7 @@ static void items_follow_a_distribution(void **state) {
     struct workload_stream stream;
     struct workload_request request;
     double n = 0, sum = 0;
-    workload_stream_init(&stream, &f.config, 1);
+    workload_stream_init(&stream, &f.config, 1, workload_shares(&f.config));
     for (; workload_stream_next(&stream, &request); n++) {
         assert_in_range(request.items, 10, 20);
         sum += request.items;
@@ -172,10 +172,10 @@ static void rates_of_a_trace_are_followed(void **state) {
     struct workload_stream stream;
     struct workload_request request;
     double sevens = 0, both = 0;
-    workload_stream_init(&stream, &f.config, 0);
+    workload_stream_init(&stream, &f.config, 0, workload_shares(&f.config));
     assert_true(workload_stream_next(&stream, &request));
     assert_int_equal(request.slo_ns, 1000000); /* the model's own */
-    workload_stream_init(&stream, &f.config, 1);
+    workload_stream_init(&stream, &f.config, 1, workload_shares(&f.config));
     while (workload_stream_next(&stream, &request)) {
         bool overlap = request.arrival_ns >= 30 * NS_PER_S && request.arrival_ns < 60 * NS_PER_S;
         assert_int_equal(request.slo_ns, request.arrival_ns < 30 * NS_PER_S  ? 7000
@@ -193,19 +193,19 @@ static void streams_differ_by_model_and_seed_and_by_nothing_else(void **state) {
     fixture_init(&f, 3000, 1);
     struct workload_stream a, b;
     struct workload_request x, y;
-    workload_stream_init(&a, &f.config, 0);
-    workload_stream_init(&b, &f.config, 0);
+    workload_stream_init(&a, &f.config, 0, workload_shares(&f.config));
+    workload_stream_init(&b, &f.config, 0, workload_shares(&f.config));
     for (int i = 0; i < 100; i++) {
         assert_true(workload_stream_next(&a, &x) && workload_stream_next(&b, &y));
         assert_int_equal(x.arrival_ns, y.arrival_ns);
     }
-    workload_stream_init(&b, &f.config, 1);
+    workload_stream_init(&b, &f.config, 1, workload_shares(&f.config));
     assert_true(workload_stream_next(&a, &x) && workload_stream_next(&b, &y));
     assert_int_not_equal(x.arrival_ns, y.arrival_ns);
     struct fixture g = f;
     g.config.seed = 2;
-    workload_stream_init(&a, &f.config, 0);
-    workload_stream_init(&b, &g.config, 0);
+    workload_stream_init(&a, &f.config, 0, workload_shares(&f.config));
+    workload_stream_init(&b, &g.config, 0, workload_shares(&g.config));
     assert_true(workload_stream_next(&a, &x) && workload_stream_next(&b, &y));
     assert_int_not_equal(x.arrival_ns, y.arrival_ns);
 }
