@@ -131,6 +131,7 @@ static struct thread_rings_config rings_config(struct server *s, uint32_t index,
             .variant_count = s->placements[i].variant_count,
             .batch_max = s->config.models[i].batch_max,
             .slo_ns = s->config.models[i].slo_ns,
+            .weight = s->config.models[i].weight,
             .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * (double)item_bytes(&s->config.models[i])),
         };
         for (uint32_t type = 0; type < s->config.type_count; type++)

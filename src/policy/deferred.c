@@ -205,39 +205,47 @@ static double share_demand(const struct model_rates *r) {
     return demand(r, sure > r->rate ? sure : r->rate, r->batch_best);
 }
 
-/* The level s with sum(min(demand, s)) = total, for 0 < total < sum(demand): what the models under it leave is shared
- * equally by the others; each round finds more models under the level, so it ends. */
+/* The level s with sum(min(demand, weight * s)) = total, for 0 < total < sum(demand): what the models under it leave is
+ * shared by the others as they weigh; each round finds more models under the level, so it ends. */
 static double level_derive(const struct cluster_view *c, double total) {
     double level = 0;
     uint32_t over = UINT32_MAX;
     for (;;) {
-        double rest = total;
+        double rest = total, weights = 0;
         uint32_t count = 0;
         for (uint32_t i = 0; i < c->models; i++) {
-            double d = share_demand(&c->rates[i]);
-            if (d <= level)
+            double d = share_demand(&c->rates[i]), weight = c->rates[i].weight;
+            if (d <= weight * level) {
                 rest -= d;
-            else
+            } else {
+                weights += weight;
                 count++;
+            }
         }
         if (count == 0 || count == over)
             return level;
         over = count;
-        level = rest / count;
+        level = rest / weights;
     }
 }
 
+/* Models of one weight were promised nothing in particular: cut are those that flood, so that the others keep all they
+ * ask for. Where weights differ, each is held to what it was promised. */
 static void shares_derive(const struct cluster_view *c, double *admit_share) {
-    double sum = 0, offered = 0, bad = 0;
+    double sum = 0, offered = 0, bad = 0, lightest = 0, heaviest = 0;
     uint32_t active = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         admit_share[i] = 1;
         double d = share_demand(r);
         sum += d;
-        active += d > 0;
         offered += r->rate;
         bad += r->rate * r->bad_rate;
+        if (d <= 0)
+            continue;
+        lightest = active == 0 || r->weight < lightest ? r->weight : lightest;
+        heaviest = r->weight > heaviest ? r->weight : heaviest;
+        active++;
     }
     bool suffering = sum > SHARE_LOAD_BAD * c->accelerators && bad > SHARE_BAD * offered;
     if (active == 0 || !(sum > SHARE_LOAD * c->accelerators || suffering))
@@ -246,15 +254,15 @@ static void shares_derive(const struct cluster_view *c, double *admit_share) {
     if (total >= sum)
         return;
     double level = level_derive(c, total), mean = sum / active;
-    bool anyone_under = false;
+    bool promised = heaviest > lightest, anyone_under = false;
     for (uint32_t i = 0; i < c->models; i++) {
         double d = share_demand(&c->rates[i]);
-        anyone_under |= d > 0 && d < level;
+        anyone_under |= d > 0 && d < c->rates[i].weight * level;
     }
-    for (uint32_t i = 0; anyone_under && i < c->models; i++) {
-        double d = share_demand(&c->rates[i]);
-        if (d > level && d > SHARE_OVER_MEAN * mean)
-            admit_share[i] = level / d;
+    for (uint32_t i = 0; (promised || anyone_under) && i < c->models; i++) {
+        double d = share_demand(&c->rates[i]), most = c->rates[i].weight * level;
+        if (d > most && (promised || d > SHARE_OVER_MEAN * mean))
+            admit_share[i] = most / d;
     }
 }
 

@@ -17,6 +17,7 @@ static void model_fill(const struct scenario_model *from, struct served_model *t
     strcpy(to->signature.outputs[0].name, "OUTPUT");
     to->batch_max = from->batch_max;
     to->slo_ns = from->slo_ns;
+    to->weight = from->weight;
     to->item_elements = 1;
     to->reference_dims[0][0] = to->reference_dims[0][1] = 1;
     atomic_init(&to->state, MODEL_READY);

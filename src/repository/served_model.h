@@ -18,6 +18,7 @@ struct served_model {
     struct signature signature;
     uint32_t batch_max;      /* items a batch; 1 for a model without a batch dimension */
     int64_t slo_ns;          /* default SLO; 0: not given (then chosen from the profile) */
+    double weight;           /* of its share under overload, against the other models'; 0: 1 */
     char profile_path[4096]; /* from symphony.yaml; "": measured and cached */
     int64_t item_elements;   /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch

@@ -9,6 +9,7 @@
 #include "base/conf.h"
 #include "base/time.h"
 #include "profile/profile.h"
+#include "sched/messages.h"
 
 static int shape_read(const struct conf_node *node, struct symphony_yaml_shape *shape, struct sy_error *err) {
     if (strlen(node->key) >= sizeof(shape->input))
@@ -55,6 +56,8 @@ static int profile_read(const struct conf_node *node, void *into, struct sy_erro
 static const struct conf_key keys[] = {
     CONF_KEY_TIME(struct symphony_yaml, slo_ns, "slo_ms", NS_PER_MS, 0.001, 3.6e6, "a number of milliseconds"),
     CONF_KEY_INT(struct symphony_yaml, batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items"),
+    CONF_KEY_DOUBLE(struct symphony_yaml, weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST,
+                    "how much this model's share weighs beside the others'"),
     CONF_KEY_PARSED("profile", profile_read),
     CONF_KEY_PARSED("shapes", shapes_read),
     CONF_KEYS_END,

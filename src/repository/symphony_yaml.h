@@ -16,6 +16,7 @@ struct symphony_yaml_shape {
 struct symphony_yaml {
     int64_t slo_ns;                                 /* 0: not given */
     int64_t batch_max;                              /* 0: not given */
+    double weight;                                  /* 0: not given */
     char profile_path[4096];                        /* resolved against the file's folder; "": not given */
     struct symphony_yaml_shape shapes[TENSORS_MAX]; /* of the item that is profiled */
     uint32_t shape_count;

@@ -10,6 +10,10 @@
 
 #define ACCELERATOR_TYPES_MAX 8 /* types of accelerator in one sub-cluster */
 
+/* How much the share of one model may weigh in an overloaded sub-cluster, against the others'. */
+#define MODEL_WEIGHT_LEAST 0.001
+#define MODEL_WEIGHT_MOST  1000.0
+
 /* Why a request left the scheduler without a batch. */
 enum refusal {
     REFUSAL_NONE,
@@ -61,6 +65,7 @@ struct model_rates {
     double arrivals_fast;     /* arrivals weighted over 0.1 s: how much rate_fast is worth */
     double bad_rate;          /* refused or late over offered, weighted over 2000 requests */
     double slo_ns;            /* mean time between arrival and deadline */
+    double weight;            /* of its share of an overloaded sub-cluster, against the other models' */
     double batch_best;        /* b* */
     double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
 };

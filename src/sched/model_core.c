@@ -33,7 +33,7 @@ struct model_core {
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     uint32_t refused_last;                              /* in the list of the step's output */
-    double bad_rate;
+    double bad_rate, weight;
     bool hopeless;  /* a request was refused for its deadline in this step */
     bool stranded;  /* no accelerator in service runs the model */
     int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
@@ -127,6 +127,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->pool = pool;
     core->model = config->model;
     core->batch_max = config->batch_max;
+    core->weight = config->weight > 0 ? config->weight : 1;
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
@@ -574,6 +575,7 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
             .arrivals_fast = m->rates.requests_fast,
             .bad_rate = core->bad_rate,
             .slo_ns = m->slo_ns,
+            .weight = core->weight,
             .batch_best = m->batch_best,
             .alpha_ns = m->alpha_ns,
             .beta_ns = m->beta_ns,

@@ -15,9 +15,10 @@ struct model_core_config {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
     uint32_t batch_max;                                    /* items a batch; at most every profile's */
     int64_t slo_ns;                                        /* the model's usual SLO, until arrivals tell */
-    int64_t ctrl_ns, data_ns;                              /* delay(b) = ctrl + data*b before a batch starts */
-    bool prefetch; /* the data*b passes while the batch before runs; else on the accelerator's own time */
-    bool learn;    /* correct the tables from measured runs */
+    double weight;            /* of its share of an overloaded sub-cluster, against the other models'; 0: 1 */
+    int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
+    bool prefetch;            /* the data*b passes while the batch before runs; else on the accelerator's own time */
+    bool learn;               /* correct the tables from measured runs */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };

@@ -88,6 +88,7 @@ static struct model_core_config variant_config(struct model_thread *t, const str
         .types = t->types,
         .batch_max = m->batch_max,
         .slo_ns = m->slo_ns,
+        .weight = m->weight,
         .learn = t->learn,
         .policy = t->policy,
         .policy_options = t->policy_options,

@@ -19,6 +19,7 @@ struct thread_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
+    double weight;   /* of its share under overload, of every variant; 0: 1 */
     int64_t data_ns; /* first value of what gathering an item takes */
 };
 

@@ -40,6 +40,7 @@ static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
     *to = (struct sim_model){
         .batch_max = from->batch_max,
         .slo_ns = from->slo_ns,
+        .weight = from->weight,
         .share = from->share,
         .items_least = 1,
         .items_most = 1,

@@ -39,6 +39,7 @@ struct scenario_points {
 struct scenario_model {
     char name[MODEL_NAME_MAX];
     int64_t slo_ns;
+    double weight;      /* of its share under overload, against the other models' */
     double share;       /* of the offered rate; all add up to 1 */
     uint32_t batch_max; /* greatest batch that meets the SLO when it starts at once, on the type where it is greatest:
                            1 to PROFILE_BATCH_MAX */

@@ -13,6 +13,7 @@
 #define MB               1e6 /* bytes, as the published tables count */
 #define MS_EXPECTED      "a number of milliseconds"
 #define WEIGHTS_EXPECTED "a number of megabytes"
+#define WEIGHT_EXPECTED  "how much a model's share weighs beside the others'"
 
 /* ---- latencies ---- */
 
@@ -48,15 +49,17 @@ static int limits_find(const struct scenario *s, struct scenario_model *model, i
 struct model_keys {
     int64_t copies, slo_ns, load_ns; /* 0, 0, -1: not given */
     double weights_mb;               /* -1: not given */
+    double weight;
 };
 
 #define MODEL_KEYS(type_)                                                                                              \
     CONF_KEY_INT(type_, common.copies, "copies", 1, SCENARIO_MODELS_MAX, "a number of copies"),                        \
         CONF_KEY_TIME(type_, common.slo_ns, "slo_ms", NS_PER_MS, 0.001, SLO_MS_MAX, MS_EXPECTED),                      \
         CONF_KEY_DOUBLE(type_, common.weights_mb, "weights_mb", 0, WEIGHTS_MB_MAX, WEIGHTS_EXPECTED),                  \
-        CONF_KEY_TIME(type_, common.load_ns, "load_ms", NS_PER_MS, 0, SLO_MS_MAX, MS_EXPECTED)
+        CONF_KEY_TIME(type_, common.load_ns, "load_ms", NS_PER_MS, 0, SLO_MS_MAX, MS_EXPECTED),                        \
+        CONF_KEY_DOUBLE(type_, common.weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST, WEIGHT_EXPECTED)
 
-static const struct model_keys model_keys_absent = {.copies = 1, .load_ns = -1, .weights_mb = -1};
+static const struct model_keys model_keys_absent = {.copies = 1, .load_ns = -1, .weights_mb = -1, .weight = 1};
 
 /* Room for one more model; NULL after an error. */
 static struct scenario_model *model_new(struct scenario *s, const struct conf_node *node, struct sy_error *err) {
@@ -133,7 +136,7 @@ static const struct zoo_entry *zoo_entry_on(const struct scenario *s, uint32_t t
 
 static int zoo_add(struct scenario *s, const struct conf_node *node, const struct zoo_entry *entry,
                    const struct zoo_choice *choice, struct sy_error *err) {
-    struct scenario_model model = {.slo_ns = choice->common.slo_ns};
+    struct scenario_model model = {.slo_ns = choice->common.slo_ns, .weight = choice->common.weight};
     snprintf(model.name, sizeof(model.name), "%s", entry->model);
     if (!model.slo_ns)
         model.slo_ns = llround(entry->slo_ms * NS_PER_MS);
@@ -351,7 +354,7 @@ static int own_read(struct scenario *s, const struct conf_node *node, struct sy_
     int rc = conf_read_map(node, own_keys, &own, err);
     if (rc)
         return rc;
-    struct scenario_model model = {.slo_ns = own.common.slo_ns};
+    struct scenario_model model = {.slo_ns = own.common.slo_ns, .weight = own.common.weight};
     rc = own_latencies_read(s, node, &own, &model, err);
     if (rc)
         return rc;

@@ -25,6 +25,7 @@ struct sim_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by type; NULL: does not run on it */
     uint32_t batch_max;                                    /* items; at most every profile's */
     int64_t slo_ns;
+    double weight;                    /* of its share under overload, against the other models'; 0: 1 */
     double share;                     /* of all requests, relative to the other models' */
     uint32_t items_least, items_most; /* of a request, uniform */
     double slo_spread;                /* a request's SLO is uniform in slo*(1 - spread .. 1 + spread) */

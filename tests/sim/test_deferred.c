@@ -139,6 +139,44 @@ static void one_models_flood_does_not_drown_the_others(void **state) {
     }
 }
 
+/* Twenty models like ResNet50 with an SLO of 50 ms on 32 accelerators; their goodput is 24800 requests/s. */
+static struct cluster *twenty_new(void) {
+    struct cluster *cluster = cluster_new(32);
+    for (int m = 0; m < 20; m++)
+        model_add(cluster, 1.053, 5.072, 50);
+    return cluster;
+}
+
+static void of_two_floods_the_heavier_keeps_more(void **state) {
+    (void)state;
+    struct cluster *cluster = twenty_new();
+    struct sim_model *heavy = &cluster->models[7], *light = &cluster->models[11];
+    heavy->surge_at_s = light->surge_at_s = 6;
+    heavy->surge_factor = light->surge_factor = 40;
+    heavy->weight = 3;
+    cluster->config.warmup_s = 10;
+    const struct sim_result *result = run(cluster, 12500, 5);
+    const struct sim_model_result *h = &result->models[7], *l = &result->models[11];
+    if ((double)h->good < 2.5 * (double)l->good || (double)h->good > 3.5 * (double)l->good)
+        fail_msg("%lu good of the heavier, %lu of the lighter", h->good, l->good);
+    uint64_t offered = result->offered - h->offered - l->offered, good = result->good - h->good - l->good;
+    if (bad_rate(offered, good) > 0.02)
+        fail_msg("two floods cost the others %.4f", bad_rate(offered, good));
+    cluster_free(cluster);
+}
+
+static void a_heavier_model_is_served_when_all_are_too_many(void **state) {
+    (void)state;
+    struct cluster *cluster = twenty_new();
+    cluster->models[7].weight = 4;
+    const struct sim_result *result = run(cluster, 2 * 24800, 5);
+    const struct sim_model_result *heavy = &result->models[7];
+    if (bad_rate(heavy->offered, heavy->good) > 0.02)
+        fail_msg("the heavier loses %.4f", bad_rate(heavy->offered, heavy->good));
+    assert_true(result->good > 0.9 * 24800 * 5);
+    cluster_free(cluster);
+}
+
 /* Bad in the 2 s after the rate steps from a part of the reference to 0.95 of it. */
 static double flash(const struct cell *cell, double from, uint64_t seed) {
     struct cluster *cluster = cluster_of(cell);
@@ -259,6 +297,8 @@ int main(void) {
         cmocka_unit_test(goodput_is_within_3_percent_of_the_reference),
         cmocka_unit_test(goodput_is_flat_above_the_peak),
         cmocka_unit_test(one_models_flood_does_not_drown_the_others),
+        cmocka_unit_test(of_two_floods_the_heavier_keeps_more),
+        cmocka_unit_test(a_heavier_model_is_served_when_all_are_too_many),
         cmocka_unit_test(a_flash_crowd_costs_little),
         cmocka_unit_test(nobody_waits_for_company_that_is_not_needed),
         cmocka_unit_test(consolidating_leaves_the_idle_share_flat),

@@ -233,6 +233,7 @@ static struct model_rates load(double rate, double alpha_ms, double beta_ms, dou
         .rate = rate,
         .rate_fast = rate,
         .arrivals_fast = rate / 10,
+        .weight = 1,
         .batch_best = best,
         .alpha_ns = alpha_ms * MS,
         .beta_ns = beta_ms * MS,
@@ -335,6 +336,43 @@ static void nobody_is_cut_when_everybody_floods(void **state) {
         assert_near(share[i], 1, 1e-9);
 }
 
+static void weights_divide_what_the_others_leave(void **state) {
+    (void)state;
+    double share[3];
+    struct model_rates rates[] = {load(500, 1, 0, 1), load(10000, 1, 0, 1), load(10000, 1, 0, 1)};
+    rates[1].weight = 3;
+    derive(rates, 3, 4, share); /* 0.92*4 - 0.5 = 3.18 for the two: 2.385 and 0.795 */
+    assert_near(share[0], 1, 1e-9);
+    assert_near(share[1], 0.2385, 1e-9);
+    assert_near(share[2], 0.0795, 1e-9);
+    rates[0].weight = 0.1; /* what it asks for is more than a tenth of a share: 3.68 as 0.1 : 3 : 1 */
+    derive(rates, 3, 4, share);
+    assert_near(share[0], 0.1 * 3.68 / 4.1 / 0.5, 1e-9);
+    assert_near(share[1], 0.3 * 3.68 / 4.1, 1e-9);
+    assert_near(share[2], 0.1 * 3.68 / 4.1, 1e-9);
+}
+
+static void a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many(void **state) {
+    (void)state;
+    double share[3];
+    struct model_rates rates[] = {load(2000, 1, 0, 1), load(2000, 1, 0, 1), load(2000, 1, 0, 1)};
+    rates[1].weight = 10;
+    derive(rates, 3, 4, share); /* 2 of 3.68, which leaves 0.84 for each of the others */
+    assert_near(share[0], 0.42, 1e-9);
+    assert_near(share[1], 1, 1e-9);
+    assert_near(share[2], 0.42, 1e-9);
+    for (int i = 0; i < 3; i++)
+        rates[i].weight = 10; /* weights of one kind promise nothing: nobody has over twice the mean */
+    derive(rates, 3, 4, share);
+    for (int i = 0; i < 3; i++)
+        assert_near(share[i], 1, 1e-9);
+    struct model_rates flood[] = {load(500, 1, 0, 1), load(1000, 1, 0, 1), load(10000, 1, 0, 1)};
+    for (int i = 0; i < 3; i++)
+        flood[i].weight = 10;
+    derive(flood, 3, 4, share);
+    assert_near(share[2], 0.218, 1e-9); /* as if it were 1 */
+}
+
 static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
     (void)state;
     double share[3];
@@ -364,6 +402,8 @@ int main(void) {
         cmocka_unit_test(a_flash_crowd_boosts_and_chance_does_not),
         cmocka_unit_test(a_flood_is_cut_to_its_share_and_the_others_are_not),
         cmocka_unit_test(nobody_is_cut_when_everybody_floods),
+        cmocka_unit_test(weights_divide_what_the_others_leave),
+        cmocka_unit_test(a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many),
         cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,9 +27,12 @@ static void settings_are_read(void **state) {
     struct sy_error err = {""};
     char want[80];
     assert_int_equal(
-        settings_read("slo_ms: 12.5\nmax_batch: 16\nprofile: p/x.json\nshapes: {x: [3, 224]}\n", &yaml, &err), 0);
+        settings_read("slo_ms: 12.5\nmax_batch: 16\nweight: 2.5\nprofile: p/x.json\nshapes: {x: [3, 224]}\n", &yaml,
+                      &err),
+        0);
     assert_int_equal(yaml.slo_ns, 12500000);
     assert_int_equal(yaml.batch_max, 16);
+    assert_true(yaml.weight == 2.5);
     snprintf(want, sizeof(want), "%s/p/x.json", folder);
     assert_string_equal(yaml.profile_path, want);
     assert_int_equal(yaml.shape_count, 1);
@@ -41,6 +44,7 @@ static void settings_are_read(void **state) {
     assert_int_equal(settings_read("", &yaml, &err), 0);
     assert_int_equal(yaml.slo_ns, 0);
     assert_int_equal(yaml.batch_max, 0);
+    assert_true(yaml.weight == 0);
 }
 
 static void mistakes_name_the_line(void **state) {
@@ -51,8 +55,10 @@ static void mistakes_name_the_line(void **state) {
         {"slo_ms: fast", ":1: slo_ms: 'fast' is not a number (expected a number of milliseconds)"},
         {"slo_ms: 0", ":1: slo_ms: 0 is not in 0.001 to 3600000 (expected a number of milliseconds)"},
         {"\nmax_batch: 1025", ":2: max_batch: 1025 is not in 1 to 1024 (expected a number of items)"},
+        {"weight: 0",
+         ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},
         {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
-        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, profile, shapes)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes)"},
         {"shapes: [1]", ":1: shapes: expected a mapping of at most 16 inputs to lists of dimensions"},
         {"shapes:\n  x: 3", ":2: shapes.x: expected a list of 1 to 8 dimensions, without the batch dimension"},
         {"shapes:\n  x: [3, -1]", ":2: shapes.x.1: -1 is not in 1 to 2147483647 (expected a dimension)"},

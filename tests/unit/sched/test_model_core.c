@@ -491,6 +491,7 @@ static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
     assert_true(f->out.rates.rate > 1980 && f->out.rates.rate < 2020); /* items */
     assert_true(f->out.rates.rate_fast > 1980 && f->out.rates.rate_fast < 2020);
     assert_true(f->out.rates.slo_ns > 499 && f->out.rates.slo_ns < 501);
+    assert_true(f->out.rates.weight == 1);
     assert_true(f->out.rates.bad_rate == 0);
     assert_int_equal(f->out.rates.at_ns, now);
     /* silence: the rank core decays it by itself */

@@ -22,7 +22,7 @@ static void test_everything_arrives(void **state) {
     cluster_of("cluster: {accelerators: [{type: fast, count: 2}, {type: slow, count: 3}]}\n"
                "models:\n"
                "  - {name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 20, types: {slow: {alpha_ms: 2, beta_ms: 8}}}\n"
-               "  - {name: b, alpha_ms: 3, beta_ms: 0, slo_ms: 9}\n"
+               "  - {name: b, alpha_ms: 3, beta_ms: 0, slo_ms: 9, weight: 2}\n"
                "workload: {rate_rps: {steps: [[0, 100], [2.5, 300]]}, arrivals: {gamma: 0.5}, "
                "popularity: {shares: {a: 1, b: 3}}}\n"
                "policy: {name: deferred, consolidate: true}\n"
@@ -44,6 +44,7 @@ static void test_everything_arrives(void **state) {
     assert_int_equal(g->models[1].profiles[1]->latency_ns[3], 9 * NS_PER_MS);
     assert_int_equal(g->models[1].items_least, 1);
     assert_int_equal(g->models[1].items_most, 1);
+    assert_true(g->models[0].weight == 1 && g->models[1].weight == 2);
     assert_true(g->models[0].share == 0.25 && g->models[1].share == 0.75);
     assert_int_equal(g->arrivals, SIM_GAMMA);
     assert_true(g->gamma_shape == 0.5);

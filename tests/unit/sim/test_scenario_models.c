@@ -160,7 +160,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     read_well("cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}], noise: 0.05,\n"
               "  faults: {every_s: 10, for_s: 2, kind: stall}}\n"
               "models:\n"
-              "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2,\n"
+              "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2, weight: 4,\n"
               "   types: {b: {alpha_ms: 1, beta_ms: 3}}}\n"
               "- {name: n, slo_ms: 20, types: {a: {latency_ms: [[2, 4], [3, 7]]}, b: {latency_ms: {8: 8}}}}\n",
               &s);
@@ -174,6 +174,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     assert_int_equal(latency(&s, 2, 1, 4), 4 * NS_PER_MS); /* of one point: in proportion */
     assert_int_equal(s.models[1].weights_bytes, 1500000);
     assert_int_equal(s.models[1].load_ns, 3 * NS_PER_MS);
+    assert_true(s.models[1].weight == 4 && s.models[2].weight == 1);
     assert_int_equal(s.models[1].batch_max, 19);
     assert_int_equal(s.models[2].batch_max, 20); /* on b */
     assert_true(s.noise == 0.05 && s.fault_every_s == 10 && s.fault_s == 2 && s.fault_stalls == 1);
@@ -221,6 +222,9 @@ static void mistakes_are_named(void **state) {
         {CLUSTER "models:\n- {name: m, slo_ms: 9}\n", "s.yaml:3: models.0: 'alpha_ms' is missing"},
         {CLUSTER "models:\n- {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 9, weights_mb: -1}\n",
          "s.yaml:3: models.0.weights_mb: -1 is not in 0 to 10000000 (expected a number of megabytes)"},
+        {CLUSTER "models:\n- {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 9, weight: 0}\n",
+         "s.yaml:3: models.0.weight: 0 is not in 0.001 to 1000 (expected how much a model's share weighs beside the "
+         "others')"},
         {"cluster: {accelerators: 8, faults: {every_s: 5}}\nmodels: {zoo: a100}\n",
          "s.yaml:1: cluster.faults: 'for_s' is missing"},
         {"cluster: {accelerators: 8, faults: {every_s: 5, for_s: 1, kind: nap}}\nmodels: {zoo: a100}\n",
