@@ -1,4 +1,5 @@
-/* executor.h - the thread of one accelerator: takes sealed batches, gathers their inputs, runs them, answers. */
+/* executor.h - the thread of one accelerator, or of many emulated ones: takes sealed batches, gathers their inputs,
+ * runs them, answers. */
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +11,9 @@
 
 struct executor_config {
     struct wiring *wiring;
-    uint32_t index; /* the accelerator */
-    uint32_t type;  /* its type */
+    uint32_t index;                           /* the executor's */
+    uint32_t first_accelerator, accelerators; /* what it drives; several only if the engine emulates them */
+    uint32_t type;                            /* theirs */
     const struct engine_ops *engine;
     struct engine_options options;
     struct served_model *models;           /* [model_count]; those MODEL_READY are loaded */
@@ -23,7 +25,7 @@ struct executor_config {
     cpu_set_t cores; /* with `pin` */
 };
 
-/* Counters; written by the executor, read by anyone. */
+/* Counters of an accelerator; written by the executor, read by anyone. */
 struct executor_counters {
     _Atomic uint64_t batches, items, requests, failed_batches, expired_batches;
     _Atomic uint64_t busy_ns; /* running batches */
@@ -39,4 +41,5 @@ int executor_wait_ready(struct executor *executor, struct sy_error *err);
 /* Ends the thread, after the batch that runs, and frees everything. */
 void executor_stop(struct executor *executor);
 
-const struct executor_counters *executor_counters(const struct executor *executor);
+/* Any thread. */
+const struct executor_counters *executor_counters(const struct executor *executor, uint32_t accelerator);

@@ -5,11 +5,16 @@
 #include <stdlib.h>
 
 int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes) {
+    return ring_init_runs(ring, capacity, slot_bytes, 1);
+}
+
+int ring_init_runs(struct ring *ring, uint32_t capacity, size_t slot_bytes, uint32_t run_max) {
     uint32_t slots = 2;
     while (slots < capacity)
         slots *= 2;
     memset(ring, 0, sizeof(*ring));
-    ring->slots = aligned_alloc(CACHE_LINE, (slots * slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    ring->slots =
+        aligned_alloc(CACHE_LINE, ((slots + run_max - 1) * slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!ring->slots)
         return -ENOMEM;
     ring->mask = slots - 1;

@@ -29,6 +29,9 @@ _Static_assert(offsetof(struct ring, head) % CACHE_LINE == 0, "the consumer's li
 
 /* Allocates for at least `capacity` messages of `slot_bytes`; rounds up to a power of two. 0 or -ENOMEM. */
 int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes);
+/* The same for messages that are runs of up to `run_max` slots. A run that begins near the end of the slots goes on
+ * behind it, in room that no other run begins in, so that every message lies in one piece. */
+int ring_init_runs(struct ring *ring, uint32_t capacity, size_t slot_bytes, uint32_t run_max);
 /* Frees the slots. Neither side may use the ring any more. */
 void ring_destroy(struct ring *ring);
 
@@ -55,6 +58,17 @@ static inline void ring_push(struct ring *ring) {
     ring->tail_local++;
 }
 
+/* Producer, rings of runs: the place of a message of so many slots, or NULL when they do not fit; ring_push_run(). */
+static inline void *ring_reserve_run(struct ring *ring, uint32_t slots) {
+    if (!ring_fits(ring, slots))
+        return NULL;
+    return ring->slots + (size_t)(ring->tail_local & ring->mask) * ring->slot_bytes;
+}
+
+static inline void ring_push_run(struct ring *ring, uint32_t slots) {
+    ring->tail_local += slots;
+}
+
 /* Producer: makes the batch visible. True if there was one: ring the consumer's doorbell then. */
 static inline bool ring_publish(struct ring *ring) {
     if (ring->tail_local == atomic_load_explicit(&ring->tail, memory_order_relaxed)) /* own word */
@@ -76,6 +90,11 @@ static inline void *ring_peek(struct ring *ring) {
 /* Consumer: done with the message of ring_peek(); its slot goes back to the producer at ring_release(). */
 static inline void ring_pop(struct ring *ring) {
     ring->head_local++;
+}
+
+/* Consumer, rings of runs: the same of a message of so many slots. */
+static inline void ring_pop_run(struct ring *ring, uint32_t slots) {
+    ring->head_local += slots;
 }
 
 /* Consumer: gives the popped slots back. */

@@ -31,9 +31,9 @@ static int group_parse(const char *text, size_t length, struct accelerator_group
     *group = (struct accelerator_group){.kind = (enum accelerator_kind)kind, .count = 1};
     if (count) {
         long n = strtol(count, &end, 10);
-        if (end == count || *end || n < 1 || n > ACCELERATORS_MAX)
-            return error_set(err, -EINVAL, "'%s' is not a number of accelerators from 1 to %d", count,
-                             ACCELERATORS_MAX);
+        int most = kind == ACCELERATOR_EMULATED ? ACCELERATORS_MAX : ACCELERATORS_REAL_MAX;
+        if (end == count || *end || n < 1 || n > most)
+            return error_set(err, -EINVAL, "'%s' is not a number of accelerators from 1 to %d", count, most);
         group->count = (uint32_t)n;
     }
     if (type && (kind != ACCELERATOR_EMULATED || !*type || strlen(type) >= sizeof(group->type)))

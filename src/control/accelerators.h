@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 
-#define ACCELERATORS_MAX 1024 /* of all types together, one thread each */
+#define ACCELERATORS_MAX      65536 /* of all types together */
+#define ACCELERATORS_REAL_MAX 1024  /* of one that is not emulated: a thread each */
 
 enum accelerator_kind { ACCELERATOR_CPU, ACCELERATOR_CUDA, ACCELERATOR_EMULATED };
 

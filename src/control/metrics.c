@@ -105,15 +105,15 @@ static void render_accelerators(const struct server *s, struct text *out) {
 
     for (unsigned r = 0; r < ARRAY_COUNT(rows); r++) {
         heading(out, rows[r].name, "counter", rows[r].help);
-        for (uint32_t e = 0; e < s->wiring.executors; e++) {
-            const char *base = (const char *)executor_counters(s->executors[e]);
+        for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
+            const char *base = (const char *)executor_counters(s->executors[s->wiring.executor_of[a]], a);
             uint64_t value = get((const _Atomic uint64_t *)(base + rows[r].offset));
-            text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %.12g\n", rows[r].name, e,
-                        s->config.accelerators[s->accelerator_type[e]].type, (double)value / rows[r].unit);
+            text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %.12g\n", rows[r].name, a,
+                        s->config.accelerators[s->accelerator_type[a]].type, (double)value / rows[r].unit);
         }
     }
     heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
-    text_printf(out, "symphony_accelerators %u\n", s->wiring.executors);
+    text_printf(out, "symphony_accelerators %u\n", s->wiring.accelerators);
     if (!s->rank_thread)
         return;
     heading(out, "symphony_accelerators_needed", "gauge", "How many the present load needs, at the best batch sizes.");

@@ -12,7 +12,8 @@
 #include "base/thread.h"
 #include "control/server_state.h"
 
-#define DRAIN_POLL_NS (2 * NS_PER_MS)
+#define DRAIN_POLL_NS       (2 * NS_PER_MS)
+#define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
 
 /* Bytes of one item's inputs, the profiled shape's where shapes vary: what gathering an item copies. */
 static int64_t item_bytes(const struct served_model *model) {
@@ -71,17 +72,36 @@ static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     return false;
 }
 
+/* Threads for the accelerators of a type: one each, but emulated ones need none of their own. */
+static uint32_t executors_of(const struct server_accelerators *a) {
+    cpu_set_t allowed;
+
+    if (!a->engine->emulate)
+        return a->count;
+    thread_cores_allowed(&allowed);
+    uint32_t threads = (a->count + EMULATED_PER_THREAD - 1) / EMULATED_PER_THREAD, most = (uint32_t)CPU_COUNT(&allowed);
+    return threads < most ? threads : most;
+}
+
+/* How many of them the n-th of these threads drives. */
+static uint32_t accelerators_of(const struct server_accelerators *a, uint32_t n) {
+    uint32_t threads = executors_of(a);
+    return a->count / threads + (n < a->count % threads);
+}
+
 static int start_executors(struct server *s, struct sy_error *err) {
-    uint32_t started = 0;
+    uint32_t started = 0, accelerator = 0;
     cpu_set_t others;
     bool apart = cores_beside(&s->config.executor_cores, &others);
 
     for (uint32_t type = 0; type < s->config.type_count; type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
-        for (uint32_t i = 0; i < a->count; i++, started++) {
+        for (uint32_t i = 0, threads = executors_of(a); i < threads; i++, started++) {
             struct executor_config config = {
                 .wiring = &s->wiring,
                 .index = started,
+                .first_accelerator = accelerator,
+                .accelerators = accelerators_of(a, i),
                 .type = type,
                 .engine = a->engine,
                 .options = {.provider = a->provider,
@@ -100,6 +120,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
             int rc = executor_start(&s->executors[started], &config, err);
             if (rc < 0)
                 return rc;
+            accelerator += config.accelerators;
         }
     }
     /* All load at once; the first that could not open its engine ends the start. */
@@ -154,7 +175,7 @@ static int start_model_thread(struct server *s, uint32_t index, struct thread_mo
 static int start_rank_thread(struct server *s, struct sy_error *err) {
     struct rank_core_config config = {
         .models = s->wiring.models,
-        .accelerators = s->wiring.executors,
+        .accelerators = s->wiring.accelerators,
         .accelerator_type = s->accelerator_type,
         .types = s->config.type_count,
         .policy = s->config.policy,
@@ -226,24 +247,30 @@ static int start_metrics(struct server *s, struct sy_error *err) {
 }
 
 static int server_allocate(struct server *s) {
-    uint32_t executors = 0;
-
-    for (uint32_t type = 0; type < s->config.type_count; type++)
-        executors += s->config.accelerators[type].count;
-    s->wiring.executors = executors;
+    for (uint32_t type = 0; type < s->config.type_count; type++) {
+        s->wiring.accelerators += s->config.accelerators[type].count;
+        s->wiring.executors += executors_of(&s->config.accelerators[type]);
+    }
     s->wiring.central = s->config.policy->central != NULL;
     s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
     s->wiring.frontends = s->config.frontends;
-    s->accelerator_type = calloc(executors, 1);
-    s->executors = calloc(executors, sizeof(*s->executors));
+    s->accelerator_type = calloc(s->wiring.accelerators, 1);
+    s->wiring.executor_of = calloc(s->wiring.accelerators, sizeof(uint32_t));
+    s->executors = calloc(s->wiring.executors, sizeof(*s->executors));
     s->model_threads = calloc(s->wiring.model_threads, sizeof(*s->model_threads));
     s->ports = calloc(s->config.frontends, sizeof(*s->ports));
     s->frontends = calloc(s->config.frontends, sizeof(*s->frontends));
-    if (!s->accelerator_type || !s->executors || !s->model_threads || !s->ports || !s->frontends)
+    if (!s->accelerator_type || !s->wiring.executor_of || !s->executors || !s->model_threads || !s->ports ||
+        !s->frontends)
         return -ENOMEM;
-    for (uint32_t type = 0, at = 0; type < s->config.type_count; type++)
-        for (uint32_t i = 0; i < s->config.accelerators[type].count; i++)
-            s->accelerator_type[at++] = (uint8_t)type;
+    for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count; type++) {
+        const struct server_accelerators *a = &s->config.accelerators[type];
+        for (uint32_t i = 0, threads = executors_of(a); i < threads; i++, executor++)
+            for (uint32_t n = accelerators_of(a, i); n > 0; n--, at++) {
+                s->accelerator_type[at] = (uint8_t)type;
+                s->wiring.executor_of[at] = executor;
+            }
+    }
     return place_models(s);
 }
 
@@ -276,6 +303,7 @@ static void server_end(struct server *s) {
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
+    free(s->wiring.executor_of);
     free(s->placements);
     free(s->accelerator_type);
     free(s->executors);

@@ -25,8 +25,8 @@ struct server {
     struct server_config config;
     struct server_placement *placements; /* [model_count] */
     struct calibration calibration;
-    uint8_t *accelerator_type; /* [wiring.executors] */
-    struct executor **executors;
+    uint8_t *accelerator_type;           /* [wiring.accelerators] */
+    struct executor **executors;         /* [wiring.executors] */
     struct model_thread **model_threads; /* [wiring.model_threads], and the rank thread; or the central thread */
     struct rank_thread *rank_thread;
     struct central_thread *central_thread;

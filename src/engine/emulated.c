@@ -107,10 +107,8 @@ static void wait_until(int64_t end_ns, bool busy_poll) {
     }
 }
 
-static int emulated_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
-                        struct output_block **outputs, struct sy_error *err) {
-    int64_t start_ns = clock_now_ns();
-    (void)inputs;
+static int emulated_emulate(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
+                            struct sy_error *err) {
     if (items == 0 || items > model->batch_max)
         return error_set(err, -EINVAL, "a batch of %u does not fit the model's %u", items, model->batch_max);
     struct pooled_block *pooled = block_pool_get(model->pool);
@@ -124,9 +122,19 @@ static int emulated_run(struct engine_model *model, const struct tensor_view *in
         view->rank = model->signature->outputs[i].rank;
         view->bytes = output_dims(model->signature, i, items, view->dims);
     }
-    wait_until(start_ns + model->latency_ns[items], model->engine->busy_poll);
     *outputs = block;
+    *run_ns = model->latency_ns[items];
     return 0;
+}
+
+static int emulated_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                        struct output_block **outputs, struct sy_error *err) {
+    int64_t start_ns = clock_now_ns(), run_ns;
+    (void)inputs;
+    int rc = emulated_emulate(model, items, outputs, &run_ns, err);
+    if (rc == 0)
+        wait_until(start_ns + run_ns, model->engine->busy_poll);
+    return rc;
 }
 
 const struct engine_ops engine_emulated = {
@@ -137,4 +145,5 @@ const struct engine_ops engine_emulated = {
     .load = emulated_load,
     .unload = emulated_unload,
     .run = emulated_run,
+    .emulate = emulated_emulate,
 };

@@ -66,6 +66,10 @@ struct engine_ops {
      * to the clients of this batch; the engine stays usable. */
     int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                struct output_block **outputs, struct sy_error *err);
+    /* Engines that emulate accelerators: as run(), but without waiting; the outputs are there once run_ns have passed,
+     * for which the caller keeps the accelerator occupied. So one thread stands for many. NULL: batches really run. */
+    int (*emulate)(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
+                   struct sy_error *err);
     /* Reads inputs and outputs from the file; NULL for engines without files. -EINVAL with the engine's reason. */
     int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
     /* Makes what lets later loads of the model be faster, in the form `attempt` (0 the best one), runs it and the model

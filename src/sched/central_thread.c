@@ -16,7 +16,7 @@ struct central_thread {
     void *core;
     struct central_output out;
     int64_t wake_ns;
-    uint32_t *outstanding; /* [executors] batches sent and not told to have ended */
+    uint32_t *outstanding; /* [accelerators] batches sent and not told to have ended */
     /* What ended before it began, and has not been told: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
@@ -198,7 +198,7 @@ static int core_make(struct central_thread *t, const struct central_thread_confi
         .models = models,
         .model_count = t->rings.model_count,
         .accelerator_type = config->accelerator_type,
-        .accelerators = t->rings.wiring->executors,
+        .accelerators = t->rings.wiring->accelerators,
         .types = config->types,
         .ctrl_ns = config->rings.ctrl_ns,
         .seed = 1,
@@ -239,7 +239,7 @@ int central_thread_start(struct central_thread **thread, const struct central_th
         goto err_free;
     t->ended_most = config->rings.queue_max + CENTRAL_ACTIONS_MAX; /* every batch has a request */
     t->ended = calloc(t->ended_most, sizeof(*t->ended));
-    t->outstanding = calloc(t->rings.wiring->executors, sizeof(*t->outstanding));
+    t->outstanding = calloc(t->rings.wiring->accelerators, sizeof(*t->outstanding));
     rc = t->ended && t->outstanding ? core_make(t, config) : -ENOMEM;
     if (rc < 0) {
         error_set(err, rc, "no memory for the policy %s", config->policy->name);

@@ -12,7 +12,7 @@
 
 struct central_thread_config {
     struct thread_rings_config rings;
-    const uint8_t *accelerator_type; /* [wiring->executors] */
+    const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
     const struct policy_ops *policy;
     const struct policy_options *policy_options;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/container.h"
 #include "base/time.h"
 
 #define ACCELERATOR_TYPES_MAX 8 /* types of accelerator in one sub-cluster */
@@ -112,8 +114,9 @@ struct grant_message {
 
 /* ---- model thread -> executor ---- */
 
-/* A sealed batch, copied whole into the ring: the handles follow the struct. */
+/* A sealed batch, copied whole into the ring, whose slots are cache lines: the handles follow the struct. */
 struct batch_plan {
+    uint32_t accelerator;
     uint32_t model;        /* the model thread's index: a variant of a served model */
     uint32_t generation;   /* of the variant, which may be given to another shape later */
     uint32_t served_model; /* which loaded model runs it */
@@ -123,6 +126,15 @@ struct batch_plan {
     uint64_t tag;                   /* comes back in ran_message */
     uint64_t handles[];             /* [request_count] */
 };
+
+/* Bytes of a plan, and the slots of the ring that it takes. */
+static inline size_t batch_plan_bytes(uint32_t requests) {
+    return sizeof(struct batch_plan) + requests * sizeof(uint64_t);
+}
+
+static inline uint32_t batch_plan_slots(uint32_t requests) {
+    return (uint32_t)((batch_plan_bytes(requests) + CACHE_LINE - 1) / CACHE_LINE);
+}
 
 /* ---- executor -> model thread ---- */
 

@@ -41,6 +41,7 @@ struct model_thread {
     uint32_t dirty_count;
     struct model_output out;
     bool rank_rung; /* the rank thread gets the bell at the end of the turn, whatever is free */
+    bool held_up;   /* a grant waits until an executor has room for its batch */
     pthread_t thread;
     _Atomic bool stop;
 };
@@ -175,7 +176,7 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
         .latest_ns = TIME_NEVER,
     };
 
-    rings_send(&t->rings, now, &batch); /* one older plan may be running, and one still being answered: there is room */
+    rings_send(&t->rings, now, &batch); /* poll_grants() saw to room */
 }
 
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
@@ -239,7 +240,7 @@ static void follow_delays(struct model_thread *t, int64_t now) {
 static void tell_rank(struct model_thread *t) {
     struct ring *ring = &t->rings.wiring->to_rank[t->rings.index];
 
-    while (t->dirty_count && ring_fits(ring, 2 + t->rings.wiring->executors)) {
+    while (t->dirty_count && ring_fits(ring, 2 + t->rings.wiring->accelerators)) {
         struct variant *v = &t->variants[t->dirty[--t->dirty_count]];
         v->dirty = false;
         if (v->candidate_changed) {
@@ -278,6 +279,9 @@ static bool poll_grants(struct model_thread *t, int64_t now) {
     bool any = false;
 
     for (; (message = ring_peek(ring)); ring_pop(ring)) {
+        t->held_up = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
+        if (t->held_up)
+            break;
         take_grant(t, now, message);
         any = true;
     }
@@ -298,7 +302,7 @@ static bool poll_timers(struct model_thread *t, int64_t now) {
 }
 
 static bool anything_pending(struct model_thread *t) {
-    return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->grants[t->rings.index]) ||
+    return rings_pending(&t->rings) || (!t->held_up && ring_pending(&t->rings.wiring->grants[t->rings.index])) ||
            atomic_load_explicit(&t->stop, memory_order_acquire); /* with model_thread_stop() */
 }
 
@@ -319,7 +323,7 @@ static void sleep_until_needed(struct model_thread *t) {
 
     if (nap)
         until = up_ns;
-    if (t->dirty_count) /* the rank thread's ring is full: it has no bell of ours, so look again soon */
+    if (t->dirty_count || t->held_up) /* a ring of ours is full: its consumer has no bell of ours, so look again soon */
         until = clock_now_ns() + 50 * NS_PER_US;
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
     if (anything_pending(t)) {

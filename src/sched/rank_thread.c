@@ -14,7 +14,7 @@
 struct rank_thread {
     struct wiring *wiring;
     struct rank_core *core;
-    uint8_t *accelerator_type; /* [wiring->executors] */
+    uint8_t *accelerator_type; /* [wiring->accelerators] */
     int64_t wake_ns;
     uint32_t tell_next; /* next model to be told the parameters; wiring->models: all have been */
     bool *model_rung;   /* [model_threads] who gets the bell at the end of the turn */
@@ -59,7 +59,7 @@ static void tell_parameters(struct rank_thread *r) {
 
     for (; r->tell_next < w->models; r->tell_next++) {
         struct ring *ring = grants_ring(r, r->tell_next);
-        if (!ring_fits(ring, 1 + w->executors))
+        if (!ring_fits(ring, 1 + w->accelerators))
             return;
         struct grant_message *message = ring_reserve(ring);
         rank_core_parameters(r->core, r->tell_next, message);

@@ -106,11 +106,13 @@ void rings_refuse_list(struct thread_rings *r, uint32_t node) {
 
 void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch) {
     struct wiring *w = r->wiring;
-    struct ring *ring = &w->plans[r->index * w->executors + batch->accelerator];
-    struct batch_plan *plan = ring_reserve(ring);
+    uint32_t executor = w->executor_of[batch->accelerator], slots = batch_plan_slots(batch->requests);
+    struct ring *ring = &w->plans[r->index * w->executors + executor];
+    CHECK_LE(batch->requests, w->batch_max);
+    struct batch_plan *plan = ring_reserve_run(ring, slots);
 
     CHECK(plan); /* the caller's duty */
-    CHECK_LE(batch->requests, w->batch_max);
+    plan->accelerator = batch->accelerator;
     plan->model = batch->plan_model;
     plan->generation = batch->generation;
     plan->served_model = r->models[batch->model].served_model;
@@ -128,13 +130,14 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
         node = next;
     }
     CHECK_EQ(i, plan->request_count);
-    ring_push(ring);
-    r->executor_rung[batch->accelerator] = true;
+    ring_push_run(ring, slots);
+    r->executor_rung[executor] = true;
     histogram_add(&r->counters[batch->model].batch_items, batch->items);
 }
 
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator) {
-    return ring_fits(&r->wiring->plans[r->index * r->wiring->executors + accelerator], 1);
+    struct wiring *w = r->wiring;
+    return ring_fits(&w->plans[r->index * w->executors + w->executor_of[accelerator]], batch_plan_slots(w->batch_max));
 }
 
 void rings_publish(struct thread_rings *r) {

@@ -84,7 +84,7 @@ void rings_refuse(struct thread_rings *r, uint32_t model, uint64_t handle, enum 
 void rings_refuse_list(struct thread_rings *r, uint32_t first);
 /* Seals a batch and sends it to its accelerator, whose ring of plans must have room. */
 void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch);
-/* How many more batches an accelerator's ring of plans takes from this thread. */
+/* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
 /* Notes what a run tells of delays and durations. */
 void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);

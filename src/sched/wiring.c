@@ -4,15 +4,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int rings_make(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes) {
+#define PLAN_SLOTS_MAX 65536 /* 4 MiB: so much lies between a model thread and an executor */
+
+static int rings_make_runs(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes,
+                           uint32_t run_max) {
     *rings = aligned_alloc(CACHE_LINE, count * sizeof(struct ring));
     if (!*rings)
         return -ENOMEM;
     memset(*rings, 0, count * sizeof(struct ring));
     for (uint32_t i = 0; i < count; i++)
-        if (ring_init(&(*rings)[i], capacity, slot_bytes) < 0)
+        if (ring_init_runs(&(*rings)[i], capacity, slot_bytes, run_max) < 0)
             return -ENOMEM;
     return 0;
+}
+
+static int rings_make(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes) {
+    return rings_make_runs(rings, count, capacity, slot_bytes, 1);
 }
 
 static void rings_free(struct ring *rings, uint32_t count) {
@@ -41,23 +48,49 @@ static void bells_free(struct doorbell *bells, uint32_t count) {
     free(bells);
 }
 
+/* Most accelerators of one executor. */
+static uint32_t accelerators_most(const struct wiring *w) {
+    uint32_t most = 1;
+
+    for (uint32_t e = 0; e < w->executors; e++) {
+        uint32_t count = 0;
+        for (uint32_t a = 0; a < w->accelerators; a++)
+            count += w->executor_of[a] == e;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+/* Slots for all plans that an executor may have at once. Rounding up to slots costs each plan less than two. */
+static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
+    uint64_t requests = (uint64_t)plans * w->batch_max, most = (uint64_t)w->frontends * PORT_REQUESTS_MAX;
+    uint32_t one = batch_plan_slots(w->batch_max);
+
+    requests = requests < most ? requests : most;
+    uint64_t slots = 2 * (uint64_t)plans + requests * sizeof(uint64_t) / CACHE_LINE;
+    slots = slots < PLAN_SLOTS_MAX ? slots : PLAN_SLOTS_MAX;
+    return slots > one ? (uint32_t)slots : one;
+}
+
 int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
-    size_t plan_bytes = sizeof(struct batch_plan) + w->batch_max * sizeof(uint64_t);
+    uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
     int rc;
 
     /* A port has at most PORT_REQUESTS_MAX requests outstanding, each with one arrival and one cancellation under way,
      * and each comes back once. An accelerator has at most one batch being answered, one running and one sealed, so
-     * three plans, and reports each once. to_rank may fill up: then candidates wait in the model thread, where newer
-     * ones overwrite them. */
+     * three plans, and reports each once. With very many accelerators an executor that lags may find its ring of plans
+     * full: then model threads leave grants where they are for the moment, and a central policy's batches are refused.
+     * to_rank may fill up: then candidates wait in the model thread, where newer ones overwrite them. */
     if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, PORT_REQUESTS_MAX, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->done, e * f, PORT_REQUESTS_MAX, sizeof(struct done_message))) < 0 ||
-        (rc = rings_make(&w->plans, t * e, w->central ? WIRING_PLANS_CENTRAL : 4, plan_bytes)) < 0 ||
-        (rc = rings_make(&w->ran, e * t, 2 * WIRING_PLANS_CENTRAL, sizeof(struct ran_message))) < 0 ||
-        (rc = rings_make(&w->freed, e, 4, sizeof(struct freed_message))) < 0 ||
-        (rc = rings_make(&w->to_rank, t, 1024 + e + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||
-        (rc = rings_make(&w->grants, t, 2 * w->models + e + 64, sizeof(struct grant_message))) < 0 ||
+        (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
+            0 ||
+        (rc = rings_make(&w->ran, e * t, plans + WIRING_PLANS_CENTRAL, sizeof(struct ran_message))) < 0 ||
+        (rc = rings_make(&w->freed, e, plans, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->to_rank, t, 1024 + w->accelerators + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||
+        (rc = rings_make(&w->grants, t, 2 * w->models + w->accelerators + 64, sizeof(struct grant_message))) < 0 ||
         (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
         (rc = bells_make(&w->model_bells, t, false, busy_poll)) < 0 ||
         (rc = bells_make(&w->executor_bells, e, false, busy_poll)) < 0 ||

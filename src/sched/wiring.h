@@ -5,6 +5,7 @@
  *              <--done[e][f]------- executor e <--plans[t][e]-- model thread t
  *                                   executor e --ran[e][t]--> model thread t, --freed[e]--> rank thread
  *
+ * An executor drives one accelerator or, emulated ones, many: rings are by executor, messages name the accelerator.
  * Every ring has one producer and one consumer. The bounds make most of them impossible to overfill: see
  * wiring_init(). Built before the threads start; constant afterwards. */
 #pragma once
@@ -21,17 +22,18 @@
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 
 struct wiring {
-    uint32_t frontends, model_threads, executors;
+    uint32_t frontends, model_threads, executors, accelerators;
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
     uint32_t batch_max;         /* requests a batch */
     uint32_t *thread_of_model;  /* [models] */
     uint32_t *thread_of_served; /* [served models] */
+    uint32_t *executor_of;      /* [accelerators] */
     struct ring *requests;      /* [f * model_threads + t] struct request_message */
     struct ring *refusals;      /* [t * frontends + f] struct refusal_message */
     struct ring *to_rank;       /* [t] struct rank_message */
     struct ring *grants;        /* [t] struct grant_message */
-    struct ring *plans;         /* [t * executors + e] struct batch_plan with batch_max handles */
+    struct ring *plans;         /* [t * executors + e] struct batch_plan, a run of cache lines */
     struct ring *ran;           /* [e * model_threads + t] struct ran_message */
     struct ring *freed;         /* [e] struct freed_message */
     struct ring *done;          /* [e * frontends + f] struct done_message */
@@ -54,7 +56,7 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
     return atomic_load_explicit(&wiring->free_accelerators, memory_order_relaxed) > 0;
 }
 
-/* Allocates the rings and bells from the counts, which are set, as are thread_of_*. 0 or -errno with a sentence;
- * wiring_destroy() is due in either case. */
+/* Allocates the rings and bells from the counts, which are set, as are thread_of_* and executor_of. 0 or -errno with a
+ * sentence; wiring_destroy() is due in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);

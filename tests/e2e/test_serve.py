@@ -48,6 +48,17 @@ def until(condition, seconds=10):
     return False
 
 
+def test_a_thousand_accelerators_need_few_threads(tmp_path):
+    with Server("--scenario", scenario(tmp_path, accelerators=1000, beta_ms=50, slo_ms=2000)) as server:
+        assert len(os.listdir("/proc/%d/task" % server.process.pid)) < 10 + (os.cpu_count() or 1)
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            answers = list(pool.map(lambda _: server.infer("m", ONE)[0], range(60)))
+        assert answers == [200] * 60
+        samples = server.metrics()
+        assert samples["symphony_accelerators"] == 1000
+        assert sum(v for k, v in samples.items() if k.startswith("symphony_accelerator_items_total")) == 60
+
+
 def test_clients_that_left_are_not_run(tmp_path):
     # One accelerator, 1 s a batch of one, no batching gain: the first occupies it, the others queue and leave.
     path = scenario(tmp_path, alpha_ms=1000, beta_ms=1, slo_ms=60000)

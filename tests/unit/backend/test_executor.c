@@ -115,9 +115,10 @@ static struct rig *rig_start(void) {
 
     memset(rig, 0, sizeof(*rig));
     seen.runs = seen.released = 0;
-    rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.models = 1;
+    rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
+        rig->wiring.models = 1;
     rig->wiring.batch_max = BATCH_MAX;
-    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->zero;
+    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     snprintf(rig->model.name, sizeof(rig->model.name), "m");
     rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
@@ -131,6 +132,7 @@ static struct rig *rig_start(void) {
     rig->profile = malloc(profile_bytes(BATCH_MAX));
     profile_set_line(rig->profile, BATCH_MAX, 1000, 1000);
     struct executor_config config = {.wiring = &rig->wiring,
+                                     .accelerators = 1,
                                      .engine = &spy,
                                      .models = &rig->model,
                                      .profiles = (const struct profile *const *)&rig->profile,
@@ -156,7 +158,7 @@ static void request_make(struct request *r, float *data, uint32_t items, int64_t
 
 static void run_plan_between(struct rig *rig, struct request *const *requests, uint32_t count, int64_t earliest_ns,
                              int64_t latest_ns) {
-    struct batch_plan *plan = ring_reserve(&rig->wiring.plans[0]);
+    struct batch_plan *plan = ring_reserve_run(&rig->wiring.plans[0], batch_plan_slots(count));
     assert_non_null(plan);
     *plan = (struct batch_plan){.request_count = count,
                                 .sealed_ns = clock_now_ns(),
@@ -167,7 +169,7 @@ static void run_plan_between(struct rig *rig, struct request *const *requests, u
         plan->handles[i] = (uintptr_t)requests[i];
         plan->items += requests[i]->items;
     }
-    ring_push(&rig->wiring.plans[0]);
+    ring_push_run(&rig->wiring.plans[0], batch_plan_slots(count));
     ring_publish(&rig->wiring.plans[0]);
     doorbell_ring(&rig->wiring.executor_bells[0]);
 }
@@ -301,7 +303,7 @@ static void test_what_has_expired_is_not_run(void **state) {
         assert_int_equal(r[i].refusal, REFUSAL_DEADLINE);
     }
     assert_int_equal(seen.runs, 0);
-    assert_int_equal(executor_counters(rig->executor)->expired_batches, 1);
+    assert_int_equal(executor_counters(rig->executor, 0)->expired_batches, 1);
     rig_stop(rig);
 }
 

@@ -1,6 +1,6 @@
 /* test_threads.c - the live threads around the cores, without HTTP: two ports, two model threads and the rank thread,
- * or the central thread, and four emulated accelerators. Every request comes back exactly once, to its own port, with
- * its own slice. */
+ * or the central thread, and four emulated accelerators in two executors. Every request comes back exactly once, to its
+ * own port, with its own slice. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +15,19 @@
 #include "sched/rank_thread.h"
 #include "unit/cmocka_all.h"
 
-#define PORTS     2
-#define THREADS   2
-#define EXECUTORS 4
-#define MODELS    4 /* the last has variable shapes */
-#define BATCH_MAX 16
+#define PORTS        2
+#define THREADS      2
+#define ACCELERATORS 4
+#define EXECUTORS    2
+#define MODELS       4 /* the last has variable shapes */
+#define BATCH_MAX    16
 
 struct rig {
     struct wiring wiring;
     struct served_model models[MODELS];
     struct profile *profiles[MODELS];
     struct executor *executors[EXECUTORS];
+    uint32_t executor_of[ACCELERATORS];
     struct model_thread *model_threads[THREADS];
     struct rank_thread *rank_thread;
     struct central_thread *central_thread;
@@ -55,8 +57,11 @@ static void model_make(struct rig *rig, uint32_t i, bool variable) {
 static void start_executors(struct rig *rig) {
     struct sy_error err;
     for (uint32_t e = 0; e < rig->wiring.executors; e++) {
+        uint32_t share = rig->wiring.accelerators / rig->wiring.executors;
         struct executor_config config = {.wiring = &rig->wiring,
                                          .index = e,
+                                         .first_accelerator = e * share,
+                                         .accelerators = share,
                                          .engine = &engine_emulated,
                                          .models = rig->models,
                                          .profiles = (const struct profile *const *)rig->profiles,
@@ -93,7 +98,7 @@ static void start_model_thread(struct rig *rig, uint32_t t) {
 }
 
 static void start_scheduler(struct rig *rig) {
-    static const uint8_t types[EXECUTORS] = {0};
+    static const uint8_t types[ACCELERATORS] = {0};
     struct wiring *w = &rig->wiring;
     struct sy_error err;
 
@@ -108,7 +113,7 @@ static void start_scheduler(struct rig *rig) {
         return;
     }
     struct rank_core_config rank = {.models = w->models,
-                                    .accelerators = w->executors,
+                                    .accelerators = w->accelerators,
                                     .accelerator_type = types,
                                     .types = 1,
                                     .policy = rig->policy,
@@ -118,7 +123,7 @@ static void start_scheduler(struct rig *rig) {
         start_model_thread(rig, t);
 }
 
-static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t executors, double fixed_ns) {
+static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
@@ -129,7 +134,11 @@ static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t exec
     w->frontends = PORTS;
     w->central = policy->central != NULL;
     w->model_threads = w->central ? 1 : THREADS;
-    w->executors = executors;
+    w->accelerators = accelerators;
+    w->executors = accelerators < EXECUTORS ? accelerators : EXECUTORS;
+    w->executor_of = rig->executor_of;
+    for (uint32_t a = 0; a < accelerators; a++)
+        rig->executor_of[a] = a / (accelerators / w->executors);
     rig->fixed_ns = fixed_ns;
     w->models = MODELS - 1 + VARIANTS_MAX;
     w->batch_max = BATCH_MAX;
@@ -149,8 +158,8 @@ static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t exec
     return rig;
 }
 
-static struct rig *rig_start(uint32_t executors, double fixed_ns) {
-    return rig_start_with(&policy_deferred, executors, fixed_ns);
+static struct rig *rig_start(uint32_t accelerators, double fixed_ns) {
+    return rig_start_with(&policy_deferred, accelerators, fixed_ns);
 }
 
 static void rig_stop(struct rig *rig) {
@@ -241,7 +250,7 @@ static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
 
 /* Bursts over all models and ports, tight and loose deadlines, one request in ten cancelled. */
 static void every_request_comes_back_once(const struct policy_ops *policy) {
-    struct rig *rig = rig_start_with(policy, EXECUTORS, 500e3);
+    struct rig *rig = rig_start_with(policy, ACCELERATORS, 500e3);
     struct crowd c;
     uint32_t sent = 0;
 
@@ -278,7 +287,7 @@ static void test_every_request_comes_back_once(void **state) {
 /* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. */
 static void test_full_queue_refuses(void **state) {
     (void)state;
-    struct rig *rig = rig_start(EXECUTORS, 500e3);
+    struct rig *rig = rig_start(ACCELERATORS, 500e3);
     struct crowd c;
     uint32_t full = 0;
 
@@ -297,7 +306,7 @@ static void test_full_queue_refuses(void **state) {
 /* A port may have so many requests outstanding and no more. */
 static void test_port_is_bounded(void **state) {
     (void)state;
-    struct rig *rig = rig_start(EXECUTORS, 500e3);
+    struct rig *rig = rig_start(ACCELERATORS, 500e3);
     struct crowd c;
     struct request extra;
 

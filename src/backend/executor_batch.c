@@ -1,0 +1,203 @@
+/* executor_batch.c - gathers a batch's inputs, runs it, reports and answers. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/executor_state.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "transport/transport.h"
+
+#define INPUT_ALIGN 64 /* of each input within the gather buffer */
+
+static void counter_add(_Atomic uint64_t *counter, uint64_t n) {
+    /* statistics with one writer: no order, no read-modify-write */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* Makes room for a batch's inputs. Grows seldom: to the largest batch seen. */
+static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err) {
+    if (bytes <= x->gather_bytes)
+        return 0;
+    size_t rounded = (bytes + 4095) / 4096 * 4096;
+    char *memory = aligned_alloc(4096, rounded);
+    if (!memory)
+        return error_set(err, -ENOMEM, "no memory for the inputs of a batch: %zu bytes", bytes);
+    free(x->gather);
+    x->gather = memory;
+    x->gather_bytes = rounded;
+    return 0;
+}
+
+int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err) {
+    const struct signature *signature = &x->config.models[plan->served_model].signature;
+    const struct request *first = transport_local.request(plan->handles[0]);
+    size_t total = 0, offset = 0;
+
+    memcpy(inputs, first->inputs, signature->input_count * sizeof(*inputs));
+    if (plan->request_count == 1)
+        return 0;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        size_t item_bytes = first->inputs[i].bytes / first->items;
+        total += (item_bytes * plan->items + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
+    }
+    int rc = gather_reserve(x, total, err);
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        size_t item_bytes = first->inputs[i].bytes / first->items, at = offset;
+        for (uint32_t k = 0; k < plan->request_count; k++) {
+            size_t bytes = item_bytes * transport_local.request(plan->handles[k])->items;
+            if ((rc = transport_local.pull(plan->handles[k], i, x->gather + at, bytes, err)) < 0)
+                return rc;
+            at += bytes;
+        }
+        inputs[i].data = x->gather + offset;
+        inputs[i].bytes = at - offset;
+        inputs[i].dims[0] = plan->items;
+        offset += (inputs[i].bytes + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
+    }
+    return 0;
+}
+
+bool batch_expired(const struct batch_plan *plan, int64_t now_ns) {
+    if (now_ns > plan->latest_ns)
+        return true;
+    for (uint32_t k = 0; k < plan->request_count; k++)
+        if (transport_local.request(plan->handles[k])->deadline_ns > now_ns)
+            return false;
+    return true;
+}
+
+struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns,
+                             int64_t ended_ns) {
+    return (struct ran_message){
+        .model = plan->model,
+        .generation = plan->generation,
+        .type = x->config.type,
+        .items = plan->items,
+        .accelerator = plan->accelerator,
+        .tag = plan->tag,
+        .dispatch_ns = plan->sealed_ns < ended_ns ? -1 : now_ns - plan->sealed_ns,
+    };
+}
+
+void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {
+    struct executor_counters *counters = &x->counters[plan->accelerator - x->config.first_accelerator];
+
+    if (result->status == REQUEST_REFUSED)
+        counter_add(&counters->expired_batches, 1);
+    else if (result->status == REQUEST_FAILED)
+        counter_add(&counters->failed_batches, 1);
+    counter_add(&counters->busy_ns, (uint64_t)(result->end_ns - result->start_ns));
+    counter_add(&counters->batches, 1);
+    counter_add(&counters->items, plan->items);
+    counter_add(&counters->requests, plan->request_count);
+}
+
+void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns) {
+    struct wiring *w = x->wiring;
+
+    if (!w->central) {
+        struct ring *ring = &w->freed[x->config.index];
+        struct freed_message *freed = ring_reserve(ring);
+        CHECK(freed); /* an accelerator has two batches under way at most */
+        freed->accelerator = ran->accelerator;
+        freed->ended_ns = ended_ns;
+        ring_push(ring);
+    }
+    struct ring *ring = &w->ran[x->config.index * w->model_threads + model_thread];
+    struct ran_message *message = ring_reserve(ring);
+    CHECK(message || !w->central); /* it has room for all that a central policy may have under way */
+    if (message) {                 /* a measurement lost because the model thread is far behind is no loss */
+        *message = *ran;
+        ring_push(ring);
+    }
+    x->model_rung[model_thread] = true;
+}
+
+void executor_publish_reports(struct executor *x) {
+    struct wiring *w = x->wiring;
+
+    if (!w->central && ring_publish(&w->freed[x->config.index]))
+        doorbell_ring(&w->rank_bell);
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (x->model_rung[t]) {
+            x->model_rung[t] = false;
+            if (ring_publish(&w->ran[x->config.index * w->model_threads + t]))
+                doorbell_ring(&w->model_bells[t]);
+        }
+}
+
+static void answer(struct executor *x, uint64_t handle, const struct request *request) {
+    struct wiring *w = x->wiring;
+    struct ring *ring = &w->done[x->config.index * w->frontends + request->port];
+    struct done_message *message = ring_reserve(ring);
+
+    CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
+    message->handle = handle;
+    x->frontend_rung[request->port] = true;
+    ring_push(ring);
+}
+
+void batch_answer(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {
+    uint32_t item = 0;
+
+    if (result->block) /* before anyone else sees the block; published by the rings' release */
+        atomic_store_explicit(&result->block->references, plan->request_count, memory_order_relaxed);
+    for (uint32_t k = 0; k < plan->request_count; k++) {
+        struct request *request = transport_local.request(plan->handles[k]);
+        request->status = result->status;
+        request->refusal = REFUSAL_DEADLINE;
+        request->block = result->block;
+        request->first_item = item;
+        request->batch_items = plan->items;
+        request->run_start_ns = result->start_ns;
+        request->run_end_ns = result->end_ns;
+        if (result->status == REQUEST_FAILED)
+            snprintf(request->failure, sizeof(request->failure), "%.159s", result->error.text);
+        item += request->items;
+        answer(x, plan->handles[k], request);
+    }
+}
+
+void executor_publish_answers(struct executor *x) {
+    struct wiring *w = x->wiring;
+
+    for (uint32_t f = 0; f < w->frontends; f++)
+        if (x->frontend_rung[f]) {
+            x->frontend_rung[f] = false;
+            ring_publish(&w->done[x->config.index * w->frontends + f]);
+            doorbell_ring(&w->frontend_bells[f]);
+        }
+}
+
+void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
+    struct tensor_view inputs[TENSORS_MAX];
+    struct engine_model *model = x->models[plan->served_model];
+    struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
+    struct ran_message ran = batch_ran(x, plan, result.start_ns, x->ended_ns);
+
+    if (!batch_expired(plan, result.start_ns)) {
+        result.status = REQUEST_FAILED;
+        if (!model) {
+            error_set(&result.error, -ENOENT, "the model is not loaded on accelerator %u", plan->accelerator);
+        } else if (batch_gather(x, plan, inputs, &result.error) == 0) {
+            int64_t gathered = clock_now_ns();
+            ran.gather_ns = gathered - result.start_ns;
+            int rc = x->config.engine->run(model, inputs, plan->items, &result.block, &result.error);
+            result.start_ns = gathered;
+            result.status = rc < 0 ? REQUEST_FAILED : REQUEST_OK;
+        }
+    }
+    x->ended_ns = result.end_ns = clock_now_ns();
+    x->spin_until_ns = x->ended_ns + (int64_t)(x->config.spin * (double)(x->ended_ns - result.start_ns));
+    if (result.status == REQUEST_OK)
+        ran.run_ns = result.end_ns - result.start_ns;
+    batch_count(x, plan, &result);
+    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile. */
+    batch_report(x, model_thread, &ran, x->ended_ns);
+    executor_publish_reports(x);
+    batch_answer(x, plan, &result);
+    executor_publish_answers(x);
+}
