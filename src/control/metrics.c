@@ -3,14 +3,11 @@
 
 #include "base/clock.h"
 #include "control/server_state.h"
+#include "frontend/infer_counters.h"
 
 static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
                                         50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
-
-static void heading(struct text *out, const char *name, const char *type, const char *help) {
-    text_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
 
 static uint64_t get(const _Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
@@ -37,32 +34,32 @@ static void render_models(const struct server *s, struct text *out) {
     const struct served_model *models = s->config.models;
     uint32_t n = s->config.model_count;
 
-    heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
+    metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
     for (uint32_t i = 0; i < n; i++)
         text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", models[i].name,
                     atomic_load_explicit(&models[i].state, memory_order_relaxed) == MODEL_READY);
-    heading(out, "symphony_model_slo_seconds", "gauge", "Default SLO of the model.");
+    metric_heading(out, "symphony_model_slo_seconds", "gauge", "Default SLO of the model.");
     for (uint32_t i = 0; i < n; i++)
         text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", models[i].name,
                     (double)models[i].slo_ns / 1e9);
-    heading(out, "symphony_model_latency_seconds", "gauge",
-            "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
+    metric_heading(out, "symphony_model_latency_seconds", "gauge",
+                   "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
     for (uint32_t i = 0; i < n; i++)
         text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", models[i].name,
                     (double)atomic_load_explicit(&counters_of(s, i)->latency_one_ns, memory_order_relaxed) / 1e9);
-    heading(out, "symphony_model_gather_seconds", "gauge",
-            "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
+    metric_heading(out, "symphony_model_gather_seconds", "gauge",
+                   "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
     for (uint32_t i = 0; i < n; i++) {
         int64_t ctrl_ns, data_ns;
         rings_delays(server_rings(s, s->placements[i].thread), s->placements[i].thread_model, &ctrl_ns, &data_ns);
         text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", models[i].name, (double)data_ns / 1e9);
     }
-    heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
+    metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
     for (uint32_t i = 0; i < n; i++)
         text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", models[i].name,
                     atomic_load_explicit(&counters_of(s, i)->queued, memory_order_relaxed));
-    heading(out, "symphony_refused_requests_total", "counter",
-            "Requests the scheduler gave back without running them.");
+    metric_heading(out, "symphony_refused_requests_total", "counter",
+                   "Requests the scheduler gave back without running them.");
     for (uint32_t i = 0; i < n; i++) {
         const struct model_counters *c = counters_of(s, i);
         const struct {
@@ -76,11 +73,11 @@ static void render_models(const struct server *s, struct text *out) {
             text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n", models[i].name,
                         rows[k].reason, (unsigned long long)rows[k].count);
     }
-    heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
+    metric_heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
     for (uint32_t i = 0; i < n; i++)
         render_histogram(out, "symphony_batch_size", models[i].name, &counters_of(s, i)->batch_items, batch_edges,
                          ARRAY_COUNT(batch_edges), 1, 1);
-    heading(out, "symphony_run_duration_seconds", "histogram", "What the engine took to run a batch.");
+    metric_heading(out, "symphony_run_duration_seconds", "histogram", "What the engine took to run a batch.");
     for (uint32_t i = 0; i < n; i++)
         render_histogram(out, "symphony_run_duration_seconds", models[i].name, &counters_of(s, i)->run_ns,
                          time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
@@ -104,7 +101,7 @@ static void render_accelerators(const struct server *s, struct text *out) {
     };
 
     for (unsigned r = 0; r < ARRAY_COUNT(rows); r++) {
-        heading(out, rows[r].name, "counter", rows[r].help);
+        metric_heading(out, rows[r].name, "counter", rows[r].help);
         for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
             const char *base = (const char *)executor_counters(s->executors[s->wiring.executor_of[a]], a);
             uint64_t value = get((const _Atomic uint64_t *)(base + rows[r].offset));
@@ -112,13 +109,14 @@ static void render_accelerators(const struct server *s, struct text *out) {
                         s->config.accelerators[s->accelerator_type[a]].type, (double)value / rows[r].unit);
         }
     }
-    heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
+    metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", s->wiring.accelerators);
     if (!s->rank_thread)
         return;
-    heading(out, "symphony_accelerators_needed", "gauge", "How many the present load needs, at the best batch sizes.");
+    metric_heading(out, "symphony_accelerators_needed", "gauge",
+                   "How many the present load needs, at the best batch sizes.");
     text_printf(out, "symphony_accelerators_needed %.6g\n", rank_thread_accelerators_needed(s->rank_thread));
-    heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
+    metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
     text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)rank_thread_grants(s->rank_thread));
 }
 
@@ -128,8 +126,8 @@ static void margin_row(struct text *out, const char *kind, const char *thread, u
 }
 
 static void render_margins(const struct server *s, struct text *out) {
-    heading(out, "symphony_margin_seconds", "gauge",
-            "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, reply.");
+    metric_heading(out, "symphony_margin_seconds", "gauge",
+                   "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, reply.");
     if (s->rank_thread)
         margin_row(out, "wake", "rank", 0, margin_ns(rank_thread_wake_margin(s->rank_thread)));
     for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
@@ -145,12 +143,16 @@ static void render_margins(const struct server *s, struct text *out) {
 void server_render_metrics(void *server, struct text *out) {
     const struct server *s = server;
 
-    heading(out, "symphony_info", "gauge", "The program's version.");
+    metric_heading(out, "symphony_info", "gauge", "The program's version.");
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
-    heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
+    metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
     text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
     render_models(s, out);
     render_accelerators(s, out);
     render_margins(s, out);
+    const struct infer_counters *counters[s->wiring.frontends];
+    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+        counters[f] = http_frontend_counters(s->frontends[f]);
+    infer_counters_render(counters, s->wiring.frontends, s->config.models, out);
     http_frontends_render_metrics(s->frontends, s->wiring.frontends, out);
 }

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/server_state.h"
+#include "frontend/listen.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
 #define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
@@ -209,14 +210,14 @@ static int start_scheduler(struct server *s, struct sy_error *err) {
 }
 
 static int start_frontends(struct server *s, struct sy_error *err) {
-    int rc = http_listen(s->config.host, s->config.http_port, &s->listen_fd, &s->http_port, err);
+    int rc = listen_open(s->config.host, s->config.http_port, &s->listen_fd, &s->http_port, err);
     if (rc < 0)
         return rc;
     for (uint32_t f = 0; f < s->config.frontends; f++) {
         s->ports[f] = port_create(&s->wiring, f, s->calibration.reply_ns);
         if (!s->ports[f])
             return error_set(err, -ENOMEM, "no memory for frontend %u", f);
-        struct http_config config = {
+        struct frontend_config config = {
             .listen_fd = s->listen_fd,
             .index = f,
             .port = s->ports[f],

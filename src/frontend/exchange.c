@@ -12,7 +12,6 @@
 #define ALIGNMENT         64 /* of the first binary tensor behind the JSON */
 #define CHUNKED_ROOM      ((size_t)4096)
 #define FIRST_ROOM        ((size_t)1 << 20) /* more only as it is sent: an announcement alone must not take memory */
-#define SLO_DEFAULT_NS    NS_PER_S          /* for a model whose SLO nobody chose */
 #define SWALLOW_BYTES_MAX (256LL << 20)
 
 /* A request whose answer is known before its body is read: the body is swallowed first, so that the client, which is
@@ -23,47 +22,6 @@ static const char verdict_marks[VERDICT_COUNT];
 static bool is_verdict(const void *exchange) {
     const char *mark = exchange;
     return mark >= verdict_marks && mark < verdict_marks + VERDICT_COUNT;
-}
-
-/* ---- the pool of exchanges ---- */
-
-static struct exchange *exchange_take(struct http_frontend *f) {
-    struct exchange *x;
-    if (f->exchange_free != NO_FREE) {
-        x = &f->exchanges[f->exchange_free];
-        f->exchange_free = x->free_next;
-    } else if (f->exchange_fresh < f->config.requests_max) {
-        x = &f->exchanges[f->exchange_fresh++];
-    } else {
-        return NULL;
-    }
-    x->state = EXCHANGE_UPLOAD;
-    x->frontend = f;
-    x->suspended = x->cancelled = false;
-    x->asks = 0;
-    x->body_fault = 0;
-    x->body_bytes = 0;
-    x->block_count = 0;
-    x->request.block = NULL;
-    text_init(&x->text, x->text_memory, sizeof(x->text_memory));
-    gauge_add(&f->counters.in_flight, 1);
-    return x;
-}
-
-static void blocks_give(struct exchange *x) {
-    while (x->block_count > 0)
-        slab_give(x->frontend->slab, x->blocks[--x->block_count]);
-}
-
-static void exchange_free(struct exchange *x) {
-    struct http_frontend *f = x->frontend;
-    blocks_give(x);
-    output_block_put(x->request.block);
-    text_free(&x->text);
-    x->state = EXCHANGE_FREE;
-    x->free_next = f->exchange_free;
-    f->exchange_free = (uint32_t)(x - f->exchanges);
-    gauge_add(&f->counters.in_flight, -1);
 }
 
 /* ---- answers ---- */
@@ -77,7 +35,7 @@ static enum MHD_Result respond(struct http_frontend *f, struct MHD_Connection *c
     enum MHD_Result result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     frontend_turn_again(f, TURNS_FOR_ANSWER);
-    counter_add(&f->counters.statuses[status < HTTP_STATUS_MAX ? status : 0], 1);
+    counter_add(&f->statuses[status < HTTP_STATUS_MAX ? status : 0], 1);
     return result;
 }
 
@@ -142,14 +100,15 @@ static enum MHD_Result respond_verdict(struct http_frontend *f, struct MHD_Conne
 /* The exchange's answer from its text. libmicrohttpd reads it in place until exchange_completed(). */
 static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool retry) {
     struct MHD_Response *response;
-    struct infer_answer *answer = &x->answer;
+    struct inference *i = &x->inference;
+    struct infer_answer *answer = &i->answer;
     bool binary = status == 200 && x->kind == V2_INFER && answer->json_bytes > 0;
     if (x->kind == V2_INFER && status == 200 && answer->piece_count > 1) {
         response = MHD_create_response_from_iovec((const struct MHD_IoVec *)answer->pieces,
                                                   (unsigned)answer->piece_count, NULL, NULL);
         frontend_turn_again(x->frontend, TURNS_FOR_PIECES);
     } else {
-        response = MHD_create_response_from_buffer(x->text.length, x->text.data, MHD_RESPMEM_PERSISTENT);
+        response = MHD_create_response_from_buffer(i->text.length, i->text.data, MHD_RESPMEM_PERSISTENT);
     }
     if (response) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
@@ -162,9 +121,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
         if (retry)
             MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     }
-    x->state = EXCHANGE_SENDING;
-    x->status = status;
-    x->answered_ns = clock_now_ns();
+    inference_answered(i, status);
     return respond(x->frontend, x->connection, status, response, false);
 }
 _Static_assert(sizeof(struct MHD_IoVec) == sizeof(struct iovec) &&
@@ -173,7 +130,7 @@ _Static_assert(sizeof(struct MHD_IoVec) == sizeof(struct iovec) &&
 
 static enum MHD_Result __attribute__((format(printf, 4, 5)))
 exchange_send_error(struct exchange *x, unsigned status, bool retry, const char *fmt, ...) {
-    struct v2_answer answer = {.text = x->text};
+    struct v2_answer answer = {.text = x->inference.text};
     char sentence[sizeof(struct sy_error) + 64];
     va_list ap;
     va_start(ap, fmt);
@@ -181,7 +138,7 @@ exchange_send_error(struct exchange *x, unsigned status, bool retry, const char 
     va_end(ap);
     answer.text.length = 0;
     v2_error(&answer, status, "%s", sentence);
-    x->text = answer.text;
+    x->inference.text = answer.text;
     return exchange_send(x, status, retry);
 }
 
@@ -190,15 +147,14 @@ exchange_send_error(struct exchange *x, unsigned status, bool retry, const char 
 /* A block big enough for `bytes` of body, the binary part of it aligned, with what was read so far. */
 static int body_reserve(struct exchange *x, size_t bytes) {
     size_t before = x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
-    char *block = slab_take(x->frontend->slab, before + bytes);
+    char *block = inference_block(&x->inference, before + bytes);
     if (!block)
         return -ENOMEM;
     if (x->body_bytes > 0)
         memcpy(block + before, x->body, x->body_bytes);
-    if (x->block_count > 0)
-        slab_give(x->frontend->slab, x->blocks[0]);
-    x->blocks[0] = block;
-    x->block_count = 1;
+    if (x->body)
+        inference_block_give(&x->inference, x->block);
+    x->block = block;
     x->body = block + before;
     x->body_room = slab_block_bytes(block) - before;
     return 0;
@@ -248,20 +204,25 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     int verdict = verdict_of(f, &headers, &route);
     if (verdict >= 0)
         return verdict_begin(f, connection, verdict, &headers, url, method, exchange);
-    struct exchange *x = exchange_take(f);
+    struct exchange *x = inference_take(&f->inferences, f->turn_ns);
     if (!x)
         return verdict_begin(f, connection, VERDICT_BUSY, &headers, url, method, exchange);
+    x->frontend = f;
+    x->suspended = false;
+    x->asks = 0;
+    x->body_fault = 0;
+    x->body = NULL;
+    x->body_bytes = 0;
     x->kind = route.kind;
     x->connection = connection;
     x->client = client_of(connection);
-    x->model = route.model < 0 ? NULL : &f->models.models[route.model];
     x->json_bytes = headers.json_bytes;
-    x->request.model = (uint32_t)route.model;
-    x->request.arrival_ns = f->turn_ns;
+    if (route.model >= 0)
+        inference_model(&x->inference, f->models.models, (uint32_t)route.model);
     x->body_expected = headers.chunked ? SIZE_MAX : headers.content_length > 0 ? (size_t)headers.content_length : 0;
     size_t first = headers.chunked ? CHUNKED_ROOM : FIRST_ROOM;
     if (body_reserve(x, first < x->body_expected ? first : x->body_expected) < 0) {
-        exchange_free(x);
+        inference_free(&x->inference);
         return verdict_begin(f, connection, VERDICT_MEMORY, &headers, url, method, exchange);
     }
     *exchange = x;
@@ -289,43 +250,13 @@ static enum MHD_Result body_append(struct exchange *x, const char *data, size_t 
 
 /* ---- running ---- */
 
-/* Once a request at most. */
-static void exchange_cancel(struct exchange *x) {
-    if (x->state == EXCHANGE_RUNNING && !x->cancelled) {
-        x->cancelled = true;
-        port_cancel(x->frontend->config.port, &x->request);
-    }
-}
-
-static void *inputs_take(void *context, size_t bytes) {
-    struct exchange *x = context;
-    void *block = slab_take(x->frontend->slab, bytes);
-    if (block)
-        x->blocks[x->block_count++] = block;
-    return block;
-}
-
-static void request_fill(struct exchange *x) {
-    const struct infer_call *call = &x->call;
-    struct request *request = &x->request;
-    int64_t slo_ns = call->timeout_us > 0   ? call->timeout_us * NS_PER_US
-                     : x->model->slo_ns > 0 ? x->model->slo_ns
-                                            : SLO_DEFAULT_NS;
-    request->items = call->items;
-    request->shape_key = call->shape_key;
-    request->work = call->work;
-    request->deadline_ns = request->arrival_ns + slo_ns;
-    request->failure[0] = '\0';
-    memcpy(request->inputs, call->inputs, x->model->signature.input_count * sizeof(call->inputs[0]));
-}
-
 static enum MHD_Result index_answer(struct exchange *x) {
     struct http_frontend *f = x->frontend;
-    struct v2_answer answer = {.text = x->text};
+    struct v2_answer answer = {.text = x->inference.text};
     struct v2_route route = {.kind = V2_INDEX, .model = -1};
     struct v2_state state = state_now(f);
     v2_answer(&answer, &route, &f->models, &state, x->body, x->body_bytes);
-    x->text = answer.text;
+    x->inference.text = answer.text;
     return exchange_send(x, answer.status, false);
 }
 
@@ -339,40 +270,33 @@ static enum MHD_Result exchange_run(struct exchange *x) {
         return exchange_send_error(x, 503, true, "the memory for inputs is exhausted");
     if (x->kind == V2_INDEX)
         return index_answer(x);
-    counter_add(&f->counters.body_bytes, x->body_bytes);
+    counter_add(&f->inferences.counters.body_bytes, x->body_bytes);
     struct sy_error err;
-    struct infer_body body = {.model = x->model,
+    struct infer_body body = {.model = x->inference.model,
                               .data = x->body,
                               .bytes = x->body_bytes,
                               .json_bytes = x->json_bytes,
-                              .memory = {inputs_take, x}};
-    int status = infer_parse(&body, &x->call, &err);
+                              .memory = {inference_block, &x->inference}};
+    int status = infer_parse(&body, &x->inference.call, &err);
     if (status != 0)
         return exchange_send_error(x, (unsigned)status, status == 503, "%s", err.text);
     if (x->client && x->client->gone)
         return MHD_NO;
-    request_fill(x);
-    if (port_submit(f->config.port, &x->request) < 0)
-        return exchange_send_error(x, 503, true, "the scheduler takes no more requests at the moment");
-    x->state = EXCHANGE_RUNNING;
-    f->running++;
+    if (inference_submit(&x->inference, 0, &err) != 0)
+        return exchange_send_error(x, 503, true, "%s", err.text);
     f->asked++;
     if (x->client)
         x->client->running = x;
     return MHD_YES;
 }
 
-void exchange_finish(struct request *request) {
-    struct exchange *x = container_of(request, struct exchange, request);
+void exchange_finish(struct exchange *x) {
     struct http_frontend *f = x->frontend;
-    CHECK_EQ(x->state, EXCHANGE_RUNNING);
-    f->running--;
     if (!x->connection) { /* the client left; nobody waits for the answer */
-        counter_add(&f->counters.models[request->model].outcomes[OUTCOME_CANCELLED], 1);
-        exchange_free(x);
+        inference_count(&x->inference, false);
+        inference_free(&x->inference);
         return;
     }
-    x->state = EXCHANGE_FINISHED;
     if (x->client)
         x->client->running = NULL;
     if (x->suspended)
@@ -382,38 +306,20 @@ void exchange_finish(struct request *request) {
     x->suspended = false;
 }
 
-static enum MHD_Result send_refusal(struct exchange *x) {
-    const struct request *request = &x->request;
-    switch (request->refusal) {
-    case REFUSAL_DEADLINE:
-        return exchange_send_error(
-            x, 503, false, "model '%s' cannot finish this request within its deadline of %.6g ms", x->model->name,
-            (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
-    case REFUSAL_QUEUE_FULL:
-        return exchange_send_error(x, 503, true, "the queue is full: too many requests wait");
-    case REFUSAL_SHAPES:
-        return exchange_send_error(x, 503, true, "too many different input shapes of model '%s' wait at once",
-                                   x->model->name);
-    case REFUSAL_CANCELLED:
-    case REFUSAL_NONE:
-        break;
-    }
-    return exchange_send_error(x, 503, false, "the request was cancelled");
-}
-
 static enum MHD_Result exchange_answer(struct exchange *x) {
-    struct request *request = &x->request;
+    struct inference *i = &x->inference;
+    const struct request *request = &i->request;
     struct sy_error err;
+    bool retry;
     if (x->client && x->client->gone)
         return MHD_NO;
-    if (request->status == REQUEST_REFUSED)
-        return send_refusal(x);
-    if (request->status == REQUEST_FAILED)
-        return exchange_send_error(x, 500, false, "model '%s' failed: %s", x->model->name, request->failure);
-    if (infer_answer_build(&x->answer, &x->text, x->model, &x->call, request->block->outputs,
+    unsigned status = inference_result(i, &retry, &err);
+    if (status != 200)
+        return exchange_send_error(x, status, retry, "%s", err.text);
+    if (infer_answer_build(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
                            request->block->output_count, request->first_item, &err) < 0)
         return exchange_send_error(x, 500, false, "%s", err.text);
-    blocks_give(x); /* the inputs; the answer may point into the outputs, which stay */
+    inference_blocks_give(i); /* the answer may point into the outputs, which stay */
     return exchange_send(x, 200, false);
 }
 
@@ -435,12 +341,12 @@ enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection
         return respond_verdict(f, connection, (enum verdict)((const char *)x - verdict_marks), url, method);
     if (bytes > 0)
         return body_append(x, upload, bytes);
-    switch (x->state) {
-    case EXCHANGE_UPLOAD:
+    switch (x->inference.state) {
+    case INFERENCE_UPLOAD:
         return exchange_run(x);
-    case EXCHANGE_FINISHED:
+    case INFERENCE_FINISHED:
         return exchange_answer(x);
-    case EXCHANGE_RUNNING:
+    case INFERENCE_RUNNING:
         if (++x->asks == ASKS_MAX) {
             x->suspended = true;
             f->asked--;
@@ -452,33 +358,6 @@ enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection
     }
 }
 
-static enum outcome outcome_of(const struct exchange *x, bool sent) {
-    return !sent || x->state != EXCHANGE_SENDING ? OUTCOME_CANCELLED
-           : x->status == 200                    ? OUTCOME_OK
-           : x->status == 503                    ? OUTCOME_REFUSED
-           : x->status < 500 || x->status == 501 ? OUTCOME_CLIENT_ERROR
-                                                 : OUTCOME_FAILED;
-}
-
-static void exchange_count(const struct exchange *x, bool sent) {
-    struct http_frontend *f = x->frontend;
-    const struct request *request = &x->request;
-    if (x->kind != V2_INFER)
-        return;
-    struct model_http_counters *counters = &f->counters.models[request->model];
-    enum outcome outcome = outcome_of(x, sent);
-    counter_add(&counters->outcomes[outcome], 1);
-    if (outcome != OUTCOME_OK)
-        return;
-    histogram_add(&counters->latency_ns, x->answered_ns - request->arrival_ns);
-    histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
-    if (x->answered_ns <= request->deadline_ns)
-        counter_add(&counters->in_time, 1);
-    /* Not until libmicrohttpd calls back here: that may be the connection's next event, and a client that reads slowly
-     * must not lengthen the margin that everybody's deadlines are cut by. */
-    port_replied(f->config.port, x->answered_ns - request->run_end_ns);
-}
-
 void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange,
                         enum MHD_RequestTerminationCode code) {
     struct exchange *x = *exchange;
@@ -487,8 +366,8 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
     *exchange = NULL;
     if (!x || is_verdict(x))
         return;
-    if (x->state == EXCHANGE_RUNNING) { /* freed when the scheduler gives it back */
-        exchange_cancel(x);
+    if (x->inference.state == INFERENCE_RUNNING) { /* freed when the scheduler gives it back */
+        inference_cancel(&x->inference);
         x->frontend->asked -= !x->suspended;
         if (x->client)
             x->client->running = NULL;
@@ -496,8 +375,8 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
         x->client = NULL;
         return;
     }
-    exchange_count(x, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-    exchange_free(x);
+    inference_count(&x->inference, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    inference_free(&x->inference);
 }
 
 void client_leave(struct http_frontend *f, struct client *client) {
@@ -506,10 +385,5 @@ void client_leave(struct http_frontend *f, struct client *client) {
     client->gone = true;
     f->poke_ns = 0;
     if (client->running)
-        exchange_cancel(client->running);
-}
-
-void exchanges_cancel(struct http_frontend *f) {
-    for (uint32_t i = 0; i < f->exchange_fresh; i++)
-        exchange_cancel(&f->exchanges[i]);
+        inference_cancel(&client->running->inference);
 }

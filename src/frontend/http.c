@@ -11,11 +11,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,19 +25,13 @@
 #include "base/thread.h"
 #include "frontend/http_state.h"
 
-#define BODY_BYTES_MAX     ((uint64_t)64 << 20)
-#define INPUTS_BYTES_MAX   ((uint64_t)1 << 30)
-#define REQUESTS_MAX       8192
-#define CONNECTIONS_MAX    10000
-#define IDLE_TIMEOUT_S     300
-#define CONNECTION_MEMORY  ((size_t)32 * 1024) /* headers must fit; also what one receive takes of a body */
-#define EVENTS_MAX         64
-#define IDLE_WAKE_MS       1000 /* for libmicrohttpd's timeouts, and to return memory */
-#define POKE_MS            10   /* between two looks at what libmicrohttpd may have missed */
-#define OWN_EVENTS_TURNS   16   /* a loop that never sleeps looks for clients that left so often */
-#define STOP_TURN_MS       10
-#define STOP_SENDING_MS    200 /* how long clients have to take the last answers */
-#define IDLE_BEFORE_TRIM_S 10
+#define CONNECTION_MEMORY ((size_t)32 * 1024) /* headers must fit; also what one receive takes of a body */
+#define EVENTS_MAX        64
+#define IDLE_WAKE_MS      1000 /* for libmicrohttpd's timeouts, and to return memory */
+#define POKE_MS           10   /* between two looks at what libmicrohttpd may have missed */
+#define OWN_EVENTS_TURNS  16   /* a loop that never sleeps looks for clients that left so often */
+#define STOP_TURN_MS      10
+#define STOP_SENDING_MS   200 /* how long clients have to take the last answers */
 
 /* ---- connections ---- */
 
@@ -48,7 +42,7 @@ static void client_begin(struct http_frontend *f, struct MHD_Connection *connect
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct client *client = info ? calloc(1, sizeof(*client)) : NULL;
     *context = client;
-    gauge_add(&f->counters.connections, 1);
+    gauge_add(&f->connections, 1);
     if (!client)
         return; /* served all the same; its leaving is noticed late */
     client->fd = info->connect_fd;
@@ -67,7 +61,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         client_begin(f, connection, client);
         return;
     }
-    gauge_add(&f->counters.connections, -1);
+    gauge_add(&f->connections, -1);
     if (*client)
         list_remove(&((struct client *)*client)->leaving);
     free(*client);
@@ -89,9 +83,9 @@ static void poke_leaving(struct http_frontend *f) {
 /* ---- the loop ---- */
 
 static void take_finished(struct http_frontend *f) {
-    struct request *request;
-    while ((request = port_next(f->config.port)))
-        exchange_finish(request);
+    struct inference *inference;
+    while ((inference = inferences_next(&f->inferences)))
+        exchange_finish(container_of(inference, struct exchange, inference));
 }
 
 static void take_events(struct http_frontend *f, int timeout_ms) {
@@ -108,12 +102,6 @@ static void take_events(struct http_frontend *f, int timeout_ms) {
     }
 }
 
-static void publish_memory(struct http_frontend *f) {
-    atomic_store_explicit(&f->counters.inputs_bytes_taken, slab_bytes_taken(f->slab),
-                          memory_order_relaxed); /* gauges */
-    atomic_store_explicit(&f->counters.inputs_bytes_mapped, slab_bytes_mapped(f->slab), memory_order_relaxed);
-}
-
 /* How long to sleep at most. Libmicrohttpd knows whether it could go on without an event (a receive filled its buffer),
  * but while it asks about running requests it says so always, so then we look again soon instead. */
 static int rest_ms(const struct http_frontend *f) {
@@ -125,14 +113,14 @@ static int rest_ms(const struct http_frontend *f) {
     if (MHD_get_timeout(f->daemon, &ms) == MHD_YES && ms == 0)
         return 0;
     /* connections time out, memory is trimmed */
-    return atomic_load_explicit(&f->counters.connections, memory_order_relaxed) > 0 || slab_bytes_mapped(f->slab) > 0
+    return atomic_load_explicit(&f->connections, memory_order_relaxed) > 0 || slab_bytes_mapped(f->inferences.slab) > 0
                ? IDLE_WAKE_MS
                : -1;
 }
 
 /* Sleeps until something happens, unless something is there already. */
 static void rest(struct http_frontend *f) {
-    publish_memory(f);
+    inferences_publish(&f->inferences);
     int timeout_ms = rest_ms(f);
     bool armed = timeout_ms != 0 && port_arm(f->config.port);
     take_events(f, armed ? timeout_ms : 0);
@@ -158,34 +146,24 @@ static void turn(struct http_frontend *f) {
     port_flush(f->config.port);
 }
 
-/* Gives memory back when no request has come for a while. */
-static void trim_when_idle(struct http_frontend *f, int64_t *busy_ns) {
-    if (slab_bytes_taken(f->slab) > 0) {
-        *busy_ns = f->turn_ns;
-    } else if (f->turn_ns - *busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(f->slab) > 0) {
-        slab_trim(f->slab);
-        publish_memory(f);
-    }
-}
-
 /* Everything that the scheduler holds comes back before its memory goes, and is answered if the client takes it. */
 static void finish_all(struct http_frontend *f) {
     if (!f->quiesced)
         quiesce(f);
-    exchanges_cancel(f);
+    inferences_cancel(&f->inferences);
     port_flush(f->config.port);
-    while (f->running > 0) {
+    while (f->inferences.running > 0) {
         turn(f);
-        exchanges_cancel(f); /* what arrived in this turn */
+        inferences_cancel(&f->inferences); /* what arrived in this turn */
         port_flush(f->config.port);
-        if (f->running > 0 && f->more_turns == 0)
+        if (f->inferences.running > 0 && f->more_turns == 0)
             take_events(f, STOP_TURN_MS);
         port_disarm(f->config.port);
     }
     int64_t until_ns = clock_now_ns() + STOP_SENDING_MS * NS_PER_MS;
-    while (atomic_load_explicit(&f->counters.in_flight, memory_order_relaxed) > 0 && f->turn_ns < until_ns) {
+    while (atomic_load_explicit(&f->inferences.counters.in_flight, memory_order_relaxed) > 0 && f->turn_ns < until_ns) {
         turn(f);
-        exchanges_cancel(f);
+        inferences_cancel(&f->inferences);
         if (f->more_turns == 0)
             take_events(f, STOP_TURN_MS);
     }
@@ -193,7 +171,6 @@ static void finish_all(struct http_frontend *f) {
 
 static void *frontend_main(void *context) {
     struct http_frontend *f = context;
-    int64_t busy_ns = clock_now_ns();
     thread_begin("http", f->config.index, THREAD_PROMPT);
     /* acquire: with the release stores of who asks */
     while (!atomic_load_explicit(&f->stop_wanted, memory_order_acquire)) {
@@ -204,7 +181,7 @@ static void *frontend_main(void *context) {
             rest(f);
         else if (f->turns % OWN_EVENTS_TURNS == 0)
             take_events(f, 0);
-        trim_when_idle(f, &busy_ns);
+        inferences_trim(&f->inferences, f->turn_ns);
     }
     finish_all(f);
     return NULL;
@@ -215,28 +192,6 @@ static void *frontend_main(void *context) {
 static int watch(struct http_frontend *f, int fd, char *mark) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = mark};
     return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
-
-/* Connections that the limit of open files has room for, raised as far as it may be. */
-static uint32_t connections_allowed(uint32_t wanted) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-        return wanted;
-    rlim_t need = (rlim_t)wanted + 256;
-    if (files.rlim_cur < need) {
-        files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
-        setrlimit(RLIMIT_NOFILE, &files);
-        getrlimit(RLIMIT_NOFILE, &files);
-    }
-    return files.rlim_cur >= need ? wanted : (uint32_t)(files.rlim_cur > 320 ? files.rlim_cur - 256 : 64);
-}
-
-static void set_defaults(struct http_config *config) {
-    config->body_bytes_max = config->body_bytes_max ? config->body_bytes_max : BODY_BYTES_MAX;
-    config->inputs_bytes_max = config->inputs_bytes_max ? config->inputs_bytes_max : INPUTS_BYTES_MAX;
-    config->requests_max = config->requests_max ? config->requests_max : REQUESTS_MAX;
-    config->idle_timeout_s = config->idle_timeout_s ? config->idle_timeout_s : IDLE_TIMEOUT_S;
-    config->connections_max = connections_allowed(config->connections_max ? config->connections_max : CONNECTIONS_MAX);
 }
 
 static int daemon_start(struct http_frontend *f, struct sy_error *err) {
@@ -271,29 +226,22 @@ static void frontend_free(struct http_frontend *f) {
         close(f->epoll_fd);
     if (f->wake_fd >= 0)
         close(f->wake_fd);
-    slab_destroy(f->slab);
     v2_models_destroy(&f->models);
-    http_counters_destroy(&f->counters);
-    free(f->exchanges);
+    inferences_destroy(&f->inferences);
     free(f);
 }
 
-int http_frontend_start(struct http_frontend **frontend, const struct http_config *config, struct sy_error *err) {
+int http_frontend_start(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
     struct http_frontend *f = aligned_alloc(CACHE_LINE, sizeof(*f));
     if (!f)
         return error_set(err, -ENOMEM, "no memory for a frontend");
     memset(f, 0, sizeof(*f));
-    f->config = *config;
+    f->config = frontend_config_completed(config);
     f->epoll_fd = f->wake_fd = -1;
-    f->exchange_free = NO_FREE;
     list_init(&f->leaving);
-    set_defaults(&f->config);
     int rc = -ENOMEM;
-    /* calloc leaves pages untouched until a request needs them */
-    f->exchanges = calloc(f->config.requests_max, sizeof(*f->exchanges));
-    f->slab = slab_create(f->config.inputs_bytes_max);
-    if (!f->exchanges || !f->slab || v2_models_init(&f->models, config->models, config->model_count) < 0 ||
-        http_counters_init(&f->counters, config->model_count) < 0) {
+    if (inferences_init(&f->inferences, &f->config, sizeof(struct exchange)) < 0 ||
+        v2_models_init(&f->models, config->models, config->model_count) < 0) {
         error_set(err, rc, "no memory for a frontend");
         goto err_free;
     }
@@ -329,7 +277,7 @@ void http_frontend_quiesce(struct http_frontend *f) {
 }
 
 uint32_t http_frontend_in_flight(const struct http_frontend *f) {
-    return atomic_load_explicit(&f->counters.in_flight, memory_order_relaxed); /* a gauge */
+    return atomic_load_explicit(&f->inferences.counters.in_flight, memory_order_relaxed); /* a gauge */
 }
 
 void http_frontend_stop(struct http_frontend *f) {
@@ -341,10 +289,22 @@ void http_frontend_stop(struct http_frontend *f) {
     frontend_free(f);
 }
 
+const struct infer_counters *http_frontend_counters(const struct http_frontend *f) {
+    return &f->inferences.counters;
+}
+
 void http_frontends_render_metrics(struct http_frontend *const *frontends, uint32_t count, struct text *out) {
-    const struct http_counters *counters[count > 0 ? count : 1];
-    for (uint32_t i = 0; i < count; i++)
-        counters[i] = &frontends[i]->counters;
-    if (count > 0)
-        http_counters_render(counters, count, frontends[0]->models.models, out);
+    uint32_t connections = 0;
+    metric_heading(out, "symphony_http_responses_total", "counter", "HTTP answers by status.");
+    for (int status = 0; status < HTTP_STATUS_MAX; status++) {
+        uint64_t sum = 0;
+        for (uint32_t f = 0; f < count; f++)
+            sum += atomic_load_explicit(&frontends[f]->statuses[status], memory_order_relaxed); /* statistics */
+        if (sum > 0)
+            text_printf(out, "symphony_http_responses_total{status=\"%d\"} %" PRIu64 "\n", status, sum);
+    }
+    for (uint32_t f = 0; f < count; f++)
+        connections += atomic_load_explicit(&frontends[f]->connections, memory_order_relaxed); /* statistics */
+    metric_heading(out, "symphony_http_connections", "gauge", "Open HTTP connections.");
+    text_printf(out, "symphony_http_connections %" PRIu32 "\n", connections);
 }

@@ -1,11 +1,6 @@
 /* http_state.h - what a frontend is made of; for http.c and exchange.c only.
  *
- * An infer request's life, all on the frontend's thread but for RUNNING:
- *
- *     UPLOAD ---whole body, parsed---> RUNNING ---port_next()---> FINISHED ---answer built---> SENDING ---sent---> free
- *        \---mistake in it--------------------------------------------------------------------/
- *
- * In RUNNING the scheduler and an executor own `request`. libmicrohttpd would have each waiting connection suspended,
+ * While a request is RUNNING (inference.h), libmicrohttpd would have each waiting connection suspended,
  * which costs 4 us a request (two epoll_ctl, a receive in vain). But it also asks again, once a turn, for the answer of
  * a connection whose request is complete, at some 60 ns. So a connection is asked ASKS_MAX times, which is enough for
  * requests that take a few turns, and only then suspended: those that wait long do not make every turn longer. */
@@ -17,17 +12,12 @@
 #include "base/container.h"
 #include "base/list.h"
 #include "frontend/http.h"
-#include "frontend/http_counters.h"
-#include "frontend/infer_answer.h"
 #include "frontend/infer_parse.h"
-#include "frontend/slab.h"
+#include "frontend/inference.h"
 #include "frontend/v2.h"
 
-#define ASKS_MAX   16
-#define NO_FREE    UINT32_MAX
-#define TEXT_BYTES 1024 /* an answer's text lies in the exchange itself while it is no longer */
-
-enum exchange_state { EXCHANGE_FREE, EXCHANGE_UPLOAD, EXCHANGE_RUNNING, EXCHANGE_FINISHED, EXCHANGE_SENDING };
+#define ASKS_MAX        16
+#define HTTP_STATUS_MAX 600
 
 /* A connection. Libmicrohttpd says nothing of a client that leaves while it is suspended, and may not notice one that
  * leaves with the last byte it sends: a receive that does not fill its buffer counts as the last, and the end of the
@@ -40,35 +30,22 @@ struct client {
 };
 
 struct exchange {
-    enum exchange_state state;
+    struct inference inference;
     enum v2_kind kind; /* V2_INFER or V2_INDEX */
     struct http_frontend *frontend;
     struct MHD_Connection *connection; /* NULL: gone while the request ran */
     struct client *client;
-    const struct served_model *model;
-    bool suspended, cancelled;
-    uint32_t asks;       /* how often libmicrohttpd asked while it ran */
-    unsigned body_fault; /* status, when the body cannot be kept: the rest is swallowed */
-    uint32_t free_next;
-    unsigned status;     /* of the answer */
-    int64_t answered_ns; /* when the answer was handed over to be sent, which follows in the same turn */
-
-    char *body;                   /* in blocks[0] */
+    bool suspended;
+    uint32_t asks;                /* how often libmicrohttpd asked while it ran */
+    unsigned body_fault;          /* status, when the body cannot be kept: the rest is swallowed */
+    char *block, *body;           /* the body lies in the block */
     size_t body_expected;         /* SIZE_MAX: chunked, not known */
     size_t body_bytes, body_room; /* read, and there is room for */
     int64_t json_bytes;
-    void *blocks[1 + TENSORS_MAX]; /* of the slab: the body, inputs that cannot stay in it */
-    uint32_t block_count;
-
-    struct infer_call call;
-    struct infer_answer answer;
-    struct text text;
-    struct request request; /* while RUNNING: of the scheduler */
-    char text_memory[TEXT_BYTES];
 };
 
 struct http_frontend {
-    struct http_config config;
+    struct frontend_config config;
     struct v2_models models;
     struct MHD_Daemon *daemon;
     int epoll_fd; /* waits for libmicrohttpd's epoll, the port, `wake_fd` and clients that leave */
@@ -77,17 +54,16 @@ struct http_frontend {
     int64_t turn_ns;     /* when this turn began */
     uint32_t turns;      /* counted, round and round */
     uint32_t more_turns; /* turns to take before sleeping: libmicrohttpd has something to go on with */
-    uint32_t running;    /* exchanges that the scheduler has */
-    uint32_t asked;      /* of these, the ones that libmicrohttpd asks about every turn */
+    uint32_t asked;      /* running exchanges that libmicrohttpd asks about every turn */
     bool quiesced;
     struct list_node leaving; /* clients that are gone and whose connections libmicrohttpd has not closed yet */
     int64_t poke_ns;          /* when to poke it about them */
 
-    struct exchange *exchanges; /* [requests_max] */
-    uint32_t exchange_fresh;    /* from here on never used */
-    uint32_t exchange_free;     /* first of those given back, the last used first: it is in the cache */
-    struct slab *slab;
-    struct http_counters counters;
+    struct inferences inferences;
+
+    /* read by other threads */
+    _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
+    _Atomic uint32_t connections;
 
     /* written by other threads */
     _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
@@ -112,8 +88,6 @@ enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection
 void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange,
                         enum MHD_RequestTerminationCode code);
 /* The scheduler gave the request back. */
-void exchange_finish(struct request *request);
+void exchange_finish(struct exchange *exchange);
 /* The client left: its running request is cancelled. */
 void client_leave(struct http_frontend *frontend, struct client *client);
-/* Cancels every running request. */
-void exchanges_cancel(struct http_frontend *frontend);

@@ -7,21 +7,6 @@
 #include "frontend/json_put.h"
 #include "frontend/tensor_json.h"
 
-/* The request's part of an output: its items, or all of it when the model has no batch dimension. */
-static int slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
-                 const struct tensor_view *output, uint32_t first_item, const char *name, struct sy_error *err) {
-    *part = *output;
-    if (!model->signature.batched)
-        return 0;
-    if (output->rank == 0 || output->dims[0] < (int64_t)first_item + call->items)
-        return error_set(err, -EINVAL, "output '%s' has fewer items than the batch", name);
-    size_t item_bytes = output->bytes / (size_t)output->dims[0];
-    part->data = (char *)output->data + first_item * item_bytes;
-    part->bytes = call->items * item_bytes;
-    part->dims[0] = call->items;
-    return 0;
-}
-
 static int output_put(struct text *text, const struct tensor_spec *spec, const struct tensor_view *part, bool binary,
                       struct sy_error *err) {
     text_put(text, "{\"name\":");
@@ -79,9 +64,7 @@ int infer_answer_build(struct infer_answer *answer, struct text *text, const str
         const struct infer_output *wanted = &call->outputs[i];
         const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
         struct tensor_view part;
-        if (wanted->index >= output_count)
-            return error_set(err, -EINVAL, "output '%s' is missing", spec->name);
-        int rc = slice(&part, model, call, &outputs[wanted->index], first_item, spec->name, err);
+        int rc = infer_output_slice(&part, model, call, wanted, outputs, output_count, first_item, err);
         if (rc)
             return rc;
         if (i > 0)

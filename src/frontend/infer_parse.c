@@ -10,12 +10,9 @@
 #include "frontend/json_scan.h"
 #include "frontend/tensor_json.h"
 
-#define TIMEOUT_US_MAX   (24 * 3600 * 1000000LL) /* a day; longer ones are as good as that */
-#define TENSOR_BYTES_MAX ((int64_t)1 << 32)
-
 /* An input as the JSON describes it. */
 struct input_given {
-    bool present, named, shaped, has_data, has_binary;
+    bool named, shaped, has_data, has_binary;
     enum datatype type; /* INVALID: not given yet */
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
@@ -33,20 +30,10 @@ struct parser {
     bool outputs_given, binary_default;
     uint32_t input_order[TENSORS_MAX], input_count; /* in the order given: binary tensors follow in it */
     struct input_given inputs[TENSORS_MAX];         /* by the signature's index */
-    bool output_chosen[TENSORS_MAX], output_explicit[TENSORS_MAX];
+    bool output_explicit[TENSORS_MAX];
 };
 
-/* "[1,-1,3]". */
-static const char *dims_print(char *out, size_t bytes, const int64_t *dims, uint32_t rank) {
-    size_t length = (size_t)snprintf(out, bytes, "[");
-    for (uint32_t i = 0; i < rank && length < bytes; i++)
-        length += (size_t)snprintf(out + length, bytes - length, "%s%" PRId64, i ? "," : "", dims[i]);
-    if (length < bytes)
-        snprintf(out + length, bytes - length, "]");
-    return out;
-}
-
-#define FAIL(p, status, ...) (error_set((p)->err, -EINVAL, __VA_ARGS__), (status))
+#define FAIL(p, status, ...) error_set((p)->err, (status), __VA_ARGS__)
 
 /* Puts "what: " before the scanner's sentence. */
 static int fail_in(struct parser *p, const char *kind, const char *name) {
@@ -69,14 +56,6 @@ static int name_read(struct parser *p, char *out, size_t bytes) {
     return 0;
 }
 
-/* Which of the specs has this name, or -1. */
-static int spec_find(const struct tensor_spec *specs, uint32_t count, const char *name) {
-    for (uint32_t i = 0; i < count; i++)
-        if (strcmp(specs[i].name, name) == 0)
-            return (int)i;
-    return -1;
-}
-
 static int shape_read(struct parser *p, struct input_given *given) {
     struct json_members members;
     int rc = json_open(&p->scan, &members, '[', "the shape, an array");
@@ -96,27 +75,9 @@ static int shape_read(struct parser *p, struct input_given *given) {
     return rc ? fail_json(p) : 0;
 }
 
-/* Checks type and shape of an input against the model's. */
 static int input_check(struct parser *p, uint32_t index) {
-    const struct tensor_spec *spec = &p->signature->inputs[index];
     const struct input_given *given = &p->inputs[index];
-    char expected[160], got[200];
-    if (given->type != spec->type)
-        return FAIL(p, 400, "input '%.64s': the datatype is %s, but the model expects %s", spec->name,
-                    datatype_name(given->type), datatype_name(spec->type));
-    bool fits = given->rank == spec->rank;
-    for (uint32_t i = 0; fits && i < given->rank; i++)
-        fits = spec->dims[i] < 0 ? given->dims[i] > 0 : given->dims[i] == spec->dims[i];
-    int64_t elements = dims_product(given->dims, 0, given->rank);
-    if (!fits || elements < 0 || elements > TENSOR_BYTES_MAX / (int64_t)datatype_bytes(spec->type))
-        return FAIL(p, 400, "input '%.64s': expected the shape %s%s, got %s", spec->name,
-                    dims_print(expected, sizeof(expected), spec->dims, spec->rank),
-                    p->signature->batched ? " (the first is the batch)" : "",
-                    dims_print(got, sizeof(got), given->dims, given->rank));
-    if (p->signature->batched && given->dims[0] > p->body->model->batch_max)
-        return FAIL(p, 400, "input '%.64s': %" PRId64 " items are more than the model's batch of at most %u",
-                    spec->name, given->dims[0], p->body->model->batch_max);
-    return 0;
+    return infer_call_shape(p->call, p->body->model, index, given->type, given->dims, given->rank, p->err);
 }
 
 static void *memory_take(struct parser *p, size_t bytes) {
@@ -126,18 +87,16 @@ static void *memory_take(struct parser *p, size_t bytes) {
 /* `data` at the cursor; the input has been checked. */
 static int data_read(struct parser *p, uint32_t index) {
     const struct tensor_spec *spec = &p->signature->inputs[index];
-    const struct input_given *given = &p->inputs[index];
     struct tensor_view *view = &p->call->inputs[index];
-    int64_t elements = dims_product(given->dims, 0, given->rank);
+    int64_t elements = (int64_t)(view->bytes / datatype_bytes(spec->type));
     /* a value takes a character and a comma: do not take memory for what the text cannot hold */
     if (elements > (p->scan.end - p->scan.at) / 2)
         return FAIL(p, 400, "input '%.64s': expected %" PRId64 " values, but the body is shorter", spec->name,
                     elements);
-    view->bytes = (size_t)elements * datatype_bytes(spec->type);
     view->data = memory_take(p, view->bytes);
     if (!view->data)
         return FAIL(p, 503, "the memory for inputs is exhausted");
-    if (tensor_json_read(&p->scan, spec->type, given->dims, given->rank, view->data))
+    if (tensor_json_read(&p->scan, spec->type, view->dims, view->rank, view->data))
         return fail_in(p, "input", spec->name);
     return 0;
 }
@@ -171,17 +130,18 @@ static int input_parameters_read(struct parser *p, struct input_given *given) {
 }
 
 /* Remembers the name: which input this is. What was read before the name moves to its place. */
-static int input_name(struct parser *p, struct input_given **given, const char *name, int *index) {
-    *index = spec_find(p->signature->inputs, p->signature->input_count, name);
-    if (*index < 0)
-        return FAIL(p, 400, "unexpected input '%.64s': model '%.64s' has no such input", name, p->body->model->name);
+static int input_name(struct parser *p, struct input_given **given, uint32_t *index) {
+    char name[TENSOR_NAME_MAX];
+    int status = name_read(p, name, sizeof(name));
+    if (!status)
+        status = infer_call_input(p->call, p->body->model, name, strlen(name), index, p->err);
+    if (status)
+        return status;
     struct input_given *place = &p->inputs[*index];
-    if (place->present)
-        return FAIL(p, 400, "input '%.64s' is given twice", name);
     *place = **given;
     *given = place;
-    place->present = place->named = true;
-    p->input_order[p->input_count++] = (uint32_t)*index;
+    place->named = true;
+    p->input_order[p->input_count++] = *index;
     return 0;
 }
 
@@ -191,23 +151,18 @@ static int input_datatype(struct parser *p, struct input_given *given) {
     if (json_read_string(&p->scan, &string))
         return fail_json(p);
     if (json_decode(&string, name, sizeof(name)) < 0)
-        name[0] = '\0';
-    given->type = datatype_parse(name, strlen(name));
-    if (given->type == DATATYPE_BYTES)
-        return FAIL(p, 501, "datatype BYTES is not supported yet");
-    if (given->type == DATATYPE_INVALID)
-        return FAIL(p, 400, "unknown datatype '%.*s'", string.length < 40 ? (int)string.length : 40, string.data);
-    return 0;
+        return infer_call_datatype(string.data, string.length, &given->type, p->err);
+    return infer_call_datatype(name, strlen(name), &given->type, p->err);
 }
 
 /* `data`: read at once if the input is known well enough, else skipped and remembered. */
-static int input_data(struct parser *p, struct input_given *given, int index) {
+static int input_data(struct parser *p, struct input_given *given, uint32_t index) {
     if (given->has_data)
         return FAIL(p, 400, "'data' is given twice for an input");
     given->has_data = true;
     if (given->named && given->shaped && given->type != DATATYPE_INVALID) {
-        int rc = input_check(p, (uint32_t)index);
-        return rc ? rc : data_read(p, (uint32_t)index);
+        int rc = input_check(p, index);
+        return rc ? rc : data_read(p, index);
     }
     json_space(&p->scan);
     given->data_at = p->scan.at;
@@ -215,7 +170,7 @@ static int input_data(struct parser *p, struct input_given *given, int index) {
 }
 
 /* The input is complete: are all its fields there, and do they fit the model and each other? */
-static int input_finish(struct parser *p, const struct input_given *given, int index) {
+static int input_finish(struct parser *p, const struct input_given *given, uint32_t index) {
     if (!given->named)
         return FAIL(p, 400, "an input has no 'name'");
     const char *name = p->signature->inputs[index].name;
@@ -230,12 +185,12 @@ static int input_finish(struct parser *p, const struct input_given *given, int i
                     name);
     if (given->has_data && !given->data_at)
         return 0; /* checked and read */
-    int rc = input_check(p, (uint32_t)index);
+    int rc = input_check(p, index);
     if (rc || !given->has_data)
         return rc;
     struct json_scan behind = p->scan;
     p->scan.at = given->data_at;
-    rc = data_read(p, (uint32_t)index);
+    rc = data_read(p, index);
     p->scan = behind;
     return rc;
 }
@@ -244,17 +199,13 @@ static int input_read(struct parser *p) {
     struct json_members members;
     struct json_string key;
     struct input_given first = {0}, *given = &first;
-    char name[TENSOR_NAME_MAX];
-    int index = -1;
+    uint32_t index = 0;
     int rc = json_open(&p->scan, &members, '{', "an input, an object");
     while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
         int status = 0;
         rc = 0;
         if (json_is(&key, "name")) {
-            if (given->named)
-                return FAIL(p, 400, "'name' is given twice for an input");
-            status = name_read(p, name, sizeof(name));
-            status = status ? status : input_name(p, &given, name, &index);
+            status = given->named ? FAIL(p, 400, "'name' is given twice for an input") : input_name(p, &given, &index);
         } else if (json_is(&key, "shape")) {
             status = given->shaped ? FAIL(p, 400, "'shape' is given twice for an input") : shape_read(p, given);
         } else if (json_is(&key, "datatype")) {
@@ -329,14 +280,12 @@ static int output_read(struct parser *p) {
         return fail_json(p);
     if (!named)
         return FAIL(p, 400, "an output has no 'name'");
-    int index = spec_find(p->signature->outputs, p->signature->output_count, name);
-    if (index < 0)
-        return FAIL(p, 400, "unexpected output '%.64s': model '%.64s' has no such output", name, p->body->model->name);
-    if (p->output_chosen[index])
-        return FAIL(p, 400, "output '%.64s' is asked for twice", name);
-    p->output_chosen[index] = true;
-    p->output_explicit[p->call->output_count] = explicit;
-    p->call->outputs[p->call->output_count++] = (struct infer_output){.index = (uint32_t)index, .binary = binary};
+    struct infer_output *output;
+    int status = infer_call_output(p->call, p->body->model, name, strlen(name), &output, p->err);
+    if (status)
+        return status;
+    output->binary = binary;
+    p->output_explicit[output - p->call->outputs] = explicit;
     return 0;
 }
 
@@ -354,10 +303,9 @@ static int outputs_read(struct parser *p) {
 static int timeout_read(struct parser *p) {
     int64_t timeout_us;
     char c = json_peek(&p->scan);
-    if ((c != '-' && (c < '0' || c > '9')) || json_read_int(&p->scan, &timeout_us) || timeout_us < 0)
-        return FAIL(p, 400, "parameter 'timeout' is not a positive whole number of microseconds");
-    p->call->timeout_us = timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX;
-    return 0;
+    if ((c != '-' && (c < '0' || c > '9')) || json_read_int(&p->scan, &timeout_us))
+        timeout_us = -1;
+    return infer_call_timeout(p->call, timeout_us, p->err);
 }
 
 static int parameters_read(struct parser *p) {
@@ -448,8 +396,7 @@ static int binaries_read(struct parser *p) {
         if (!given->has_binary)
             continue;
         const char *name = p->signature->inputs[index].name;
-        struct tensor_view *view = &p->call->inputs[index];
-        view->bytes = (size_t)dims_product(given->dims, 0, given->rank) * datatype_bytes(given->type);
+        const struct tensor_view *view = &p->call->inputs[index];
         if ((size_t)given->binary_bytes != view->bytes)
             return FAIL(p, 400,
                         "input '%.64s': binary_data_size is %" PRId64 ", but its shape and datatype take %zu bytes",
@@ -479,7 +426,7 @@ static int raw_read(struct parser *p) {
         return FAIL(p, 501, "datatype BYTES is not supported yet");
     int64_t known = (int64_t)datatype_bytes(spec->type);
     int unknown = -1;
-    *given = (struct input_given){.present = true, .type = spec->type, .rank = spec->rank, .has_binary = true};
+    *given = (struct input_given){.named = true, .type = spec->type, .rank = spec->rank, .has_binary = true};
     for (uint32_t i = 0; i < spec->rank; i++) {
         given->dims[i] = i == 0 && p->signature->batched ? 1 : spec->dims[i];
         if (given->dims[i] < 0 && unknown >= 0)
@@ -494,7 +441,8 @@ static int raw_read(struct parser *p) {
     int rc = input_check(p, 0);
     if (rc)
         return rc;
-    given->binary_bytes = dims_product(given->dims, 0, given->rank) * (int64_t)datatype_bytes(spec->type);
+    p->call->inputs_named = 1;
+    given->binary_bytes = (int64_t)p->call->inputs[0].bytes;
     if ((size_t)given->binary_bytes != p->body->bytes)
         return FAIL(p, 400, "input '%.64s': expected %" PRId64 " bytes, got %zu", spec->name, given->binary_bytes,
                     p->body->bytes);
@@ -503,51 +451,10 @@ static int raw_read(struct parser *p) {
     return binaries_read(p);
 }
 
-/* FNV-1a over the dimensions that a batch must share. */
-static uint64_t shape_key(const struct parser *p) {
-    uint64_t key = 0xcbf29ce484222325;
-    for (uint32_t i = 0; i < p->signature->input_count; i++)
-        for (uint32_t d = p->signature->batched ? 1 : 0; d < p->inputs[i].rank; d++)
-            key = (key ^ (uint64_t)p->inputs[i].dims[d]) * 0x100000001b3;
-    return key ? key : 1;
-}
-
-/* All inputs there, one batch size; fills the call's sums. */
-static int inputs_finish(struct parser *p) {
-    struct infer_call *call = p->call;
-    const struct signature *signature = p->signature;
-    int64_t elements = 0;
-    for (uint32_t i = 0; i < signature->input_count; i++) {
-        const struct input_given *given = &p->inputs[i];
-        if (!given->present)
-            return FAIL(p, 400, "input '%.64s' of model '%.64s' is missing", signature->inputs[i].name,
-                        p->body->model->name);
-        if (signature->batched && given->dims[0] != p->inputs[0].dims[0])
-            return FAIL(p, 400, "input '%.64s' has %" PRId64 " items, but '%.64s' has %" PRId64,
-                        signature->inputs[i].name, given->dims[0], signature->inputs[0].name, p->inputs[0].dims[0]);
-        call->inputs[i].rank = given->rank;
-        memcpy(call->inputs[i].dims, given->dims, sizeof(given->dims));
-        elements += dims_product(given->dims, signature->batched ? 1 : 0, given->rank);
-    }
-    call->items = signature->batched && signature->input_count > 0 ? (uint32_t)p->inputs[0].dims[0] : 1;
-    call->shape_key = signature->variable_shapes ? shape_key(p) : 0;
-    call->work = signature->variable_shapes && p->body->model->item_elements > 0
-                     ? (float)elements / (float)p->body->model->item_elements
-                     : 1;
-    return 0;
-}
-
 static void outputs_finish(struct parser *p) {
-    struct infer_call *call = p->call;
-    bool all = call->output_count == 0;
-    if (all)
-        call->output_count = p->signature->output_count;
-    for (uint32_t i = 0; i < call->output_count; i++) {
-        if (all)
-            call->outputs[i].index = i;
-        if (all || !p->output_explicit[i])
-            call->outputs[i].binary = p->binary_default;
-    }
+    for (uint32_t i = 0; i < p->call->output_count; i++)
+        if (!p->output_explicit[i])
+            p->call->outputs[i].binary = p->binary_default;
 }
 
 int infer_parse(const struct infer_body *body, struct infer_call *call, struct sy_error *err) {
@@ -555,10 +462,7 @@ int infer_parse(const struct infer_body *body, struct infer_call *call, struct s
     struct parser parser = {
         .body = body, .signature = &body->model->signature, .call = call, .err = err ? err : &unused};
     struct parser *p = &parser;
-    call->output_count = 0;
-    call->timeout_us = 0;
-    call->id = NULL;
-    call->id_length = 0;
+    infer_call_begin(call);
     int rc;
     if (body->json_bytes == 0) {
         rc = raw_read(p);
@@ -575,7 +479,7 @@ int infer_parse(const struct infer_body *body, struct infer_call *call, struct s
         rc = document_read(p);
         rc = rc ? rc : binaries_read(p);
     }
-    rc = rc ? rc : inputs_finish(p);
+    rc = rc ? rc : infer_call_finish(call, body->model, p->err);
     if (rc)
         return rc;
     outputs_finish(p);

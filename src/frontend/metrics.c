@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "frontend/http.h"
+#include "frontend/listen.h"
 
 #define CONNECTIONS_MAX 64
 #define IDLE_TIMEOUT_S  120
@@ -62,7 +62,7 @@ int metrics_server_start(struct metrics_server **server, const char *host, int t
         return error_set(err, -ENOMEM, "no memory for the metrics endpoint");
     s->render = render;
     s->context = context;
-    int rc = http_listen(host, tcp_port, &fd, &s->tcp_port, err);
+    int rc = listen_open(host, tcp_port, &fd, &s->tcp_port, err);
     if (rc < 0)
         goto err_free;
     s->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,

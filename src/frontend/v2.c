@@ -60,6 +60,44 @@ int v2_models_find(const struct v2_models *index, const char *name, size_t lengt
     return found;
 }
 
+/* A version is digits; 0 when it is not, or too large for one. */
+static uint32_t version_parse(const char *word, size_t length) {
+    uint64_t version = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (word[i] < '0' || word[i] > '9' || version > UINT32_MAX)
+            return 0;
+        version = version * 10 + (uint64_t)(word[i] - '0');
+    }
+    return version > UINT32_MAX ? 0 : (uint32_t)version;
+}
+
+int v2_model_find(const struct v2_models *index, const char *name, size_t length, const char *version,
+                  size_t version_length, struct sy_error *err) {
+    uint32_t number = version_length > 0 ? version_parse(version, version_length) : 0;
+    int shown = length < MODEL_NAME_MAX ? (int)length : MODEL_NAME_MAX;
+    int found = version_length > 0 && number == 0 ? -1 : v2_models_find(index, name, length, number);
+    if (found < 0 && version_length > 0)
+        error_set(err, 0, "model '%.*s' has no version %.*s", shown, name,
+                  version_length < 20 ? (int)version_length : 20, version);
+    else if (found < 0)
+        error_set(err, 0, "there is no model '%.*s'", shown, name);
+    return found;
+}
+
+static int model_state(const struct served_model *model) {
+    return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
+}
+
+bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_error *err) {
+    int state = model_state(model);
+    *retry = state == MODEL_LOADING;
+    if (state == MODEL_LOADING)
+        error_set(err, 0, "model '%s' is still loading", model->name);
+    else if (state == MODEL_UNAVAILABLE)
+        error_set(err, 0, "model '%s' is not available: %.300s", model->name, model->reason);
+    return state == MODEL_READY;
+}
+
 /* Takes the path's next element: "/word". NULL at the end. */
 static const char *path_next(const char **path, size_t *length) {
     *length = 0;
@@ -75,21 +113,9 @@ static bool word_is(const char *word, size_t length, const char *literal) {
     return word && strlen(literal) == length && memcmp(word, literal, length) == 0;
 }
 
-/* A version is digits; 0 when it is not, or too large for one. */
-static uint32_t version_parse(const char *word, size_t length) {
-    uint64_t version = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (word[i] < '0' || word[i] > '9' || version > UINT32_MAX)
-            return 0;
-        version = version * 10 + (uint64_t)(word[i] - '0');
-    }
-    return version > UINT32_MAX ? 0 : (uint32_t)version;
-}
-
 /* What follows /v2/models. */
 static enum v2_kind model_path(struct v2_route *route, const struct v2_models *models, const char *path) {
     size_t length;
-    uint32_t version = 0;
     route->name = path_next(&path, &route->name_length);
     if (!route->name || route->name_length == 0)
         return V2_NOT_FOUND;
@@ -99,13 +125,11 @@ static enum v2_kind model_path(struct v2_route *route, const struct v2_models *m
         if (!route->version || route->version_length == 0 ||
             strspn(route->version, "0123456789") < route->version_length)
             return V2_NOT_FOUND;
-        version = version_parse(route->version, route->version_length);
         word = path_next(&path, &length);
     }
     if (*path != '\0')
         return V2_NOT_FOUND;
-    route->model =
-        route->version && version == 0 ? -1 : v2_models_find(models, route->name, route->name_length, version);
+    route->model = v2_model_find(models, route->name, route->name_length, route->version, route->version_length, NULL);
     return !word                             ? V2_MODEL
            : word_is(word, length, "infer")  ? V2_INFER
            : word_is(word, length, "ready")  ? V2_MODEL_READY
@@ -241,10 +265,6 @@ static void config_answer(struct v2_answer *answer, const struct served_model *m
                           config_tensors_json(signature, signature->outputs, signature->output_count)));
 }
 
-static int model_state(const struct served_model *model) {
-    return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
-}
-
 static void index_answer(struct v2_answer *answer, const struct v2_models *models, const char *body, size_t bytes) {
     static const char *const states[] = {
         [MODEL_LOADING] = "LOADING", [MODEL_READY] = "READY", [MODEL_UNAVAILABLE] = "UNAVAILABLE"};
@@ -284,32 +304,18 @@ static void server_answer(struct v2_answer *answer) {
                                   "binary_tensor_data", "parameters", "model_configuration"));
 }
 
-/* 404 for a model or version that is not there. */
-static void unknown_answer(struct v2_answer *answer, const struct v2_route *route) {
-    int shown = route->name_length < MODEL_NAME_MAX ? (int)route->name_length : MODEL_NAME_MAX;
-    if (route->version)
-        v2_error(answer, 404, "model '%.*s' has no version %.*s", shown, route->name,
-                 route->version_length < 20 ? (int)route->version_length : 20, route->version);
-    else
-        v2_error(answer, 404, "there is no model '%.*s'", shown, route->name);
-}
-
 /* Whether the route's model exists and is ready; if not, the answer says so with the given status. */
 static bool model_admit(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models,
                         unsigned not_ready_status) {
-    if (route->model < 0) {
-        unknown_answer(answer, route);
+    struct sy_error err;
+    if (v2_model_find(models, route->name, route->name_length, route->version, route->version_length, &err) < 0) {
+        v2_error(answer, 404, "%s", err.text);
         return false;
     }
-    const struct served_model *model = &models->models[route->model];
-    int state = model_state(model);
-    if (state == MODEL_LOADING) {
-        answer->retry = true;
-        v2_error(answer, not_ready_status, "model '%s' is still loading", model->name);
-    } else if (state == MODEL_UNAVAILABLE) {
-        v2_error(answer, not_ready_status, "model '%s' is not available: %s", model->name, model->reason);
-    }
-    return state == MODEL_READY;
+    if (v2_model_ready(&models->models[route->model], &answer->retry, &err))
+        return true;
+    v2_error(answer, not_ready_status, "%s", err.text);
+    return false;
 }
 
 bool v2_infer_admit(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models) {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "repository/served_model.h"
 
@@ -21,6 +22,13 @@ int v2_models_init(struct v2_models *index, struct served_model *models, uint32_
 void v2_models_destroy(struct v2_models *index);
 /* The model of this name and version, or with `version` 0 the one of the highest version; -1: there is none. */
 int v2_models_find(const struct v2_models *index, const char *name, size_t length, uint32_t version);
+
+/* The same with the version as it stands in a request: digits, or of length 0 for the highest. -1 with a sentence:
+ * there is none (404). */
+int v2_model_find(const struct v2_models *index, const char *name, size_t length, const char *version,
+                  size_t version_length, struct sy_error *err);
+/* Whether it can be asked now; if not, the sentence says why. *retry: worth trying again soon. */
+bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_error *err);
 
 enum v2_kind {
     V2_SERVER, /* GET /v2 */

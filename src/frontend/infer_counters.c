@@ -1,5 +1,5 @@
-/* http_counters.c - the frontends' counters as Prometheus text. */
-#include "frontend/http_counters.h"
+/* infer_counters.c - the frontends' counters as Prometheus text. */
+#include "frontend/infer_counters.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,21 +8,21 @@
 #include "base/container.h"
 #include "base/time.h"
 
-int http_counters_init(struct http_counters *counters, uint32_t model_count) {
+int infer_counters_init(struct infer_counters *counters, uint32_t model_count) {
     memset(counters, 0, sizeof(*counters));
     counters->model_count = model_count;
     counters->models = calloc(model_count ? model_count : 1, sizeof(*counters->models));
     return counters->models ? 0 : -ENOMEM;
 }
 
-void http_counters_destroy(struct http_counters *counters) {
+void infer_counters_destroy(struct infer_counters *counters) {
     free(counters->models);
     counters->models = NULL;
 }
 
 /* Everything below sums one counter over the frontends. */
 struct rendering {
-    const struct http_counters *const *counters;
+    const struct infer_counters *const *counters;
     uint32_t count;
     const struct served_model *models;
     struct text *out;
@@ -32,7 +32,7 @@ static uint64_t get(const _Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
 }
 
-static void heading(struct text *out, const char *name, const char *type, const char *help) {
+void metric_heading(struct text *out, const char *name, const char *type, const char *help) {
     text_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
@@ -53,7 +53,7 @@ static void row_begin(const struct rendering *r, const char *name, uint32_t mode
 
 static void render_outcomes(const struct rendering *r, uint32_t model_count) {
     static const char *const names[OUTCOME_COUNT] = {"ok", "refused", "client_error", "failed", "cancelled"};
-    heading(r->out, "symphony_requests_total", "counter", "Infer requests by how they ended.");
+    metric_heading(r->out, "symphony_requests_total", "counter", "Infer requests by how they ended.");
     for (uint32_t m = 0; m < model_count; m++)
         for (int o = 0; o < OUTCOME_COUNT; o++) {
             uint64_t sum = 0;
@@ -62,7 +62,7 @@ static void render_outcomes(const struct rendering *r, uint32_t model_count) {
             row_begin(r, "symphony_requests_total", m);
             text_printf(r->out, ",outcome=\"%s\"} %llu\n", names[o], (unsigned long long)sum);
         }
-    heading(r->out, "symphony_requests_in_time_total", "counter", "Infer requests answered by their deadline.");
+    metric_heading(r->out, "symphony_requests_in_time_total", "counter", "Infer requests answered by their deadline.");
     for (uint32_t m = 0; m < model_count; m++) {
         uint64_t sum = 0;
         for (uint32_t f = 0; f < r->count; f++)
@@ -76,7 +76,7 @@ static void render_histogram(const struct rendering *r, const char *name, const 
                              size_t offset) {
     static const int64_t edges_us[] = {100,   200,   500,   1000,   2000,   5000,   10000,  15000,   20000,   25000,
                                        30000, 50000, 75000, 100000, 150000, 200000, 500000, 1000000, 2000000, 5000000};
-    heading(r->out, name, "histogram", help);
+    metric_heading(r->out, name, "histogram", help);
     char suffixed[96];
     for (uint32_t m = 0; m < model_count; m++) {
         uint64_t total = 0, sum = 0;
@@ -108,53 +108,39 @@ static void render_histogram(const struct rendering *r, const char *name, const 
     }
 }
 
-static void render_statuses(const struct rendering *r) {
-    heading(r->out, "symphony_http_responses_total", "counter", "HTTP answers by status.");
-    for (int status = 0; status < HTTP_STATUS_MAX; status++) {
-        uint64_t sum = 0;
-        for (uint32_t f = 0; f < r->count; f++)
-            sum += get(&r->counters[f]->statuses[status]);
-        if (sum > 0)
-            text_printf(r->out, "symphony_http_responses_total{status=\"%d\"} %llu\n", status, (unsigned long long)sum);
-    }
-}
-
 static void render_totals(const struct rendering *r) {
-    uint64_t body = 0, taken = 0, mapped = 0, connections = 0, in_flight = 0;
+    uint64_t body = 0, taken = 0, mapped = 0, in_flight = 0;
     for (uint32_t f = 0; f < r->count; f++) {
         body += get(&r->counters[f]->body_bytes);
         taken += get(&r->counters[f]->inputs_bytes_taken);
         mapped += get(&r->counters[f]->inputs_bytes_mapped);
-        connections += atomic_load_explicit(&r->counters[f]->connections, memory_order_relaxed); /* statistics */
-        in_flight += atomic_load_explicit(&r->counters[f]->in_flight, memory_order_relaxed);     /* statistics */
+        in_flight += atomic_load_explicit(&r->counters[f]->in_flight, memory_order_relaxed); /* statistics */
     }
     const struct {
         const char *name, *type, *help;
         uint64_t value;
     } rows[] = {
-        {"symphony_http_body_bytes_total", "counter", "Bytes of infer requests' bodies.", body},
-        {"symphony_http_connections", "gauge", "Open connections.", connections},
+        {"symphony_request_bytes_total", "counter", "Bytes of infer requests' bodies.", body},
         {"symphony_requests_in_flight", "gauge", "Infer requests being read, run or answered.", in_flight},
         {"symphony_inputs_bytes", "gauge", "Memory that requests' inputs take.", taken},
         {"symphony_inputs_mapped_bytes", "gauge", "Memory held for inputs, free blocks included.", mapped},
     };
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
-        heading(r->out, rows[i].name, rows[i].type, rows[i].help);
+        metric_heading(r->out, rows[i].name, rows[i].type, rows[i].help);
         text_printf(r->out, "%s %llu\n", rows[i].name, (unsigned long long)rows[i].value);
     }
 }
 
-void http_counters_render(const struct http_counters *const *counters, uint32_t count,
-                          const struct served_model *models, struct text *out) {
+void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
+                           const struct served_model *models, struct text *out) {
     const struct rendering r = {counters, count, models, out};
     uint32_t model_count = count > 0 ? counters[0]->model_count : 0;
     render_outcomes(&r, model_count);
     render_histogram(&r, "symphony_request_duration_seconds",
                      "From the first byte of a request to its answer, of those answered.", model_count,
-                     offsetof(struct model_http_counters, latency_ns));
+                     offsetof(struct model_infer_counters, latency_ns));
     render_histogram(&r, "symphony_queue_duration_seconds",
                      "From the first byte of a request to the start of its run, of those answered.", model_count,
-                     offsetof(struct model_http_counters, queue_ns));
-    render_statuses(&r);
+                     offsetof(struct model_infer_counters, queue_ns));
     render_totals(&r);
 }

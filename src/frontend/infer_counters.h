@@ -1,5 +1,5 @@
-/* http_counters.h - what a frontend counts, and how it looks to Prometheus. Written by the frontend's thread, read by
- * any: relaxed atomics, since nothing else is inferred from them. */
+/* infer_counters.h - what a frontend counts of infer requests, and how it looks to Prometheus. Written by the
+ * frontend's thread, read by any: relaxed atomics, since nothing else is inferred from them. */
 #pragma once
 
 #include <stdatomic.h>
@@ -18,27 +18,27 @@ enum outcome {
     OUTCOME_COUNT,
 };
 
-struct model_http_counters {
+struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
     _Atomic uint64_t in_time;    /* answered OK by the deadline: the goodput */
+    _Atomic uint64_t run_ns;     /* of OK ones: what their batches ran, added up */
+    _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run to the answer handed to the kernel, added up */
+    _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */
+    _Atomic int64_t last_ns;     /* when the last was answered; 0: none was */
     struct histogram latency_ns; /* of OK ones: from the first byte seen to the answer handed to the kernel */
     struct histogram queue_ns;   /* of OK ones: from the first byte seen to the start of the run */
 };
 
-#define HTTP_STATUS_MAX 600
-
-struct http_counters {
-    struct model_http_counters *models; /* [model_count] */
+struct infer_counters {
+    struct model_infer_counters *models; /* [model_count] */
     uint32_t model_count;
-    _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
-    _Atomic uint64_t body_bytes;                /* of infer requests */
+    _Atomic uint64_t body_bytes;
     _Atomic uint64_t inputs_bytes_taken, inputs_bytes_mapped;
-    _Atomic uint32_t connections;
     _Atomic uint32_t in_flight;
 };
 
-int http_counters_init(struct http_counters *counters, uint32_t model_count);
-void http_counters_destroy(struct http_counters *counters);
+int infer_counters_init(struct infer_counters *counters, uint32_t model_count);
+void infer_counters_destroy(struct infer_counters *counters);
 
 /* One more, or `n` more; the owner's thread only, so no locked instruction is needed. */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
@@ -49,5 +49,8 @@ static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
     atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
 }
 
-void http_counters_render(const struct http_counters *const *counters, uint32_t count,
-                          const struct served_model *models, struct text *out);
+/* "# HELP ..." and "# TYPE ..." of a metric. */
+void metric_heading(struct text *out, const char *name, const char *type, const char *help);
+/* The frontends' counters, summed, of whatever protocol. */
+void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
+                           const struct served_model *models, struct text *out);

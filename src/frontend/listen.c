@@ -1,4 +1,6 @@
-/* http_listen.c - opens the listening socket that frontends share. */
+/* listen.c - opens listening sockets, and completes what frontends are told. */
+#include "frontend/listen.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -6,8 +8,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "frontend/http.h"
 
 #define BACKLOG 4096 /* connections that wait to be accepted; the kernel may allow fewer */
 
@@ -37,7 +37,7 @@ static int port_of(int fd) {
     return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
 }
 
-int http_listen(const char *host, int tcp_port, int *fd, int *bound_port, struct sy_error *err) {
+int listen_open(const char *host, int tcp_port, int *fd, int *bound_port, struct sy_error *err) {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *addresses;
     char port[16];

@@ -1,0 +1,27 @@
+/* frontend.h - what every frontend is told, whatever protocol it speaks. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frontend/port.h"
+#include "repository/served_model.h"
+
+struct frontend_config {
+    int listen_fd;               /* of listen_open(); the frontend duplicates it */
+    uint32_t index;              /* names the thread: "http-0" */
+    struct port *port;           /* outlives the frontend */
+    struct served_model *models; /* outlive the frontend; the index is request.model */
+    uint32_t model_count;
+    const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
+    uint64_t body_bytes_max;              /* 0: 64 MiB. Of one request; more is answered 413 */
+    uint64_t inputs_bytes_max;            /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
+    uint32_t requests_max;                /* 0: 8192. Infer requests at once; when all are taken: 503 */
+    uint32_t connections_max;             /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
+    uint32_t idle_timeout_s;              /* 0: 300. A connection that sends nothing for so long is closed */
+    bool busy_poll;                       /* spin instead of sleeping */
+};
+
+/* The same with every 0 replaced. Raises the limit of open files. */
+struct frontend_config frontend_config_completed(const struct frontend_config *config);

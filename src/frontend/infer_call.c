@@ -1,0 +1,157 @@
+/* infer_call.c - an infer request against its model. */
+#include "frontend/infer_call.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are as good as that */
+_Static_assert(TENSORS_MAX <= 32, "inputs_named and outputs_named hold a bit each");
+
+void infer_call_begin(struct infer_call *call) {
+    call->output_count = 0;
+    call->inputs_named = call->outputs_named = 0;
+    call->timeout_us = 0;
+    call->id = NULL;
+    call->id_length = 0;
+}
+
+/* Which of the specs has this name, or -1. */
+static int spec_find(const struct tensor_spec *specs, uint32_t count, const char *name, size_t length) {
+    for (uint32_t i = 0; i < count && length < TENSOR_NAME_MAX; i++)
+        if (memcmp(specs[i].name, name, length) == 0 && specs[i].name[length] == '\0')
+            return (int)i;
+    return -1;
+}
+
+static int shown(size_t length) {
+    return length < 64 ? (int)length : 64;
+}
+
+int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
+                     uint32_t *index, struct sy_error *err) {
+    int found = spec_find(model->signature.inputs, model->signature.input_count, name, length);
+    if (found < 0)
+        return error_set(err, 400, "unexpected input '%.*s': model '%.64s' has no such input", shown(length), name,
+                         model->name);
+    if (call->inputs_named & 1u << found)
+        return error_set(err, 400, "input '%.*s' is given twice", shown(length), name);
+    call->inputs_named |= 1u << found;
+    *index = (uint32_t)found;
+    return 0;
+}
+
+int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err) {
+    *type = datatype_parse(name, length);
+    if (*type == DATATYPE_BYTES)
+        return error_set(err, 501, "datatype BYTES is not supported yet");
+    if (*type == DATATYPE_INVALID)
+        return error_set(err, 400, "unknown datatype '%.*s'", shown(length), name);
+    return 0;
+}
+
+int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
+                     const int64_t *dims, uint32_t rank, struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.inputs[index];
+    struct tensor_view *view = &call->inputs[index];
+    char expected[160], got[200];
+    if (type != spec->type)
+        return error_set(err, 400, "input '%.64s': the datatype is %s, but the model expects %s", spec->name,
+                         datatype_name(type), datatype_name(spec->type));
+    bool fits = rank == spec->rank;
+    for (uint32_t i = 0; fits && i < rank; i++)
+        fits = spec->dims[i] < 0 ? dims[i] > 0 : dims[i] == spec->dims[i];
+    int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes(type);
+    if (!fits || elements < 0 || elements > INFER_TENSOR_BYTES_MAX / element_bytes) {
+        dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
+        dims_format(dims, 0, rank, got, sizeof(got));
+        return error_set(err, 400, "input '%.64s': expected the shape %s%s, got %s", spec->name, expected,
+                         model->signature.batched ? " (the first is the batch)" : "", got);
+    }
+    if (model->signature.batched && dims[0] > model->batch_max)
+        return error_set(err, 400, "input '%.64s': %" PRId64 " items are more than the model's batch of at most %u",
+                         spec->name, dims[0], model->batch_max);
+    view->rank = rank;
+    memcpy(view->dims, dims, rank * sizeof(dims[0]));
+    view->bytes = (size_t)(elements * element_bytes);
+    return 0;
+}
+
+int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
+                      struct infer_output **output, struct sy_error *err) {
+    int found = spec_find(model->signature.outputs, model->signature.output_count, name, length);
+    if (found < 0)
+        return error_set(err, 400, "unexpected output '%.*s': model '%.64s' has no such output", shown(length), name,
+                         model->name);
+    if (call->outputs_named & 1u << found)
+        return error_set(err, 400, "output '%.*s' is asked for twice", shown(length), name);
+    call->outputs_named |= 1u << found;
+    *output = &call->outputs[call->output_count++];
+    **output = (struct infer_output){.index = (uint32_t)found};
+    return 0;
+}
+
+int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err) {
+    if (timeout_us < 0)
+        return error_set(err, 400, "parameter 'timeout' is not a positive whole number of microseconds");
+    call->timeout_us = timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX;
+    return 0;
+}
+
+/* FNV-1a over the dimensions that a batch must share. */
+static uint64_t shape_key(const struct infer_call *call, const struct signature *signature) {
+    uint64_t key = 0xcbf29ce484222325;
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        for (uint32_t d = signature->batched ? 1 : 0; d < call->inputs[i].rank; d++)
+            key = (key ^ (uint64_t)call->inputs[i].dims[d]) * 0x100000001b3;
+    return key ? key : 1;
+}
+
+static void all_outputs(struct infer_call *call, const struct signature *signature) {
+    call->output_count = signature->output_count;
+    for (uint32_t i = 0; i < call->output_count; i++)
+        call->outputs[i] = (struct infer_output){.index = i};
+}
+
+int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err) {
+    const struct signature *signature = &model->signature;
+    const struct tensor_view *inputs = call->inputs;
+    int64_t elements = 0;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        if (!(call->inputs_named & 1u << i))
+            return error_set(err, 400, "input '%.64s' of model '%.64s' is missing", signature->inputs[i].name,
+                             model->name);
+        if (signature->batched && inputs[i].dims[0] != inputs[0].dims[0])
+            return error_set(err, 400, "input '%.64s' has %" PRId64 " items, but '%.64s' has %" PRId64,
+                             signature->inputs[i].name, inputs[i].dims[0], signature->inputs[0].name,
+                             inputs[0].dims[0]);
+        elements += dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
+    }
+    call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
+    call->shape_key = signature->variable_shapes ? shape_key(call, signature) : 0;
+    call->work =
+        signature->variable_shapes && model->item_elements > 0 ? (float)elements / (float)model->item_elements : 1;
+    if (call->output_count == 0)
+        all_outputs(call, signature);
+    return 0;
+}
+
+int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
+                       const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
+                       uint32_t first_item, struct sy_error *err) {
+    const char *name = model->signature.outputs[wanted->index].name;
+    if (wanted->index >= output_count)
+        return error_set(err, -EINVAL, "output '%s' is missing", name);
+    const struct tensor_view *output = &outputs[wanted->index];
+    *part = *output;
+    if (!model->signature.batched)
+        return 0;
+    if (output->rank == 0 || output->dims[0] < (int64_t)first_item + call->items)
+        return error_set(err, -EINVAL, "output '%s' has fewer items than the batch", name);
+    size_t item_bytes = output->bytes / (size_t)output->dims[0];
+    part->data = (char *)output->data + first_item * item_bytes;
+    part->bytes = call->items * item_bytes;
+    part->dims[0] = call->items;
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* infer_call.h - what an infer request asks for, whatever it was written in, checked against the model it is for.
+ *
+ * Pure: no clock, no I/O, no state; any thread. A reader of one wire format names the inputs and outputs as it meets
+ * them; what is wrong is the client's mistake: one clear sentence, and the status to answer it with. Statuses are
+ * HTTP's throughout the frontends (400, 404, 413, 415, 500, 501, 503); grpc_status.h says what gRPC makes of them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/tensor.h"
+#include "repository/served_model.h"
+
+#define INFER_TENSOR_BYTES_MAX ((int64_t)1 << 32)
+
+/* Where a reader gets memory for inputs that cannot stay where they were received. At most one call an input. NULL:
+ * there is none. The caller frees it when the request is over. */
+struct infer_memory {
+    void *(*take)(void *context, size_t bytes);
+    void *context;
+};
+
+struct infer_output {
+    uint32_t index; /* in the signature */
+    bool binary;    /* of an answer in JSON: beside it */
+};
+
+struct infer_call {
+    struct tensor_view inputs[TENSORS_MAX];   /* in the signature's order; data lie in the body or in taken memory */
+    struct infer_output outputs[TENSORS_MAX]; /* wanted, in the order to answer in */
+    uint32_t output_count;
+    uint32_t inputs_named, outputs_named; /* bits by the signature's index */
+    uint32_t items;
+    uint64_t shape_key; /* 0 for models of one shape, never 0 for others */
+    float work;         /* 1 for models of one shape */
+    int64_t timeout_us; /* 0: not given */
+    const char *id;     /* as it stands in the body; NULL: none given */
+    size_t id_length;
+};
+
+void infer_call_begin(struct infer_call *call);
+
+/* Each: 0 or a status with a sentence; then `call` is undefined. */
+
+/* An input of this name comes: which one it is. */
+int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
+                     uint32_t *index, struct sy_error *err);
+/* The name of a datatype: which one it is; 501 for BYTES, which is not served yet. */
+int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err);
+/* Its type and shape: the view's rank, dims and bytes are set, its data are the caller's to set. */
+int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
+                     const int64_t *dims, uint32_t rank, struct sy_error *err);
+/* An output of this name is asked for. */
+int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
+                      struct infer_output **output, struct sy_error *err);
+/* `timeout`, microseconds. */
+int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err);
+/* The request is complete: all inputs are there and of one batch; all outputs if none was asked for. */
+int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
+
+/* A request's part of an output of its batch: its items, or all of it when the model has no batch dimension. 0 or
+ * -EINVAL: the outputs are not what the signature says. */
+int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
+                       const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
+                       uint32_t first_item, struct sy_error *err);

@@ -1,0 +1,229 @@
+/* inference.c - slots of infer requests, and their hand-over. */
+#include "frontend/inference.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/container.h"
+
+#define NO_FREE            UINT32_MAX
+#define SLO_DEFAULT_NS     NS_PER_S /* for a model whose SLO nobody chose */
+#define IDLE_BEFORE_TRIM_S 10
+
+static struct inference *slot(const struct inferences *home, uint32_t index) {
+    return (struct inference *)(home->slots + index * home->slot_bytes);
+}
+
+int inferences_init(struct inferences *home, const struct frontend_config *config, size_t slot_bytes) {
+    *home = (struct inferences){.port = config->port,
+                                .slot_bytes = (slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE,
+                                .slot_count = config->requests_max,
+                                .free = NO_FREE,
+                                .busy_ns = clock_now_ns()};
+    /* calloc leaves pages untouched until a request needs them */
+    home->slots = calloc(home->slot_count, home->slot_bytes);
+    home->slab = slab_create(config->inputs_bytes_max);
+    return home->slots && home->slab ? infer_counters_init(&home->counters, config->model_count) : -ENOMEM;
+}
+
+void inferences_destroy(struct inferences *home) {
+    slab_destroy(home->slab);
+    infer_counters_destroy(&home->counters);
+    free(home->slots);
+}
+
+void *inference_take(struct inferences *home, int64_t now_ns) {
+    struct inference *taken;
+    if (home->free != NO_FREE) {
+        taken = slot(home, home->free);
+        home->free = taken->free_next;
+    } else if (home->fresh < home->slot_count) {
+        taken = slot(home, home->fresh++);
+    } else {
+        return NULL;
+    }
+    taken->home = home;
+    taken->model = NULL;
+    taken->state = INFERENCE_UPLOAD;
+    taken->cancelled = taken->limited = false;
+    taken->block_count = 0;
+    taken->request.block = NULL;
+    taken->request.arrival_ns = now_ns;
+    text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
+    gauge_add(&home->counters.in_flight, 1);
+    return taken;
+}
+
+void inference_blocks_give(struct inference *inference) {
+    while (inference->block_count > 0)
+        slab_give(inference->home->slab, inference->blocks[--inference->block_count]);
+}
+
+void inference_block_give(void *context, void *block) {
+    struct inference *inference = context;
+    for (uint32_t i = 0; i < inference->block_count; i++)
+        if (inference->blocks[i] == block) {
+            inference->blocks[i] = inference->blocks[--inference->block_count];
+            slab_give(inference->home->slab, block);
+            return;
+        }
+    CHECK(!"a block of this inference");
+}
+
+void inference_free(struct inference *inference) {
+    struct inferences *home = inference->home;
+    CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_FREE);
+    inference_blocks_give(inference);
+    output_block_put(inference->request.block);
+    text_free(&inference->text);
+    inference->state = INFERENCE_FREE;
+    inference->free_next = home->free;
+    home->free = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
+    gauge_add(&home->counters.in_flight, -1);
+}
+
+void inference_model(struct inference *inference, const struct served_model *models, uint32_t index) {
+    inference->model = &models[index];
+    inference->request.model = index;
+}
+
+void *inference_block(void *context, size_t bytes) {
+    struct inference *inference = context;
+    CHECK_LT(inference->block_count, INFERENCE_BLOCKS_MAX);
+    void *block = slab_take(inference->home->slab, bytes);
+    if (block)
+        inference->blocks[inference->block_count++] = block;
+    return block;
+}
+
+unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
+    const struct infer_call *call = &inference->call;
+    const struct served_model *model = inference->model;
+    struct request *request = &inference->request;
+    int64_t slo_ns = call->timeout_us > 0 ? call->timeout_us * NS_PER_US
+                     : model->slo_ns > 0  ? model->slo_ns
+                                          : SLO_DEFAULT_NS;
+    request->items = call->items;
+    request->shape_key = call->shape_key;
+    request->work = call->work;
+    request->deadline_ns = request->arrival_ns + slo_ns;
+    inference->limited = limit_ns > 0 && limit_ns < request->deadline_ns;
+    if (inference->limited)
+        request->deadline_ns = limit_ns;
+    request->failure[0] = '\0';
+    memcpy(request->inputs, call->inputs, model->signature.input_count * sizeof(call->inputs[0]));
+    if (port_submit(inference->home->port, request) < 0)
+        return (unsigned)error_set(err, 503, "the scheduler takes no more requests at the moment");
+    inference->state = INFERENCE_RUNNING;
+    inference->home->running++;
+    return 0;
+}
+
+void inference_cancel(struct inference *inference) {
+    if (inference->state == INFERENCE_RUNNING && !inference->cancelled) {
+        inference->cancelled = true;
+        port_cancel(inference->home->port, &inference->request);
+    }
+}
+
+void inferences_cancel(struct inferences *home) {
+    for (uint32_t i = 0; i < home->fresh; i++)
+        inference_cancel(slot(home, i));
+}
+
+struct inference *inferences_next(struct inferences *home) {
+    struct request *request = port_next(home->port);
+    if (!request)
+        return NULL;
+    struct inference *inference = container_of(request, struct inference, request);
+    CHECK_EQ(inference->state, INFERENCE_RUNNING);
+    home->running--;
+    inference->state = INFERENCE_FINISHED;
+    return inference;
+}
+
+static unsigned refusal_result(const struct inference *inference, bool *retry, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    const char *name = inference->model->name;
+    *retry = request->refusal == REFUSAL_QUEUE_FULL || request->refusal == REFUSAL_SHAPES;
+    switch (request->refusal) {
+    case REFUSAL_DEADLINE:
+        return (unsigned)error_set(err, inference->limited ? 504 : 503,
+                                   "model '%s' cannot finish this request within its deadline of %.6g ms", name,
+                                   (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
+    case REFUSAL_QUEUE_FULL:
+        return (unsigned)error_set(err, 503, "the queue is full: too many requests wait");
+    case REFUSAL_SHAPES:
+        return (unsigned)error_set(err, 503, "too many different input shapes of model '%s' wait at once", name);
+    case REFUSAL_CANCELLED:
+    case REFUSAL_NONE:
+        break;
+    }
+    return (unsigned)error_set(err, 503, "the request was cancelled");
+}
+
+unsigned inference_result(const struct inference *inference, bool *retry, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    *retry = false;
+    if (request->status == REQUEST_REFUSED)
+        return refusal_result(inference, retry, err);
+    if (request->status == REQUEST_FAILED)
+        return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request->failure);
+    return 200;
+}
+
+void inference_answered(struct inference *inference, unsigned status) {
+    inference->state = INFERENCE_SENDING;
+    inference->status = status;
+    inference->answered_ns = clock_now_ns();
+}
+
+static enum outcome outcome_of(const struct inference *inference, bool sent) {
+    unsigned status = inference->status;
+    return !sent || inference->state != INFERENCE_SENDING ? OUTCOME_CANCELLED
+           : status == 200                                ? OUTCOME_OK
+           : status == 503 || status == 504               ? OUTCOME_REFUSED
+           : status < 500 || status == 501                ? OUTCOME_CLIENT_ERROR
+                                                          : OUTCOME_FAILED;
+}
+
+void inference_count(const struct inference *inference, bool sent) {
+    const struct request *request = &inference->request;
+    if (!inference->model)
+        return;
+    struct model_infer_counters *counters = &inference->home->counters.models[request->model];
+    enum outcome outcome = outcome_of(inference, sent);
+    counter_add(&counters->outcomes[outcome], 1);
+    if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
+        counter_add(&counters->fail_ns, (uint64_t)(inference->answered_ns - request->arrival_ns));
+    if (outcome != OUTCOME_OK)
+        return;
+    counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
+    counter_add(&counters->reply_ns, (uint64_t)(inference->answered_ns - request->run_end_ns));
+    atomic_store_explicit(&counters->last_ns, inference->answered_ns, memory_order_relaxed); /* statistics */
+    histogram_add(&counters->latency_ns, inference->answered_ns - request->arrival_ns);
+    histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
+    if (inference->answered_ns <= request->deadline_ns)
+        counter_add(&counters->in_time, 1);
+    /* Not until the answer has gone: that may be the connection's next event, and a client that reads slowly must not
+     * lengthen the margin that everybody's deadlines are cut by. */
+    port_replied(inference->home->port, inference->answered_ns - request->run_end_ns);
+}
+
+void inferences_publish(struct inferences *home) {
+    atomic_store_explicit(&home->counters.inputs_bytes_taken, slab_bytes_taken(home->slab),
+                          memory_order_relaxed); /* gauges */
+    atomic_store_explicit(&home->counters.inputs_bytes_mapped, slab_bytes_mapped(home->slab), memory_order_relaxed);
+}
+
+void inferences_trim(struct inferences *home, int64_t now_ns) {
+    if (slab_bytes_taken(home->slab) > 0) {
+        home->busy_ns = now_ns;
+    } else if (now_ns - home->busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(home->slab) > 0) {
+        slab_trim(home->slab);
+        inferences_publish(home);
+    }
+}

@@ -1,0 +1,90 @@
+/* inference.h - an infer request from the first byte of it to the last of its answer, whatever protocol it came by: its
+ * slot, its memory, its way to the scheduler and back, how it ended.
+ *
+ *     UPLOAD ---whole body, parsed---> RUNNING ---inferences_next()---> FINISHED ---answer built---> SENDING --> free
+ *        \---mistake in it----------------------------------------------------------------------/
+ *
+ * In RUNNING the scheduler and an executor own `request`; everything else is the frontend's thread's, which alone calls
+ * these functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
+#pragma once
+
+#include "frontend/frontend.h"
+#include "frontend/infer_answer.h"
+#include "frontend/infer_call.h"
+#include "frontend/infer_counters.h"
+#include "frontend/slab.h"
+
+#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX) /* the body in up to four, inputs that cannot stay in it */
+#define INFERENCE_TEXT_BYTES 1024              /* an answer's text lies in the slot itself while it is no longer */
+
+enum inference_state { INFERENCE_FREE, INFERENCE_UPLOAD, INFERENCE_RUNNING, INFERENCE_FINISHED, INFERENCE_SENDING };
+
+struct inference {
+    struct inferences *home;
+    const struct served_model *model; /* NULL: not known, or the slot serves something else */
+    enum inference_state state;
+    bool cancelled;
+    bool limited; /* the client's own deadline is the one that binds */
+    uint32_t free_next;
+    uint32_t block_count;
+    void *blocks[INFERENCE_BLOCKS_MAX];
+    unsigned status;     /* of the answer */
+    int64_t answered_ns; /* when it was handed over to be sent, which follows in the same turn */
+    struct infer_call call;
+    struct infer_answer answer;
+    struct text text;
+    struct request request; /* while RUNNING: of the scheduler */
+    char text_memory[INFERENCE_TEXT_BYTES];
+};
+
+/* One frontend's. */
+struct inferences {
+    struct slab *slab;
+    struct port *port;
+    struct infer_counters counters; /* read by any thread */
+    uint32_t running;               /* those that the scheduler has */
+    int64_t busy_ns;                /* when the slab was last in use */
+    char *slots;                    /* each begins with a struct inference */
+    size_t slot_bytes;
+    uint32_t slot_count;
+    uint32_t fresh; /* from here on never used */
+    uint32_t free;  /* first of those given back, the last used first: it is in the cache */
+};
+
+/* Slots of `slot_bytes` that begin with a struct inference. 0 or -ENOMEM; destroy in either case. */
+int inferences_init(struct inferences *home, const struct frontend_config *config, size_t slot_bytes);
+void inferences_destroy(struct inferences *home);
+
+/* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. What lies behind the struct inference is as
+ * its last user left it, zeros at first. */
+void *inference_take(struct inferences *home, int64_t now_ns);
+/* Gives back the slot and all that it holds. Not while RUNNING. */
+void inference_free(struct inference *inference);
+/* The request is for this model: its index among the served ones. */
+void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
+/* A block of the slab, held until the inputs are given back; NULL: the memory is exhausted. The context of an
+ * infer_memory is the inference. */
+void *inference_block(void *inference, size_t bytes);
+/* Gives one back before that. */
+void inference_block_give(void *inference, void *block);
+/* Gives the inputs' memory back: the answer is built, and points into the outputs only. */
+void inference_blocks_give(struct inference *inference);
+
+/* Hands a request over whose `call` is filled, for a deadline of the timeout it gives or its model's SLO, and of
+ * `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
+unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);
+/* Nobody waits for it any more; it comes back all the same. Does nothing unless RUNNING. */
+void inference_cancel(struct inference *inference);
+void inferences_cancel(struct inferences *home);
+/* The next one that the scheduler gives back, FINISHED; NULL: none now. */
+struct inference *inferences_next(struct inferences *home);
+/* 200, or the status of its refusal or failure with a sentence. *retry: worth trying again soon. */
+unsigned inference_result(const struct inference *inference, bool *retry, struct sy_error *err);
+/* The answer is handed over to be sent. */
+void inference_answered(struct inference *inference, unsigned status);
+/* The end: counts it. `sent`: the answer went out. */
+void inference_count(const struct inference *inference, bool sent);
+
+/* Publishes what the slab holds; gives memory back when nothing used it for a while. */
+void inferences_publish(struct inferences *home);
+void inferences_trim(struct inferences *home, int64_t now_ns);
