@@ -124,20 +124,15 @@ static void place_plan(struct nexus *n, uint32_t model, uint32_t a, uint32_t bat
     place->planned = true;
 }
 
-/* Takes over what a type's plan says. Who is alone on an accelerator may fill it, whatever its rate. */
+/* Takes over what a type's plan says. */
 static void places_take(struct nexus *n, uint32_t type) {
     const struct squishy *plan = &n->fit[type].plan;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         const struct squishy_gpu *gpu = &plan->gpus[a];
         uint32_t alone = gpu->saturated;
-        if (gpu->first != SQUISHY_NONE && plan->places[gpu->first].next == SQUISHY_NONE)
-            alone = gpu->first;
         n->accelerator[a].occupancy += gpu->occupancy;
-        if (alone != SQUISHY_NONE) {
-            uint32_t b = plan->places[alone].batch_full;
-            place_plan(n, alone, a, b, (double)b / (double)n->sessions[alone].profile->latency_ns[b] * 1e9);
-            continue;
-        }
+        if (alone != SQUISHY_NONE)
+            place_plan(n, alone, a, plan->places[alone].batch_full, throughput_of(&n->sessions[alone]));
         for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = plan->places[s].next)
             place_plan(n, s, a, plan->places[s].batch, plan->places[s].residue);
     }

@@ -147,6 +147,24 @@ static void a_batch_is_no_larger_than_planned(void **state) {
     fixture_free(f);
 }
 
+/* Sessions of 100 items/s, one of which runs one item at a time: two such runs take 12 of its 13 ms, and nobody fits
+ * between them. Its accelerator does 166 items/s, so that the plan is for 1.66 times the rates, at which the other
+ * gathers 4 items in 24 ms, but 5 in 30, after which 10 to run are left. */
+static void a_session_alone_on_an_accelerator_runs_what_is_planned(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus", 2, 2);
+    f->models[0].rate_hint = f->models[1].rate_hint = 100;
+    f->models[1].slo_ns = 13 * NS_PER_MS;
+    begin(f);
+    for (int i = 0; i < 40; i++)
+        arrive(f, 0, 0, 200);
+    uint32_t a = f->running[0] ? 0 : 1;
+    assert_int_equal(f->sent[1 - a], 0);
+    end(f, 6, a, CENTRAL_RUN, 0);
+    assert_int_equal(f->last[a].items, 4);
+    fixture_free(f);
+}
+
 static void early_drop_slides_a_window(void **state) {
     (void)state;
     struct fixture *f = fixture_new("nexus:drop=early", 1, 1);
@@ -358,6 +376,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_take_turns),
         cmocka_unit_test(a_batch_is_no_larger_than_planned),
+        cmocka_unit_test(a_session_alone_on_an_accelerator_runs_what_is_planned),
         cmocka_unit_test(early_drop_slides_a_window),
         cmocka_unit_test(lazy_drop_makes_do_with_a_small_batch),
         cmocka_unit_test(what_can_no_longer_be_in_time_is_refused_before_its_turn),
