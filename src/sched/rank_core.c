@@ -511,7 +511,7 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
     if (message->items == 0) {
         candidates_hold(core, message->model, now_ns);
         core->busy -= accelerator->batches == 0;
-        if (accelerator->batches) { /* too late for who was first: nobody gets it ahead of time, now */
+        if (accelerator->batches && !accelerator->down) { /* too late for who was first: nobody gets it early, now */
             heap_set(&core->offers, message->accelerator,
                      accelerator->free_ns > now_ns ? accelerator->free_ns : now_ns + 1);
             return;

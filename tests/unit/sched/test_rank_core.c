@@ -712,6 +712,26 @@ static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state
     free(f.core);
 }
 
+/* Found by tests/sim/test_grants.c. */
+static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state) {
+    (void)state;
+    struct fixture f = fixture_ahead();
+    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    timer(&f, 100);
+    assert_granted(&f, 0, 0);
+    event(&f, 100, RANK_ACCELERATOR_DOWN, 0);
+    answer(&f, 101, 0, 0, 0, candidate_at(0, 0, 1000));
+    timer(&f, 300);
+    assert_nothing(&f);
+    ran_until(&f, 310, 310);
+    assert_nothing(&f);
+    assert_int_equal(rank_core_accelerators_free(f.core), 0);
+    event(&f, 320, RANK_ACCELERATOR_UP, 0);
+    assert_granted(&f, 0, 0);
+    free(f.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_free_accelerator_waits_for_wake_and_not_only_for_ready),
@@ -746,6 +766,7 @@ int main(void) {
         cmocka_unit_test(a_slow_answer_makes_the_next_offer_earlier),
         cmocka_unit_test(what_is_given_back_ahead_is_offered_when_it_is_free),
         cmocka_unit_test(what_is_down_is_not_offered_and_is_free_when_it_is_back),
+        cmocka_unit_test(what_is_down_is_not_offered_when_it_is_given_back_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

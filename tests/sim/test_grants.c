@@ -1,0 +1,866 @@
+/* test_grants.c - every order in which candidates, grants, answers, ends and faults can meet, with the real cores.
+ *
+ * Model cores, a rank core and accelerators exchange the messages of sched/messages.h over one channel for each pair,
+ * in order within a channel and however late between channels, as threads over rings may. The explorer (explore.h)
+ * delivers them, lets timers fire late and batches end early or late, accelerators die, drain and join, and clients
+ * leave, in every order. Times are a few nanoseconds, so that what is derived every 10 ms stays as it is.
+ *
+ *     clients --arrive, cancel--> model m --to_rank[m]--> rank core
+ *                                         <--to_model[m]--
+ *                                 model m --plans--> accelerator a --notices[a]--> rank core
+ *
+ * Whatever the order: a model has one grant at most, an accelerator one grant, one batch that runs and one that is
+ * sealed; a request ends once, by a run or a refusal; nothing that may start stays beside a free accelerator; and when
+ * all is quiet, all that is in service is free and nothing is queued.
+ *
+ * usage: grants [SECTION [RUNS]]: one section, or all; RUNS random orders of the large ones. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/assert.h"
+#include "profile/profile.h"
+#include "sched/model_core.h"
+#include "sched/rank_core.h"
+#include "sim/explore.h"
+
+#define MODELS_MAX       3
+#define ACCELERATORS_MAX 3
+#define TYPES_MAX        2
+#define REQUESTS_MAX     8
+#define CHANNEL_MAX      6
+#define CHANNEL_LONG     4 /* from so many on, a newer candidate or newer parameters replace the last */
+#define NOTICES_MAX      12
+#define BATCHES_MOST     2 /* of an accelerator at once: one runs, one is sealed */
+#define BATCH_MAX        3
+#define NOBODY           UINT32_MAX
+#define RUNS             50000 /* random orders of a section that is too large for all */
+
+/* ---- what is explored ---- */
+
+struct script_request {
+    uint32_t model, items;
+    int64_t arrival_ns, slo_ns;
+};
+
+struct section {
+    const char *name;
+    const struct policy_ops *policy;
+    uint32_t models, accelerators, types;
+    uint8_t accelerator_type[ACCELERATORS_MAX];
+    int64_t alpha_ns, beta_ns; /* of every model on type 0; type t takes t+1 times as long */
+    int64_t ctrl_ns, data_ns;
+    uint32_t request_count;
+    struct script_request requests[REQUESTS_MAX]; /* of one model: by arrival */
+    uint32_t cancels, deaths, drains;             /* at most so many, at any time */
+    uint32_t lags;                                /* time goes on so often while something is still to be done */
+    bool stale;                                   /* threads may go on with the time at which their turn began */
+    bool random;                                  /* too large for every order */
+};
+
+enum action { ARRIVE, CANCEL, TO_MODEL, MODEL_TIME, TO_RANK, NOTICE, RANK_TIME, END, DIE, DRAIN, JOIN, CLOCK, ACTIONS };
+#define STALE 0x80 /* added to an action: by the time of the thread's last turn */
+
+/* ---- the state ---- */
+
+struct to_rank {
+    uint32_t kind, accelerator, items, pad;
+    int64_t sealed_ns, free_ns, run_ns;
+    struct candidate candidates[TYPES_MAX];
+};
+
+struct to_rank_channel {
+    uint64_t count;
+    struct to_rank slots[CHANNEL_MAX];
+};
+
+struct to_model_channel {
+    uint64_t count;
+    struct grant_message slots[CHANNEL_MAX];
+};
+
+enum notice { NOTICE_FREE, NOTICE_DOWN, NOTICE_UP };
+
+struct notice_channel {
+    uint64_t count;
+    struct {
+        int64_t kind, said_ns;
+    } slots[NOTICES_MAX];
+};
+
+enum request_state { UNSENT, QUEUED, BATCHED, RAN, REFUSED };
+
+struct plan {
+    uint32_t model, requests; /* a bit each */
+    int64_t free_ns;
+};
+
+struct executor {
+    struct plan plans[BATCHES_MOST];
+    uint32_t count;
+    bool dead, drained; /* nothing runs there any more; no more is to be sent there */
+};
+
+struct model_state {
+    struct model_core *core;
+    int64_t wake_ns, turn_ns;
+    struct candidate told[TYPES_MAX]; /* what the rank core will know once all is delivered */
+    uint64_t granted;                 /* an accelerator + 1, from the rank core's grant to its reading the answer */
+};
+
+struct world {
+    const struct section *section;
+    int64_t now_ns;
+    struct request_pool pool;
+    struct request_node nodes[REQUESTS_MAX];
+    struct model_state models[MODELS_MAX];
+    struct rank_core *rank;
+    int64_t rank_wake_ns, rank_turn_ns;
+    struct to_rank_channel to_rank[MODELS_MAX];
+    struct to_model_channel to_model[MODELS_MAX];
+    struct notice_channel notices[ACCELERATORS_MAX];
+    struct executor executors[ACCELERATORS_MAX];
+    struct {
+        uint32_t granted;  /* a model + 1 */
+        uint32_t batches;  /* announced to the rank core less what it knows to have ended; < 0 as unsigned: overtaken */
+        uint32_t out, pad; /* the rank core knows that it is out of service */
+    } known[ACCELERATORS_MAX];
+    uint8_t request_state[REQUESTS_MAX], cancelled[REQUESTS_MAX];
+    uint32_t cancels, deaths, drains, lags;
+    const char *wrong;
+};
+
+static void wrong(struct world *w, const char *what) {
+    if (!w->wrong)
+        w->wrong = what;
+}
+
+/* Room for one more message. */
+static struct to_rank *to_rank_push(struct world *w, uint32_t m, enum rank_message_kind kind) {
+    struct to_rank_channel *channel = &w->to_rank[m];
+    bool replaces = kind == RANK_CANDIDATE && channel->count >= CHANNEL_LONG &&
+                    channel->slots[channel->count - 1].kind == RANK_CANDIDATE;
+    channel->count += !replaces;
+    CHECK_LE(channel->count, CHANNEL_MAX);
+    struct to_rank *message = &channel->slots[channel->count - 1];
+    message->kind = kind;
+    return message;
+}
+
+static struct grant_message *to_model_push(struct world *w, uint32_t m, enum grant_message_kind kind) {
+    struct to_model_channel *channel = &w->to_model[m];
+    bool replaces = kind == GRANT_PARAMETERS && channel->count >= CHANNEL_LONG &&
+                    channel->slots[channel->count - 1].kind == GRANT_PARAMETERS;
+    channel->count += !replaces;
+    CHECK_LE(channel->count, CHANNEL_MAX);
+    struct grant_message *message = &channel->slots[channel->count - 1];
+    message->kind = kind;
+    message->model = m;
+    return message;
+}
+
+/* What is not in use is zero, so that equal states have equal bytes. */
+static void channel_pop(uint64_t *count, void *slots, size_t slot_bytes) {
+    char *first = slots;
+    (*count)--;
+    memmove(first, first + slot_bytes, slot_bytes * *count);
+    memset(first + slot_bytes * *count, 0, slot_bytes);
+}
+
+#define POP(channel) channel_pop(&(channel)->count, (channel)->slots, sizeof((channel)->slots[0]))
+
+/* ---- set-up ---- */
+
+/* Takes the cores' memory behind the world's; with arena->base, also sets all up. */
+static void world_layout(struct world *w, const struct section *s, struct arena *arena,
+                         struct profile *const *profiles) {
+    arena_take(arena, sizeof(*w));
+    w->section = s;
+    request_pool_init(&w->pool, w->nodes, REQUESTS_MAX);
+    struct rank_core_config rank = {.models = s->models,
+                                    .accelerators = s->accelerators,
+                                    .accelerator_type = s->accelerator_type,
+                                    .types = s->types,
+                                    .ctrl_ns = s->ctrl_ns,
+                                    .data_ns = s->data_ns,
+                                    .policy = s->policy};
+    w->rank = arena_take(arena, rank_core_bytes(&rank));
+    w->rank_wake_ns = TIME_NEVER;
+    if (w->rank)
+        rank_core_init(w->rank, &rank);
+    for (uint32_t m = 0; m < s->models; m++) {
+        struct model_core_config config = {.model = m,
+                                           .types = s->types,
+                                           .batch_max = BATCH_MAX,
+                                           .slo_ns = s->requests[0].slo_ns,
+                                           .ctrl_ns = s->ctrl_ns,
+                                           .data_ns = s->data_ns,
+                                           .prefetch = true,
+                                           .policy = s->policy};
+        memcpy(config.profiles, profiles, s->types * sizeof(config.profiles[0]));
+        struct model_state *model = &w->models[m];
+        model->core = arena_take(arena, model_core_bytes(&config));
+        model->wake_ns = TIME_NEVER;
+        for (uint32_t t = 0; t < TYPES_MAX; t++)
+            model->told[t].ready_ns = model->told[t].wake_ns = TIME_NEVER;
+        if (model->core)
+            model_core_init(model->core, &config, &w->pool);
+    }
+}
+
+static struct world *world_new(const struct section *s, size_t *bytes) {
+    struct profile *profiles[TYPES_MAX];
+    for (uint32_t t = 0; t < s->types; t++) {
+        profiles[t] = explore_allocate(profile_bytes(BATCH_MAX));
+        profile_set_line(profiles[t], BATCH_MAX, (double)s->alpha_ns * (t + 1), (double)s->beta_ns * (t + 1));
+    }
+    struct arena arena = {NULL, 0};
+    struct world scratch;
+    world_layout(&scratch, s, &arena, profiles);
+    struct world *w = explore_allocate(arena.used);
+    arena = (struct arena){(char *)w, 0};
+    world_layout(w, s, &arena, profiles);
+    *bytes = arena.used;
+    for (uint32_t t = 0; t < s->types; t++)
+        free(profiles[t]);
+    return w;
+}
+
+/* ---- requests ---- */
+
+static void request_moves(struct world *w, uint64_t handle, enum request_state from, enum request_state to) {
+    if (w->request_state[handle] != from)
+        wrong(w, to == REFUSED ? "a request is refused that is not queued"
+                 : to == RAN   ? "a request ran that is in no batch"
+                               : "a request joined a batch without being queued");
+    w->request_state[handle] = (uint8_t)to;
+}
+
+/* ---- model cores ---- */
+
+static void model_answers(struct world *w, uint32_t m, int64_t now_ns, const struct grant_message *grant,
+                          const struct model_output *out) {
+    struct to_rank *answer = to_rank_push(w, m, RANK_ANSWER);
+    bool used = out->batch != REQUEST_NONE;
+    answer->accelerator = grant->accelerator;
+    answer->items = used ? out->batch_items : 0;
+    answer->sealed_ns = now_ns;
+    answer->free_ns = used ? out->batch_finish_ns : now_ns;
+    answer->run_ns = used ? out->batch_run_ns : 0;
+    memcpy(answer->candidates, w->models[m].told, sizeof(answer->candidates));
+    if (!used)
+        return;
+    struct executor *executor = &w->executors[grant->accelerator];
+    if (executor->count == BATCHES_MOST) {
+        wrong(w, "an accelerator is sent a third batch");
+        return;
+    }
+    struct plan *plan = &executor->plans[executor->count++];
+    *plan = (struct plan){.model = m, .free_ns = out->batch_finish_ns};
+    for (uint32_t node = out->batch; node != REQUEST_NONE;) {
+        uint32_t next = w->nodes[node].next;
+        if (w->nodes[node].model != m)
+            wrong(w, "a batch holds another model's request");
+        plan->requests |= 1U << w->nodes[node].handle;
+        request_moves(w, w->nodes[node].handle, QUEUED, BATCHED);
+        request_pool_put(&w->pool, node);
+        node = next;
+    }
+}
+
+static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct model_event *event) {
+    static struct model_output out;
+    struct model_state *model = &w->models[m];
+    model_core_step(model->core, now_ns, event, &out);
+    model->wake_ns = out.wake_ns;
+    CHECK(!out.rates_changed);
+    for (uint32_t node = out.refused; node != REQUEST_NONE;) {
+        uint32_t next = w->nodes[node].next;
+        request_moves(w, w->nodes[node].handle, QUEUED, REFUSED);
+        request_pool_put(&w->pool, node);
+        node = next;
+    }
+    if (out.candidate_changed)
+        memcpy(model->told, out.candidates, w->section->types * sizeof(model->told[0]));
+    if (event->kind == MODEL_GRANTED) {
+        model_answers(w, m, now_ns, event->grant, &out);
+    } else if (out.candidate_changed) {
+        memcpy(to_rank_push(w, m, RANK_CANDIDATE)->candidates, model->told, sizeof(model->told));
+    }
+}
+
+static struct request_message request_message(const struct world *w, uint32_t r) {
+    const struct script_request *request = &w->section->requests[r];
+    return (struct request_message){.handle = r,
+                                    .model = request->model,
+                                    .items = request->items,
+                                    .arrival_ns = request->arrival_ns,
+                                    .deadline_ns = request->arrival_ns + request->slo_ns,
+                                    .work = 1};
+}
+
+static void request_arrives(struct world *w, uint32_t r, int64_t now_ns) {
+    struct request_message message = request_message(w, r);
+    w->request_state[r] = QUEUED;
+    model_step(w, message.model, now_ns, &(struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+}
+
+static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
+    struct request_message message = request_message(w, r);
+    message.kind = REQUEST_CANCELLED;
+    w->cancels++;
+    w->cancelled[r] = 1;
+    model_step(w, message.model, now_ns, &(struct model_event){.kind = MODEL_CANCELLED, .request = &message});
+}
+
+static void model_takes(struct world *w, uint32_t m, int64_t now_ns) {
+    struct grant_message grant = w->to_model[m].slots[0];
+    POP(&w->to_model[m]);
+    model_step(w, m, now_ns,
+               &(struct model_event){.kind = grant.kind == GRANT_ACCELERATOR ? MODEL_GRANTED : MODEL_PARAMETERS,
+                                     .grant = &grant});
+}
+
+/* ---- the rank core ---- */
+
+static void rank_grants(struct world *w, const struct grant_message *grant) {
+    if (w->models[grant->model].granted)
+        wrong(w, "a model is granted two accelerators at once");
+    if (w->known[grant->accelerator].granted)
+        wrong(w, "an accelerator is granted twice");
+    if (w->known[grant->accelerator].out)
+        wrong(w, "an accelerator out of service is granted");
+    if ((int32_t)w->known[grant->accelerator].batches >= BATCHES_MOST)
+        wrong(w, "an accelerator is granted that has two batches");
+    w->models[grant->model].granted = grant->accelerator + 1;
+    w->known[grant->accelerator].granted = grant->model + 1;
+}
+
+static void rank_step(struct world *w, int64_t now_ns, const struct rank_event *event) {
+    static struct rank_output out;
+    rank_core_step(w->rank, now_ns, event, &out);
+    w->rank_wake_ns = out.wake_ns;
+    for (uint32_t i = 0; i < out.grant_count; i++) {
+        const struct grant_message *grant = &out.grants[i];
+        rank_grants(w, grant);
+        struct grant_message *message = to_model_push(w, grant->model, GRANT_ACCELERATOR); /* padding stays zero */
+        message->accelerator = grant->accelerator;
+        message->type = grant->type;
+        message->leftovers = grant->leftovers;
+        message->free_ns = grant->free_ns;
+    }
+    for (uint32_t m = 0; out.parameters_changed && m < w->section->models; m++) {
+        struct grant_message parameters;
+        rank_core_parameters(w->rank, m, &parameters);
+        struct grant_message *message = to_model_push(w, m, GRANT_PARAMETERS);
+        message->admit_share = parameters.admit_share;
+        message->parameters = parameters.parameters;
+    }
+}
+
+static void rank_takes(struct world *w, uint32_t m, int64_t now_ns) {
+    struct to_rank said = w->to_rank[m].slots[0];
+    POP(&w->to_rank[m]);
+    struct rank_message message = {.kind = said.kind,
+                                   .model = m,
+                                   .accelerator = said.accelerator,
+                                   .items = said.items,
+                                   .sealed_ns = said.sealed_ns,
+                                   .free_ns = said.free_ns,
+                                   .run_ns = said.run_ns,
+                                   .types = w->section->types};
+    memcpy(message.candidates, said.candidates, sizeof(said.candidates));
+    if (said.kind == RANK_ANSWER) {
+        if (w->models[m].granted != said.accelerator + 1)
+            wrong(w, "an answer to no grant");
+        w->models[m].granted = w->known[said.accelerator].granted = 0;
+        w->known[said.accelerator].batches += said.items > 0;
+    }
+    rank_step(w, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+}
+
+static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
+    int64_t kind = w->notices[a].slots[0].kind, said_ns = w->notices[a].slots[0].said_ns;
+    POP(&w->notices[a]);
+    if (kind == NOTICE_FREE) {
+        struct rank_message message = {.kind = RANK_FREE, .accelerator = a, .free_ns = said_ns};
+        w->known[a].batches--;
+        rank_step(w, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+        return;
+    }
+    w->known[a].out = kind == NOTICE_DOWN;
+    rank_step(w, now_ns,
+              &(struct rank_event){.kind = kind == NOTICE_DOWN ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
+                                   .accelerator = a});
+}
+
+/* ---- accelerators ---- */
+
+static void notice(struct world *w, uint32_t a, enum notice kind) {
+    CHECK_LT(w->notices[a].count, NOTICES_MAX);
+    uint64_t i = w->notices[a].count++;
+    w->notices[a].slots[i].kind = kind;
+    w->notices[a].slots[i].said_ns = w->now_ns;
+}
+
+/* A lost batch's requests are sent again by their frontends, if their clients are still there and there is time. */
+static void request_lost(struct world *w, uint32_t r) {
+    struct request_message message = request_message(w, r);
+    request_moves(w, r, BATCHED, RAN);
+    if (w->cancelled[r] || w->now_ns > message.deadline_ns)
+        return;
+    request_arrives(w, r, w->now_ns);
+}
+
+static void batch_ends(struct world *w, uint32_t a, uint32_t i) {
+    struct executor *executor = &w->executors[a];
+    struct plan plan = executor->plans[i];
+    executor->count--;
+    executor->plans[i] = i < executor->count ? executor->plans[executor->count] : (struct plan){0};
+    executor->plans[executor->count] = (struct plan){0};
+    notice(w, a, NOTICE_FREE);
+    for (uint32_t r = 0; r < w->section->request_count; r++) {
+        if (!(plan.requests & 1U << r))
+            continue;
+        if (executor->dead)
+            request_lost(w, r);
+        else
+            request_moves(w, r, BATCHED, RAN);
+    }
+}
+
+/* ---- actions ---- */
+
+static int64_t clock_next(const struct world *w) {
+    const struct section *s = w->section;
+    int64_t next_ns = TIME_NEVER;
+#define CONSIDER(at_ns) next_ns = (at_ns) > w->now_ns && (at_ns) < next_ns ? (at_ns) : next_ns
+    for (uint32_t m = 0; m < s->models; m++)
+        CONSIDER(w->models[m].wake_ns);
+    CONSIDER(w->rank_wake_ns);
+    for (uint32_t r = 0; r < s->request_count; r++)
+        if (w->request_state[r] == UNSENT)
+            CONSIDER(s->requests[r].arrival_ns);
+    for (uint32_t a = 0; a < s->accelerators; a++)
+        for (uint32_t i = 0; i < w->executors[a].count; i++)
+            CONSIDER(w->executors[a].plans[i].free_ns);
+#undef CONSIDER
+    return next_ns;
+}
+
+struct offers {
+    struct explore_action *actions;
+    uint32_t count;
+};
+
+static void offer(struct offers *o, enum action kind, uint32_t x, uint32_t y, bool optional) {
+    CHECK_LT(o->count, EXPLORE_ACTIONS_MAX);
+    o->actions[o->count++] = (struct explore_action){(uint8_t)kind, (uint8_t)x, (uint8_t)y, optional};
+}
+
+/* A step of a thread: by the time that it is, or by that of its last turn, in which messages may have come since. */
+static void offer_turn(const struct world *w, struct offers *o, enum action kind, uint32_t x, int64_t turn_ns) {
+    offer(o, kind, x, 0, false);
+    if (w->section->stale && turn_ns < w->now_ns)
+        offer(o, kind | STALE, x, 0, true);
+}
+
+static void offer_requests(const struct world *w, struct offers *o) {
+    const struct section *s = w->section;
+    bool unsent[MODELS_MAX] = {false};
+    for (uint32_t r = 0; r < s->request_count; r++) {
+        uint32_t m = s->requests[r].model;
+        if (w->request_state[r] != UNSENT) {
+            if (!w->cancelled[r] && w->cancels < s->cancels)
+                offer(o, CANCEL, r, 0, true);
+            continue;
+        }
+        if (!unsent[m] && s->requests[r].arrival_ns <= w->now_ns)
+            offer(o, ARRIVE, r, 0, false);
+        unsent[m] = true;
+    }
+}
+
+static void offer_accelerator(const struct world *w, struct offers *o, uint32_t a) {
+    const struct section *s = w->section;
+    const struct executor *executor = &w->executors[a];
+    if (w->notices[a].count)
+        offer_turn(w, o, NOTICE, a, w->rank_turn_ns);
+    for (uint32_t i = 0; i < executor->count; i++) /* of one model they are in one ring, in order */
+        if (i == 0 || executor->plans[i].model != executor->plans[0].model)
+            offer(o, END, a, i, false);
+    if (!executor->dead && !executor->drained && w->deaths < s->deaths)
+        offer(o, DIE, a, 0, true);
+    if (!executor->dead && !executor->drained && w->drains < s->drains)
+        offer(o, DRAIN, a, 0, true);
+    if (executor->drained || (executor->dead && executor->count == 0)) /* what was lost is reported before */
+        offer(o, JOIN, a, 0, true);
+}
+
+/* A batch that has not run for as long as expected is not. */
+static bool something_is_due(const struct world *w, const struct offers *o) {
+    for (uint32_t i = 0; i < o->count; i++) {
+        const struct explore_action *action = &o->actions[i];
+        if (!action->optional && (action->kind != END || w->executors[action->x].plans[action->y].free_ns <= w->now_ns))
+            return true;
+    }
+    return false;
+}
+
+static uint32_t world_enabled(const void *state, struct explore_action *actions) {
+    const struct world *w = state;
+    struct offers o = {actions, 0};
+    offer_requests(w, &o);
+    for (uint32_t m = 0; m < w->section->models; m++) {
+        const struct model_state *model = &w->models[m];
+        if (w->to_model[m].count)
+            offer_turn(w, &o, TO_MODEL, m, model->turn_ns);
+        if (model->wake_ns <= w->now_ns)
+            offer(&o, MODEL_TIME, m, 0, false);
+        if (w->to_rank[m].count)
+            offer_turn(w, &o, TO_RANK, m, w->rank_turn_ns);
+    }
+    if (w->rank_wake_ns <= w->now_ns)
+        offer(&o, RANK_TIME, 0, 0, false);
+    for (uint32_t a = 0; a < w->section->accelerators; a++)
+        offer_accelerator(w, &o, a);
+    bool late = something_is_due(w, &o);
+    if (clock_next(w) != TIME_NEVER && !(late && w->lags == w->section->lags))
+        offer(&o, CLOCK, late, 0, false);
+    return o.count;
+}
+
+/* The time by which a thread takes its next step. */
+static int64_t turn(struct world *w, int64_t *turn_ns, bool stale) {
+    if (!w->section->stale)
+        return w->now_ns;
+    if (!stale)
+        *turn_ns = w->now_ns;
+    return *turn_ns;
+}
+
+static int64_t model_turn(struct world *w, uint32_t m, bool stale) {
+    return turn(w, &w->models[m].turn_ns, stale);
+}
+
+static int64_t rank_turn(struct world *w, bool stale) {
+    return turn(w, &w->rank_turn_ns, stale);
+}
+
+/* Nothing is on its way and no timer is due: what may start has not been left beside a free accelerator. */
+static void check_nothing_forgotten(struct world *w) {
+    const struct section *s = w->section;
+    if (w->rank_wake_ns <= w->now_ns + 1) /* what was given back is held for a nanosecond */
+        return;
+    for (uint32_t m = 0; m < s->models; m++)
+        if (w->to_model[m].count || w->to_rank[m].count || w->models[m].wake_ns <= w->now_ns)
+            return;
+    for (uint32_t a = 0; a < s->accelerators; a++)
+        if (w->notices[a].count)
+            return;
+    for (uint32_t a = 0; a < s->accelerators; a++) {
+        if (w->known[a].out || w->executors[a].count)
+            continue;
+        for (uint32_t m = 0; m < s->models; m++) {
+            const struct candidate *c = &w->models[m].told[s->accelerator_type[a]];
+            if (c->wake_ns < w->now_ns && w->now_ns <= c->invalid_after_ns)
+                wrong(w, "a batch that may start is left beside a free accelerator");
+        }
+    }
+}
+
+static const char *world_apply(void *state, struct explore_action action) {
+    struct world *w = state;
+    uint32_t x = action.x;
+    bool stale = action.kind & STALE;
+    switch ((enum action)(action.kind & ~STALE)) {
+    case ARRIVE:
+        request_arrives(w, x, model_turn(w, w->section->requests[x].model, stale));
+        break;
+    case CANCEL:
+        request_cancelled(w, x, model_turn(w, w->section->requests[x].model, stale));
+        break;
+    case TO_MODEL:
+        model_takes(w, x, model_turn(w, x, stale));
+        break;
+    case MODEL_TIME:
+        model_step(w, x, model_turn(w, x, stale), &(struct model_event){.kind = MODEL_TIMER});
+        break;
+    case TO_RANK:
+        rank_takes(w, x, rank_turn(w, stale));
+        break;
+    case NOTICE:
+        rank_notices(w, x, rank_turn(w, stale));
+        break;
+    case RANK_TIME:
+        rank_step(w, rank_turn(w, stale), &(struct rank_event){.kind = RANK_TIMER});
+        break;
+    case END:
+        batch_ends(w, x, action.y);
+        break;
+    case DIE:
+        w->deaths++;
+        w->executors[x].dead = true;
+        notice(w, x, NOTICE_DOWN);
+        break;
+    case DRAIN:
+        w->drains++;
+        w->executors[x].drained = true;
+        notice(w, x, NOTICE_DOWN);
+        break;
+    case JOIN:
+        w->executors[x].dead = w->executors[x].drained = false;
+        notice(w, x, NOTICE_UP);
+        break;
+    case CLOCK:
+        w->lags += x;
+        w->now_ns = clock_next(w);
+        break;
+    case ACTIONS:
+        break;
+    }
+    check_nothing_forgotten(w);
+    return w->wrong;
+}
+
+static const char *world_rest(void *state) {
+    struct world *w = state;
+    uint32_t up = 0;
+    for (uint32_t r = 0; r < w->section->request_count; r++)
+        if (w->request_state[r] != RAN && w->request_state[r] != REFUSED)
+            wrong(w, "a request has not ended");
+    for (uint32_t m = 0; m < w->section->models; m++) {
+        if (w->models[m].granted)
+            wrong(w, "a grant is not answered");
+        if (!model_core_idle(w->models[m].core))
+            wrong(w, "a model core holds requests that have ended");
+    }
+    for (uint32_t a = 0; a < w->section->accelerators; a++) {
+        up += !w->known[a].out;
+        if (w->known[a].batches)
+            wrong(w, "the rank core has miscounted an accelerator's batches");
+    }
+    if (w->pool.used)
+        wrong(w, "the pool has not got its nodes back");
+    if (rank_core_accelerators_busy(w->rank))
+        wrong(w, "an accelerator is busy for ever");
+    if (rank_core_accelerators_free(w->rank) != up)
+        wrong(w, "an accelerator in service is not free");
+    return w->wrong;
+}
+
+static void world_print(struct explore_action action) {
+    static const char *const names[ACTIONS] = {
+        [ARRIVE] = "request %u arrives at its model",
+        [CANCEL] = "client of request %u leaves",
+        [TO_MODEL] = "model %u takes a message",
+        [MODEL_TIME] = "model %u's timer",
+        [TO_RANK] = "the rank core takes model %u's",
+        [NOTICE] = "the rank core takes accelerator %u's",
+        [RANK_TIME] = "the rank core's timer",
+        [END] = "accelerator %u ends a batch (its %u.)",
+        [DIE] = "accelerator %u dies",
+        [DRAIN] = "accelerator %u is to drain",
+        [JOIN] = "accelerator %u joins",
+        [CLOCK] = "time goes on (%u: things are late)",
+    };
+    enum action kind = action.kind & ~STALE;
+    char text[128];
+    snprintf(text, sizeof(text), names[kind], action.x, action.y + 1U);
+    printf("%s%s\n", text, action.kind & STALE ? ", by its last turn's time" : "");
+}
+
+/* ---- sections ---- */
+
+#define MODELS(p, m, a) .policy = &policy_##p, .models = m, .accelerators = a, .types = 1
+#define TIMES           .alpha_ns = 2, .beta_ns = 8
+
+static const struct section sections[] = {
+    {
+        .name = "one model, late messages",
+        MODELS(eager, 1, 1),
+        TIMES,
+        .request_count = 3,
+        .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}, {0, 2, 6, 40}},
+        .lags = 3,
+    },
+    {
+        .name = "two models for one accelerator",
+        MODELS(deferred, 2, 1),
+        TIMES,
+        .request_count = 3,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 30}, {0, 1, 5, 40}},
+        .lags = 1,
+    },
+    {
+        .name = "two accelerators for two models",
+        MODELS(eager, 2, 2),
+        TIMES,
+        .request_count = 3,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}, {0, 1, 5, 40}},
+        .lags = 1,
+    },
+    {
+        .name = "two accelerators for two models, deferred",
+        MODELS(deferred, 2, 2),
+        TIMES,
+        .request_count = 4,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}, {0, 1, 5, 40}, {1, 1, 6, 40}},
+    },
+    {
+        .name = "sealed ahead of time",
+        MODELS(eager, 2, 1),
+        TIMES,
+        .ctrl_ns = 2,
+        .data_ns = 1,
+        .request_count = 4,
+        .requests = {{0, 1, 0, 60}, {1, 1, 0, 60}, {0, 1, 5, 60}, {1, 1, 6, 60}},
+    },
+    {
+        .name = "sealed ahead of time, late messages",
+        MODELS(eager, 1, 1),
+        TIMES,
+        .ctrl_ns = 2,
+        .data_ns = 1,
+        .request_count = 4,
+        .requests = {{0, 1, 0, 60}, {0, 1, 5, 60}, {0, 1, 6, 60}, {0, 1, 20, 60}},
+        .lags = 1,
+    },
+    {
+        .name = "leftovers and refusals",
+        MODELS(deferred, 1, 1),
+        TIMES,
+        .request_count = 4,
+        .requests = {{0, 1, 0, 14}, {0, 1, 0, 14}, {0, 1, 1, 16}, {0, 3, 2, 18}},
+        .lags = 2,
+    },
+    {
+        .name = "clients leave",
+        MODELS(eager, 2, 1),
+        TIMES,
+        .request_count = 3,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}, {0, 1, 5, 40}},
+        .cancels = 2,
+    },
+    {
+        .name = "an accelerator dies",
+        MODELS(eager, 1, 1),
+        TIMES,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
+        .deaths = 1,
+        .lags = 1,
+    },
+    {
+        .name = "one of two accelerators dies",
+        MODELS(eager, 2, 2),
+        TIMES,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}},
+        .deaths = 1,
+    },
+    {
+        .name = "it dies twice, with batches sealed ahead",
+        MODELS(eager, 1, 1),
+        TIMES,
+        .ctrl_ns = 2,
+        .data_ns = 1,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 60}, {0, 1, 5, 60}},
+        .deaths = 2,
+    },
+    {
+        .name = "it drains, with batches sealed ahead",
+        MODELS(eager, 1, 1),
+        TIMES,
+        .ctrl_ns = 2,
+        .data_ns = 1,
+        .request_count = 3,
+        .requests = {{0, 1, 0, 60}, {0, 1, 5, 30}, {0, 1, 5, 60}},
+        .drains = 1,
+        .cancels = 1,
+    },
+    {
+        .name = "an accelerator drains and joins",
+        MODELS(deferred, 2, 1),
+        TIMES,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}},
+        .drains = 2,
+    },
+    {
+        .name = "two types of accelerators",
+        .policy = &policy_deferred,
+        .models = 1,
+        .accelerators = 2,
+        .types = 2,
+        .accelerator_type = {0, 1},
+        TIMES,
+        .request_count = 3,
+        .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}, {0, 1, 6, 30}},
+        .lags = 1,
+    },
+    {
+        .name = "threads whose turns began long ago",
+        MODELS(eager, 2, 1),
+        TIMES,
+        .ctrl_ns = 2,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 60}, {1, 1, 5, 60}},
+        .lags = 1,
+        .stale = true,
+    },
+    {
+        .name = "all at once, some orders",
+        .policy = &policy_deferred,
+        .models = 3,
+        .accelerators = 3,
+        .types = 2,
+        .accelerator_type = {0, 1, 0},
+        TIMES,
+        .ctrl_ns = 2,
+        .data_ns = 1,
+        .request_count = 8,
+        .requests = {{0, 1, 0, 60},
+                     {1, 1, 0, 40},
+                     {2, 1, 0, 80},
+                     {0, 2, 5, 60},
+                     {1, 1, 9, 60},
+                     {2, 3, 10, 60},
+                     {0, 1, 12, 20},
+                     {1, 1, 30, 70}},
+        .cancels = 2,
+        .deaths = 2,
+        .drains = 2,
+        .lags = 100,
+        .stale = true,
+        .random = true,
+    },
+};
+
+static bool section_run(const struct section *s, uint64_t runs) {
+    struct explore_totals totals;
+    size_t bytes;
+    struct world *w = world_new(s, &bytes);
+    struct explore_system system = {.name = s->name,
+                                    .state = w,
+                                    .bytes = bytes,
+                                    .enabled = world_enabled,
+                                    .apply = world_apply,
+                                    .rest = world_rest,
+                                    .print = world_print};
+    bool well = s->random ? explore_some(&system, runs, 1, &totals) : explore_all(&system, &totals);
+    printf("%-48s %9" PRIu64 " states %10" PRIu64 " actions %8" PRIu64 " ends, %u deep, %zu bytes\n", s->name,
+           totals.states, totals.actions, totals.rests, totals.depth_most, bytes);
+    free(w);
+    return well;
+}
+
+int main(int argc, char **argv) {
+    uint64_t runs = argc > 2 ? strtoull(argv[2], NULL, 10) : RUNS;
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
+        if ((argc < 2 || strcmp(argv[1], sections[i].name) == 0) && !section_run(&sections[i], runs))
+            return 1;
+    return 0;
+}
