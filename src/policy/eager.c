@@ -16,7 +16,7 @@ static const struct policy_option eager_options[] = {
      .words = order_words,
      .preset = ORDER_FRONTRUN,
      .help = "which of two batches goes first: by the last moment at which one more request could join, by the latest "
-             "start, by the arrival of the first request, or by the last change (the longest unchanged)"},
+             "start, by the arrival of the first request, or by the last arrival or change (the longest unchanged)"},
     {.key = "drop",
      .words = drop_words,
      .preset = DROP_TIMEOUT,
@@ -30,14 +30,14 @@ static void eager_update(struct model_view *m, void *own) {
     window_update(m, (enum drop)m->options->value[DROP], m->options->value[TARGET_SHARE]);
 }
 
-static int64_t order_of(enum order order, const struct batch_view *batch) {
-    switch (order) {
+static int64_t order_of(const struct model_view *m, const struct batch_view *batch) {
+    switch ((enum order)m->options->value[ORDER]) {
     case ORDER_INVALID_AFTER:
         return batch->invalid_after_ns;
     case ORDER_FIRST_COME:
         return batch->head_arrival_ns;
     case ORDER_LAST_UPDATE:
-        return batch->changed_ns;
+        return model_updated_ns(m, batch);
     case ORDER_FRONTRUN:
         break;
     }
@@ -47,7 +47,7 @@ static int64_t order_of(enum order order, const struct batch_view *batch) {
 static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                       const struct batch_view *batch) {
     (void)own, (void)type, (void)now_ns;
-    return (struct batch_times){0, 0, order_of((enum order)m->options->value[ORDER], batch)};
+    return (struct batch_times){0, 0, order_of(m, batch)};
 }
 
 const struct policy_ops policy_eager = {

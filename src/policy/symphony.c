@@ -35,7 +35,7 @@ static const struct policy_option symphony_options[] = {
      .words = order_words,
      .preset = ORDER_FRONTRUN,
      .help = "which of two batches goes first: by the last moment at which one more request could join (as the text "
-             "says), by the latest start, or by when it was to start at its last change (as the code says)"},
+             "says), by the latest start, or by when it was to start when it last changed or a request came (as the code says)"},
     {0},
 };
 
@@ -63,14 +63,14 @@ static void symphony_update(struct model_view *m, void *own) {
     s->enough = items_enough(m);
 }
 
-/* exec_at is the code's: when the batch is to start, as of its last change. Of batches that may start at once it says
- * nothing of how urgent they are. */
-static int64_t order_of(enum order order, int64_t from_ns, const struct batch_view *batch) {
-    switch (order) {
+/* exec_at is the code's: when the batch is to start, as of the last time that the code sets it, which it does with every
+ * arrival, even one that cannot join. Of batches that may start at once it says nothing of how urgent they are. */
+static int64_t order_of(const struct model_view *m, int64_t from_ns, const struct batch_view *batch) {
+    switch ((enum order)m->options->value[ORDER]) {
     case ORDER_INVALID_AFTER:
         return batch->invalid_after_ns;
     case ORDER_EXEC_AT:
-        return from_ns > batch->changed_ns ? from_ns : batch->changed_ns;
+        return from_ns > model_updated_ns(m, batch) ? from_ns : model_updated_ns(m, batch);
     case ORDER_FRONTRUN:
         break;
     }
@@ -83,7 +83,7 @@ static struct batch_times symphony_times(const struct model_view *m, const void 
     (void)type, (void)now_ns;
     bool large = batch->sealed || batch->items >= batch->items_most || batch->items >= s->enough;
     int64_t from_ns = large ? 0 : batch->due_ns;
-    return (struct batch_times){from_ns, from_ns, order_of((enum order)m->options->value[ORDER], from_ns, batch)};
+    return (struct batch_times){from_ns, from_ns, order_of(m, from_ns, batch)};
 }
 
 const struct policy_ops policy_symphony = {

@@ -29,6 +29,12 @@ struct model_view {
     uint32_t items_cap;    /* a batch holds no more than this; 0: what pays */
 };
 
+/* When a batch was last looked at because of its requests: when one joined or left it, or another one came. */
+static inline int64_t model_updated_ns(const struct model_view *m, const struct batch_view *batch) {
+    int64_t arrival_ns = m->rates.last_arrival_ns;
+    return batch->changed_ns > arrival_ns ? batch->changed_ns : arrival_ns;
+}
+
 /* From the decision to the end of a batch of `items` on accelerators of a type: delay(b) + l(b). */
 static inline int64_t model_span_ns(const struct model_view *m, uint32_t type, uint32_t items) {
     return m->profiles[type]->latency_ns[items] + m->ctrl_ns + m->data_ns * items;

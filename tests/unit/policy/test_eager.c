@@ -32,6 +32,8 @@ static void the_order_is_an_option(void **state) {
         update(&f);
         assert_int_equal(times(&f, 80, 4, false).order_ns, cases[i].order_ns);
     }
+    f.view.rates.last_arrival_ns = 85000000; /* of a request that cannot join */
+    assert_int_equal(times(&f, 85, 4, true).order_ns, 85000000);
     fixture_free(&f);
 }
 

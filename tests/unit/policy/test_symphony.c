@@ -69,6 +69,8 @@ static void the_order_is_by_frontrun_latest_start_or_the_codes_start(void **stat
     struct batch_view late = batch_of(&f, 4);
     late.changed_ns = 90500000;
     assert_int_equal(policy_symphony.batch_times(&f.view, f.own, 0, 90600000, &late).order_ns, 90500000);
+    f.view.rates.last_arrival_ns = 90600000; /* of a request that cannot join: the code sets it all the same */
+    assert_int_equal(policy_symphony.batch_times(&f.view, f.own, 0, 90600000, &late).order_ns, 90600000);
     fixture_free(&f);
 }
 
