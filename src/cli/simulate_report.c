@@ -111,6 +111,25 @@ struct simulate_summary simulate_summarize(const struct simulation *s) {
     return summary;
 }
 
+/* ---- cost ---- */
+
+/* Dollars an hour for the accelerators in service; 0: not all have a price. */
+static double cost_per_hour(const struct simulation *s) {
+    double cost = 0;
+    for (uint32_t t = 0; t < s->scenario.type_count; t++) {
+        const struct scenario_type *type = &s->scenario.types[t];
+        if (type->price <= 0)
+            return 0;
+        cost += type->price * (s->cluster.config.autoscale ? s->result.accelerators_mean : type->count);
+    }
+    return cost;
+}
+
+/* Dollars for a million good requests; 0: there are none. */
+static double cost_per_million(const struct simulation *s) {
+    return ratio(cost_per_hour(s) / 3600 * 1e6, per_second(s, s->result.good));
+}
+
 /* ---- table ---- */
 
 static void row_put(struct text *to, const struct simulation *s, const struct row *row, int width) {
@@ -203,6 +222,9 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
         text_printf(to, "batches: %.1f /s of %.2f items on average, p10 %u, p50 %u, p90 %u, greatest %u\n",
                     per_second(s, r->batches), (double)r->batch_items / (double)r->batches, batch_quantile(all, 0.1),
                     batch_quantile(all, 0.5), batch_quantile(all, 0.9), batch_quantile(all, 1));
+    if (cost_per_hour(s) > 0 && r->good)
+        text_printf(to, "cost: %.4g dollars an hour, %.4g dollars for a million good requests\n", cost_per_hour(s),
+                    cost_per_million(s));
     if (s->cluster.config.memory_bytes)
         text_printf(to, "models loaded %llu times; %.2f %% of the requests came while an accelerator had their model\n",
                     (unsigned long long)r->loads, 100 * (1 - share(r->cold, r->offered)));
@@ -312,9 +334,9 @@ static json_t *value_json(const char *value) {
     char *end;
     double number = strtod(value, &end);
     bool whole = value[strspn(value, "-0123456789")] == '\0' && strlen(value) < 16;
-    return *end || !isfinite(number) ? json_string(value)
-           : whole                   ? json_integer((json_int_t)number)
-                                     : json_real(number);
+    return end == value || *end || !isfinite(number) ? json_string(value)
+           : whole                                   ? json_integer((json_int_t)number)
+                                                     : json_real(number);
 }
 
 static json_t *sweep_json(const struct simulate_point *point) {
@@ -345,6 +367,14 @@ static void autoscale_json(json_t *json, const struct simulation *s) {
     json_object_set_new(json, "advice", advice);
 }
 
+static void cost_json(json_t *json, const struct simulation *s) {
+    if (cost_per_hour(s) <= 0)
+        return;
+    json_t *each = s->result.good ? json_real(cost_per_million(s)) : json_null();
+    json_object_set_new(json, "cost_dollars",
+                        json_pack("{s:f,s:o}", "per_hour", cost_per_hour(s), "per_million_good", each));
+}
+
 static json_t *simulation_json(const struct simulation *s, const struct simulate_point *point, const struct row *all) {
     const struct sim_result *r = &s->result;
     json_t *json =
@@ -360,6 +390,7 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     json_object_set_new(json, "accelerator_busy", json_real(r->busy));
     json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
     autoscale_json(json, s);
+    cost_json(json, s);
     json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
     loads_json(json, s, r->loads, r->cold, r->offered);
     if (s->searched)

@@ -1,0 +1,145 @@
+/* test_simulate_report.c - what `symphony simulate` prints of a simulation: its table, its JSON, what it costs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "cli/simulate_report.h"
+#include "unit/cmocka_all.h"
+
+#define TWO_TYPES                                                                                                      \
+    "cluster: {accelerators: [{type: a, count: 3, price: 0.5}, {type: b, count: 1, price: 2}]}\n"                      \
+    "models: [{name: m, alpha_ms: 1, beta_ms: 2, slo_ms: 20}]\n"                                                       \
+    "workload: {rate_rps: 100, arrivals: uniform}\n"                                                                   \
+    "run: {seconds: 1, warmup_seconds: 0}\n"
+
+/* A simulation of a scenario that is changed by `set`, if that is not NULL, and run. */
+static struct simulation *simulation_new(const char *text, const char *set) {
+    struct simulation *s = calloc(1, sizeof(*s));
+    struct simulation_progress progress = {.stop = &(atomic_int){0}};
+    struct sy_error err;
+    assert_non_null(s);
+    if (simulation_make_text(s, "s.yaml", text, &set, set ? 1 : 0, &err) || simulation_run(s, &progress, NULL, &err))
+        fail_msg("%s", err.text);
+    return s;
+}
+
+static void simulation_end(struct simulation *s) {
+    simulation_free(s);
+    free(s);
+}
+
+static json_t *json_of(const struct simulation *s, const struct simulate_point *point) {
+    struct text text;
+    text_init(&text, NULL, 0);
+    assert_int_equal(simulate_json(s, point, &text), 0);
+    json_t *json = json_loads(text_end(&text), 0, NULL);
+    assert_non_null(json);
+    text_free(&text);
+    return json;
+}
+
+/* Whether a simulation's table has a piece of text. */
+static bool table_has(const struct simulation *s, const char *piece) {
+    struct text text;
+    text_init(&text, NULL, 0);
+    simulate_table(s, "s.yaml", &text);
+    bool has = strstr(text_end(&text), piece);
+    text_free(&text);
+    return has;
+}
+
+static void accelerators_with_prices_cost_something(void **state) {
+    (void)state;
+    struct simulate_point alone = {.count = 0};
+    struct simulation *s = simulation_new(TWO_TYPES, NULL);
+    json_t *json = json_of(s, &alone), *cost = json_object_get(json, "cost_dollars");
+    assert_true(s->result.good == s->result.offered && s->result.good >= 99 && s->result.good <= 101);
+    assert_true(json_real_value(json_object_get(cost, "per_hour")) == 3.5);
+    double each = json_real_value(json_object_get(cost, "per_million_good"));
+    assert_true(each > 3.5 / 3600 * 1e6 / 101.5 && each < 3.5 / 3600 * 1e6 / 98.5);
+    assert_true(table_has(s, "\ncost: 3.5 dollars an hour, 9."));
+    json_decref(json);
+    simulation_end(s);
+}
+
+static void without_all_prices_nothing_is_said(void **state) {
+    (void)state;
+    struct simulate_point alone = {.count = 0};
+    struct simulation *s = simulation_new(TWO_TYPES, "cluster.accelerators.1.price=0");
+    json_t *json = json_of(s, &alone);
+    assert_null(json_object_get(json, "cost_dollars"));
+    assert_false(table_has(s, "cost:"));
+    json_decref(json);
+    simulation_end(s);
+}
+
+static void without_good_requests_there_is_no_cost_of_one(void **state) {
+    (void)state;
+    struct simulate_point alone = {.count = 0};
+    struct simulation *s = simulation_new(TWO_TYPES, "network.reply_margin_us=19000");
+    json_t *json = json_of(s, &alone), *cost = json_object_get(json, "cost_dollars");
+    assert_int_equal(s->result.good, 0);
+    assert_true(json_is_null(json_object_get(cost, "per_million_good")));
+    assert_false(table_has(s, "cost:"));
+    json_decref(json);
+    simulation_end(s);
+}
+
+static void with_autoscaling_those_in_service_cost(void **state) {
+    (void)state;
+    struct simulate_point alone = {.count = 0};
+    struct simulation *s = simulation_new("cluster: {accelerators: 8, price: 3}\n"
+                                          "models: [{name: m, alpha_ms: 1, beta_ms: 2, slo_ms: 20}]\n"
+                                          "workload: {rate_rps: 100}\n"
+                                          "autoscale: {min: 1, max: 8, start_delay_s: 1, every_s: 1}\n"
+                                          "run: {seconds: 20, warmup_seconds: 0}\n",
+                                          NULL);
+    json_t *json = json_of(s, &alone);
+    double mean = json_real_value(json_object_get(json, "accelerators_mean"));
+    double cost = json_real_value(json_object_get(json_object_get(json, "cost_dollars"), "per_hour"));
+    assert_true(mean > 1 && mean < 6);
+    assert_true(cost > 2.999 * mean && cost < 3.001 * mean);
+    json_decref(json);
+    simulation_end(s);
+}
+
+static void a_sweeps_values_are_numbers_or_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *value, *json;
+    } cases[] = {
+        {"7000", "7000"},
+        {"-3", "-3"},
+        {"0.5", "0.5"},
+        {"1e3", "1000.0"},
+        {"deferred", "\"deferred\""},
+        {"{gamma: 0.1}", "\"{gamma: 0.1}\""},
+        {"nan", "\"nan\""},
+        {"", "\"\""},
+    };
+    struct simulation *s = simulation_new(TWO_TYPES, NULL);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *values[] = {(char *)cases[i].value};
+        struct sweep sweep = {.key = "key", .values = values, .count = 1};
+        json_t *json = json_of(s, &(struct simulate_point){.sweeps = &sweep, .count = 1});
+        json_t *found = json_object_get(json_object_get(json, "sweep"), "key");
+        json_t *want = json_loads(cases[i].json, JSON_DECODE_ANY, NULL);
+        if (!json_equal(found, want))
+            fail_msg("'%s' is not %s", cases[i].value, cases[i].json);
+        json_decref(want);
+        json_decref(json);
+    }
+    simulation_end(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accelerators_with_prices_cost_something),
+        cmocka_unit_test(without_all_prices_nothing_is_said),
+        cmocka_unit_test(without_good_requests_there_is_no_cost_of_one),
+        cmocka_unit_test(with_autoscaling_those_in_service_cost),
+        cmocka_unit_test(a_sweeps_values_are_numbers_or_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
