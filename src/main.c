@@ -5,12 +5,7 @@
 #include "cli/cli.h"
 
 static const struct cli_command *const commands[] = {
-    &cli_bench,
-    &cli_plan,
-    &cli_profile,
-    &cli_serve,
-    &cli_simulate,
-    NULL,
+    &cli_bench, &cli_plan, &cli_profile, &cli_serve, &cli_simulate, &cli_stress, NULL,
 };
 
 static void usage(FILE *to) {

@@ -26,10 +26,14 @@ static void add(_Atomic uint64_t *word, uint64_t n) {
     atomic_store_explicit(word, load(word) + n, memory_order_relaxed); /* one writer, so no read-modify-write */
 }
 
+void histogram_add_times(struct histogram *h, int64_t value, uint64_t times) {
+    add(&h->buckets[bucket_of(value)], times);
+    add(&h->count, times);
+    add(&h->sum, value > 0 ? (uint64_t)value * times : 0);
+}
+
 void histogram_add(struct histogram *h, int64_t value) {
-    add(&h->buckets[bucket_of(value)], 1);
-    add(&h->count, 1);
-    add(&h->sum, value > 0 ? (uint64_t)value : 0);
+    histogram_add_times(h, value, 1);
 }
 
 int64_t histogram_quantile(const struct histogram *h, double q) {
@@ -59,4 +63,11 @@ void histogram_merge(struct histogram *into, const struct histogram *from) {
         add(&into->buckets[i], load(&from->buckets[i]));
     add(&into->count, load(&from->count));
     add(&into->sum, load(&from->sum));
+}
+
+void histogram_subtract(struct histogram *from, const struct histogram *earlier) {
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+        add(&from->buckets[i], -load(&earlier->buckets[i]));
+    add(&from->count, -load(&earlier->count));
+    add(&from->sum, -load(&earlier->sum));
 }

@@ -14,11 +14,14 @@ struct histogram {
     _Atomic uint64_t buckets[HISTOGRAM_BUCKETS];
 };
 
-/* Adds one value; negative counts as 0. The writer's thread only. */
+/* Adds one value, or one so many times; negative counts as 0. The writer's thread only. */
 void histogram_add(struct histogram *h, int64_t value);
+void histogram_add_times(struct histogram *h, int64_t value, uint64_t times);
 /* The value at quantile q in [0, 1] (the upper edge of its bucket), 0 when empty. Any thread. */
 int64_t histogram_quantile(const struct histogram *h, double q);
 /* How many values were at most `edge` (to the bucket's resolution). Any thread; for Prometheus buckets. */
 uint64_t histogram_count_until(const struct histogram *h, int64_t edge);
 /* Adds `from` to `into`. The thread that writes `into`. */
 void histogram_merge(struct histogram *into, const struct histogram *from);
+/* Takes what was in it at an earlier time, a copy, off again. The thread that writes `from`. */
+void histogram_subtract(struct histogram *from, const struct histogram *earlier);

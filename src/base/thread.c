@@ -2,13 +2,13 @@
 #include "base/thread.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -90,6 +90,15 @@ int thread_core_nth(const cpu_set_t *cores, unsigned n) {
         if (CPU_ISSET(core, cores) && n-- == 0)
             return core;
     return -1;
+}
+
+int64_t thread_cpu_ns(pthread_t thread) {
+    clockid_t clock;
+    struct timespec ts;
+
+    if (pthread_getcpuclockid(thread, &clock) != 0 || clock_gettime(clock, &ts) < 0)
+        return 0;
+    return ts.tv_sec * NS_PER_S + ts.tv_nsec;
 }
 
 int thread_pin(const cpu_set_t *cores) {

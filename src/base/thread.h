@@ -1,6 +1,7 @@
 /* thread.h - names, cores and promptness of the program's threads. */
 #pragma once
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 
@@ -25,5 +26,7 @@ int thread_cores_parse(const char *text, cpu_set_t *cores, struct sy_error *err)
 void thread_cores_allowed(cpu_set_t *cores);
 /* The n-th core of a set, counting from 0 and around; -1 if it is empty. */
 int thread_core_nth(const cpu_set_t *cores, unsigned n);
+/* CPU time that a running thread has taken, in nanoseconds; 0 if the kernel does not tell. */
+int64_t thread_cpu_ns(pthread_t thread);
 /* Keeps the calling thread on the given cores. 0 or -errno. */
 int thread_pin(const cpu_set_t *cores);

@@ -20,3 +20,4 @@ extern const struct cli_command cli_plan;
 extern const struct cli_command cli_profile;
 extern const struct cli_command cli_serve;
 extern const struct cli_command cli_simulate;
+extern const struct cli_command cli_stress;

@@ -179,6 +179,7 @@ static int start_rank_thread(struct server *s, struct sy_error *err) {
         .accelerators = s->wiring.accelerators,
         .accelerator_type = s->accelerator_type,
         .types = s->config.type_count,
+        .grace_ns = RANK_GRACE_NS,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };

@@ -58,7 +58,8 @@ static void port_send(struct port *port, const struct request *request, enum req
         .work = request->work,
         .model = request->model,
         .items = request->items,
-        .kind = kind,
+        .port = (uint16_t)port->index,
+        .kind = (uint8_t)kind,
     };
     ring_push(ring);
     port->model_rung[thread] = true;

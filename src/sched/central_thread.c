@@ -97,7 +97,7 @@ static void take_request(void *thread, int64_t now, const struct request_message
         return;
     }
     if (t->rings.pool.used == t->rings.pool.capacity) {
-        rings_refuse(&t->rings, message->model, message->handle, REFUSAL_QUEUE_FULL);
+        rings_refuse(&t->rings, message->model, message->port, message->handle, REFUSAL_QUEUE_FULL);
         return;
     }
     rings_queued_add(&t->rings, message->model, 1);

@@ -37,7 +37,8 @@ struct request_message {
     float work;          /* cost of an item against the profiled one; 1 for models of one shape */
     uint32_t model;
     uint32_t items;
-    enum request_message_kind kind;
+    uint16_t port; /* the frontend's number, which it goes back to */
+    uint8_t kind;  /* enum request_message_kind */
 };
 
 /* ---- model thread -> frontend ---- */
@@ -78,6 +79,7 @@ struct rank_message {
     enum rank_message_kind kind;
     uint32_t model;
     uint32_t accelerator; /* ANSWER, FREE */
+    int64_t origin_ns;    /* CANDIDATE, ANSWER: when what it follows from was handed over */
     uint32_t items;       /* ANSWER: items of the batch; 0: the accelerator was not used and is given back */
     int64_t sealed_ns;    /* ANSWER: when it was decided */
     int64_t free_ns;      /* ANSWER: when the batch will have ended by the tables; FREE: when it has */
@@ -107,6 +109,8 @@ struct grant_message {
     uint32_t model;
     uint32_t accelerator, type;
     bool leftovers;     /* run leftovers: nothing better is ready */
+    int64_t granted_ns; /* ACCELERATOR: when it was */
+    int64_t due_ns;     /* ACCELERATOR: when it could have been, had the candidate been known and looked at at once */
     int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is */
     double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all. One message a model then */
     struct cluster_parameters parameters;

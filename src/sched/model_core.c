@@ -186,7 +186,7 @@ static struct request_node *node_at(const struct model_core *core, uint32_t node
 
 static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = node_at(core, node);
-    request->refusal = reason;
+    request->refusal = (uint8_t)reason;
     request->next = REQUEST_NONE;
     if (out->refused == REQUEST_NONE)
         out->refused = node;

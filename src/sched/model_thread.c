@@ -10,6 +10,8 @@
 #include "base/heap.h"
 #include "base/thread.h"
 
+#define ANSWERED_MAX 64 /* grants whose times are taken together */
+
 /* One core and what the thread keeps of it. */
 struct variant {
     struct model_core *core;
@@ -20,6 +22,7 @@ struct variant {
     uint32_t generation; /* counts the shapes it has served; 0: none yet */
     uint32_t queued;
     bool dirty, candidate_changed, rates_changed; /* dirty: on the list of variants with something to tell */
+    int64_t origin_ns;                            /* of what changed: when it was handed over */
     struct candidate candidates[ACCELERATOR_TYPES_MAX];
     struct model_rates rates;
 };
@@ -42,13 +45,21 @@ struct model_thread {
     struct model_output out;
     bool rank_rung; /* the rank thread gets the bell at the end of the turn, whatever is free */
     bool held_up;   /* a grant waits until an executor has room for its batch */
+    /* this turn's, for the times */
+    int64_t oldest_ns; /* hand-over of a request */
+    uint32_t requests, answered_count;
+    struct {
+        int64_t granted_ns, due_ns;
+    } answered[ANSWERED_MAX];
+    struct model_thread_times times;
     pthread_t thread;
     _Atomic bool stop;
 };
 
-static void mark_dirty(struct model_thread *t, struct variant *v) {
+static void mark_dirty(struct model_thread *t, struct variant *v, int64_t origin_ns) {
     if (!v->dirty) {
         v->dirty = true;
+        v->origin_ns = origin_ns;
         t->dirty[t->dirty_count++] = (uint32_t)(v - t->variants);
     }
 }
@@ -56,18 +67,19 @@ static void mark_dirty(struct model_thread *t, struct variant *v) {
 /* Steps a core and takes in all it says except the batch, which only a grant brings. */
 static void variant_step(struct model_thread *t, struct variant *v, int64_t now, const struct model_event *event) {
     struct model_output *out = &t->out;
+    int64_t origin_ns = event->kind == MODEL_ARRIVED ? event->request->arrival_ns : now;
 
     model_core_step(v->core, now, event, out);
     rings_refuse_list(&t->rings, out->refused);
     if (out->candidate_changed) {
         memcpy(v->candidates, out->candidates, t->types * sizeof(out->candidates[0]));
         v->candidate_changed = true;
-        mark_dirty(t, v);
+        mark_dirty(t, v, origin_ns);
     }
     if (out->rates_changed) {
         v->rates = out->rates;
         v->rates_changed = true;
-        mark_dirty(t, v);
+        mark_dirty(t, v, origin_ns);
     }
     if (out->wake_ns == TIME_NEVER)
         heap_remove(&t->timers, (uint32_t)(v - t->variants));
@@ -144,19 +156,23 @@ static void take_request(void *thread, int64_t now, const struct request_message
     bool arrived = message->kind == REQUEST_ARRIVED;
 
     if (arrived && t->rings.pool.used == t->rings.pool.capacity) {
-        rings_refuse(&t->rings, model, message->handle, REFUSAL_QUEUE_FULL);
+        rings_refuse(&t->rings, model, message->port, message->handle, REFUSAL_QUEUE_FULL);
         return;
     }
     struct variant *v = variant_find(t, model, message->shape_key);
     if (!v && arrived) {
         v = variant_take(t, model, message);
         if (!v)
-            rings_refuse(&t->rings, model, message->handle, REFUSAL_SHAPES);
+            rings_refuse(&t->rings, model, message->port, message->handle, REFUSAL_SHAPES);
     }
     if (!v)
         return;
-    if (arrived)
+    if (arrived) {
         v->used_ns = now;
+        t->requests++;
+        if (message->arrival_ns < t->oldest_ns)
+            t->oldest_ns = message->arrival_ns;
+    }
     variant_step(t, v, now,
                  &(struct model_event){.kind = arrived ? MODEL_ARRIVED : MODEL_CANCELLED, .request = message});
 }
@@ -179,6 +195,21 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
     rings_send(&t->rings, now, &batch); /* poll_grants() saw to room */
 }
 
+/* What was decided since the last time is said by now. */
+static void take_times(struct model_thread *t) {
+    if (!t->requests && !t->answered_count)
+        return;
+    int64_t now = clock_now_ns();
+    if (t->requests)
+        histogram_add_times(&t->times.candidate, now - t->oldest_ns, t->requests);
+    for (uint32_t i = 0; i < t->answered_count; i++) {
+        histogram_add(&t->times.plan, now - t->answered[i].granted_ns);
+        histogram_add(&t->times.decision, now - t->answered[i].due_ns);
+    }
+    t->requests = t->answered_count = 0;
+    t->oldest_ns = TIME_NEVER;
+}
+
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
     struct variant *v = &t->variants[t->variant_of_rank_index[grant->model]];
 
@@ -196,6 +227,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     answer->kind = RANK_ANSWER;
     answer->model = v->rank_index;
     answer->accelerator = grant->accelerator;
+    answer->origin_ns = now;
     answer->items = used ? t->out.batch_items : 0;
     answer->sealed_ns = now;
     answer->free_ns = used ? t->out.batch_finish_ns : now;
@@ -205,8 +237,13 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     ring_push(ring);
     t->rank_rung |= !used;
     v->candidate_changed = false; /* the answer brings it */
-    if (used)
+    if (used) {
+        if (t->answered_count == ANSWERED_MAX)
+            take_times(t);
+        t->answered[t->answered_count].granted_ns = grant->granted_ns;
+        t->answered[t->answered_count++].due_ns = grant->due_ns;
         send_plan(t, v, now, grant->accelerator);
+    }
 }
 
 static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
@@ -247,6 +284,7 @@ static void tell_rank(struct model_thread *t) {
             struct rank_message *message = ring_reserve(ring);
             message->kind = RANK_CANDIDATE;
             message->model = v->rank_index;
+            message->origin_ns = v->origin_ns;
             message->types = t->types;
             memcpy(message->candidates, v->candidates, t->types * sizeof(v->candidates[0]));
             ring_push(ring);
@@ -351,6 +389,7 @@ static void *model_thread_main(void *argument) {
             follow_delays(t, now);
         tell_rank(t);
         ring_bells(t);
+        take_times(t);
         if (!any)
             sleep_until_needed(t);
     }
@@ -420,6 +459,7 @@ int model_thread_start(struct model_thread **thread, const struct model_thread_c
     if (!t)
         return error_set(err, -ENOMEM, "no memory for a model thread");
     t->types = config->types;
+    t->oldest_ns = TIME_NEVER;
     t->learn = config->learn;
     t->policy = config->policy;
     t->policy_options = config->policy_options;
@@ -453,4 +493,12 @@ void model_thread_stop(struct model_thread *t) {
 
 const struct thread_rings *model_thread_rings(const struct model_thread *t) {
     return &t->rings;
+}
+
+const struct model_thread_times *model_thread_times(const struct model_thread *t) {
+    return &t->times;
+}
+
+int64_t model_thread_cpu_ns(const struct model_thread *t) {
+    return thread_cpu_ns(t->thread);
 }

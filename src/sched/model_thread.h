@@ -26,5 +26,16 @@ struct model_thread;
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
 /* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
 void model_thread_stop(struct model_thread *thread);
+/* How long decisions take, in nanoseconds; written by the thread, read by anyone. Ends are when what is said was
+ * published. */
+struct model_thread_times {
+    struct histogram candidate; /* from a request's hand-over to the candidate that counts it (a turn's slowest, for all
+                                 * requests of the turn) */
+    struct histogram plan;      /* from a grant to the plan of its batch */
+    struct histogram decision;  /* from when the batch could have started to its plan */
+};
+
 /* Any thread: its statistics. */
 const struct thread_rings *model_thread_rings(const struct model_thread *thread);
+const struct model_thread_times *model_thread_times(const struct model_thread *thread);
+int64_t model_thread_cpu_ns(const struct model_thread *thread);

@@ -99,7 +99,7 @@ struct rank_core {
     int64_t due_ns;      /* when they were */
     struct estimate hop; /* ns, from when a grant was due to its answer */
     double batch_mean;   /* items */
-    int64_t ctrl_ns, data_ns;
+    int64_t ctrl_ns, data_ns, grace_ns;
     struct model_rates *rates;     /* [models] as reported */
     struct model_rates *rates_now; /* [models] scratch: as of now */
     double *admit_share;           /* [models] */
@@ -151,6 +151,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->accelerators = core->free = core->up = config->accelerators;
     core->ctrl_ns = config->ctrl_ns;
     core->data_ns = config->data_ns;
+    core->grace_ns = config->grace_ns;
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
@@ -200,17 +201,17 @@ static uint32_t stage_best(struct rank_core *core, uint32_t type, struct stage *
     }
     while (!heap_empty(&stage->open)) {
         struct heap_entry top = heap_top(&stage->open);
-        if (candidate_of(core, top.item, type)->invalid_after_ns >= now_ns)
+        if (candidate_of(core, top.item, type)->invalid_after_ns >= now_ns - core->grace_ns)
             return top.item;
         heap_remove(&stage->open, top.item); /* too late; its model core is about to send another */
     }
     return NOBODY;
 }
 
-static uint32_t leftovers_best(struct lane *lane, int64_t now_ns) {
+static uint32_t leftovers_best(const struct rank_core *core, struct lane *lane, int64_t now_ns) {
     while (!heap_empty(&lane->leftovers)) {
         struct heap_entry top = heap_top(&lane->leftovers);
-        if (top.key >= now_ns)
+        if (top.key >= now_ns - core->grace_ns)
             return top.item;
         heap_remove(&lane->leftovers, top.item);
     }
@@ -246,6 +247,16 @@ static void lanes_update(struct rank_core *core) {
 
 /* ---- matching ---- */
 
+/* When a candidate could have been granted, had it been known. */
+static int64_t due_of(const struct rank_core *core, int64_t now_ns, const struct candidate *c, bool by_freeing,
+                      bool leftovers) {
+    if (leftovers)
+        return now_ns;
+    if (!by_freeing)
+        return c->wake_ns;
+    return c->ready_ns > core->due_ns ? c->ready_ns : core->due_ns;
+}
+
 static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, bool by_freeing,
                   bool leftovers, struct rank_output *out) {
     struct heap *free = &core->lanes[type].free;
@@ -271,6 +282,8 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
         .type = type,
         .leftovers = leftovers,
         .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
+        .granted_ns = now_ns,
+        .due_ns = due_of(core, now_ns, candidate_of(core, model, type), by_freeing, leftovers),
     };
 }
 
@@ -293,7 +306,7 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
         struct lane *lane = &core->lanes[t];
         uint32_t model;
         while (!heap_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
-               (model = leftovers_best(lane, now_ns)) != NOBODY)
+               (model = leftovers_best(core, lane, now_ns)) != NOBODY)
             grant(core, now_ns, model, t, false, true, out);
     }
 }
@@ -329,7 +342,7 @@ static void freed_match(struct rank_core *core, uint32_t type, int64_t now_ns, s
         grant(core, now_ns, model, type, true, false, out);
         return;
     }
-    model = leftovers_best(lane, now_ns);
+    model = leftovers_best(core, lane, now_ns);
     if (model != NOBODY)
         grant(core, now_ns, model, type, true, true, out);
 }

@@ -17,6 +17,8 @@ struct rank_core_config {
     const uint8_t *accelerator_type; /* [accelerators], each under `types` */
     uint32_t types;
     int64_t ctrl_ns, data_ns; /* a batch takes ctrl + data*b to an accelerator, even one that is still busy */
+    int64_t grace_ns; /* a candidate that is late by no more is granted: a newer one is under way, and who is granted
+                       * composes its batch anew. 0 where messages take no time */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };

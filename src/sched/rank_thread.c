@@ -15,11 +15,13 @@ struct rank_thread {
     struct wiring *wiring;
     struct rank_core *core;
     uint8_t *accelerator_type; /* [wiring->accelerators] */
+    int64_t *origin_ns;        /* [wiring->models] when what its candidate follows from was handed over */
     int64_t wake_ns;
     uint32_t tell_next; /* next model to be told the parameters; wiring->models: all have been */
     bool *model_rung;   /* [model_threads] who gets the bell at the end of the turn */
     struct rank_output out;
     struct margin wake;
+    struct histogram grant_times;
     _Atomic uint64_t grants;
     _Atomic double needed;
     pthread_t thread;
@@ -41,6 +43,9 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         struct grant_message *message = ring_reserve(ring);
         CHECK(message); /* tell_parameters() keeps room for one grant an accelerator */
         *message = out->grants[i];
+        if (r->origin_ns[message->model] > message->due_ns)
+            message->due_ns = r->origin_ns[message->model];
+        histogram_add(&r->grant_times, message->granted_ns - message->due_ns);
         ring_push(ring);
     }
     if (out->grant_count)
@@ -91,6 +96,8 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
         struct ring *ring = &r->wiring->to_rank[t];
         const struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
+            if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER)
+                r->origin_ns[message->model] = message->origin_ns;
             rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
             any = true;
         }
@@ -168,6 +175,7 @@ static void *rank_thread_main(void *argument) {
 static void rank_thread_free(struct rank_thread *r) {
     free(r->core);
     free(r->accelerator_type);
+    free(r->origin_ns);
     free(r->model_rung);
     free(r);
 }
@@ -185,8 +193,9 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const 
     r->tell_next = wiring->models;
     r->core = malloc(rank_core_bytes(config));
     r->accelerator_type = malloc(config->accelerators);
+    r->origin_ns = calloc(config->models + 1, sizeof(int64_t));
     r->model_rung = calloc(wiring->model_threads, sizeof(bool));
-    if (!r->core || !r->accelerator_type || !r->model_rung) {
+    if (!r->core || !r->accelerator_type || !r->origin_ns || !r->model_rung) {
         error_set(err, rc, "no memory for the rank core of %u accelerators", config->accelerators);
         goto err_free;
     }
@@ -225,4 +234,12 @@ uint64_t rank_thread_grants(const struct rank_thread *r) {
 
 double rank_thread_accelerators_needed(const struct rank_thread *r) {
     return atomic_load_explicit(&r->needed, memory_order_relaxed); /* statistics */
+}
+
+const struct histogram *rank_thread_grant_times(const struct rank_thread *r) {
+    return &r->grant_times;
+}
+
+int64_t rank_thread_cpu_ns(const struct rank_thread *r) {
+    return thread_cpu_ns(r->thread);
 }

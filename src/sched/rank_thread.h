@@ -3,9 +3,12 @@
 
 #include <pthread.h>
 
+#include "base/histogram.h"
 #include "base/margin.h"
 #include "sched/rank_core.h"
 #include "sched/wiring.h"
+
+#define RANK_GRACE_NS NS_PER_MS /* rank_core_config.grace_ns of live threads */
 
 struct rank_thread;
 
@@ -18,5 +21,8 @@ void rank_thread_stop(struct rank_thread *thread);
 /* Any thread: statistics. */
 const struct margin *rank_thread_wake_margin(const struct rank_thread *thread);
 uint64_t rank_thread_grants(const struct rank_thread *thread);
+/* From when batches could have started, and were handed over, to their grants. */
+const struct histogram *rank_thread_grant_times(const struct rank_thread *thread);
+int64_t rank_thread_cpu_ns(const struct rank_thread *thread);
 /* How many accelerators the load needs, and the parameters in force. */
 double rank_thread_accelerators_needed(const struct rank_thread *thread);

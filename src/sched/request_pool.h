@@ -14,7 +14,8 @@ struct request_node {
     int64_t arrival_ns, deadline_ns;
     uint32_t model, items;
     uint32_t next; /* in a list of model_output or central_output, ended by REQUEST_NONE */
-    enum refusal refusal;
+    uint16_t port;
+    uint8_t refusal;                /* enum refusal */
     uint32_t links[REQUEST_LEVELS]; /* the deadline queue's */
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
@@ -37,5 +38,6 @@ static inline void request_node_set(struct request_node *node, const struct requ
     node->deadline_ns = message->deadline_ns;
     node->model = message->model;
     node->items = message->items;
+    node->port = message->port;
     node->refusal = REFUSAL_NONE;
 }

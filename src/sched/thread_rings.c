@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "transport/transport.h"
 
 #define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* how often delay(b) follows what was measured */
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
@@ -81,9 +80,8 @@ static void count_refusal(struct model_counters *counters, enum refusal reason) 
     }
 }
 
-void rings_refuse(struct thread_rings *r, uint32_t model, uint64_t handle, enum refusal reason) {
+void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason) {
     struct wiring *w = r->wiring;
-    uint32_t port = transport_local.request(handle)->port;
     struct ring *ring = &w->refusals[r->index * w->frontends + port];
     struct refusal_message *message = ring_reserve(ring);
 
@@ -98,7 +96,7 @@ void rings_refuse_list(struct thread_rings *r, uint32_t node) {
     while (node != REQUEST_NONE) {
         const struct request_node *request = &r->pool.nodes[node];
         uint32_t next = request->next;
-        rings_refuse(r, r->model_of_served[request->model], request->handle, request->refusal);
+        rings_refuse(r, r->model_of_served[request->model], request->port, request->handle, request->refusal);
         request_pool_put(&r->pool, node);
         node = next;
     }

@@ -79,7 +79,7 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
 void thread_rings_free(struct thread_rings *r);
 
 /* A request goes back to its frontend. `model` counts within the thread. */
-void rings_refuse(struct thread_rings *r, uint32_t model, uint64_t handle, enum refusal reason);
+void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason);
 /* A list of them does, and their nodes to the pool. */
 void rings_refuse_list(struct thread_rings *r, uint32_t first);
 /* Seals a batch and sends it to its accelerator, whose ring of plans must have room. */

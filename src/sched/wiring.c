@@ -63,7 +63,7 @@ static uint32_t accelerators_most(const struct wiring *w) {
 
 /* Slots for all plans that an executor may have at once. Rounding up to slots costs each plan less than two. */
 static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
-    uint64_t requests = (uint64_t)plans * w->batch_max, most = (uint64_t)w->frontends * PORT_REQUESTS_MAX;
+    uint64_t requests = (uint64_t)plans * w->batch_max, most = (uint64_t)w->frontends * w->port_requests;
     uint32_t one = batch_plan_slots(w->batch_max);
 
     requests = requests < most ? requests : most;
@@ -74,17 +74,19 @@ static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
 
 int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
+    if (!w->port_requests)
+        w->port_requests = PORT_REQUESTS_MAX;
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
     int rc;
 
-    /* A port has at most PORT_REQUESTS_MAX requests outstanding, each with one arrival and one cancellation under way,
+    /* A port has at most port_requests requests outstanding, each with one arrival and one cancellation under way,
      * and each comes back once. An accelerator has at most one batch being answered, one running and one sealed, so
      * three plans, and reports each once. With very many accelerators an executor that lags may find its ring of plans
      * full: then model threads leave grants where they are for the moment, and a central policy's batches are refused.
      * to_rank may fill up: then candidates wait in the model thread, where newer ones overwrite them. */
     if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
-        (rc = rings_make(&w->refusals, t * f, PORT_REQUESTS_MAX, sizeof(struct refusal_message))) < 0 ||
-        (rc = rings_make(&w->done, e * f, PORT_REQUESTS_MAX, sizeof(struct done_message))) < 0 ||
+        (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
+        (rc = rings_make(&w->done, e * f, w->port_requests, sizeof(struct done_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
         (rc = rings_make(&w->ran, e * t, plans + WIRING_PLANS_CENTRAL, sizeof(struct ran_message))) < 0 ||

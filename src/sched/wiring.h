@@ -15,7 +15,7 @@
 #include "base/ring.h"
 #include "sched/messages.h"
 
-#define PORT_REQUESTS_MAX    8192             /* requests one frontend may have outstanding */
+#define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
@@ -26,10 +26,12 @@ struct wiring {
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
     uint32_t batch_max;         /* requests a batch */
+    uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
     uint32_t *thread_of_model;  /* [models] */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */
-    struct ring *requests;      /* [f * model_threads + t] struct request_message */
+    struct ring *requests;      /* [f * model_threads + t] struct request_message; full only if port_requests is more
+                                 * than PORT_REQUESTS_MAX */
     struct ring *refusals;      /* [t * frontends + f] struct refusal_message */
     struct ring *to_rank;       /* [t] struct rank_message */
     struct ring *grants;        /* [t] struct grant_message */

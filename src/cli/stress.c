@@ -1,0 +1,263 @@
+/* stress.c - `symphony stress`: the live scheduler threads alone, at full speed. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "base/time.h"
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "load/goodput_search.h"
+#include "stress/handle.h"
+#include "stress/stress.h"
+
+#define BAD_MOST        0.01              /* --find max: a rate holds up to this bad rate */
+#define DECISION_MOST   (100 * NS_PER_US) /* and this 99th percentile of decisions */
+#define RATE_LEAST      1e3
+#define RATE_MOST       1e9
+#define SECONDS_MOST    1000 /* HANDLE_ARRIVAL_BITS of nanoseconds, warm-up included */
+#define OUTSTANDING_MAX 262144
+
+_Static_assert((1ULL << HANDLE_ARRIVAL_BITS) > (SECONDS_MOST + 60ULL) * NS_PER_S, "a run's times fit into handles");
+
+struct settings {
+    int64_t models, model_threads, rank_threads, accelerators, feed_batch, closed, seed;
+    double alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
+    const char *policy, *pin;
+    int find;
+    bool sleep, json;
+};
+
+#define S struct settings
+static const struct option_row rows[] = {
+    OPTION_HEADING("Scheduler"),
+    OPTION_INT(S, models, "models", "M", 1, 1 << HANDLE_MODEL_BITS, "models, all alike"),
+    OPTION_INT(S, model_threads, "model-threads", "T", 1, 64, "threads that hold their queues"),
+    OPTION_INT(S, rank_threads, "rank-threads", "K", 1, 1, "threads that match batches to accelerators"),
+    OPTION_INT(S, accelerators, "accelerators", "N", 1, 1000000, "accelerators, all alike"),
+    OPTION_TEXT(S, policy, "policy", "NAME[:KEY=VALUE,...]",
+                "a policy with model threads and rank thread, as docs/scheduling.md lists them"),
+    OPTION_HEADING("Models"),
+    OPTION_DOUBLE(S, alpha_us, "alpha-us", "A", 0.001, 1e7, "a batch of b takes A*b + B microseconds"),
+    OPTION_DOUBLE(S, beta_us, "beta-us", "B", 0, 1e7, "its fixed part"),
+    OPTION_DOUBLE(S, slo_us, "slo-us", "S", 1, 1e8, "time from a request's arrival to its deadline"),
+    OPTION_HEADING("Load"),
+    OPTION_DOUBLE(S, rate, "rate", "R", RATE_LEAST, RATE_MOST,
+                  "requests per second over all models, Poisson; with --find, where the search starts"),
+    OPTION_CHOICE(S, find, "find", "max",
+                  "search the highest rate with at most 1 % bad and a 99th percentile of decisions under 100 us"),
+    OPTION_DOUBLE(S, precision, "precision", "P", 0.005, 0.5, "of --find: relative width at which it stops"),
+    OPTION_INT(S, closed, "closed", "N", 1, OUTSTANDING_MAX, "closed loop instead: N requests outstanding"),
+    OPTION_INT(S, feed_batch, "feed-batch", "F", 1, 4096, "requests handed over at once"),
+    OPTION_DOUBLE(S, seconds, "seconds", "S", 0.05, SECONDS_MOST / 2, "how long is measured; with --find, each trial"),
+    OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, SECONDS_MOST / 2, "seconds of the same load before"),
+    OPTION_INT(S, seed, "seed", "N", 0, INT64_MAX / 2, "of the arrivals"),
+    OPTION_TEXT(S, pin, "pin", "CORES",
+                "cores, e.g. 0-3: one for each model thread, then the rank thread, then the threads that feed; the "
+                "last core is shared by those for whom none is left"),
+    OPTION_FLAG(S, sleep, "sleep",
+                "threads sleep when they have nothing to do, as those of a server do without --busy-poll"),
+    OPTION_HEADING("Output"),
+    OPTION_FLAG(S, json, "json", "machine-readable result on standard output"),
+    OPTION_END,
+};
+
+static const struct options options = {
+    .command = "stress",
+    .usage = "[OPTION]...",
+    .intro =
+        "Runs the live scheduler threads on requests and accelerators that are objects of this process: no network,\n"
+        "no inputs. Says how many requests they take, how long decisions last and what each costs, and checks the\n"
+        "decisions meanwhile; exit status 1 if one was wrong.\n",
+    .notes = "Examples:\n"
+             "  symphony stress --accelerators 1000 --rate 2e6\n"
+             "  symphony stress --models 24 --accelerators 1000 --find max --pin 0-1 --json\n"
+             "  symphony stress --closed 10000\n",
+    .rows = rows,
+};
+
+/* ---- output ---- */
+
+static json_t *times_json(const struct stress_times *t) {
+    return json_pack("{s:f,s:f,s:f}", "p50", (double)t->p50 / 1e3, "p99", (double)t->p99 / 1e3, "p999",
+                     (double)t->p999 / 1e3);
+}
+
+static void print_json(const struct stress_result *r, double max_rate) {
+    json_t *root =
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "seconds", r->seconds, "offered_per_s", r->offered_per_s,
+                  "requests_per_s", r->requests_per_s, "grants_per_s", r->grants_per_s, "bad_rate", r->bad_rate,
+                  "dropped_rate", r->dropped_rate, "late_rate", r->late_rate, "batch_mean", r->batch_mean);
+
+    json_object_set_new(root, "max_rate_per_s", max_rate > 0 ? json_real(max_rate) : json_null());
+    json_object_set_new(root, "decision_us", times_json(&r->decision));
+    json_object_set_new(root, "request_to_candidate_us", times_json(&r->candidate));
+    json_object_set_new(root, "due_to_grant_us", times_json(&r->grant));
+    json_object_set_new(root, "grant_to_plan_us", times_json(&r->plan));
+    json_object_set_new(root, "cpu_ns_per_request",
+                        json_pack("{s:f,s:f,s:f}", "model_thread", r->model_cpu_ns, "rank_thread", r->rank_cpu_ns,
+                                  "feeder", r->world_cpu_ns));
+    json_object_set_new(root, "cpu_ns_per_grant", json_pack("{s:f}", "rank_thread", r->rank_cpu_ns_per_grant));
+    json_object_set_new(root, "busy",
+                        json_pack("{s:f,s:f}", "model_thread", r->model_busy, "rank_thread", r->rank_busy));
+    json_object_set_new(root, "memory_bytes",
+                        json_pack("{s:I,s:I}", "queued_request", (json_int_t)r->request_bytes, "accelerator",
+                                  (json_int_t)r->accelerator_bytes));
+    json_object_set_new(root, "requests", json_integer((json_int_t)r->requests));
+    json_object_set_new(root, "batches", json_integer((json_int_t)r->batches));
+    json_object_set_new(root, "checked_requests", json_integer((json_int_t)r->checked_requests));
+    json_object_set_new(root, "wrong", r->wrong ? json_string(r->wrong_text) : json_null());
+    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
+    putchar('\n');
+    json_decref(root);
+}
+
+static void print_times(const char *name, const struct stress_times *t) {
+    printf("  %-22s %8.1f %8.1f %8.1f us\n", name, (double)t->p50 / 1e3, (double)t->p99 / 1e3, (double)t->p999 / 1e3);
+}
+
+static void print_text(const struct stress_result *r, double max_rate) {
+    if (max_rate > 0)
+        printf("highest rate that holds: %.0f requests/s\n", max_rate);
+    printf("%.0f requests/s (offered %.0f), %.0f grants/s, mean batch %.2f of at most %u\n", r->requests_per_s,
+           r->offered_per_s, r->grants_per_s, r->batch_mean, r->batch_max);
+    printf("bad %.3f %%: dropped %.3f %%, late %.3f %%\n", 100 * r->bad_rate, 100 * r->dropped_rate,
+           100 * r->late_rate);
+    printf("%-24s %8s %8s %8s\n", "times", "p50", "p99", "p99.9");
+    print_times("request to candidate", &r->candidate);
+    print_times("due to grant", &r->grant);
+    print_times("grant to plan", &r->plan);
+    print_times("decision: due to plan", &r->decision);
+    printf("CPU a request: model thread %.1f ns, rank thread %.1f ns (%.0f ns a grant), feeder %.1f ns\n",
+           r->model_cpu_ns, r->rank_cpu_ns, r->rank_cpu_ns_per_grant, r->world_cpu_ns);
+    printf("busy: model threads %.1f %%, rank thread %.1f %%\n", 100 * r->model_busy, 100 * r->rank_busy);
+    printf("memory: %llu bytes a queued request, %llu an accelerator\n", (unsigned long long)r->request_bytes,
+           (unsigned long long)r->accelerator_bytes);
+    printf("checked %llu of %llu requests and %llu batches: %s\n", (unsigned long long)r->checked_requests,
+           (unsigned long long)r->requests, (unsigned long long)r->batches, r->wrong ? r->wrong_text : "all right");
+}
+
+/* ---- running ---- */
+
+static bool holds(const struct stress_config *config, const struct stress_result *r) {
+    return !r->wrong && r->bad_rate <= BAD_MOST && r->decision.p99 < DECISION_MOST &&
+           r->requests_per_s > (1 - BAD_MOST) * config->rate;
+}
+
+/* Tries rates until it knows; `result` is then of the highest that held. */
+static int find_max(struct stress_config *config, double precision, struct stress_result *result, double *max_rate,
+                    struct sy_error *err) {
+    struct goodput_search search;
+    struct stress_result trial;
+    bool terminal = isatty(STDERR_FILENO);
+
+    goodput_search_init(&search, config->rate, RATE_LEAST, RATE_MOST, precision);
+    while (!search.done) {
+        config->rate = search.rate_rps;
+        if (terminal)
+            fprintf(stderr, "\r\033[Ktrying %.0f requests/s", config->rate);
+        int rc = stress_run(config, &trial, err);
+        if (rc < 0)
+            return rc;
+        bool held = holds(config, &trial);
+        if (held)
+            *result = trial;
+        if (trial.wrong) { /* nothing else matters */
+            *result = trial;
+            break;
+        }
+        goodput_search_report(&search, held);
+    }
+    if (terminal)
+        fputs("\r\033[K", stderr);
+    *max_rate = search.held_rps;
+    return 0;
+}
+
+static int config_fill(const struct settings *s, struct stress_config *config, struct policy_options *policy_options) {
+    struct sy_error err;
+
+    if (policy_read(s->policy, &config->policy, policy_options, &err) < 0)
+        return cli_usage_error("stress", "--policy: %s", err.text);
+    if (config->policy->central)
+        return cli_usage_error("stress", "--policy: %s is a scheduler of its own and has no model threads",
+                               config->policy->name);
+    if (s->models < s->model_threads)
+        return cli_usage_error("stress", "--model-threads: %lld for %lld models", (long long)s->model_threads,
+                               (long long)s->models);
+    if (s->alpha_us + s->beta_us >= s->slo_us)
+        return cli_usage_error("stress", "--slo-us: %g is not enough for a batch of one, which takes %g", s->slo_us,
+                               s->alpha_us + s->beta_us);
+    if (s->closed && s->find >= 0)
+        return cli_usage_error("stress", "--closed does not go with --find");
+    if (s->seconds + s->warmup_s > SECONDS_MOST)
+        return cli_usage_error("stress", "--seconds and --warmup: more than %d together", SECONDS_MOST);
+    config->models = (uint32_t)s->models;
+    config->model_threads = (uint32_t)s->model_threads;
+    config->accelerators = (uint32_t)s->accelerators;
+    config->alpha_ns = (int64_t)(s->alpha_us * 1e3);
+    config->beta_ns = (int64_t)(s->beta_us * 1e3);
+    config->slo_ns = (int64_t)(s->slo_us * 1e3);
+    config->rate = s->closed ? 0 : s->rate;
+    config->outstanding = (uint32_t)s->closed;
+    config->sleep = s->sleep;
+    config->feed_batch = (uint32_t)s->feed_batch;
+    config->warmup_s = s->warmup_s;
+    config->seconds = s->seconds;
+    config->seed = (uint64_t)s->seed;
+    config->policy_options = policy_options;
+    CPU_ZERO(&config->cores);
+    if (s->pin && thread_cores_parse(s->pin, &config->cores, &err) < 0)
+        return cli_usage_error("stress", "--pin: %s", err.text);
+    return CLI_OK;
+}
+
+static int stress_command_run(int argc, char **argv) {
+    struct settings settings = {
+        .models = 1,
+        .model_threads = 1,
+        .rank_threads = 1,
+        .accelerators = 1000,
+        .policy = "deferred",
+        .alpha_us = 50,
+        .beta_us = 1000,
+        .slo_us = 20000,
+        .rate = 1e6,
+        .find = -1,
+        .precision = 0.03,
+        .feed_batch = 32,
+        .seconds = 3,
+        .warmup_s = 1,
+        .seed = 1,
+    };
+    struct policy_options policy_options;
+    struct stress_config config;
+    struct stress_result result = {.seconds = 0};
+    struct sy_error err;
+    double max_rate = 0;
+    int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
+
+    if (status != OPTIONS_GO_ON)
+        return status;
+    status = config_fill(&settings, &config, &policy_options);
+    if (status != CLI_OK)
+        return status;
+    int rc = settings.find >= 0 ? find_max(&config, settings.precision, &result, &max_rate, &err)
+                                : stress_run(&config, &result, &err);
+    if (rc < 0) {
+        fprintf(stderr, "symphony stress: %s\n", err.text);
+        return CLI_FAILURE;
+    }
+    if (settings.json)
+        print_json(&result, max_rate);
+    else
+        print_text(&result, max_rate);
+    return result.wrong ? CLI_FAILURE : CLI_OK;
+}
+
+const struct cli_command cli_stress = {
+    .name = "stress",
+    .summary = "runs the scheduler's threads alone, at full speed",
+    .run = stress_command_run,
+};

@@ -1,0 +1,343 @@
+/* stress.c - builds the scheduler's threads and the worlds around them, and measures between two moments. */
+#include "stress/stress.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "sched/model_thread.h"
+#include "sched/rank_thread.h"
+#include "stress/world.h"
+
+#define THREADS_PER_WORLD 4                 /* model threads that a world can feed */
+#define OUTSTANDING_MAX   (1U << 18)        /* requests of a world */
+#define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
+#define DRAIN_NS          (10 * NS_PER_S)
+#define POLL_NS           NS_PER_MS
+
+struct stress {
+    const struct stress_config *config;
+    struct wiring wiring;
+    struct profile *profile;
+    uint8_t *accelerator_type;
+    struct model_thread **model_threads;
+    struct rank_thread *rank_thread;
+    uint32_t worlds, started_model_threads, started_worlds;
+    struct world **world;
+    _Atomic uint64_t *finished; /* [worlds] */
+    uint32_t next_core;
+};
+
+/* What has happened until a moment. */
+struct moment {
+    int64_t now_ns, model_cpu_ns, rank_cpu_ns, world_cpu_ns;
+    uint64_t fed, planned, late, refused, batches, grants;
+    struct histogram candidate, grant, plan, decision;
+};
+
+static void sleep_ns(int64_t ns) {
+    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+    nanosleep(&ts, NULL);
+}
+
+/* ---- set-up ---- */
+
+/* The thread that is started next inherits a core of its own; those that come too late for one share the last. */
+static void next_core_take(struct stress *s) {
+    uint32_t cores = (uint32_t)CPU_COUNT(&s->config->cores);
+    cpu_set_t one;
+
+    if (!cores)
+        return;
+    CPU_ZERO(&one);
+    CPU_SET(thread_core_nth(&s->config->cores, s->next_core < cores ? s->next_core++ : cores - 1), &one);
+    thread_pin(&one);
+}
+
+static uint32_t batch_max(const struct stress_config *c) {
+    int64_t most = (c->slo_ns - c->beta_ns) / c->alpha_ns;
+    return most < 1 ? 1 : most > PROFILE_BATCH_MAX ? PROFILE_BATCH_MAX : (uint32_t)most;
+}
+
+/* The greatest number of worlds that share the model threads evenly. */
+static uint32_t world_count(const struct stress_config *c) {
+    uint32_t worlds = (c->model_threads + THREADS_PER_WORLD - 1) / THREADS_PER_WORLD;
+    while (c->model_threads % worlds || worlds > c->models || worlds > c->accelerators)
+        worlds--;
+    return worlds;
+}
+
+static int wiring_make(struct stress *s, struct sy_error *err) {
+    const struct stress_config *c = s->config;
+    struct wiring *w = &s->wiring;
+
+    w->frontends = w->executors = s->worlds;
+    w->model_threads = c->model_threads;
+    w->accelerators = c->accelerators;
+    w->models = c->models;
+    w->batch_max = s->profile->batch_max;
+    w->port_requests = OUTSTANDING_MAX;
+    w->thread_of_model = calloc(c->models, sizeof(uint32_t));
+    w->thread_of_served = calloc(c->models, sizeof(uint32_t));
+    w->executor_of = calloc(c->accelerators, sizeof(uint32_t));
+    if (!w->thread_of_model || !w->thread_of_served || !w->executor_of)
+        return error_set(err, -ENOMEM, "no memory for %u models and %u accelerators", c->models, c->accelerators);
+    for (uint32_t m = 0; m < c->models; m++)
+        w->thread_of_model[m] = w->thread_of_served[m] = m % c->model_threads;
+    for (uint32_t a = 0; a < c->accelerators; a++)
+        w->executor_of[a] = (uint32_t)((uint64_t)a * s->worlds / c->accelerators);
+    return wiring_init(w, !c->sleep, err);
+}
+
+static int model_thread_make(struct stress *s, uint32_t index, struct sy_error *err) {
+    const struct stress_config *c = s->config;
+    struct thread_model *models = calloc(c->models, sizeof(*models));
+    struct model_thread_config config = {
+        .rings =
+            {.wiring = &s->wiring, .index = index, .models = models, .queue_max = OUTSTANDING_MAX, .ctrl_ns = CTRL_NS},
+        .types = 1,
+        .policy = c->policy,
+        .policy_options = c->policy_options,
+    };
+
+    if (!models)
+        return error_set(err, -ENOMEM, "no memory for %u models", c->models);
+    for (uint32_t m = index; m < c->models; m += c->model_threads)
+        models[config.rings.model_count++] = (struct thread_model){
+            .served_model = m,
+            .first_variant = m,
+            .variant_count = 1,
+            .profiles = {s->profile},
+            .batch_max = s->profile->batch_max,
+            .slo_ns = c->slo_ns,
+        };
+    next_core_take(s);
+    int rc = model_thread_start(&s->model_threads[index], &config, err);
+    free(models);
+    return rc;
+}
+
+static int rank_thread_make(struct stress *s, struct sy_error *err) {
+    const struct stress_config *c = s->config;
+    struct rank_core_config config = {
+        .models = c->models,
+        .accelerators = c->accelerators,
+        .accelerator_type = s->accelerator_type,
+        .types = 1,
+        .grace_ns = RANK_GRACE_NS,
+        .policy = c->policy,
+        .policy_options = c->policy_options,
+    };
+
+    next_core_take(s);
+    return rank_thread_start(&s->rank_thread, &s->wiring, &config, err);
+}
+
+static int worlds_make(struct stress *s, struct sy_error *err) {
+    struct world_config config = {
+        .stress = s->config,
+        .wiring = &s->wiring,
+        .profile = s->profile,
+        .worlds = s->worlds,
+        .epoch_ns = clock_now_ns(),
+        .finished = s->finished,
+    };
+
+    for (; s->started_worlds < s->worlds; s->started_worlds++) {
+        config.index = s->started_worlds;
+        config.first_accelerator += config.accelerators;
+        config.accelerators = 0;
+        for (uint32_t a = 0; a < s->wiring.accelerators; a++)
+            config.accelerators += s->wiring.executor_of[a] == config.index;
+        next_core_take(s);
+        int rc = world_start(&s->world[config.index], &config, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int stress_start(struct stress *s, struct sy_error *err) {
+    const struct stress_config *c = s->config;
+    int rc;
+
+    s->worlds = world_count(c);
+    s->profile = malloc(profile_bytes(batch_max(c)));
+    s->accelerator_type = calloc(c->accelerators, 1);
+    s->model_threads = calloc(c->model_threads, sizeof(*s->model_threads));
+    s->world = calloc(s->worlds, sizeof(*s->world));
+    s->finished = calloc(s->worlds, sizeof(*s->finished));
+    if (!s->profile || !s->accelerator_type || !s->model_threads || !s->world || !s->finished)
+        return error_set(err, -ENOMEM, "no memory for %u accelerators", c->accelerators);
+    profile_set_line(s->profile, batch_max(c), (double)c->alpha_ns, (double)c->beta_ns);
+    if ((rc = wiring_make(s, err)) < 0)
+        return rc;
+    for (; s->started_model_threads < c->model_threads; s->started_model_threads++)
+        if ((rc = model_thread_make(s, s->started_model_threads, err)) < 0)
+            return rc;
+    if ((rc = rank_thread_make(s, err)) < 0)
+        return rc;
+    return worlds_make(s, err);
+}
+
+static void stress_end(struct stress *s) {
+    for (uint32_t i = 0; i < s->started_model_threads; i++)
+        model_thread_stop(s->model_threads[i]);
+    if (s->rank_thread)
+        rank_thread_stop(s->rank_thread);
+    for (uint32_t i = 0; i < s->started_worlds; i++)
+        world_free(s->world[i]);
+    wiring_destroy(&s->wiring);
+    free(s->wiring.thread_of_model);
+    free(s->wiring.thread_of_served);
+    free(s->wiring.executor_of);
+    free(s->finished);
+    free(s->world);
+    free(s->model_threads);
+    free(s->accelerator_type);
+    free(s->profile);
+    free(s);
+}
+
+/* ---- measuring ---- */
+
+static uint64_t get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
+}
+
+static void moment_take(const struct stress *s, struct moment *m) {
+    memset(m, 0, sizeof(*m));
+    m->now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < s->started_model_threads; i++) {
+        const struct model_thread_times *times = model_thread_times(s->model_threads[i]);
+        m->model_cpu_ns += model_thread_cpu_ns(s->model_threads[i]);
+        histogram_merge(&m->candidate, &times->candidate);
+        histogram_merge(&m->plan, &times->plan);
+        histogram_merge(&m->decision, &times->decision);
+    }
+    m->rank_cpu_ns = rank_thread_cpu_ns(s->rank_thread);
+    m->grants = rank_thread_grants(s->rank_thread);
+    histogram_merge(&m->grant, rank_thread_grant_times(s->rank_thread));
+    for (uint32_t i = 0; i < s->worlds; i++) {
+        const struct world_counts *c = world_counts(s->world[i]);
+        m->world_cpu_ns += world_cpu_ns(s->world[i]);
+        m->fed += get(&c->fed);
+        m->planned += get(&c->planned);
+        m->late += get(&c->late);
+        m->refused += get(&c->refused);
+        m->batches += get(&c->batches);
+    }
+}
+
+static struct stress_times times_of(struct histogram *until, const struct histogram *from) {
+    histogram_subtract(until, from);
+    return (struct stress_times){
+        .p50 = histogram_quantile(until, 0.5),
+        .p99 = histogram_quantile(until, 0.99),
+        .p999 = histogram_quantile(until, 0.999),
+    };
+}
+
+static double over(double a, double b) {
+    return b > 0 ? a / b : 0;
+}
+
+/* What one more accelerator costs the rank core. */
+static uint64_t accelerator_bytes(const struct stress_config *c) {
+    static const uint8_t type;
+    struct rank_core_config config = {.models = 1, .accelerators = 0, .accelerator_type = &type, .types = 1};
+    size_t none = rank_core_bytes(&config);
+
+    config.accelerators = c->accelerators;
+    return (rank_core_bytes(&config) - none) / c->accelerators;
+}
+
+static void result_fill(const struct stress *s, struct moment *from, struct moment *to, struct stress_result *r) {
+    double ns = (double)(to->now_ns - from->now_ns), requests = (double)(to->fed - from->fed);
+    double planned = (double)(to->planned - from->planned), refused = (double)(to->refused - from->refused);
+    double late = (double)(to->late - from->late), grants = (double)(to->grants - from->grants);
+    uint32_t threads = s->config->model_threads;
+
+    r->seconds = ns / 1e9;
+    r->requests_per_s = requests / r->seconds;
+    r->offered_per_s = s->config->rate > 0 ? s->config->rate : r->requests_per_s;
+    r->grants_per_s = grants / r->seconds;
+    r->requests = to->fed - from->fed;
+    r->batches = to->batches - from->batches;
+    r->batch_mean = over(planned, (double)r->batches);
+    r->dropped_rate = over(refused, planned + refused);
+    r->late_rate = over(late, planned + refused);
+    r->bad_rate = r->dropped_rate + r->late_rate;
+    r->candidate = times_of(&to->candidate, &from->candidate);
+    r->grant = times_of(&to->grant, &from->grant);
+    r->plan = times_of(&to->plan, &from->plan);
+    r->decision = times_of(&to->decision, &from->decision);
+    r->model_cpu_ns = over((double)(to->model_cpu_ns - from->model_cpu_ns), requests);
+    r->rank_cpu_ns = over((double)(to->rank_cpu_ns - from->rank_cpu_ns), requests);
+    r->world_cpu_ns = over((double)(to->world_cpu_ns - from->world_cpu_ns), requests);
+    r->rank_cpu_ns_per_grant = over((double)(to->rank_cpu_ns - from->rank_cpu_ns), grants);
+    r->model_busy = (double)(to->model_cpu_ns - from->model_cpu_ns) / ns / threads;
+    r->rank_busy = (double)(to->rank_cpu_ns - from->rank_cpu_ns) / ns;
+    r->batch_max = s->profile->batch_max;
+    r->request_bytes = sizeof(struct request_node);
+    r->accelerator_bytes = accelerator_bytes(s->config);
+}
+
+/* Lets all requests come back, and asks the worlds what was wrong. */
+static void verdict(struct stress *s, struct stress_result *r) {
+    int64_t until_ns = clock_now_ns() + DRAIN_NS;
+
+    for (uint32_t i = 0; i < s->worlds; i++)
+        world_stop_feeding(s->world[i]);
+    for (uint32_t i = 0; i < s->worlds; i++)
+        while (!world_drained(s->world[i]) && clock_now_ns() < until_ns)
+            sleep_ns(POLL_NS);
+    sleep_ns(2 * POLL_NS); /* the last of the sample go home */
+    for (uint32_t i = 0; i < s->worlds; i++) {
+        bool drained = world_drained(s->world[i]);
+        world_stop(s->world[i]);
+        const char *wrong = world_verdict(s->world[i]);
+        r->checked_requests += get(&world_counts(s->world[i])->checked);
+        if (r->wrong || (drained && !wrong))
+            continue;
+        snprintf(r->wrong_text, sizeof(r->wrong_text), "%s", wrong ? wrong : "requests never came back");
+        r->wrong = true;
+    }
+}
+
+int stress_run(const struct stress_config *config, struct stress_result *result, struct sy_error *err) {
+    struct stress *s = aligned_alloc(CACHE_LINE, (sizeof(*s) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    struct moment *moments = calloc(2, sizeof(*moments));
+    cpu_set_t before;
+    int rc = -ENOMEM;
+
+    memset(result, 0, sizeof(*result));
+    thread_cores_allowed(&before);
+    if (!s || !moments) {
+        free(s);
+        free(moments);
+        return error_set(err, rc, "no memory");
+    }
+    memset(s, 0, sizeof(*s));
+    s->config = config;
+    s->wiring.rank_bell.event_fd = -1;
+    rc = stress_start(s, err);
+    thread_pin(&before);
+    if (rc == 0) {
+        sleep_ns((int64_t)(config->warmup_s * 1e9));
+        moment_take(s, &moments[0]);
+        sleep_ns((int64_t)(config->seconds * 1e9));
+        moment_take(s, &moments[1]);
+        result_fill(s, &moments[0], &moments[1], result);
+        verdict(s, result);
+    } else {
+        for (uint32_t i = 0; i < s->started_worlds; i++)
+            world_stop(s->world[i]);
+    }
+    stress_end(s);
+    free(moments);
+    return rc;
+}

@@ -1,0 +1,452 @@
+/* world.c - feeds requests, emulates accelerators, and holds what the scheduler decides to what must be true. */
+#include "stress/world.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "stress/handle.h"
+#include "stress/sample.h"
+
+#define TURN_NS_MIN  (10 * NS_PER_US) /* a sleep costs some microseconds */
+#define TURN_NS_MAX  NS_PER_MS
+#define CTRL_PART    8 /* d_ctrl is this part of an SLO at most: thread_rings.c */
+#define BATCHES_MOST 2 /* of an accelerator: one runs, one is sealed */
+
+/* A batch that an accelerator has. */
+struct batch {
+    uint32_t model_thread;
+    int64_t end_ns;
+    struct ran_message ran;
+};
+
+struct accelerator {
+    uint32_t batches;
+    int64_t free_ns; /* when all have ended */
+    struct batch batch[BATCHES_MOST];
+};
+
+struct world {
+    struct world_config config;
+    struct wiring *wiring;
+    const struct profile *profile;
+    int64_t slo_ns;
+    /* feeding */
+    struct rng rng;
+    double gap_ns; /* mean; 0: closed loop */
+    uint64_t outstanding_max;
+    double due_ns;         /* of the next request */
+    int64_t arrival_ns;    /* of the last one; handles of a world differ by it */
+    uint32_t *unpublished; /* [model_threads] */
+    bool *model_rung;      /* [model_threads] */
+    /* accelerators */
+    struct accelerator *accelerators;
+    struct heap ends; /* those that run, by the end of their first batch */
+    struct heap_entry *end_entries;
+    uint32_t *end_positions;
+    bool *frontend_rung; /* [worlds] */
+    /* checks */
+    struct sample sample;
+    char wrong[256];
+    _Alignas(CACHE_LINE) struct world_counts counts;
+    pthread_t thread;
+    _Atomic bool fed_enough, stop;
+};
+
+static uint64_t get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
+}
+
+static void add(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_store_explicit(counter, get(counter) + n, memory_order_relaxed); /* one writer */
+}
+
+static void __attribute__((format(printf, 2, 3))) wrong(struct world *w, const char *format, ...) {
+    if (w->wrong[0])
+        return; /* the first one explains the others */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(w->wrong, sizeof(w->wrong), format, arguments);
+    va_end(arguments);
+}
+
+static int64_t deadline_of(const struct world *w, uint64_t handle) {
+    return w->config.epoch_ns + handle_arrival_ns(handle) + w->slo_ns;
+}
+
+/* ---- feeding ---- */
+
+static void feed_publish(struct world *w, uint32_t thread) {
+    struct wiring *wiring = w->wiring;
+    struct doorbell *bell = &wiring->model_bells[thread];
+
+    w->unpublished[thread] = 0;
+    ring_publish(&wiring->requests[w->config.index * wiring->model_threads + thread]);
+    if (wiring_accelerators_free(wiring))
+        doorbell_ring(bell);
+    else
+        doorbell_ring_sleeper(bell);
+}
+
+/* Hands a request over. False if its model thread's ring is full. */
+static bool feed_one(struct world *w, int64_t now_ns, int64_t arrival_ns, uint32_t model) {
+    struct wiring *wiring = w->wiring;
+    uint32_t thread = wiring->thread_of_served[model];
+    struct ring *ring = &wiring->requests[w->config.index * wiring->model_threads + thread];
+    struct request_message *message = ring_reserve(ring);
+
+    if (!message)
+        return false;
+    uint64_t handle = handle_make(arrival_ns - w->config.epoch_ns, model, w->config.index);
+    *message = (struct request_message){
+        .handle = handle,
+        .arrival_ns = now_ns,
+        .deadline_ns = arrival_ns + w->slo_ns,
+        .work = 1,
+        .model = model,
+        .items = 1,
+        .port = (uint16_t)w->config.index,
+        .kind = REQUEST_ARRIVED,
+    };
+    ring_push(ring);
+    if (sample_has(handle))
+        sample_add(&w->sample, handle);
+    w->arrival_ns = arrival_ns;
+    if (++w->unpublished[thread] == w->config.stress->feed_batch)
+        feed_publish(w, thread);
+    return true;
+}
+
+static uint32_t model_draw(struct world *w) {
+    /* Of the model threads that this world feeds: thread t has the models t, t + T, ... */
+    uint32_t models = w->config.stress->models, worlds = w->config.worlds;
+    uint32_t mine = (models - w->config.index + worlds - 1) / worlds;
+    return w->config.index + (uint32_t)rng_below(&w->rng, mine) * worlds;
+}
+
+static void feed(struct world *w, int64_t now_ns) {
+    uint64_t fed = get(&w->counts.fed), before = fed;
+    uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed); /* statistics */
+
+    for (; fed - back < w->outstanding_max; fed++) {
+        int64_t arrival_ns = w->gap_ns > 0 ? (int64_t)w->due_ns : now_ns;
+        if (arrival_ns > now_ns)
+            break;
+        if (arrival_ns <= w->arrival_ns)
+            arrival_ns = w->arrival_ns + 1;
+        if (!feed_one(w, now_ns, arrival_ns, model_draw(w)))
+            break;
+        w->due_ns += w->gap_ns * rng_exponential(&w->rng);
+    }
+    for (uint32_t t = 0; t < w->wiring->model_threads; t++)
+        if (w->unpublished[t])
+            feed_publish(w, t);
+    add(&w->counts.fed, fed - before);
+}
+
+/* ---- what comes back ---- */
+
+static void finished_add(struct world *w, uint32_t world, uint64_t n) {
+    atomic_fetch_add_explicit(&w->config.finished[world], n, memory_order_relaxed); /* a number on its own */
+}
+
+/* A request of the sample goes home, to be ticked off. */
+static void send_home(struct world *w, uint64_t handle) {
+    uint32_t home = handle_world(handle);
+    struct ring *ring = &w->wiring->done[w->config.index * w->wiring->frontends + home];
+    struct done_message *message = ring_reserve(ring);
+
+    CHECK(message); /* as large as what a world may have outstanding */
+    message->handle = handle;
+    ring_push(ring);
+    w->frontend_rung[home] = true;
+}
+
+static void tick_off(struct world *w, uint64_t handle) {
+    if (sample_remove(&w->sample, handle))
+        add(&w->counts.checked, 1);
+    else
+        wrong(w, "request %" PRIx64 " came back twice, or never was", handle);
+}
+
+static void take_done(struct world *w) {
+    for (uint32_t e = 0; e < w->wiring->executors; e++) {
+        struct ring *ring = &w->wiring->done[e * w->wiring->frontends + w->config.index];
+        const struct done_message *message;
+        for (; (message = ring_peek(ring)); ring_pop(ring))
+            tick_off(w, message->handle);
+        ring_release(ring);
+    }
+}
+
+static void take_refusals(struct world *w, int64_t now_ns) {
+    uint64_t refused = 0;
+
+    for (uint32_t t = 0; t < w->wiring->model_threads; t++) {
+        struct ring *ring = &w->wiring->refusals[t * w->wiring->frontends + w->config.index];
+        const struct refusal_message *message;
+        for (; (message = ring_peek(ring)); ring_pop(ring), refused++) {
+            uint64_t handle = message->handle;
+            int64_t hopeless_ns = deadline_of(w, handle) - w->profile->latency_ns[1] - w->slo_ns / CTRL_PART;
+            if (message->reason == REFUSAL_DEADLINE && now_ns < hopeless_ns &&
+                (now_ns = clock_now_ns()) < hopeless_ns) /* time has passed since the turn began */
+                wrong(w, "request %" PRIx64 " is refused %" PRId64 " ns before that is needed", handle,
+                      hopeless_ns - now_ns);
+            if (handle_world(handle) != w->config.index)
+                wrong(w, "request %" PRIx64 " is refused to world %u", handle, w->config.index);
+            if (sample_has(handle))
+                tick_off(w, handle);
+        }
+        ring_release(ring);
+    }
+    if (!refused)
+        return;
+    add(&w->counts.refused, refused);
+    finished_add(w, w->config.index, refused);
+}
+
+/* ---- accelerators ---- */
+
+/* Every request of a batch: of its model, in the order of deadlines, and not to end after its own by the table. */
+static void batch_check(struct world *w, const struct batch_plan *plan, int64_t end_ns) {
+    int64_t table_end_ns = plan->sealed_ns + w->profile->latency_ns[plan->items], before_ns = -1;
+    uint64_t late = 0;
+
+    for (uint32_t i = 0; i < plan->request_count; i++) {
+        uint64_t handle = plan->handles[i];
+        int64_t arrival_ns = handle_arrival_ns(handle), deadline_ns = deadline_of(w, handle);
+        if (handle_model(handle) != plan->served_model)
+            wrong(w, "request %" PRIx64 " is in a batch of model %u", handle, plan->served_model);
+        if (arrival_ns < before_ns)
+            wrong(w, "request %" PRIx64 " is in a batch behind a later one", handle);
+        if (table_end_ns > deadline_ns)
+            wrong(w, "request %" PRIx64 " is started to end %" PRId64 " ns after its deadline", handle,
+                  table_end_ns - deadline_ns);
+        late += end_ns > deadline_ns;
+        before_ns = arrival_ns;
+        if (sample_has(handle))
+            send_home(w, handle);
+    }
+    add(&w->counts.late, late);
+}
+
+static void take_plan(struct world *w, uint32_t model_thread, const struct batch_plan *plan, int64_t now_ns) {
+    uint32_t index = plan->accelerator - w->config.first_accelerator;
+
+    if (index >= w->config.accelerators || plan->request_count != plan->items || plan->items < 1 ||
+        plan->items > w->profile->batch_max) {
+        wrong(w, "a batch of %u requests and %u items for accelerator %u", plan->request_count, plan->items,
+              plan->accelerator);
+        return;
+    }
+    struct accelerator *a = &w->accelerators[index];
+    if (a->batches == BATCHES_MOST) {
+        wrong(w, "accelerator %u has a third batch", plan->accelerator);
+        return;
+    }
+    int64_t begin_ns = plan->sealed_ns > a->free_ns ? plan->sealed_ns : a->free_ns;
+    struct batch *batch = &a->batch[a->batches++];
+    batch->model_thread = model_thread;
+    batch->end_ns = a->free_ns = begin_ns + w->profile->latency_ns[plan->items];
+    batch->ran = (struct ran_message){
+        .model = plan->model,
+        .generation = plan->generation,
+        .items = plan->items,
+        .accelerator = plan->accelerator,
+        .tag = plan->tag,
+        .run_ns = w->profile->latency_ns[plan->items],
+        .dispatch_ns = a->batches > 1 ? -1 : now_ns - plan->sealed_ns,
+    };
+    batch_check(w, plan, batch->end_ns);
+    if (a->batches == 1)
+        heap_set(&w->ends, index, batch->end_ns);
+    add(&w->counts.batches, 1);
+    add(&w->counts.planned, plan->request_count);
+    finished_add(w, handle_world(plan->handles[0]), plan->request_count);
+}
+
+static void take_plans(struct world *w, int64_t now_ns) {
+    struct wiring *wiring = w->wiring;
+
+    for (uint32_t t = 0; t < wiring->model_threads; t++) {
+        struct ring *ring = &wiring->plans[t * wiring->executors + w->config.index];
+        const struct batch_plan *plan;
+        for (; (plan = ring_peek(ring)); ring_pop_run(ring, batch_plan_slots(plan->request_count)))
+            take_plan(w, t, plan, now_ns);
+        ring_release(ring);
+    }
+}
+
+static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
+    struct accelerator *a = &w->accelerators[index];
+    const struct batch *batch = &a->batch[0];
+    struct ring *freed_ring = &w->wiring->freed[w->config.index];
+    struct ring *ran_ring = &w->wiring->ran[w->config.index * w->wiring->model_threads + batch->model_thread];
+    struct freed_message *freed = ring_reserve(freed_ring);
+    struct ran_message *ran = ring_reserve(ran_ring);
+
+    CHECK(freed); /* room for all batches of all accelerators */
+    *freed = (struct freed_message){.accelerator = batch->ran.accelerator, .ended_ns = now_ns};
+    ring_push(freed_ring);
+    if (ran) { /* else lost: it may be */
+        *ran = batch->ran;
+        ring_push(ran_ring);
+        w->model_rung[batch->model_thread] = true;
+    }
+    a->batch[0] = a->batch[1];
+    if (--a->batches)
+        heap_set(&w->ends, index, a->batch[0].end_ns);
+    else
+        heap_remove(&w->ends, index);
+}
+
+static void end_batches(struct world *w, int64_t now_ns) {
+    while (!heap_empty(&w->ends) && heap_top(&w->ends).key <= now_ns)
+        batch_end(w, heap_top(&w->ends).item, now_ns);
+}
+
+/* ---- the thread ---- */
+
+/* Freed accelerators first: who gets the other news then may use them. */
+static void publish(struct world *w) {
+    struct wiring *wiring = w->wiring;
+
+    if (ring_publish(&wiring->freed[w->config.index]))
+        doorbell_ring(&wiring->rank_bell);
+    for (uint32_t t = 0; t < wiring->model_threads; t++)
+        if (w->model_rung[t]) {
+            w->model_rung[t] = false;
+            ring_publish(&wiring->ran[w->config.index * wiring->model_threads + t]);
+            doorbell_ring_sleeper(&wiring->model_bells[t]);
+        }
+    for (uint32_t f = 0; f < wiring->frontends; f++)
+        if (w->frontend_rung[f]) {
+            w->frontend_rung[f] = false;
+            ring_publish(&wiring->done[w->config.index * wiring->frontends + f]); /* worlds look by themselves */
+        }
+}
+
+/* What the requests of one hand-over take to come. */
+static int64_t turn_ns(const struct world *w) {
+    double ns = w->gap_ns * w->config.stress->feed_batch;
+    return ns < TURN_NS_MIN ? TURN_NS_MIN : ns > TURN_NS_MAX ? TURN_NS_MAX : (int64_t)ns;
+}
+
+static void sleep_until(int64_t until_ns) {
+    struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    if (clock_now_ns() < until_ns)
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+    else
+        sched_yield(); /* the rank thread may want the core */
+}
+
+static void *world_main(void *argument) {
+    struct world *w = argument;
+    int64_t every_ns = turn_ns(w);
+
+    thread_begin("world", w->config.index, THREAD_PROMPT);
+    w->due_ns = (double)clock_now_ns();
+    while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* with world_stop() */
+        int64_t now_ns = clock_now_ns();
+        take_plans(w, now_ns);
+        end_batches(w, now_ns);
+        take_refusals(w, now_ns);
+        take_done(w);
+        publish(w);
+        if (!atomic_load_explicit(&w->fed_enough, memory_order_relaxed)) /* soon enough */
+            feed(w, now_ns);
+        sleep_until(now_ns + every_ns);
+    }
+    return NULL;
+}
+
+static int world_allocate(struct world *w) {
+    const struct world_config *c = &w->config;
+
+    w->unpublished = calloc(w->wiring->model_threads, sizeof(*w->unpublished));
+    w->model_rung = calloc(w->wiring->model_threads, sizeof(bool));
+    w->frontend_rung = calloc(w->wiring->frontends, sizeof(bool));
+    w->accelerators = calloc(c->accelerators, sizeof(*w->accelerators));
+    w->end_entries = calloc(c->accelerators, sizeof(*w->end_entries));
+    w->end_positions = calloc(c->accelerators, sizeof(*w->end_positions));
+    if (!w->unpublished || !w->model_rung || !w->frontend_rung || !w->accelerators || !w->end_entries ||
+        !w->end_positions || sample_init(&w->sample, w->wiring->port_requests) < 0)
+        return -ENOMEM;
+    heap_init(&w->ends, w->end_entries, w->end_positions, c->accelerators);
+    return 0;
+}
+
+int world_start(struct world **world, const struct world_config *config, struct sy_error *err) {
+    const struct stress_config *s = config->stress;
+    struct world *w = aligned_alloc(CACHE_LINE, (sizeof(*w) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+    if (!w)
+        return error_set(err, -ENOMEM, "no memory for a world");
+    memset(w, 0, sizeof(*w));
+    w->config = *config;
+    w->wiring = config->wiring;
+    w->profile = config->profile;
+    w->slo_ns = s->slo_ns;
+    w->gap_ns = s->rate > 0 ? (double)NS_PER_S / s->rate * config->worlds : 0;
+    w->outstanding_max = w->wiring->port_requests;
+    if (s->rate <= 0 && s->outstanding / config->worlds < w->outstanding_max)
+        w->outstanding_max = s->outstanding / config->worlds + 1;
+    rng_seed(&w->rng, s->seed * 1000003 + config->index);
+    int rc = world_allocate(w);
+    if (rc == 0)
+        rc = -pthread_create(&w->thread, NULL, world_main, w);
+    if (rc < 0) {
+        world_free(w);
+        return error_set(err, rc, "cannot start a world: %s", strerror(-rc));
+    }
+    *world = w;
+    return 0;
+}
+
+void world_stop_feeding(struct world *w) {
+    atomic_store_explicit(&w->fed_enough, true, memory_order_relaxed); /* a flag on its own */
+}
+
+bool world_drained(const struct world *w) {
+    return atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed) == get(&w->counts.fed);
+}
+
+void world_stop(struct world *w) {
+    atomic_store_explicit(&w->stop, true, memory_order_release); /* with world_main() */
+    pthread_join(w->thread, NULL);
+}
+
+void world_free(struct world *w) {
+    if (!w)
+        return;
+    sample_free(&w->sample);
+    free(w->unpublished);
+    free(w->model_rung);
+    free(w->frontend_rung);
+    free(w->accelerators);
+    free(w->end_entries);
+    free(w->end_positions);
+    free(w);
+}
+
+const struct world_counts *world_counts(const struct world *w) {
+    return &w->counts;
+}
+
+int64_t world_cpu_ns(const struct world *w) {
+    return thread_cpu_ns(w->thread);
+}
+
+const char *world_verdict(struct world *w) {
+    if (w->sample.count)
+        wrong(w, "%u requests of the sample never came back", w->sample.count);
+    return w->wrong[0] ? w->wrong : NULL;
+}

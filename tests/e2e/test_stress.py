@@ -1,0 +1,64 @@
+"""test_stress.py - `symphony stress` says what it measured, checks what it did, and refuses what makes no sense. Counts,
+not speed: the machine may be busy."""
+# sanitizers: yes
+import json
+import os
+import subprocess
+
+import pytest
+
+BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+QUICK = ["--sleep", "--warmup", "0.2", "--seconds", "0.5", "--rate", "5000", "--slo-us", "200000"]
+
+
+def stress(*args):
+    return subprocess.run([BINARY, "stress", *args], capture_output=True, text=True, timeout=120)
+
+
+def test_json_has_what_is_promised():
+    done = stress("--json", "--models", "5", "--accelerators", "20", *QUICK)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["wrong"] is None
+    assert result["checked_requests"] > 0
+    assert result["requests"] > 0 and result["batches"] > 0
+    assert result["requests_per_s"] > 0 and result["grants_per_s"] > 0
+    assert 0 <= result["bad_rate"] <= 1
+    assert result["bad_rate"] == pytest.approx(result["dropped_rate"] + result["late_rate"], abs=1e-9)
+    assert 1 <= result["batch_mean"] <= 1024
+    for times in ("decision_us", "request_to_candidate_us", "due_to_grant_us", "grant_to_plan_us"):
+        assert 0 <= result[times]["p50"] <= result[times]["p99"] <= result[times]["p999"]
+    assert result["cpu_ns_per_request"]["model_thread"] > 0
+    assert result["cpu_ns_per_request"]["rank_thread"] > 0
+    assert result["memory_bytes"]["queued_request"] < 128
+    assert result["memory_bytes"]["accelerator"] < 1024
+
+
+def test_closed_loop_and_text():
+    done = stress("--closed", "40", "--accelerators", "4", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "requests/s" in done.stdout and "all right" in done.stdout
+
+
+def test_find_max_finds_something():
+    done = stress("--json", "--find", "max", "--precision", "0.5", "--warmup", "0.2", "--seconds", "0.2", "--rate", "2000",
+                  "--slo-us", "200000")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["wrong"] is None
+    assert result["max_rate_per_s"] is None or result["max_rate_per_s"] >= 1000
+
+
+@pytest.mark.parametrize("args, says", [
+    (["--policy", "nexus"], "nexus"),
+    (["--policy", "nope"], "nope"),
+    (["--slo-us", "100"], "--slo-us"),
+    (["--models", "2", "--model-threads", "4"], "--model-threads"),
+    (["--closed", "5", "--find", "max"], "--closed"),
+    (["--pin", "x"], "--pin"),
+    (["--rate", "-1"], "--rate"),
+])
+def test_mistakes_are_named(args, says):
+    done = stress(*args)
+    assert done.returncode == 2
+    assert says in done.stderr and len(done.stderr.strip().splitlines()) == 1
