@@ -95,6 +95,17 @@ void batch_count(struct executor *x, const struct batch_plan *plan, const struct
     counter_add(&counters->requests, plan->request_count);
 }
 
+uint32_t batch_late(const struct batch_plan *plan, const struct run_result *result) {
+    uint32_t late = 0;
+
+    if (result->status == REQUEST_REFUSED)
+        return plan->request_count;
+    while (result->status == REQUEST_OK && late < plan->request_count &&
+           transport_local.request(plan->handles[late])->deadline_ns < result->end_ns)
+        late++;
+    return late;
+}
+
 void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns) {
     struct wiring *w = x->wiring;
 
@@ -194,6 +205,7 @@ void batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     x->spin_until_ns = x->ended_ns + (int64_t)(x->config.spin * (double)(x->ended_ns - result.start_ns));
     if (result.status == REQUEST_OK)
         ran.run_ns = result.end_ns - result.start_ns;
+    ran.late = batch_late(plan, &result);
     batch_count(x, plan, &result);
     /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile. */
     batch_report(x, model_thread, &ran, x->ended_ns);

@@ -114,6 +114,7 @@ static void first_over(struct executor *x, struct emulated_accelerator *a, const
     a->first = held->next;
     a->running = false;
     a->ended_ns = result->end_ns;
+    held->ran.late = batch_late(&held->plan, result);
     batch_count(x, &held->plan, result);
     batch_report(x, held->model_thread, &held->ran, result->end_ns);
     batch_answer(x, &held->plan, result);

@@ -44,6 +44,9 @@ bool batch_expired(const struct batch_plan *plan, int64_t now_ns);
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
 /* What is told of a batch that an accelerator takes up now; its last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
+/* How many of a batch's requests are late: all if it was too late to start, else those of its first, which are due
+ * first, whose deadline had passed when it ended. What failed for another reason is not. */
+uint32_t batch_late(const struct batch_plan *plan, const struct run_result *result);
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
 /* Tells the rank thread that the accelerator is free, and the model thread what the run took. */
 void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns);

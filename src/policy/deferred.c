@@ -279,7 +279,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         variable += rate * r->alpha_ns;
         batches += rate / r->batch_best;
         offered += r->rate;
-        lost += r->rate * r->bad_rate;
+        lost += r->rate * r->dropped_rate;
     }
     p->boost = boost;
     p->loss = offered > 0 ? lost / offered : 0;

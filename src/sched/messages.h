@@ -66,7 +66,8 @@ struct model_rates {
     double rate;              /* items per second, weighted over 2 s */
     double rate_fast;         /* over 0.1 s */
     double arrivals_fast;     /* arrivals weighted over 0.1 s: how much rate_fast is worth */
-    double bad_rate;          /* refused or late over offered, weighted over 2000 requests */
+    double dropped_rate;      /* refused over offered, weighted over 2000 requests */
+    double bad_rate;          /* refused or late over offered, likewise */
     double slo_ns;            /* mean time between arrival and deadline */
     double weight;            /* of its share of an overloaded sub-cluster, against the other models' */
     double batch_best;        /* b* */
@@ -95,7 +96,7 @@ struct rank_message {
 struct cluster_parameters {
     double gamma;                            /* share of b* that the window drop aims at */
     double theta;                            /* share of b* from which a batch need not wait */
-    double loss;                             /* share of the requests that is bad */
+    double loss;                             /* share of the requests that is dropped */
     double tau_ns;                           /* mean time between batches */
     double boost;                            /* how much faster work arrives now than over 2 s */
     double free_launches;                    /* p: share of batches launched by an accelerator becoming free */
@@ -144,6 +145,7 @@ static inline uint32_t batch_plan_slots(uint32_t requests) {
 
 struct ran_message {
     uint32_t model, generation, type, items, accelerator;
+    uint32_t late;       /* requests whose deadline had passed when it ended, or was not run for that */
     uint64_t tag;        /* of the plan */
     int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run */
     int64_t dispatch_ns; /* from sealed to the executor having it; -1: it was sealed while another batch ran */

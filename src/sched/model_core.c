@@ -15,7 +15,7 @@
 #include "sched/deadline_queue.h"
 #include "sched/model_view.h"
 
-#define BAD_WEIGHT (1.0 / 2000)      /* of one request in the bad rate */
+#define BAD_WEIGHT (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
 #define RELAX_NS   (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
 
 /* The next batch on one type: `items` of the queue from `start` on. */
@@ -33,7 +33,7 @@ struct model_core {
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     uint32_t refused_last;                              /* in the list of the step's output */
-    double bad_rate, weight;
+    double dropped_rate, late_rate, weight;
     bool hopeless;  /* a request was refused for its deadline in this step */
     bool stranded;  /* no accelerator in service runs the model */
     int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
@@ -184,6 +184,12 @@ static struct request_node *node_at(const struct model_core *core, uint32_t node
     return &core->pool->nodes[node];
 }
 
+/* One more request has left: dropped, or in a batch. */
+static void outcome_count(struct model_core *core, double dropped) {
+    core->dropped_rate += (dropped - core->dropped_rate) * BAD_WEIGHT;
+    core->late_rate -= core->late_rate * BAD_WEIGHT;
+}
+
 static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = node_at(core, node);
     request->refusal = (uint8_t)reason;
@@ -195,7 +201,7 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
     core->refused_last = node;
     core->hopeless |= reason == REFUSAL_DEADLINE;
     if (reason != REFUSAL_CANCELLED)
-        core->bad_rate += (1 - core->bad_rate) * BAD_WEIGHT;
+        outcome_count(core, 1);
 }
 
 /* The least span over the types. */
@@ -475,7 +481,7 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
             nodes[last].next = node;
         items += nodes[node].items;
         count++;
-        core->bad_rate -= core->bad_rate * BAD_WEIGHT;
+        outcome_count(core, 0);
         last = node;
         node = next;
     }
@@ -540,6 +546,9 @@ static void tables_relax(struct model_core *core, int64_t now_ns, struct model_o
 
 static void batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran,
                       struct model_output *out) {
+    core->late_rate += ran->late * BAD_WEIGHT; /* they counted as offered when their batch was sealed */
+    if (ran->run_ns == 0)
+        return;
     core->ran_ns = now_ns;
     CHECK(ran->type < core->view.types && core->view.profiles[ran->type]);
     if (!core->rolling[ran->type] ||
@@ -573,7 +582,8 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
             .rate = rate,
             .rate_fast = arrival_rates_fast(&m->rates),
             .arrivals_fast = m->rates.requests_fast,
-            .bad_rate = core->bad_rate,
+            .dropped_rate = core->dropped_rate,
+            .bad_rate = core->dropped_rate + core->late_rate,
             .slo_ns = m->slo_ns,
             .weight = core->weight,
             .batch_best = m->batch_best,

@@ -30,7 +30,7 @@ enum model_event_kind {
     MODEL_CANCELLED,  /* request: handle and deadline */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
     MODEL_PARAMETERS, /* grant (kind GRANT_PARAMETERS) */
-    MODEL_RAN,        /* ran */
+    MODEL_RAN,        /* ran; of a batch that was not run, only how many were late counts */
     MODEL_DELAYS,     /* delays */
     MODEL_TIMER,      /* the time of model_output.wake_ns has come */
 };

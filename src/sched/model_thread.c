@@ -251,7 +251,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
 
     rings_ran(&t->rings, v->model, ran);
-    if (ran->run_ns == 0 || ran->generation != v->generation)
+    if ((ran->run_ns == 0 && ran->late == 0) || ran->generation != v->generation)
         return;
     variant_step(t, v, now, &(struct model_event){.kind = MODEL_RAN, .ran = ran});
     const struct profile *profile = model_core_profile(v->core, ran->type);

@@ -79,14 +79,15 @@ static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
     return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
 }
 
-/* The requests of a batch that ended are answered, or lost with it. */
-static void requests_answer(struct sim *sim, const struct sim_batch *batch, bool ran) {
+/* The requests of a batch that ended are answered, or lost with it. Returns how many are late. */
+static uint32_t requests_answer(struct sim *sim, const struct sim_batch *batch, bool ran) {
+    uint32_t late = 0;
     struct sim_model_result *result = &sim->result->models[batch->model];
     for (uint32_t node = batch->first, next; node != REQUEST_NONE; node = next) {
         struct request_node *request = &sim->pool.nodes[node];
         next = request->next;
         bool good = ran && sim->now_ns <= request->deadline_ns;
-        sim->bad += !good;
+        late += !good;
         if (sim_counts(sim, request->arrival_ns)) {
             result->good += good;
             result->late += !good;
@@ -99,6 +100,8 @@ static void requests_answer(struct sim *sim, const struct sim_batch *batch, bool
         }
         request_pool_put(&sim->pool, node);
     }
+    sim->bad += late;
+    return late;
 }
 
 /* The head of the runs is over; the driver is told unless it is to learn of it later. */
@@ -113,7 +116,7 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
         if (observer && observer->ended)
             observer->ended(observer->context, sim->now_ns, a);
     }
-    requests_answer(sim, &batch, ran);
+    batch.late = requests_answer(sim, &batch, ran);
     if (tell)
         sim->driver->ended(sim, a, &batch, ran);
     else

@@ -358,11 +358,12 @@ static void cores_due(struct sim *sim, uint32_t source) {
 /* ---- accelerators ---- */
 
 static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done) {
-    if (sim->config->learn && done)
+    if (done && (sim->config->learn || batch->late))
         grant_push(sim, MODEL_RAN, batch->model)->ran = (struct ran_message){
             .model = batch->model,
             .type = sim->config->accelerator_type[accelerator],
             .items = batch->items,
+            .late = batch->late,
             .run_ns = batch->run_ns,
         };
     notice_push(sim, RANK_MESSAGE, accelerator);

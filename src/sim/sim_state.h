@@ -33,6 +33,7 @@ struct sim_batch {
     int64_t earliest_ns, latest_ns;
     int64_t expected_ns;      /* what it takes by the table in force */
     int64_t begin_ns, run_ns; /* once begun */
+    uint32_t late;            /* once over: requests */
     uint64_t tag;
 };
 

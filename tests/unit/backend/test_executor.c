@@ -268,6 +268,7 @@ static void test_a_failure_is_told_and_survived(void **state) {
     run_plan(rig, (struct request *const[]){&r[0], &r[1]}, 2);
     take_report(rig, &ran);
     assert_int_equal(ran.run_ns, 0); /* teaches nothing about l(b) */
+    assert_int_equal(ran.late, 0);
     for (int i = 0; i < 2; i++) {
         take_done(rig, &r[i]);
         assert_int_equal(r[i].status, REQUEST_FAILED);
@@ -297,6 +298,7 @@ static void test_what_has_expired_is_not_run(void **state) {
     run_plan(rig, (struct request *const[]){&r[0], &r[1]}, 2);
     take_report(rig, &ran);
     assert_int_equal(ran.run_ns, 0);
+    assert_int_equal(ran.late, 2);
     for (int i = 0; i < 2; i++) {
         take_done(rig, &r[i]);
         assert_int_equal(r[i].status, REQUEST_REFUSED);
@@ -304,6 +306,29 @@ static void test_what_has_expired_is_not_run(void **state) {
     }
     assert_int_equal(seen.runs, 0);
     assert_int_equal(executor_counters(rig->executor, 0)->expired_batches, 1);
+    rig_stop(rig);
+}
+
+static void test_what_ends_after_its_deadline_is_counted(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4}, c[] = {5, 6};
+    struct request r[3];
+    struct ran_message ran;
+    int64_t now = clock_now_ns();
+
+    request_make(&r[0], a, 1, now - 2);
+    request_make(&r[1], b, 1, now - 1);
+    request_make(&r[2], c, 1, now + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){&r[0], &r[1], &r[2]}, 3);
+    take_report(rig, &ran);
+    assert_true(ran.run_ns > 0);
+    assert_int_equal(ran.late, 2);
+    for (int i = 0; i < 3; i++) {
+        take_done(rig, &r[i]);
+        assert_int_equal(r[i].status, REQUEST_OK);
+        output_block_put(r[i].block);
+    }
     rig_stop(rig);
 }
 
@@ -359,6 +384,7 @@ int main(void) {
         cmocka_unit_test(test_a_lone_request_is_not_copied),
         cmocka_unit_test(test_a_failure_is_told_and_survived),
         cmocka_unit_test(test_what_has_expired_is_not_run),
+        cmocka_unit_test(test_what_ends_after_its_deadline_is_counted),
         cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),
         cmocka_unit_test(test_what_may_not_start_yet_waits),
         cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),

@@ -263,7 +263,7 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
     assert_near(p.theta, 0.3, 1e-9);
     assert_near(share[0], 1, 1e-9);
     assert_near(p.loss, 0, 1e-12);
-    rates[0].bad_rate = 0.03; /* of 1000 and 500 a second */
+    rates[0].dropped_rate = 0.03; /* of 1000 and 500 a second */
     assert_near(derive(rates, 2, 4, share).loss, 0.02, 1e-9);
     p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
     assert_near(p.gamma, 0.9, 1e-9);

@@ -501,6 +501,17 @@ static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
     fixture_free(f);
 }
 
+/* Until the end of a tick of the rates is reported. */
+static void rates_await(struct fixture *f, int64_t now_ns) {
+    for (int i = 0; i < 20; i++, now_ns += NS_PER_MS) {
+        arrive(f, now_ns, 1, now_ns, 1);
+        handles(f, f->out.refused);
+        if (f->out.rates_changed)
+            return;
+    }
+    fail_msg("the rates are not reported");
+}
+
 static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -516,14 +527,26 @@ static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
         grant(f, now + 500, 0, false);
         handles(f, f->out.batch);
     }
-    bool reported = false;
-    for (int i = 0; i < 20 && !reported; i++, now += NS_PER_MS) {
-        arrive(f, now, 1, now, 1);
-        handles(f, f->out.refused);
-        reported = f->out.rates_changed;
-    }
-    assert_true(reported);
+    rates_await(f, now);
     assert_true(f->out.rates.bad_rate > 0.30 && f->out.rates.bad_rate < 0.34); /* one of three */
+    assert_true(f->out.rates.dropped_rate == f->out.rates.bad_rate);
+    fixture_free(f);
+}
+
+static void the_bad_rate_counts_late_runs(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 0;
+    for (int i = 0; i < 20000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 1);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+        struct ran_message ran = {.items = 1, .late = i % 4 == 0, .run_ns = i % 8 ? 30 : 0}; /* 0: too late to be run */
+        step(f, now + 100, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+    }
+    rates_await(f, now);
+    assert_true(f->out.rates.bad_rate > 0.24 && f->out.rates.bad_rate < 0.27);
+    assert_true(f->out.rates.dropped_rate < 0.02); /* those of the last tick */
     fixture_free(f);
 }
 
@@ -736,6 +759,7 @@ int main(void) {
         cmocka_unit_test(fits_are_averaged_over_accelerators),
         cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
+        cmocka_unit_test(the_bad_rate_counts_late_runs),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
         cmocka_unit_test(a_deadline_blind_queue_gives_up_no_heads),
