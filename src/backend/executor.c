@@ -10,6 +10,8 @@
 #include "base/thread.h"
 #include "profile/measure.h"
 
+#define NEWS_AGAIN_NS (50 * NS_PER_US)
+
 /* Runs the oldest plan of each ring. */
 static bool poll_plans(struct executor *x) {
     struct wiring *w = x->wiring;
@@ -25,7 +27,13 @@ static bool poll_plans(struct executor *x) {
             x->wake_ns = plan->earliest_ns;
             continue;
         }
-        batch_run(x, t, plan);
+        if (executor_member(x, plan->accelerator)->dead) {
+            batch_lose(x, t, plan);
+            executor_publish_reports(x);
+            executor_publish_answers(x);
+        } else {
+            batch_run(x, t, plan);
+        }
         ring_pop_run(ring, batch_plan_slots(plan->request_count));
         ring_release(ring);
         any = true;
@@ -37,7 +45,8 @@ static bool anything_pending(struct executor *x) {
     for (uint32_t t = 0; t < x->wiring->model_threads; t++)
         if (ring_pending(&x->wiring->plans[t * x->wiring->executors + x->config.index]))
             return true;
-    return atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
+    return ring_pending(&x->wiring->commands[x->config.index]) ||
+           atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
 }
 
 /* A first run, and the first of a size, take up to twice as long (memory is mapped, weights are read): better now than
@@ -107,8 +116,12 @@ static void *executor_main(void *argument) {
     atomic_store_explicit(&x->load_status, rc, memory_order_release); /* with executor_wait_ready() */
     doorbell_ring(&x->loaded);
     while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
-        if (x->emulation ? emulation_poll(x) : poll_plans(x))
+        bool any = membership_poll(x);
+        any |= x->emulation ? emulation_poll(x) : poll_plans(x);
+        if (any)
             continue;
+        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and has no bell of ours */
+            x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
         if (clock_now_ns() < x->spin_until_ns)
             continue;
         struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
@@ -128,6 +141,7 @@ static void executor_free(struct executor *x) {
     free(x->models);
     free(x->gather);
     free(x->counters);
+    free(x->members);
     free(x->frontend_rung);
     free(x->model_rung);
     free(x);
@@ -146,11 +160,12 @@ int executor_start(struct executor **executor, const struct executor_config *con
     doorbell_init(&x->loaded, false, false);
     x->models = calloc(config->model_count + 1, sizeof(*x->models));
     x->counters = calloc(config->accelerators, sizeof(*x->counters));
+    x->members = calloc(config->accelerators, sizeof(*x->members));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
-    if (!x->models || !x->counters || !x->frontend_rung || !x->model_rung ||
+    if (!x->models || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
         !x->emulation != !config->engine->emulate) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
         goto err_free;

@@ -27,7 +27,7 @@ struct executor_config {
 
 /* Counters of an accelerator; written by the executor, read by anyone. */
 struct executor_counters {
-    _Atomic uint64_t batches, items, requests, failed_batches, expired_batches;
+    _Atomic uint64_t batches, items, requests, failed_batches, expired_batches, lost_batches;
     _Atomic uint64_t busy_ns; /* running batches */
 };
 

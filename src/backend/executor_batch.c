@@ -89,6 +89,8 @@ void batch_count(struct executor *x, const struct batch_plan *plan, const struct
         counter_add(&counters->expired_batches, 1);
     else if (result->status == REQUEST_FAILED)
         counter_add(&counters->failed_batches, 1);
+    else if (result->status == REQUEST_LOST)
+        counter_add(&counters->lost_batches, 1);
     counter_add(&counters->busy_ns, (uint64_t)(result->end_ns - result->start_ns));
     counter_add(&counters->batches, 1);
     counter_add(&counters->items, plan->items);
@@ -113,6 +115,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         struct ring *ring = &w->freed[x->config.index];
         struct freed_message *freed = ring_reserve(ring);
         CHECK(freed); /* an accelerator has two batches under way at most */
+        freed->news = NEWS_ENDED;
         freed->accelerator = ran->accelerator;
         freed->ended_ns = ended_ns;
         ring_push(ring);
@@ -198,13 +201,15 @@ void batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
             ran.gather_ns = gathered - result.start_ns;
             int rc = x->config.engine->run(model, inputs, plan->items, &result.block, &result.error);
             result.start_ns = gathered;
-            result.status = rc < 0 ? REQUEST_FAILED : REQUEST_OK;
+            result.status = rc == 0 ? REQUEST_OK : engine_works(x) ? REQUEST_FAILED : REQUEST_LOST;
         }
     }
     x->ended_ns = result.end_ns = clock_now_ns();
     x->spin_until_ns = x->ended_ns + (int64_t)(x->config.spin * (double)(x->ended_ns - result.start_ns));
     if (result.status == REQUEST_OK)
         ran.run_ns = result.end_ns - result.start_ns;
+    if (result.status == REQUEST_LOST)
+        engine_lose(x, plan->accelerator, &result.error);
     ran.late = batch_late(plan, &result);
     batch_count(x, plan, &result);
     /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile. */

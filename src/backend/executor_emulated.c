@@ -170,9 +170,29 @@ static void accelerator_go_on(struct executor *x, uint32_t index) {
     }
 }
 
+void emulation_lose(struct executor *x, uint32_t accelerator) {
+    uint32_t index = accelerator - x->config.first_accelerator;
+    struct emulated_accelerator *a = &x->emulation->accelerators[index];
+
+    heap_remove(&x->emulation->due, index);
+    if (a->running)
+        output_block_put(a->first->block);
+    a->running = false;
+    while (a->first) {
+        struct held_plan *held = a->first;
+        a->first = held->next;
+        batch_lose(x, held->model_thread, &held->plan);
+        held_put(x->emulation, held);
+    }
+}
+
 static void take_plan(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
     uint32_t index = plan->accelerator - x->config.first_accelerator;
     CHECK_LT(index, x->config.accelerators);
+    if (x->members[index].dead) {
+        batch_lose(x, model_thread, plan);
+        return;
+    }
     struct emulated_accelerator *a = &x->emulation->accelerators[index];
     struct held_plan *held = held_new(x->emulation, plan);
 

@@ -7,6 +7,13 @@
 
 struct emulation; /* executor_emulated.c: the accelerators of an engine that emulates them */
 
+/* Whether an accelerator takes part. */
+struct member {
+    bool dead;     /* what it has is lost, and what is sent to it */
+    bool out;      /* it is to get nothing more: dead, or to drain */
+    bool told_out; /* the scheduler knows */
+};
+
 /* owned by the executor's thread; counters and load_status are read by anyone */
 struct executor {
     struct executor_config config;
@@ -17,6 +24,9 @@ struct executor {
     size_t gather_bytes;
     struct executor_counters *counters; /* [config.accelerators] */
     struct emulation *emulation;        /* NULL: batches really run, one at a time */
+    struct member *members;             /* [config.accelerators] */
+    bool news;                          /* there are members of whom the scheduler is to be told */
+    bool engine_lost;                   /* for good */
     int64_t ended_ns;                   /* the last batch that really ran */
     int64_t spin_until_ns;              /* before that it does not sleep */
     int64_t wake_ns;                    /* something is due then; TIME_NEVER: nothing is */
@@ -58,6 +68,20 @@ void executor_publish_answers(struct executor *x);
 /* Runs a batch until it is done. */
 void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
 
+/* ---- executor_membership.c ---- */
+
+struct member *executor_member(struct executor *x, uint32_t accelerator);
+/* Reports a batch that is not run, since its accelerator failed, and hands its requests back to be sent again. */
+void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
+/* All that the accelerator has, and what is sent to it until it joins again, is lost. */
+void accelerator_fail(struct executor *x, uint32_t accelerator);
+/* After a run failed: whether some model still runs. A GPU whose context is broken fails everything from then on. */
+bool engine_works(struct executor *x);
+/* The engine does not work any more, and takes its accelerator with it. */
+void engine_lose(struct executor *x, uint32_t accelerator, const struct sy_error *reason);
+/* Does as it was told, and tells of it; publishes. True if there was anything. x->news: look again soon. */
+bool membership_poll(struct executor *x);
+
 /* ---- executor_emulated.c ---- */
 
 /* NULL: no memory. */
@@ -65,3 +89,5 @@ struct emulation *emulation_new(const struct executor_config *config);
 void emulation_free(struct emulation *emulation);
 /* Takes up plans and ends runs that are due; sets x->wake_ns. True if there was anything. */
 bool emulation_poll(struct executor *x);
+/* Loses all that an accelerator has. */
+void emulation_lose(struct executor *x, uint32_t accelerator);

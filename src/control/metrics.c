@@ -95,6 +95,8 @@ static void render_accelerators(const struct server *s, struct text *out) {
         {"symphony_accelerator_items_total", "Items in them.", offsetof(struct executor_counters, items), 1},
         {"symphony_accelerator_failed_batches_total", "Batches that the engine failed.",
          offsetof(struct executor_counters, failed_batches), 1},
+        {"symphony_accelerator_lost_batches_total", "Batches not run because the accelerator had failed.",
+         offsetof(struct executor_counters, lost_batches), 1},
         {"symphony_accelerator_expired_batches_total",
          "Batches not run because every deadline in them had passed at the start.",
          offsetof(struct executor_counters, expired_batches), 1},
@@ -111,6 +113,11 @@ static void render_accelerators(const struct server *s, struct text *out) {
     }
     metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", s->wiring.accelerators);
+    metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");
+    uint32_t serving = 0;
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++)
+        serving += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
+    text_printf(out, "symphony_accelerators_serving %u\n", serving);
     if (!s->rank_thread)
         return;
     metric_heading(out, "symphony_accelerators_needed", "gauge",

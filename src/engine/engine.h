@@ -63,7 +63,8 @@ struct engine_ops {
     void (*unload)(struct engine_model *model);
     /* Runs one batch. `inputs`, in the signature's order, are whole-batch tensors with their real dims (dims[0] = items
      * when batched). On success *outputs holds one reference. Errors are the model's or the engine's: the sentence goes
-     * to the clients of this batch; the engine stays usable. */
+     * to the clients of this batch; the engine stays usable, unless no model runs any more
+     * (backend/executor_membership.c). */
     int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                struct output_block **outputs, struct sy_error *err);
     /* Engines that emulate accelerators: as run(), but without waiting; the outputs are there once run_ns have passed,

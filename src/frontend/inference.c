@@ -148,7 +148,8 @@ struct inference *inferences_next(struct inferences *home) {
 static unsigned refusal_result(const struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     const char *name = inference->model->name;
-    *retry = request->refusal == REFUSAL_QUEUE_FULL || request->refusal == REFUSAL_SHAPES;
+    *retry = request->refusal == REFUSAL_QUEUE_FULL || request->refusal == REFUSAL_SHAPES ||
+             request->refusal == REFUSAL_LOST;
     switch (request->refusal) {
     case REFUSAL_DEADLINE:
         return (unsigned)error_set(err, inference->limited ? 504 : 503,
@@ -158,6 +159,8 @@ static unsigned refusal_result(const struct inference *inference, bool *retry, s
         return (unsigned)error_set(err, 503, "the queue is full: too many requests wait");
     case REFUSAL_SHAPES:
         return (unsigned)error_set(err, 503, "too many different input shapes of model '%s' wait at once", name);
+    case REFUSAL_LOST:
+        return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
     case REFUSAL_CANCELLED:
     case REFUSAL_NONE:
         break;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/margin.h"
 #include "sched/wiring.h"
 #include "transport/transport.h"
@@ -79,12 +80,14 @@ int port_submit(struct port *port, struct request *request) {
     request->port = port->index;
     request->status = REQUEST_FAILED;
     request->block = NULL;
+    request->cancelled = false;
     request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
     port_send(port, request, REQUEST_ARRIVED);
     return 0;
 }
 
 void port_cancel(struct port *port, struct request *request) {
+    request->cancelled = true;
     port_send(port, request, REQUEST_CANCELLED);
 }
 
@@ -103,15 +106,31 @@ void port_flush(struct port *port) {
         }
 }
 
+/* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused. The ring has room:
+ * what it carried of this request has been read, or is a cancellation. */
+static bool sent_again(struct port *port, struct request *request) {
+    if (request->cancelled || clock_now_ns() > request->deadline_sched_ns) {
+        request->status = REQUEST_REFUSED;
+        request->refusal = request->cancelled ? REFUSAL_CANCELLED : REFUSAL_LOST;
+        return false;
+    }
+    port_send(port, request, REQUEST_ARRIVED);
+    port_flush(port);
+    return true;
+}
+
 static struct request *next_done(struct port *port, uint32_t executor) {
     struct ring *ring = &port->wiring->done[executor * port->wiring->frontends + port->index];
-    const struct done_message *message = ring_peek(ring);
-    if (!message)
-        return NULL;
-    struct request *request = transport_local.request(message->handle);
-    ring_pop(ring);
-    ring_release(ring);
-    return request;
+    const struct done_message *message;
+
+    while ((message = ring_peek(ring))) {
+        struct request *request = transport_local.request(message->handle);
+        ring_pop(ring);
+        ring_release(ring);
+        if (request->status != REQUEST_LOST || !sent_again(port, request))
+            return request;
+    }
+    return NULL;
 }
 
 static struct request *next_refused(struct port *port, uint32_t thread) {

@@ -22,7 +22,8 @@ int port_submit(struct port *port, struct request *request);
 void port_cancel(struct port *port, struct request *request);
 /* Publishes what was submitted and cancelled since the last flush. Call once per loop turn. */
 void port_flush(struct port *port);
-/* The next finished request, or NULL. The caller owns it again. */
+/* The next finished request, or NULL. The caller owns it again. A request whose accelerator failed is not finished: it
+ * goes to the scheduler once more, unless its client left or its deadline has passed. */
 struct request *port_next(struct port *port);
 /* Readable when finished requests may wait. Before sleeping: port_arm(), and if it returns false something is there
  * already: do not sleep. After waking: port_disarm(). */

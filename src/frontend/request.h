@@ -16,6 +16,7 @@ enum request_status {
     REQUEST_OK,      /* `block` holds the outputs */
     REQUEST_REFUSED, /* `refusal` says why; never run */
     REQUEST_FAILED,  /* the engine failed; `failure` says how */
+    REQUEST_LOST,    /* its accelerator failed: port_next() sends it again, or refuses it */
 };
 
 struct request {
@@ -28,6 +29,7 @@ struct request {
     struct tensor_view inputs[TENSORS_MAX]; /* in the signature's order; data stay in place until it is given back */
     uint32_t port;                          /* which frontend; set by port_submit() */
     int64_t deadline_sched_ns;              /* the scheduler's: less the reply margin; set by port_submit() */
+    bool cancelled;                         /* by port_cancel() */
 
     /* written by who finishes it */
     enum request_status status;

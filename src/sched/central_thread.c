@@ -104,8 +104,20 @@ static void take_request(void *thread, int64_t now, const struct request_message
     step(t, now, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = &own});
 }
 
+/* An accelerator leaves or comes back. */
+static void take_news(struct central_thread *t, int64_t now, const struct ran_message *ran) {
+    enum central_event_kind kind = ran->news == NEWS_JOINS ? CENTRAL_UP : CENTRAL_DOWN;
+
+    step(t, now, &(struct central_event){.kind = kind, .accelerator = ran->accelerator});
+    wiring_accelerator_news(t->rings.wiring, ran->accelerator, ran->news, t->outstanding[ran->accelerator] == 0);
+}
+
 static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     struct central_thread *t = thread;
+    if (ran->news != NEWS_ENDED) {
+        take_news(t, now, ran);
+        return;
+    }
     struct central_ended ended = {
         .kind = CENTRAL_RUN,
         .accelerator = ran->accelerator,
@@ -117,6 +129,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     };
 
     t->outstanding[ran->accelerator]--;
+    wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED, t->outstanding[ran->accelerator] == 0);
     rings_ran(&t->rings, ran->model, ran);
     step(t, now, &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = ran->accelerator, .ended = &ended});
 }

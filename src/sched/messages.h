@@ -23,6 +23,7 @@ enum refusal {
     REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted */
     REFUSAL_SHAPES,     /* too many different input shapes of the model are queued at once */
     REFUSAL_CANCELLED,  /* its client left */
+    REFUSAL_LOST,       /* its accelerator failed, and there is no time to run it on another (frontend/port.c) */
 };
 
 /* ---- frontend -> model thread ---- */
@@ -143,7 +144,15 @@ static inline uint32_t batch_plan_slots(uint32_t requests) {
 
 /* ---- executor -> model thread ---- */
 
+/* What an executor has to say of an accelerator. */
+enum accelerator_news {
+    NEWS_ENDED,  /* a batch has, whether it ran, failed, or was lost */
+    NEWS_LEAVES, /* no more batches for it; those that are sealed end or are lost, and are reported */
+    NEWS_JOINS,  /* it takes batches again; what was lost has been reported */
+};
+
 struct ran_message {
+    enum accelerator_news news; /* other than ENDED: to the central thread only, and of `accelerator` */
     uint32_t model, generation, type, items, accelerator;
     uint32_t late;       /* requests whose deadline had passed when it ended, or was not run for that */
     uint64_t tag;        /* of the plan */
@@ -155,8 +164,22 @@ struct ran_message {
 /* ---- executor -> rank thread ---- */
 
 struct freed_message {
+    enum accelerator_news news;
     uint32_t accelerator;
-    int64_t ended_ns;
+    int64_t ended_ns; /* ENDED */
+};
+
+/* ---- who started the threads -> executor ---- */
+
+enum accelerator_order {
+    ACCELERATOR_JOIN,  /* take batches again */
+    ACCELERATOR_DRAIN, /* end what is sealed, and take no more */
+    ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it */
+};
+
+struct accelerator_command {
+    uint32_t accelerator;
+    enum accelerator_order order;
 };
 
 /* ---- executor -> frontend ---- */

@@ -653,6 +653,10 @@ double rank_core_accelerators_needed(const struct rank_core *core) {
     return core->needed;
 }
 
+bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator) {
+    return !core->accelerator[accelerator].granted && core->accelerator[accelerator].batches == 0;
+}
+
 uint32_t rank_core_accelerators_free(const struct rank_core *core) {
     return core->free;
 }

@@ -59,5 +59,7 @@ double rank_core_accelerators_needed(const struct rank_core *core);
 uint32_t rank_core_accelerators_busy(const struct rank_core *core);
 /* When the next accelerator will be offered ahead of time, as far as is known; TIME_NEVER: none is expected. */
 int64_t rank_core_offer_ns(const struct rank_core *core);
+/* Neither granted nor running anything, as far as was told: what is down has left then. */
+bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator);
 /* Free to be granted, now or ahead of time. */
 uint32_t rank_core_accelerators_free(const struct rank_core *core);

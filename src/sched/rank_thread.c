@@ -72,6 +72,23 @@ static void tell_parameters(struct rank_thread *r) {
     }
 }
 
+/* Notes what has become of an accelerator that is leaving or comes back. */
+static void note_state(struct rank_thread *r, uint32_t accelerator, enum accelerator_news news) {
+    if (news == NEWS_LEAVES || news == NEWS_JOINS ||
+        wiring_accelerator_state(r->wiring, accelerator) == ACCELERATOR_LEAVING)
+        wiring_accelerator_news(r->wiring, accelerator, news, rank_core_accelerator_idle(r->core, accelerator));
+}
+
+static void take_news(struct rank_thread *r, int64_t now, const struct freed_message *freed) {
+    static const enum rank_event_kind kinds[] = {
+        [NEWS_ENDED] = RANK_MESSAGE, [NEWS_LEAVES] = RANK_ACCELERATOR_DOWN, [NEWS_JOINS] = RANK_ACCELERATOR_UP};
+    struct rank_message message = {.kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns};
+
+    rank_step(r, now,
+              &(struct rank_event){.kind = kinds[freed->news], .accelerator = freed->accelerator, .message = &message});
+    note_state(r, freed->accelerator, freed->news);
+}
+
 static bool poll_freed(struct rank_thread *r, int64_t now) {
     bool any = false;
 
@@ -79,9 +96,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
         struct ring *ring = &r->wiring->freed[e];
         const struct freed_message *freed;
         for (; (freed = ring_peek(ring)); ring_pop(ring)) {
-            struct rank_message message = {
-                .kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns};
-            rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+            take_news(r, now, freed);
             any = true;
         }
         ring_release(ring);
@@ -99,6 +114,8 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
             if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER)
                 r->origin_ns[message->model] = message->origin_ns;
             rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+            if (message->kind == RANK_ANSWER)
+                note_state(r, message->accelerator, NEWS_ENDED);
             any = true;
         }
         ring_release(ring);

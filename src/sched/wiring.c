@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #define PLAN_SLOTS_MAX 65536 /* 4 MiB: so much lies between a model thread and an executor */
+#define NEWS_MAX       64    /* of accelerators that come and go; more wait at the executor until there is room */
+#define COMMANDS_MAX   256
 
 static int rings_make_runs(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes,
                            uint32_t run_max) {
@@ -89,8 +91,9 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make(&w->done, e * f, w->port_requests, sizeof(struct done_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
-        (rc = rings_make(&w->ran, e * t, plans + WIRING_PLANS_CENTRAL, sizeof(struct ran_message))) < 0 ||
-        (rc = rings_make(&w->freed, e, plans, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->ran, e * t, plans + NEWS_MAX, sizeof(struct ran_message))) < 0 ||
+        (rc = rings_make(&w->freed, e, plans + NEWS_MAX, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
         (rc = rings_make(&w->to_rank, t, 1024 + w->accelerators + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||
         (rc = rings_make(&w->grants, t, 2 * w->models + w->accelerators + 64, sizeof(struct grant_message))) < 0 ||
         (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
@@ -98,12 +101,30 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = bells_make(&w->executor_bells, e, false, busy_poll)) < 0 ||
         (rc = doorbell_init(&w->rank_bell, false, busy_poll)) < 0)
         return error_set(err, rc, "cannot build the threads' rings: %s", strerror(-rc));
+    w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
+    if (!w->states)
+        return error_set(err, -ENOMEM, "no memory for %u accelerators", w->accelerators);
+    return 0;
+}
+
+int wiring_command(struct wiring *w, uint32_t accelerator, enum accelerator_order order) {
+    uint32_t e = w->executor_of[accelerator];
+    struct accelerator_command *command = ring_reserve(&w->commands[e]);
+
+    if (!command)
+        return -EAGAIN;
+    *command = (struct accelerator_command){.accelerator = accelerator, .order = order};
+    ring_push(&w->commands[e]);
+    ring_publish(&w->commands[e]);
+    doorbell_ring(&w->executor_bells[e]);
     return 0;
 }
 
 void wiring_destroy(struct wiring *w) {
     uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
 
+    free(w->states);
+    rings_free(w->commands, e);
     bells_free(w->executor_bells, e);
     bells_free(w->model_bells, t);
     bells_free(w->frontend_bells, f);

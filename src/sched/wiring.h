@@ -4,6 +4,7 @@
  *              <--refusals[t][f]--                 <--grants[t]----
  *              <--done[e][f]------- executor e <--plans[t][e]-- model thread t
  *                                   executor e --ran[e][t]--> model thread t, --freed[e]--> rank thread
+ *     who started them --commands[e]--> executor e
  *
  * An executor drives one accelerator or, emulated ones, many: rings are by executor, messages name the accelerator.
  * Every ring has one producer and one consumer. The bounds make most of them impossible to overfill: see
@@ -20,6 +21,12 @@
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
+
+enum accelerator_state {
+    ACCELERATOR_SERVING,
+    ACCELERATOR_LEAVING, /* gets no new batches, and has not ended all that it had */
+    ACCELERATOR_GONE,    /* has nothing any more */
+};
 
 struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
@@ -39,7 +46,9 @@ struct wiring {
     struct ring *ran;           /* [e * model_threads + t] struct ran_message */
     struct ring *freed;         /* [e] struct freed_message */
     struct ring *done;          /* [e * frontends + f] struct done_message */
+    struct ring *commands;      /* [e] struct accelerator_command */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, rank_bell;
+    _Atomic uint8_t *states; /* [accelerators] enum accelerator_state; written by the rank or the central thread */
     /* written by the rank thread at the end of its turns */
     _Alignas(CACHE_LINE) _Atomic uint32_t free_accelerators;
     _Atomic int64_t offer_ns; /* when the next one will be free, ahead of time; TIME_NEVER: not known */
@@ -62,3 +71,23 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
  * sentence; wiring_destroy() is due in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);
+
+/* The thread that started the others: tells an accelerator's executor what is to become of it. 0, or -EAGAIN if too
+ * much has been said that the executor has not read yet. */
+int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
+
+/* Any thread. */
+static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {
+    return atomic_load_explicit(&wiring->states[accelerator], memory_order_relaxed); /* a word on its own */
+}
+
+/* The rank or the central thread: what is known of an accelerator, which has nothing to do if `idle`. */
+static inline void wiring_accelerator_news(struct wiring *wiring, uint32_t accelerator, enum accelerator_news news,
+                                           bool idle) {
+    enum accelerator_state state = wiring_accelerator_state(wiring, accelerator);
+    if (news == NEWS_JOINS || (news == NEWS_ENDED && state == ACCELERATOR_SERVING))
+        state = ACCELERATOR_SERVING;
+    else
+        state = idle ? ACCELERATOR_GONE : ACCELERATOR_LEAVING;
+    atomic_store_explicit(&wiring->states[accelerator], (uint8_t)state, memory_order_relaxed); /* statistics */
+}

@@ -17,7 +17,8 @@ static struct {
     int64_t dims[2];
     uint32_t items;
     int runs;
-    bool fail, fail_load;
+    bool fail, fail_load; /* the clients' batches; every load */
+    bool broken;          /* every run fails */
     const void *place;
     int released;
 } seen;
@@ -71,7 +72,9 @@ static int spy_run(struct engine_model *model, const struct tensor_view *inputs,
                    struct output_block **outputs, struct sy_error *err) {
     (void)model;
     const float *x = inputs[0].data;
-    if (x[0] != 0) {
+    if (seen.broken)
+        return error_set(err, -EIO, "the device is gone");
+    if (x[0] >= 1) { /* a client's: trials are of less */
         seen.runs++;
         seen.items = items;
         seen.place = x;
@@ -285,6 +288,84 @@ static void test_a_failure_is_told_and_survived(void **state) {
     rig_stop(rig);
 }
 
+static void take_news(struct rig *rig, enum accelerator_news expected) {
+    struct freed_message freed;
+    take(&rig->wiring.freed[0], &freed);
+    assert_int_equal(freed.accelerator, 0);
+    assert_int_equal(freed.news, expected);
+}
+
+/* A request on its own that is lost: it is reported and handed back. */
+static void expect_lost(struct rig *rig, bool news_first) {
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+
+    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){&r}, 1);
+    if (news_first)
+        take_news(rig, NEWS_LEAVES);
+    take_news(rig, NEWS_ENDED);
+    take(&rig->wiring.ran[0], &ran);
+    assert_int_equal(ran.run_ns, 0);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_LOST);
+    assert_null(r.block);
+}
+
+static void expect_run(struct rig *rig) {
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+
+    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){&r}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_OK);
+    output_block_put(r.block);
+}
+
+static void test_what_a_failed_accelerator_has_is_lost_until_it_joins(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+
+    assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_FAIL), 0);
+    expect_lost(rig, true);
+    expect_lost(rig, false);
+    assert_int_equal(executor_counters(rig->executor, 0)->lost_batches, 2);
+    assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_JOIN), 0);
+    take_news(rig, NEWS_JOINS);
+    expect_run(rig);
+    rig_stop(rig);
+}
+
+static void test_what_drains_runs_what_it_is_sent(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+
+    assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_DRAIN), 0);
+    take_news(rig, NEWS_LEAVES);
+    expect_run(rig);
+    rig_stop(rig);
+}
+
+/* An engine that fails a batch and then runs nothing at all takes its accelerator with it, for good. */
+static void test_an_engine_that_runs_nothing_any_more_is_lost(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+
+    expect_run(rig);
+    seen.broken = true;
+    expect_lost(rig, false);
+    take_news(rig, NEWS_LEAVES);
+    seen.broken = false;
+    assert_int_equal(wiring_command(&rig->wiring, 0, ACCELERATOR_JOIN), 0);
+    expect_lost(rig, false);
+    assert_null(ring_peek(&rig->wiring.freed[0]));
+    rig_stop(rig);
+}
+
 static void test_what_has_expired_is_not_run(void **state) {
     (void)state;
     struct rig *rig = rig_start();
@@ -383,6 +464,9 @@ int main(void) {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
         cmocka_unit_test(test_a_lone_request_is_not_copied),
         cmocka_unit_test(test_a_failure_is_told_and_survived),
+        cmocka_unit_test(test_what_a_failed_accelerator_has_is_lost_until_it_joins),
+        cmocka_unit_test(test_what_drains_runs_what_it_is_sent),
+        cmocka_unit_test(test_an_engine_that_runs_nothing_any_more_is_lost),
         cmocka_unit_test(test_what_has_expired_is_not_run),
         cmocka_unit_test(test_what_ends_after_its_deadline_is_counted),
         cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),

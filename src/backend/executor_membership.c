@@ -1,0 +1,119 @@
+/* executor_membership.c - accelerators that leave, fail and come back while the others go on.
+ *
+ * What an accelerator is to do and what the scheduler knows of it are two things: news are told when the ring has room,
+ * and only the newest. What an accelerator that failed has, and what is still sent to it, is lost: reported as ended at
+ * once, so before it joins again, and its requests handed back to their frontends, which send them once more. */
+#include "backend/executor_state.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "profile/measure.h"
+
+struct member *executor_member(struct executor *x, uint32_t accelerator) {
+    CHECK_LT(accelerator - x->config.first_accelerator, x->config.accelerators);
+    return &x->members[accelerator - x->config.first_accelerator];
+}
+
+void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
+    int64_t now_ns = clock_now_ns();
+    struct run_result result = {.status = REQUEST_LOST, .start_ns = now_ns, .end_ns = now_ns};
+    struct ran_message ran = batch_ran(x, plan, now_ns, INT64_MAX);
+
+    batch_count(x, plan, &result);
+    batch_report(x, model_thread, &ran, now_ns);
+    batch_answer(x, plan, &result);
+}
+
+void accelerator_fail(struct executor *x, uint32_t accelerator) {
+    struct member *member = executor_member(x, accelerator);
+
+    member->dead = member->out = true;
+    if (x->emulation)
+        emulation_lose(x, accelerator);
+}
+
+bool engine_works(struct executor *x) {
+    bool any = false;
+
+    for (uint32_t i = 0; i < x->config.model_count; i++) {
+        struct served_model *model = &x->config.models[i];
+        struct sy_error err;
+        if (!x->models[i])
+            continue;
+        if (measure_run(x->config.engine, x->models[i], &model->signature, model->reference_dims, 1, &err) == 0)
+            return true;
+        any = true;
+    }
+    return !any;
+}
+
+void engine_lose(struct executor *x, uint32_t accelerator, const struct sy_error *reason) {
+    log_error("accelerator failed, and is out of service", "accelerator=%u reason=\"%s\"", accelerator, reason->text);
+    x->engine_lost = x->news = true;
+    accelerator_fail(x, accelerator);
+}
+
+static void obey(struct executor *x, const struct accelerator_command *command) {
+    struct member *member = executor_member(x, command->accelerator);
+
+    switch (command->order) {
+    case ACCELERATOR_JOIN:
+        if (!x->engine_lost)
+            member->dead = member->out = false;
+        break;
+    case ACCELERATOR_DRAIN:
+        member->out = true;
+        break;
+    case ACCELERATOR_FAIL:
+        accelerator_fail(x, command->accelerator);
+        break;
+    }
+}
+
+/* Tells the scheduler of one accelerator. False: not now. */
+static bool tell(struct executor *x, uint32_t accelerator, bool out) {
+    struct wiring *w = x->wiring;
+    struct ring *ring = w->central ? &w->ran[x->config.index] : &w->freed[x->config.index];
+    uint32_t batches = x->config.accelerators * (w->central ? WIRING_PLANS_CENTRAL : 3);
+    enum accelerator_news news = out ? NEWS_LEAVES : NEWS_JOINS;
+
+    if (!ring_fits(ring, 1 + batches)) /* the ends of batches always have room */
+        return false;
+    if (w->central)
+        *(struct ran_message *)ring_reserve(ring) = (struct ran_message){.news = news, .accelerator = accelerator};
+    else
+        *(struct freed_message *)ring_reserve(ring) = (struct freed_message){.news = news, .accelerator = accelerator};
+    ring_push(ring);
+    x->model_rung[0] |= w->central;
+    return true;
+}
+
+bool membership_poll(struct executor *x) {
+    struct ring *ring = &x->wiring->commands[x->config.index];
+    const struct accelerator_command *command;
+    bool any = false;
+
+    for (; (command = ring_peek(ring)); ring_pop(ring)) {
+        obey(x, command);
+        any = true;
+    }
+    if (any) {
+        ring_release(ring);
+        x->news = true;
+    }
+    if (!x->news)
+        return false;
+    x->news = false;
+    for (uint32_t i = 0; i < x->config.accelerators; i++) {
+        struct member *member = &x->members[i];
+        if (member->out == member->told_out)
+            continue;
+        if (tell(x, x->config.first_accelerator + i, member->out))
+            member->told_out = member->out;
+        else
+            x->news = true;
+    }
+    executor_publish_reports(x);
+    executor_publish_answers(x);
+    return any;
+}

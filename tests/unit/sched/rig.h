@@ -1,0 +1,251 @@
+/* rig.h - the live threads around the cores, without HTTP: two ports, two model threads and the rank thread, or the
+ * central thread, and emulated accelerators in two executors; and crowds of requests for it. */
+#pragma once
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/executor.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "frontend/port.h"
+#include "sched/central_thread.h"
+#include "sched/model_thread.h"
+#include "sched/rank_thread.h"
+#include "unit/cmocka_all.h"
+
+#define PORTS        2
+#define THREADS      2
+#define ACCELERATORS 4
+#define EXECUTORS    2
+#define MODELS       4 /* the last has variable shapes */
+#define BATCH_MAX    16
+
+struct rig {
+    struct wiring wiring;
+    struct served_model models[MODELS];
+    struct profile *profiles[MODELS];
+    struct executor *executors[EXECUTORS];
+    uint32_t executor_of[ACCELERATORS];
+    struct model_thread *model_threads[THREADS];
+    struct rank_thread *rank_thread;
+    struct central_thread *central_thread;
+    const struct policy_ops *policy;
+    struct policy_options options;
+    struct port *ports[PORTS];
+    uint32_t thread_of_served[MODELS], thread_of_model[MODELS - 1 + VARIANTS_MAX];
+    float input[64];
+    double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
+};
+
+static void model_make(struct rig *rig, uint32_t i, bool variable) {
+    struct served_model *m = &rig->models[i];
+    struct tensor_spec spec = {.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, variable ? -1 : 4}};
+
+    snprintf(m->name, sizeof(m->name), "m%u", i);
+    m->signature =
+        (struct signature){.input_count = 1, .output_count = 1, .batched = true, .variable_shapes = variable};
+    m->signature.inputs[0] = m->signature.outputs[0] = spec;
+    m->batch_max = BATCH_MAX;
+    m->slo_ns = 50 * NS_PER_MS;
+    atomic_init(&m->state, MODEL_READY);
+    rig->profiles[i] = malloc(profile_bytes(BATCH_MAX));
+    profile_set_line(rig->profiles[i], BATCH_MAX, rig->fixed_ns / 5, rig->fixed_ns);
+}
+
+static void start_executors(struct rig *rig) {
+    struct sy_error err;
+    for (uint32_t e = 0; e < rig->wiring.executors; e++) {
+        uint32_t share = rig->wiring.accelerators / rig->wiring.executors;
+        struct executor_config config = {.wiring = &rig->wiring,
+                                         .index = e,
+                                         .first_accelerator = e * share,
+                                         .accelerators = share,
+                                         .engine = &engine_emulated,
+                                         .models = rig->models,
+                                         .profiles = (const struct profile *const *)rig->profiles,
+                                         .model_count = MODELS};
+        assert_int_equal(executor_start(&rig->executors[e], &config, &err), 0);
+        assert_int_equal(executor_wait_ready(rig->executors[e], &err), 0);
+    }
+}
+
+/* What thread t of the wiring's is told. */
+static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, struct thread_model *models) {
+    struct thread_rings_config config = {
+        .wiring = &rig->wiring, .index = t, .models = models, .queue_max = 300, .ctrl_ns = 100 * NS_PER_US};
+
+    for (uint32_t i = t; i < MODELS; i += rig->wiring.model_threads)
+        models[config.model_count++] = (struct thread_model){.served_model = i,
+                                                             .first_variant = i,
+                                                             .variant_count = i == MODELS - 1 ? VARIANTS_MAX : 1,
+                                                             .profiles = {rig->profiles[i]},
+                                                             .batch_max = BATCH_MAX,
+                                                             .slo_ns = rig->models[i].slo_ns};
+    return config;
+}
+
+static void start_model_thread(struct rig *rig, uint32_t t) {
+    struct thread_model models[MODELS];
+    struct sy_error err;
+    struct model_thread_config config = {.rings = rings_config(rig, t, models),
+                                         .types = 1,
+                                         .learn = true,
+                                         .policy = rig->policy,
+                                         .policy_options = &rig->options};
+    assert_int_equal(model_thread_start(&rig->model_threads[t], &config, &err), 0);
+}
+
+static void start_scheduler(struct rig *rig) {
+    static const uint8_t types[ACCELERATORS] = {0};
+    struct wiring *w = &rig->wiring;
+    struct sy_error err;
+
+    if (w->central) {
+        struct thread_model models[MODELS];
+        struct central_thread_config config = {.rings = rings_config(rig, 0, models),
+                                               .accelerator_type = types,
+                                               .types = 1,
+                                               .policy = rig->policy,
+                                               .policy_options = &rig->options};
+        assert_int_equal(central_thread_start(&rig->central_thread, &config, &err), 0);
+        return;
+    }
+    struct rank_core_config rank = {.models = w->models,
+                                    .accelerators = w->accelerators,
+                                    .accelerator_type = types,
+                                    .types = 1,
+                                    .policy = rig->policy,
+                                    .policy_options = &rig->options};
+    assert_int_equal(rank_thread_start(&rig->rank_thread, w, &rank, &err), 0);
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        start_model_thread(rig, t);
+}
+
+static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {
+    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    struct sy_error err;
+
+    memset(rig, 0, sizeof(*rig));
+    struct wiring *w = &rig->wiring;
+    rig->policy = policy;
+    policy_options_preset(policy, &rig->options);
+    w->frontends = PORTS;
+    w->central = policy->central != NULL;
+    w->model_threads = w->central ? 1 : THREADS;
+    w->accelerators = accelerators;
+    w->executors = accelerators < EXECUTORS ? accelerators : EXECUTORS;
+    w->executor_of = rig->executor_of;
+    for (uint32_t a = 0; a < accelerators; a++)
+        rig->executor_of[a] = a / (accelerators / w->executors);
+    rig->fixed_ns = fixed_ns;
+    w->models = MODELS - 1 + VARIANTS_MAX;
+    w->batch_max = BATCH_MAX;
+    w->thread_of_model = rig->thread_of_model;
+    w->thread_of_served = rig->thread_of_served;
+    for (uint32_t i = 0; i < MODELS; i++) {
+        model_make(rig, i, i == MODELS - 1);
+        rig->thread_of_served[i] = i % w->model_threads;
+    }
+    for (uint32_t v = 0; v < w->models; v++)
+        rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
+    assert_int_equal(wiring_init(w, false, &err), 0);
+    start_executors(rig);
+    start_scheduler(rig);
+    for (uint32_t f = 0; f < PORTS; f++)
+        rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
+    return rig;
+}
+
+static struct rig *rig_start(uint32_t accelerators, double fixed_ns) {
+    return rig_start_with(&policy_deferred, accelerators, fixed_ns);
+}
+
+static void rig_stop(struct rig *rig) {
+    for (uint32_t t = 0; t < rig->wiring.model_threads && !rig->wiring.central; t++)
+        model_thread_stop(rig->model_threads[t]);
+    if (rig->wiring.central)
+        central_thread_stop(rig->central_thread);
+    else
+        rank_thread_stop(rig->rank_thread);
+    for (uint32_t e = 0; e < rig->wiring.executors; e++)
+        executor_stop(rig->executors[e]);
+    for (uint32_t f = 0; f < PORTS; f++)
+        port_destroy(rig->ports[f]);
+    wiring_destroy(&rig->wiring);
+    for (uint32_t i = 0; i < MODELS; i++)
+        free(rig->profiles[i]);
+    free(rig);
+}
+
+/* Requests of a test, and how often each came back. */
+struct crowd {
+    struct request *requests;
+    uint32_t *back, count, done, ran;
+    struct rng rng;
+};
+
+static void crowd_init(struct crowd *c, uint32_t count) {
+    *c = (struct crowd){.count = count};
+    c->requests = calloc(count, sizeof(*c->requests));
+    c->back = calloc(count, sizeof(*c->back));
+    rng_seed(&c->rng, 17);
+}
+
+static void crowd_free(struct crowd *c) {
+    free(c->requests);
+    free(c->back);
+}
+
+static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t i, uint32_t model, int64_t slo_ns) {
+    uint32_t columns = model == MODELS - 1 ? 1 + (uint32_t)rng_below(&c->rng, 8) : 4;
+    struct request *r = &c->requests[i];
+
+    r->model = model;
+    r->items = 1 + (uint32_t)rng_below(&c->rng, 3);
+    r->arrival_ns = clock_now_ns();
+    r->deadline_ns = r->arrival_ns + slo_ns;
+    r->shape_key = model == MODELS - 1 ? columns : 0;
+    r->work = 1;
+    r->inputs[0] = (struct tensor_view){
+        .data = rig->input, .bytes = r->items * columns * sizeof(float), .rank = 2, .dims = {r->items, columns}};
+    return r;
+}
+
+/* Takes what a port has finished; checks each request. */
+static void crowd_collect(struct crowd *c, struct rig *rig, uint32_t f) {
+    struct request *r;
+
+    while ((r = port_next(rig->ports[f]))) {
+        assert_int_equal(r->port, f);
+        assert_int_equal(c->back[r - c->requests]++, 0);
+        c->done++;
+        if (r->status == REQUEST_OK) {
+            assert_non_null(r->block);
+            assert_true(r->first_item + r->items <= r->batch_items);
+            assert_int_equal(r->block->outputs[0].dims[0], r->batch_items);
+            assert_true(r->run_start_ns <= r->run_end_ns);
+            output_block_put(r->block);
+            c->ran++;
+        } else {
+            assert_int_equal(r->status, REQUEST_REFUSED);
+            assert_int_not_equal(r->refusal, REFUSAL_NONE);
+        }
+    }
+}
+
+static void pause_us(int64_t us) {
+    struct timespec ts = {.tv_nsec = us * NS_PER_US};
+    nanosleep(&ts, NULL);
+}
+
+static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
+    port_flush(rig->ports[f]);
+    while (c->done < c->count) {
+        crowd_collect(c, rig, f);
+        pause_us(500);
+    }
+}
