@@ -170,7 +170,8 @@ class Symphony(Server):
 
     def command(self):
         return [str(self.program), "serve", "--repository", str(self.repository), "--accelerators", "cpu:1",
-                "--host", HOST, "--http-port", str(self.port), "--metrics-port", str(self.port + 2)]
+                "--host", HOST, "--http-port", str(self.port), "--no-grpc", "--metrics-port",
+                str(self.port + 2)]
 
 
 class TritonServer(Server):

@@ -16,9 +16,9 @@
 
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
-    int64_t http_port, metrics_port, model_threads, frontends, queue_max, body_mib, inputs_mib;
+    int64_t http_port, grpc_port, metrics_port, model_threads, frontends, queue_max, body_mib, inputs_mib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
-    bool busy_poll, no_learn, no_metrics;
+    bool busy_poll, no_learn, no_grpc, no_metrics;
 };
 
 static const struct option_row rows[] = {
@@ -38,7 +38,8 @@ static const struct option_row rows[] = {
                   "CPU executors with a core of their own look for the next batch for X times what the last one took "
                   "before they sleep: a core that halts runs slower when it wakes"),
     OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping"),
-    OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64, "threads that speak HTTP"),
+    OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64,
+               "threads that speak HTTP, and as many that speak gRPC"),
     OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"),
     OPTION_HEADING("Scheduling"),
     OPTION_TEXT(struct serve_settings, policy, "policy", "NAME[:KEY=VALUE,...]",
@@ -50,6 +51,8 @@ static const struct option_row rows[] = {
     OPTION_HEADING("Listening"),
     OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address to listen on"),
     OPTION_INT(struct serve_settings, http_port, "http-port", "PORT", 0, 65535, "HTTP; 0: any free port"),
+    OPTION_INT(struct serve_settings, grpc_port, "grpc-port", "PORT", 0, 65535, "gRPC; 0: any free port"),
+    OPTION_FLAG(struct serve_settings, no_grpc, "no-grpc", "no gRPC port"),
     OPTION_INT(struct serve_settings, metrics_port, "metrics-port", "PORT", 0, 65535,
                "Prometheus metrics; 0: any free port"),
     OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port"),
@@ -75,8 +78,8 @@ static const struct options options = {
     .command = "serve",
     .usage = "--repository DIR | --scenario FILE [OPTION]...",
     .intro =
-        "Serves models over the Open Inference Protocol (v2, HTTP/1.1) under latency SLOs. Models without a cached\n"
-        "profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends at once.\n",
+        "Serves models over the Open Inference Protocol (v2, HTTP/1.1 and gRPC) under latency SLOs. Models without a\n"
+        "cached profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends at once.\n",
     .notes = "Examples:\n"
              "  symphony serve --repository model.onnx\n"
              "  symphony serve --repository /srv/models --accelerators cpu:4 --pin 4-7\n"
@@ -175,6 +178,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->frontends = (uint32_t)s->frontends;
     c->host = s->host;
     c->http_port = (int)s->http_port;
+    c->grpc_port = s->no_grpc ? -1 : (int)s->grpc_port;
     c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
     c->busy_poll = s->busy_poll;
     c->spin = s->spin;
@@ -187,15 +191,15 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
 
 /* Says what is served and how to ask it: the last line can be pasted into a shell. */
 static void say_ready(const struct server *server, const struct server_config *config) {
-    int http_port, metrics_port, ready = 0;
+    struct server_ports ports = server_ports(server);
+    int ready = 0;
     char line[4096];
 
-    server_ports(server, &http_port, &metrics_port);
     for (uint32_t i = 0; i < config->model_count; i++)
         ready += atomic_load_explicit(&config->models[i].state, memory_order_acquire) == MODEL_READY;
-    log_info("ready", "http_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", http_port, metrics_port, ready,
-             (int)config->model_count - ready, config->policy->name);
-    if (curl_line(config->models, config->model_count, http_port, line, sizeof(line)))
+    log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
+             ports.grpc, ports.metrics, ready, (int)config->model_count - ready, config->policy->name);
+    if (curl_line(config->models, config->model_count, ports.http, line, sizeof(line)))
         fprintf(stderr, "\nTry:\n  %s\n\n", line);
 }
 
@@ -248,6 +252,7 @@ static int serve_run(int argc, char **argv) {
     struct serve_settings settings = {
         .host = "0.0.0.0",
         .http_port = 8000,
+        .grpc_port = 8001,
         .metrics_port = 8002,
         .model_threads = 1,
         .frontends = 1,

@@ -159,7 +159,9 @@ void server_render_metrics(void *server, struct text *out) {
     render_margins(s, out);
     const struct infer_counters *counters[s->wiring.frontends];
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
-        counters[f] = http_frontend_counters(s->frontends[f]);
+        counters[f] = server_infer_counters(s, f);
     infer_counters_render(counters, s->wiring.frontends, s->config.models, out);
-    http_frontends_render_metrics(s->frontends, s->wiring.frontends, out);
+    http_frontends_render_metrics(s->http, s->config.frontends, out);
+    if (s->config.grpc_port >= 0)
+        grpc_frontends_render_metrics(s->grpc, s->config.frontends, out);
 }

@@ -210,41 +210,51 @@ static int start_scheduler(struct server *s, struct sy_error *err) {
     return rc;
 }
 
-static int start_frontends(struct server *s, struct sy_error *err) {
-    int rc = listen_open(s->config.host, s->config.http_port, &s->listen_fd, &s->http_port, err);
-    if (rc < 0)
-        return rc;
-    for (uint32_t f = 0; f < s->config.frontends; f++) {
-        s->ports[f] = port_create(&s->wiring, f, s->calibration.reply_ns);
-        if (!s->ports[f])
-            return error_set(err, -ENOMEM, "no memory for frontend %u", f);
-        struct frontend_config config = {
-            .listen_fd = s->listen_fd,
-            .index = f,
-            .port = s->ports[f],
-            .models = s->config.models,
-            .model_count = s->config.model_count,
-            .ready = &s->ready,
-            .draining = &s->draining,
-            .body_bytes_max = s->config.body_bytes_max,
-            .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
-            .requests_max = PORT_REQUESTS_MAX,
-            .busy_poll = s->config.busy_poll,
-        };
-        rc = http_frontend_start(&s->frontends[f], &config, err);
-        if (rc < 0)
-            return rc;
-    }
+/* What frontend `index` of the wiring is told, with its port. */
+static int frontend_config(struct server *s, uint32_t index, int listen_fd, struct frontend_config *config,
+                           struct sy_error *err) {
+    s->ports[index] = port_create(&s->wiring, index, s->calibration.reply_ns);
+    if (!s->ports[index])
+        return error_set(err, -ENOMEM, "no memory for frontend %u", index);
+    *config = (struct frontend_config){
+        .listen_fd = listen_fd,
+        .index = index % s->config.frontends,
+        .port = s->ports[index],
+        .models = s->config.models,
+        .model_count = s->config.model_count,
+        .ready = &s->ready,
+        .draining = &s->draining,
+        .body_bytes_max = s->config.body_bytes_max,
+        .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
+        .requests_max = PORT_REQUESTS_MAX,
+        .busy_poll = s->config.busy_poll,
+    };
     return 0;
 }
 
+static int start_frontends(struct server *s, struct sy_error *err) {
+    struct frontend_config config;
+    int rc = listen_open(s->config.host, s->config.http_port, &s->http_fd, &s->bound.http, err);
+    for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
+        rc = frontend_config(s, f, s->http_fd, &config, err);
+        rc = rc < 0 ? rc : http_frontend_start(&s->http[f], &config, err);
+    }
+    if (rc < 0 || s->config.grpc_port < 0)
+        return rc;
+    rc = listen_open(s->config.host, s->config.grpc_port, &s->grpc_fd, &s->bound.grpc, err);
+    for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
+        rc = frontend_config(s, s->config.frontends + f, s->grpc_fd, &config, err);
+        rc = rc < 0 ? rc : grpc_frontend_start(&s->grpc[f], &config, err);
+    }
+    return rc;
+}
+
 static int start_metrics(struct server *s, struct sy_error *err) {
-    s->metrics_port = -1;
     if (s->config.metrics_port < 0)
         return 0;
     int rc = metrics_server_start(&s->metrics, s->config.host, s->config.metrics_port, server_render_metrics, s, err);
     if (rc == 0)
-        s->metrics_port = metrics_server_port(s->metrics);
+        s->bound.metrics = metrics_server_port(s->metrics);
     return rc;
 }
 
@@ -255,15 +265,16 @@ static int server_allocate(struct server *s) {
     }
     s->wiring.central = s->config.policy->central != NULL;
     s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
-    s->wiring.frontends = s->config.frontends;
+    s->wiring.frontends = s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
     s->accelerator_type = calloc(s->wiring.accelerators, 1);
     s->wiring.executor_of = calloc(s->wiring.accelerators, sizeof(uint32_t));
     s->executors = calloc(s->wiring.executors, sizeof(*s->executors));
     s->model_threads = calloc(s->wiring.model_threads, sizeof(*s->model_threads));
-    s->ports = calloc(s->config.frontends, sizeof(*s->ports));
-    s->frontends = calloc(s->config.frontends, sizeof(*s->frontends));
-    if (!s->accelerator_type || !s->wiring.executor_of || !s->executors || !s->model_threads || !s->ports ||
-        !s->frontends)
+    s->ports = calloc(s->wiring.frontends, sizeof(*s->ports));
+    s->http = calloc(s->config.frontends, sizeof(*s->http));
+    s->grpc = calloc(s->config.frontends, sizeof(*s->grpc));
+    if (!s->accelerator_type || !s->wiring.executor_of || !s->executors || !s->model_threads || !s->ports || !s->http ||
+        !s->grpc)
         return -ENOMEM;
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count; type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -283,13 +294,21 @@ static void calibrate_server(struct server *s) {
              (long long)s->calibration.reply_ns / 1000, 1 / s->calibration.copy_ns_per_byte);
 }
 
+static void close_open(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 /* Ends what was started: first those who bring requests, while the others still give them back. */
 static void server_end(struct server *s) {
     metrics_server_stop(s->metrics);
-    if (s->listen_fd >= 0)
-        close(s->listen_fd);
-    for (uint32_t f = 0; s->frontends && f < s->config.frontends; f++)
-        http_frontend_stop(s->frontends[f]);
+    close_open(&s->http_fd);
+    close_open(&s->grpc_fd);
+    for (uint32_t f = 0; s->http && s->grpc && f < s->config.frontends; f++) {
+        http_frontend_stop(s->http[f]);
+        grpc_frontend_stop(s->grpc[f]);
+    }
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
             model_thread_stop(s->model_threads[t]);
@@ -300,7 +319,7 @@ static void server_end(struct server *s) {
     for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
         if (s->executors[e])
             executor_stop(s->executors[e]);
-    for (uint32_t f = 0; s->ports && f < s->config.frontends; f++)
+    for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
@@ -311,7 +330,8 @@ static void server_end(struct server *s) {
     free(s->executors);
     free(s->model_threads);
     free(s->ports);
-    free(s->frontends);
+    free(s->http);
+    free(s->grpc);
     free(s);
 }
 
@@ -325,7 +345,8 @@ int server_start(struct server **server, const struct server_config *config, str
     memset(s, 0, sizeof(*s));
     s->config = *config;
     s->started_ns = clock_now_ns();
-    s->wiring.rank_bell.event_fd = s->listen_fd = -1;
+    s->wiring.rank_bell.event_fd = s->http_fd = s->grpc_fd = -1;
+    s->bound = (struct server_ports){-1, -1, -1};
     rc = server_allocate(s);
     if (rc < 0) {
         error_set(err, rc, "no memory for the server's threads");
@@ -348,15 +369,16 @@ err_end:
     return rc;
 }
 
-void server_ports(const struct server *s, int *http_port, int *metrics_port) {
-    *http_port = s->http_port;
-    *metrics_port = s->metrics_port;
+struct server_ports server_ports(const struct server *s) {
+    return s->bound;
 }
 
 static uint32_t in_flight(const struct server *s) {
     uint32_t total = 0;
-    for (uint32_t f = 0; f < s->config.frontends; f++)
-        total += http_frontend_in_flight(s->frontends[f]);
+    for (uint32_t f = 0; f < s->config.frontends; f++) {
+        total += http_frontend_in_flight(s->http[f]);
+        total += s->grpc[f] ? grpc_frontend_in_flight(s->grpc[f]) : 0;
+    }
     return total;
 }
 
@@ -369,10 +391,13 @@ int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     atomic_store_explicit(&s->draining, true, memory_order_release); /* with the frontends' loads */
     if (grace_ns > 0)
         sleep_ns(grace_ns);
-    close(s->listen_fd);
-    s->listen_fd = -1;
-    for (uint32_t f = 0; f < s->config.frontends; f++)
-        http_frontend_quiesce(s->frontends[f]);
+    close_open(&s->http_fd);
+    close_open(&s->grpc_fd);
+    for (uint32_t f = 0; f < s->config.frontends; f++) {
+        http_frontend_quiesce(s->http[f]);
+        if (s->grpc[f])
+            grpc_frontend_quiesce(s->grpc[f]);
+    }
     int64_t until = clock_now_ns() + timeout_ns;
     while (in_flight(s) > 0 && clock_now_ns() < until)
         sleep_ns(DRAIN_POLL_NS);

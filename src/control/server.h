@@ -24,12 +24,13 @@ struct server_config {
     uint32_t model_count;
     struct server_accelerators *accelerators; /* [type_count] */
     uint32_t type_count;
-    uint32_t model_threads, frontends;
+    uint32_t model_threads;
+    uint32_t frontends; /* threads of each protocol */
     const struct policy_ops *policy;
     struct policy_options policy_options;
     const char *host;
-    int http_port, metrics_port; /* 0: any free one; metrics_port -1: none */
-    cpu_set_t executor_cores;    /* executor n is pinned to the n-th; empty: not pinned */
+    int http_port, grpc_port, metrics_port; /* 0: any free one; the last two -1: none */
+    cpu_set_t executor_cores;               /* executor n is pinned to the n-th; empty: not pinned */
     bool busy_poll;
     double
         spin; /* CPU executors with a core of their own look for the next batch for so many times what the last took */
@@ -42,8 +43,11 @@ struct server;
 
 /* Loads the models on every accelerator, starts all threads, listens. 0 or -errno with a sentence. */
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err);
-/* The ports it listens on; metrics_port -1: none. */
-void server_ports(const struct server *server, int *http_port, int *metrics_port);
+/* The ports it listens on; -1: none. */
+struct server_ports {
+    int http, grpc, metrics;
+};
+struct server_ports server_ports(const struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections; waits for requests in
  * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off.
  */

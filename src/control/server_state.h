@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "control/calibrate.h"
 #include "control/server.h"
+#include "frontend/grpc.h"
 #include "frontend/http.h"
 #include "frontend/metrics.h"
 #include "frontend/port.h"
@@ -31,9 +32,11 @@ struct server {
     struct rank_thread *rank_thread;
     struct central_thread *central_thread;
     struct port **ports;
-    struct http_frontend **frontends;
+    struct http_frontend **http; /* [frontends]; their ports come first */
+    struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;
-    int listen_fd, http_port, metrics_port;
+    int http_fd, grpc_fd; /* listening */
+    struct server_ports bound;
     _Atomic bool ready, draining;
     int64_t started_ns;
 };
@@ -41,6 +44,12 @@ struct server {
 /* What the thread that schedules some models has measured and counted. */
 static inline const struct thread_rings *server_rings(const struct server *s, uint32_t thread) {
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
+}
+
+/* What a frontend counts of infer requests; `index` as its port's. */
+static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t index) {
+    uint32_t n = s->config.frontends;
+    return index < n ? http_frontend_counters(s->http[index]) : grpc_frontend_counters(s->grpc[index - n]);
 }
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */

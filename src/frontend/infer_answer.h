@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "frontend/infer_parse.h"
 
-#define INFER_ANSWER_PIECES (1 + TENSORS_MAX)
+#define INFER_ANSWER_PIECES (1 + 2 * TENSORS_MAX)
 
 struct infer_answer {
     size_t json_bytes; /* of the JSON in front, when binary outputs follow it; 0: all of it is JSON */

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "frontend/describe.h"
 #include "frontend/json_put.h"
+#include "frontend/message_json.h"
 
 /* FNV-1a. */
 static uint32_t name_hash(const char *name, size_t length) {
@@ -84,12 +86,12 @@ int v2_model_find(const struct v2_models *index, const char *name, size_t length
     return found;
 }
 
-static int model_state(const struct served_model *model) {
+int v2_model_state(const struct served_model *model) {
     return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
 }
 
 bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_error *err) {
-    int state = model_state(model);
+    int state = v2_model_state(model);
     *retry = state == MODEL_LOADING;
     if (state == MODEL_LOADING)
         error_set(err, 0, "model '%s' is still loading", model->name);
@@ -178,40 +180,6 @@ void v2_error(struct v2_answer *answer, unsigned status, const char *fmt, ...) {
     json_put_error(&answer->text, sentence);
 }
 
-/* Takes the reference. */
-static void json_answer(struct v2_answer *answer, json_t *json) {
-    char *dump = json ? json_dumps(json, JSON_COMPACT) : NULL;
-    answer->status = 200;
-    if (dump)
-        text_put(&answer->text, dump);
-    else
-        v2_error(answer, 500, "out of memory for the answer");
-    free(dump);
-    json_decref(json);
-}
-
-/* Names come from files: one that is not UTF-8 must not make the whole answer fail. */
-static json_t *string_json(const char *string) {
-    json_t *json = json_string(string);
-    return json ? json : json_string("?");
-}
-
-static json_t *version_json(uint32_t version) {
-    return json_sprintf("%u", version);
-}
-
-static json_t *tensors_json(const struct tensor_spec *specs, uint32_t count) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++) {
-        json_t *shape = json_array();
-        for (uint32_t d = 0; d < specs[i].rank; d++)
-            json_array_append_new(shape, json_integer(specs[i].dims[d]));
-        json_array_append_new(list, json_pack("{s:o,s:s,s:o}", "name", string_json(specs[i].name), "datatype",
-                                              datatype_name(specs[i].type), "shape", shape));
-    }
-    return list;
-}
-
 /* The item that the profile was measured with, for inputs whose shape is open: what a client may try first. */
 static json_t *item_shapes_json(const struct served_model *model) {
     json_t *shapes = json_object();
@@ -225,49 +193,30 @@ static json_t *item_shapes_json(const struct served_model *model) {
     return shapes;
 }
 
-static void model_answer(struct v2_answer *answer, const struct served_model *model, const struct v2_models *models,
-                         bool one_version) {
-    json_t *versions = json_array();
-    for (uint32_t i = 0; i < models->count; i++)
-        if (strcmp(models->models[i].name, model->name) == 0 &&
-            (!one_version || models->models[i].version == model->version))
-            json_array_append_new(versions, version_json(models->models[i].version));
-    const struct signature *signature = &model->signature;
-    json_answer(answer, json_pack("{s:o,s:o,s:s,s:o,s:o,s:{s:f,s:i,s:o}}", "name", string_json(model->name), "versions",
-                                  versions, "platform", model->platform, "inputs",
-                                  tensors_json(signature->inputs, signature->input_count), "outputs",
-                                  tensors_json(signature->outputs, signature->output_count), "parameters", "slo_ms",
-                                  (double)model->slo_ns / (double)NS_PER_MS, "max_batch_size", (int)model->batch_max,
-                                  "item_shapes", item_shapes_json(model)));
+/* What is said in a message, as JSON. */
+static void message_answer(struct v2_answer *answer, const ProtobufCMessage *message) {
+    message_json_put(&answer->text, message, false);
 }
 
-/* As Triton's configuration has it: data types with TYPE_ before them, dims without the batch. */
-static json_t *config_tensors_json(const struct signature *signature, const struct tensor_spec *specs, uint32_t count) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++) {
-        json_t *dims = json_array();
-        for (uint32_t d = signature->batched ? 1 : 0; d < specs[i].rank; d++)
-            json_array_append_new(dims, json_integer(specs[i].dims[d]));
-        const char *type = specs[i].type == DATATYPE_BYTES ? "STRING" : datatype_name(specs[i].type);
-        json_array_append_new(list, json_pack("{s:o,s:o,s:o}", "name", string_json(specs[i].name), "data_type",
-                                              json_sprintf("TYPE_%s", type), "dims", dims));
+/* The metadata, and behind them what the protocol has no field for. */
+static void model_answer(struct v2_answer *answer, struct description *d, const struct served_model *model,
+                         const struct v2_models *models, bool one_version) {
+    json_t *parameters = json_pack("{s:f,s:i,s:o}", "slo_ms", (double)model->slo_ns / (double)NS_PER_MS,
+                                   "max_batch_size", (int)model->batch_max, "item_shapes", item_shapes_json(model));
+    char *json = json_dumps(parameters, JSON_COMPACT);
+    message_answer(answer, describe_model(d, models, model, one_version));
+    if (json && answer->text.length > 0) {
+        answer->text.length--; /* its closing brace */
+        text_put(&answer->text, ",\"parameters\":");
+        text_put(&answer->text, json);
+        text_put_char(&answer->text, '}');
     }
-    return list;
+    free(json);
+    json_decref(parameters);
 }
 
-static void config_answer(struct v2_answer *answer, const struct served_model *model) {
-    const struct signature *signature = &model->signature;
-    const char *backend = strncmp(model->platform, "onnxruntime", 11) == 0 ? "onnxruntime" : model->platform;
-    json_answer(answer,
-                json_pack("{s:o,s:s,s:s,s:i,s:o,s:o}", "name", string_json(model->name), "platform", model->platform,
-                          "backend", backend, "max_batch_size", signature->batched ? (int)model->batch_max : 0, "input",
-                          config_tensors_json(signature, signature->inputs, signature->input_count), "output",
-                          config_tensors_json(signature, signature->outputs, signature->output_count)));
-}
-
-static void index_answer(struct v2_answer *answer, const struct v2_models *models, const char *body, size_t bytes) {
-    static const char *const states[] = {
-        [MODEL_LOADING] = "LOADING", [MODEL_READY] = "READY", [MODEL_UNAVAILABLE] = "UNAVAILABLE"};
+static void index_answer(struct v2_answer *answer, struct description *d, const struct v2_models *models,
+                         const char *body, size_t bytes) {
     bool ready_only = false;
     if (bytes > 0) {
         json_error_t error;
@@ -284,24 +233,14 @@ static void index_answer(struct v2_answer *answer, const struct v2_models *model
         ready_only = json_is_true(ready);
         json_decref(request);
     }
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < models->count; i++) {
-        const struct served_model *model = &models->models[i];
-        int state = model_state(model);
-        if (ready_only && state != MODEL_READY)
-            continue;
-        json_t *entry = json_pack("{s:o,s:o,s:s}", "name", string_json(model->name), "version",
-                                  version_json(model->version), "state", states[state]);
-        if (state == MODEL_UNAVAILABLE)
-            json_object_set_new(entry, "reason", string_json(model->reason));
-        json_array_append_new(list, entry);
+    const Inference__RepositoryIndexResponse *index = describe_index(d, models, ready_only);
+    text_put_char(&answer->text, '[');
+    for (size_t i = 0; i < index->n_models; i++) {
+        if (i > 0)
+            text_put_char(&answer->text, ',');
+        message_json_put(&answer->text, &index->models[i]->base, true);
     }
-    json_answer(answer, list);
-}
-
-static void server_answer(struct v2_answer *answer) {
-    json_answer(answer, json_pack("{s:s,s:s,s:[s,s,s]}", "name", "symphony", "version", SYMPHONY_VERSION, "extensions",
-                                  "binary_tensor_data", "parameters", "model_configuration"));
+    text_put_char(&answer->text, ']');
 }
 
 /* Whether the route's model exists and is ready; if not, the answer says so with the given status. */
@@ -325,6 +264,11 @@ bool v2_infer_admit(struct v2_answer *answer, const struct v2_route *route, cons
 void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models,
                const struct v2_state *state, const char *body, size_t body_bytes) {
     const struct served_model *model = route->model < 0 ? NULL : &models->models[route->model];
+    struct description d;
+    if (describe_begin(&d, models) < 0) {
+        v2_error(answer, 503, "out of memory for the answer");
+        return;
+    }
     answer->status = 200;
     switch (route->kind) {
     case V2_LIVE:
@@ -334,21 +278,21 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
             answer->status = state->draining ? 503 : 400;
         break;
     case V2_SERVER:
-        server_answer(answer);
+        message_answer(answer, describe_server(&d));
         break;
     case V2_MODEL:
         if (model_admit(answer, route, models, 503))
-            model_answer(answer, model, models, route->version != NULL);
+            model_answer(answer, &d, model, models, route->version != NULL);
         break;
     case V2_MODEL_CONFIG:
         if (model_admit(answer, route, models, 503))
-            config_answer(answer, model);
+            message_answer(answer, &describe_config(&d, model)->base);
         break;
     case V2_MODEL_READY:
         model_admit(answer, route, models, 400);
         break;
     case V2_INDEX:
-        index_answer(answer, models, body, body_bytes);
+        index_answer(answer, &d, models, body, body_bytes);
         break;
     case V2_WRONG_VERB:
         answer->allow = route->path_kind == V2_INFER || route->path_kind == V2_INDEX ? "POST" : "GET, HEAD";
@@ -359,4 +303,5 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         v2_error(answer, 404, "there is no such path; the protocol's begin with /v2");
         break;
     }
+    describe_end(&d);
 }

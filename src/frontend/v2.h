@@ -27,6 +27,8 @@ int v2_models_find(const struct v2_models *index, const char *name, size_t lengt
  * there is none (404). */
 int v2_model_find(const struct v2_models *index, const char *name, size_t length, const char *version,
                   size_t version_length, struct sy_error *err);
+/* Its enum model_state; `reason` may be read after it. */
+int v2_model_state(const struct served_model *model);
 /* Whether it can be asked now; if not, the sentence says why. *retry: worth trying again soon. */
 bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_error *err);
 

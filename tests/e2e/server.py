@@ -16,11 +16,11 @@ START_S = 300  # profiling included, sanitizers too
 class Server:
     """with Server("--repository", DIR) as server: server.infer(...)"""
 
-    def __init__(self, *args, http_port=0, metrics_port=0, env=None):
-        self.args = [BINARY, "serve", "--host", "127.0.0.1", "--http-port", str(http_port), "--metrics-port",
-                     str(metrics_port), *map(str, args)]
+    def __init__(self, *args, http_port=0, grpc_port=0, metrics_port=0, env=None):
+        self.args = [BINARY, "serve", "--host", "127.0.0.1", "--http-port", str(http_port), "--grpc-port",
+                     str(grpc_port), "--metrics-port", str(metrics_port), *map(str, args)]
         self.env = {**os.environ, **(env or {})}
-        self.port = self.metrics_port = self.process = None
+        self.port = self.grpc_port = self.metrics_port = self.process = None
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log", delete=False)
 
     def __enter__(self):
@@ -41,9 +41,9 @@ class Server:
         self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL, stderr=self.log, env=self.env)
         until = time.monotonic() + START_S
         while time.monotonic() < until:
-            ready = re.search(r'msg="ready" http_port=(\d+) metrics_port=(-?\d+)', self.log_text())
+            ready = re.search(r'msg="ready" http_port=(\d+) grpc_port=(-?\d+) metrics_port=(-?\d+)', self.log_text())
             if ready:
-                self.port, self.metrics_port = int(ready[1]), int(ready[2])
+                self.port, self.grpc_port, self.metrics_port = map(int, ready.groups())
                 return
             if self.process.poll() is not None:
                 raise RuntimeError("serve ended with %d: %s" % (self.process.returncode, self.log_text()[-2000:]))

@@ -13,74 +13,15 @@ import subprocess
 import time
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
+from repository import SLOW_RUN_S, TYPES, repository, slow_scenario, wait_until  # noqa: F401 (fixtures)
 from server import BINARY, Server
-
-TYPES = {  # datatype: element type in ONNX, in numpy, two values that show the range
-    "BOOL": (TensorProto.BOOL, np.bool_, [True, False]),
-    "UINT8": (TensorProto.UINT8, np.uint8, [0, 255]),
-    "UINT16": (TensorProto.UINT16, np.uint16, [0, 65535]),
-    "UINT32": (TensorProto.UINT32, np.uint32, [0, 2**32 - 1]),
-    "UINT64": (TensorProto.UINT64, np.uint64, [0, 2**64 - 1]),
-    "INT8": (TensorProto.INT8, np.int8, [-128, 127]),
-    "INT16": (TensorProto.INT16, np.int16, [-32768, 32767]),
-    "INT32": (TensorProto.INT32, np.int32, [-2**31, 2**31 - 1]),
-    "INT64": (TensorProto.INT64, np.int64, [-2**63, 2**63 - 1]),
-    "FP16": (TensorProto.FLOAT16, np.float16, [-65504.0, 0.1]),
-    "FP32": (TensorProto.FLOAT, np.float32, [-3.4028235e38, 0.1]),
-    "FP64": (TensorProto.DOUBLE, np.float64, [-1.7976931348623157e308, 0.1]),
-}
-
-
-def save_model(folder, name, nodes, inputs, outputs, initializers=()):
-    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(*i) for i in inputs],
-                              [helper.make_tensor_value_info(*o) for o in outputs], initializers)
-    path = folder / name / "1"
-    path.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("repository")
-    echoes = [(f"in_{t}", f"out_{t}", number) for t, (number, _, _) in TYPES.items()]
-    save_model(folder, "echo", [helper.make_node("Identity", [i], [o]) for i, o, _ in echoes],
-               [(i, n, ["N", 2]) for i, _, n in echoes], [(o, n, ["N", 2]) for _, o, n in echoes])
-    save_model(folder, "double", [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
-               [("y", TensorProto.FLOAT, ["N", 4])])
-    save_model(folder, "wide", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 150528])],
-               [("y", TensorProto.FLOAT, ["N", 150528])])
-    save_model(folder, "single", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, [2, 2])],
-               [("y", TensorProto.FLOAT, [2, 2])])
-    save_model(folder, "root", [helper.make_node("Sqrt", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 1])],
-               [("y", TensorProto.FLOAT, ["N", 1])])
-    table = helper.make_tensor("table", TensorProto.FLOAT, [3], [1, 2, 3])
-    save_model(folder, "pick", [helper.make_node("Gather", ["table", "i"], ["y"])], [("i", TensorProto.INT64, ["N", 1])],
-               [("y", TensorProto.FLOAT, ["N", 1])], [table])
-    (folder / "broken" / "1").mkdir(parents=True)
-    (folder / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
-    return folder
-
 
 @pytest.fixture(scope="module")
 def server(repository):
     with Server("--repository", str(repository), "--slo-ms", "10000") as running:
         yield running
-
-
-SLOW_RUN_S = 0.3
-
-
-@pytest.fixture(scope="module")
-def slow_scenario(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scenario") / "slow.yaml"
-    path.write_text("cluster: {accelerators: 1, type: slow}\n"
-                    f"models:\n  - {{name: slow, alpha_ms: 1, beta_ms: {SLOW_RUN_S * 1000}, slo_ms: 5000}}\n"
-                    "workload: {rate_rps: 1, arrivals: poisson}\npolicy: {name: deferred}\nrun: {seconds: 1, seed: 1}\n")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +70,6 @@ def metric(server, name, **labels):
     return sum(float(row.rsplit(" ", 1)[1]) for row in rows)
 
 
-def wait_until(what, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
-
-
 # ---- paths ----
 
 def test_server_and_health(server):
@@ -151,7 +85,8 @@ def test_metadata_and_configuration(server):
     assert model["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 4]}]
     assert model["parameters"]["slo_ms"] == 10000 and model["parameters"]["max_batch_size"] > 1
     status, config = request_json(server, "GET", "/v2/models/double/config")
-    assert status == 200 and config["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}]
+    assert status == 200 and config["name"] == "double" and config["backend"] == "onnxruntime"
+    assert [(i["name"], i["data_type"], i["dims"]) for i in config["input"]] == [("x", "TYPE_FP32", [4])]
     assert config["max_batch_size"] == model["parameters"]["max_batch_size"]
     status, single = request_json(server, "GET", "/v2/models/single/config")
     assert single["max_batch_size"] == 0 and single["input"][0]["dims"] == [2, 2]

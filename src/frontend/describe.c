@@ -1,0 +1,171 @@
+/* describe.c - messages put together from the served models. */
+#include "frontend/describe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/container.h"
+
+#define BYTES_FIXED     ((size_t)64 * 1024)
+#define BYTES_PER_MODEL ((size_t)2048) /* in an answer that lists all models */
+
+int describe_begin(struct description *d, const struct v2_models *models) {
+    d->bytes = BYTES_FIXED + models->count * BYTES_PER_MODEL;
+    d->used = 0;
+    d->memory = malloc(d->bytes);
+    return d->memory ? 0 : -ENOMEM;
+}
+
+void describe_end(struct description *d) {
+    free(d->memory);
+    d->memory = NULL;
+}
+
+static void *take(struct description *d, size_t bytes) {
+    void *piece = d->memory + d->used;
+    d->used += (bytes + 15) & ~(size_t)15;
+    CHECK_LE(d->used, d->bytes);
+    return piece;
+}
+
+/* A message of the type, as its initialiser has it. */
+#define NEW(d, type, initialiser) memcpy(take(d, sizeof(type)), &(type)initialiser, sizeof(type))
+
+static char *version_text(struct description *d, uint32_t version) {
+    char *text = take(d, 12);
+    snprintf(text, 12, "%u", version);
+    return text;
+}
+
+/* A string of ours for a field that is not const. */
+static char *text_of(const char *literal) {
+    return (char *)literal;
+}
+
+const ProtobufCMessage *describe_server(struct description *d) {
+    static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
+                                             "model_repository"};
+    Inference__ServerMetadataResponse *server =
+        NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
+    server->name = text_of("symphony");
+    server->version = text_of(SYMPHONY_VERSION);
+    server->n_extensions = ARRAY_COUNT(extensions);
+    server->extensions = (char **)extensions;
+    return &server->base;
+}
+
+static Inference__ModelMetadataResponse__TensorMetadata **
+tensors_describe(struct description *d, const struct tensor_spec *specs, uint32_t count) {
+    Inference__ModelMetadataResponse__TensorMetadata **tensors = take(d, count * sizeof(*tensors));
+    for (uint32_t i = 0; i < count; i++) {
+        tensors[i] = NEW(d, Inference__ModelMetadataResponse__TensorMetadata,
+                         INFERENCE__MODEL_METADATA_RESPONSE__TENSOR_METADATA__INIT);
+        tensors[i]->name = text_of(specs[i].name);
+        tensors[i]->datatype = text_of(datatype_name(specs[i].type));
+        tensors[i]->n_shape = specs[i].rank;
+        tensors[i]->shape = (int64_t *)specs[i].dims;
+    }
+    return tensors;
+}
+
+const ProtobufCMessage *describe_model(struct description *d, const struct v2_models *models,
+                                       const struct served_model *model, bool versioned) {
+    Inference__ModelMetadataResponse *m =
+        NEW(d, Inference__ModelMetadataResponse, INFERENCE__MODEL_METADATA_RESPONSE__INIT);
+    const struct signature *signature = &model->signature;
+    m->name = text_of(model->name);
+    m->platform = text_of(model->platform);
+    m->versions = take(d, models->count * sizeof(*m->versions));
+    for (uint32_t i = 0; i < models->count; i++)
+        if (strcmp(models->models[i].name, model->name) == 0 &&
+            (!versioned || models->models[i].version == model->version))
+            m->versions[m->n_versions++] = version_text(d, models->models[i].version);
+    m->n_inputs = signature->input_count;
+    m->inputs = tensors_describe(d, signature->inputs, signature->input_count);
+    m->n_outputs = signature->output_count;
+    m->outputs = tensors_describe(d, signature->outputs, signature->output_count);
+    return &m->base;
+}
+
+/* ---- configuration ---- */
+
+static Inference__DataType config_type(enum datatype type) {
+    static const Inference__DataType types[DATATYPE_COUNT] = {
+        [DATATYPE_INVALID] = INFERENCE__DATA_TYPE__TYPE_INVALID, [DATATYPE_BOOL] = INFERENCE__DATA_TYPE__TYPE_BOOL,
+        [DATATYPE_UINT8] = INFERENCE__DATA_TYPE__TYPE_UINT8,     [DATATYPE_UINT16] = INFERENCE__DATA_TYPE__TYPE_UINT16,
+        [DATATYPE_UINT32] = INFERENCE__DATA_TYPE__TYPE_UINT32,   [DATATYPE_UINT64] = INFERENCE__DATA_TYPE__TYPE_UINT64,
+        [DATATYPE_INT8] = INFERENCE__DATA_TYPE__TYPE_INT8,       [DATATYPE_INT16] = INFERENCE__DATA_TYPE__TYPE_INT16,
+        [DATATYPE_INT32] = INFERENCE__DATA_TYPE__TYPE_INT32,     [DATATYPE_INT64] = INFERENCE__DATA_TYPE__TYPE_INT64,
+        [DATATYPE_FP16] = INFERENCE__DATA_TYPE__TYPE_FP16,       [DATATYPE_FP32] = INFERENCE__DATA_TYPE__TYPE_FP32,
+        [DATATYPE_FP64] = INFERENCE__DATA_TYPE__TYPE_FP64,       [DATATYPE_BF16] = INFERENCE__DATA_TYPE__TYPE_BF16,
+        [DATATYPE_BYTES] = INFERENCE__DATA_TYPE__TYPE_STRING};
+    return types[type];
+}
+
+/* As Triton's configuration has dims: without the batch. */
+static void config_dims(const struct signature *signature, const struct tensor_spec *spec, size_t *count,
+                        int64_t **dims) {
+    uint32_t skip = signature->batched ? 1 : 0;
+    *count = spec->rank - skip;
+    *dims = (int64_t *)spec->dims + skip;
+}
+
+const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model) {
+    const struct signature *signature = &model->signature;
+    bool onnx = strncmp(model->platform, "onnxruntime", 11) == 0;
+    Inference__ModelConfig *c = NEW(d, Inference__ModelConfig, INFERENCE__MODEL_CONFIG__INIT);
+    c->name = text_of(model->name);
+    c->platform = text_of(model->platform);
+    c->backend = onnx ? text_of("onnxruntime") : text_of(model->platform);
+    c->max_batch_size = signature->batched ? (int32_t)model->batch_max : 0;
+    c->n_input = signature->input_count;
+    c->input = take(d, c->n_input * sizeof(*c->input));
+    for (size_t i = 0; i < c->n_input; i++) {
+        c->input[i] = NEW(d, Inference__ModelInput, INFERENCE__MODEL_INPUT__INIT);
+        c->input[i]->name = text_of(signature->inputs[i].name);
+        c->input[i]->data_type = config_type(signature->inputs[i].type);
+        config_dims(signature, &signature->inputs[i], &c->input[i]->n_dims, &c->input[i]->dims);
+    }
+    c->n_output = signature->output_count;
+    c->output = take(d, c->n_output * sizeof(*c->output));
+    for (size_t i = 0; i < c->n_output; i++) {
+        c->output[i] = NEW(d, Inference__ModelOutput, INFERENCE__MODEL_OUTPUT__INIT);
+        c->output[i]->name = text_of(signature->outputs[i].name);
+        c->output[i]->data_type = config_type(signature->outputs[i].type);
+        config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
+    }
+    /* every model that can be batched is, by the scheduler */
+    if (signature->batched) {
+        c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
+        c->dynamic_batching = NEW(d, Inference__ModelDynamicBatching, INFERENCE__MODEL_DYNAMIC_BATCHING__INIT);
+    }
+    return c;
+}
+
+/* ---- repository ---- */
+
+const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct v2_models *models,
+                                                         bool ready_only) {
+    static const char *const states[] = {
+        [MODEL_LOADING] = "LOADING", [MODEL_READY] = "READY", [MODEL_UNAVAILABLE] = "UNAVAILABLE"};
+    Inference__RepositoryIndexResponse *index =
+        NEW(d, Inference__RepositoryIndexResponse, INFERENCE__REPOSITORY_INDEX_RESPONSE__INIT);
+    index->models = take(d, models->count * sizeof(*index->models));
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *model = &models->models[i];
+        int state = v2_model_state(model);
+        if (ready_only && state != MODEL_READY)
+            continue;
+        Inference__RepositoryIndexResponse__ModelIndex *entry = NEW(
+            d, Inference__RepositoryIndexResponse__ModelIndex, INFERENCE__REPOSITORY_INDEX_RESPONSE__MODEL_INDEX__INIT);
+        entry->name = text_of(model->name);
+        entry->version = version_text(d, model->version);
+        entry->state = text_of(states[state]);
+        entry->reason = text_of(state == MODEL_UNAVAILABLE ? model->reason : "");
+        index->models[index->n_models++] = entry;
+    }
+    return index;
+}

@@ -1,0 +1,26 @@
+/* describe.h - what the server says of itself and its models, as the messages of proto/inference.proto.
+ *
+ * Both protocols answer with them: gRPC as they are, HTTP as JSON (message_json.h). Any thread; not on the hot path. */
+#pragma once
+
+#include "base/error.h"
+#include "frontend/v2.h"
+#include "inference.pb-c.h"
+
+/* Memory for one description; strings in it are the models' and literals. */
+struct description {
+    char *memory;
+    size_t bytes, used;
+};
+
+/* Room for a description of all models. 0 or -ENOMEM; describe_end() is due in either case. */
+int describe_begin(struct description *d, const struct v2_models *models);
+void describe_end(struct description *d);
+
+const ProtobufCMessage *describe_server(struct description *d);
+/* `versioned`: that version alone. */
+const ProtobufCMessage *describe_model(struct description *d, const struct v2_models *models,
+                                       const struct served_model *model, bool versioned);
+const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model);
+const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct v2_models *models,
+                                                         bool ready_only);

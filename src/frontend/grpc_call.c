@@ -1,0 +1,457 @@
+/* grpc_call.c - a call from its headers to its status, and the exchanges in it.
+ *
+ *     call_open() -> call_data() ... -> message complete
+ *         unary:     call_half_close() -> exchange_run()
+ *         streaming:                      exchange_run() at once
+ *     exchange_run() -> scheduler -> exchange_returned() -> exchange_answer_ready()
+ *         -> call_read(): answers in order, then the status in the trailers */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "frontend/grpc_state.h"
+
+#define NO_FREE              UINT32_MAX
+#define STREAM_EXCHANGES_MAX 256 /* of one call waiting: beyond it the client's window is not refilled */
+
+#define HEADER(name_, value_)                                                                                          \
+    {                                                                                                                  \
+        (uint8_t *)(name_), (uint8_t *)(value_), sizeof(name_) - 1, sizeof(value_) - 1,                                \
+            NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE                                               \
+    }
+static const nghttp2_nv header_ok = HEADER(":status", "200"), header_type = HEADER("content-type", "application/grpc"),
+                        header_encodings = HEADER("grpc-accept-encoding", "identity,deflate,gzip");
+
+/* ---- the pool ---- */
+
+struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
+    struct grpc_frontend *f = c->frontend;
+    struct grpc_call *call;
+    if (f->call_free != NO_FREE) {
+        call = &f->calls[f->call_free];
+        f->call_free = call->free_next;
+    } else if (f->call_fresh < f->call_count) {
+        call = &f->calls[f->call_fresh++];
+    } else {
+        return NULL;
+    }
+    memset(call, 0, offsetof(struct grpc_call, sentence));
+    call->connection = c;
+    call->stream = stream;
+    call->method = GRPC_NO_METHOD;
+    call->timeout_ns = GRPC_TIMEOUT_NONE;
+    call->status = 200;
+    call->sentence[0] = '\0';
+    list_init(&call->exchanges);
+    list_init(&call->link);
+    list_append(&c->calls, &call->link);
+    return call;
+}
+
+/* ---- the end ---- */
+
+/* grpc-status and, of a failure, grpc-message; `digits` and `message` hold their values. */
+static size_t status_headers(const struct grpc_call *call, nghttp2_nv *headers, char digits[4], char *message,
+                             size_t message_bytes) {
+    unsigned code = grpc_code_of(call->status);
+    headers[0] = (nghttp2_nv)HEADER("grpc-status", "");
+    headers[0].value = (uint8_t *)digits;
+    headers[0].valuelen = (size_t)snprintf(digits, 4, "%u", code);
+    headers[0].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
+    counter_add(&call->connection->frontend->codes[code], 1);
+    if (code == GRPC_OK)
+        return 1;
+    headers[1] = (nghttp2_nv)HEADER("grpc-message", "");
+    headers[1].value = (uint8_t *)message;
+    headers[1].valuelen = grpc_message_encode(call->sentence, message, message_bytes);
+    headers[1].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
+    return 2;
+}
+
+/* The call ends with headers alone. */
+static void trailers_only(struct grpc_call *call) {
+    char digits[4], message[3 * sizeof(call->sentence)];
+    nghttp2_nv headers[5] = {header_ok, header_type, header_encodings};
+    size_t count = 3 + status_headers(call, headers + 3, digits, message, sizeof(message));
+    call->responded = true;
+    nghttp2_submit_response(call->connection->session, call->stream, headers, count, NULL);
+}
+
+static void trailers(struct grpc_call *call) {
+    char digits[4], message[3 * sizeof(call->sentence)];
+    nghttp2_nv headers[2];
+    size_t count = status_headers(call, headers, digits, message, sizeof(message));
+    nghttp2_submit_trailer(call->connection->session, call->stream, headers, count);
+}
+
+static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *data, size_t bytes, uint32_t *flags,
+                             nghttp2_data_source *source, void *context) {
+    (void)session;
+    (void)stream;
+    (void)context;
+    return call_read(source->ptr, data, bytes, flags);
+}
+
+/* There is something to read, or the call is over. */
+static void call_progress(struct grpc_call *call) {
+    connection_touch(call->connection);
+    if (!call->responded) {
+        nghttp2_nv headers[] = {header_ok, header_type};
+        nghttp2_data_provider provider = {.source = {.ptr = call}, .read_callback = read_callback};
+        call->responded = true;
+        nghttp2_submit_response(call->connection->session, call->stream, headers, ARRAY_COUNT(headers), &provider);
+    } else if (call->deferred) {
+        call->deferred = false;
+        nghttp2_session_resume_data(call->connection->session, call->stream);
+    }
+}
+
+/* The call ends with this status, behind the answers that are complete. */
+static void call_end(struct grpc_call *call, unsigned status, const char *sentence) {
+    if (call->ended)
+        return;
+    call->ended = true;
+    call->status = status;
+    snprintf(call->sentence, sizeof(call->sentence), "%s", sentence);
+    connection_touch(call->connection);
+    if (!call->responded && list_empty(&call->exchanges))
+        trailers_only(call);
+    else
+        call_progress(call);
+}
+
+/* ---- exchanges ---- */
+
+static void exchange_detach(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    list_remove(&x->link);
+    if (call->receiving == x)
+        call->receiving = NULL;
+    call->exchange_count--;
+    x->call = NULL;
+    if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MAX / 2) {
+        nghttp2_session_consume_stream(call->connection->session, call->stream, call->unconsumed);
+        call->unconsumed = 0;
+        connection_touch(call->connection);
+    }
+}
+
+static void exchange_end(struct grpc_exchange *x, bool sent) {
+    exchange_detach(x);
+    inference_count(&x->inference, sent);
+    inference_free(&x->inference);
+}
+
+static void answer_ready(struct grpc_exchange *x, unsigned status) {
+    inference_blocks_give(&x->inference); /* the answer points into the outputs only */
+    inference_answered(&x->inference, status);
+    x->answered = true;
+    x->piece = 0;
+    x->piece_at = 0;
+    call_progress(x->call);
+}
+
+/* A mistake or a refusal ends a unary call; a streaming one goes on, and tells of it in its place. */
+static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
+    struct grpc_call *call = x->call;
+    struct inference *i = &x->inference;
+    if (call->method != GRPC_MODEL_STREAM_INFER) {
+        inference_answered(i, status);
+        exchange_end(x, true);
+        call_end(call, status, sentence);
+        return;
+    }
+    grpc_answer_error(&i->answer, &i->text, sentence, i->call.id, i->call.id_length);
+    answer_ready(x, status);
+}
+
+static void infer_run(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    const struct v2_models *models = &x->call->connection->frontend->models;
+    struct grpc_words words;
+    struct sy_error err;
+    bool retry;
+    i->call.id_length = 0;
+    unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
+    if (status == 0) {
+        i->call.id = words.id;
+        i->call.id_length = words.id_length;
+        int model = v2_model_find(models, words.model, words.model_length, words.version, words.version_length, &err);
+        if (model < 0)
+            status = 404;
+        else
+            inference_model(i, models->models, (uint32_t)model);
+    }
+    if (status == 0 && !v2_model_ready(i->model, &retry, &err))
+        status = 503;
+    if (status == 0)
+        status = (unsigned)grpc_infer_parse(&x->message, i->model, (struct infer_memory){inference_block, i}, &i->call,
+                                            &err);
+    if (status == 0)
+        status = inference_submit(i, x->call->limit_ns, &err);
+    if (status != 0)
+        exchange_fail(x, status, err.text);
+}
+
+static void service_run(struct grpc_exchange *x) {
+    static const char room[GRPC_ANSWER_ROOM];
+    struct inference *i = &x->inference;
+    const struct grpc_frontend *f = x->call->connection->frontend;
+    struct sy_error err;
+    text_append(&i->text, room, GRPC_ANSWER_ROOM);
+    unsigned status =
+        grpc_service_answer(&f->services, x->call->method, x->message.head, x->message.head_bytes, &i->text, &err);
+    if (status == 200 && i->text.failed)
+        status = (unsigned)error_set(&err, 503, "out of memory for the answer");
+    if (status != 200) {
+        exchange_fail(x, status, err.text);
+        return;
+    }
+    grpc_answer_text(&i->answer, &i->text);
+    answer_ready(x, 200);
+}
+
+static bool is_inference(const struct grpc_call *call) {
+    return call->method == GRPC_MODEL_INFER || call->method == GRPC_MODEL_STREAM_INFER;
+}
+
+/* Its message is complete. */
+static void exchange_run(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    call->receiving = NULL;
+    if (x->message.compressed)
+        exchange_fail(x, 501, "compressed messages are not supported yet");
+    else if (is_inference(call)) {
+        counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
+        infer_run(x);
+    } else {
+        service_run(x);
+    }
+}
+
+void exchange_returned(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    const struct request *request = &i->request;
+    struct sy_error err;
+    bool retry;
+    if (!x->call) { /* the client left; nobody waits for the answer */
+        inference_count(i, false);
+        inference_free(i);
+        return;
+    }
+    unsigned status = inference_result(i, &retry, &err);
+    if (status == 200 && grpc_answer_build(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
+                                           request->block->output_count, request->first_item,
+                                           x->call->method == GRPC_MODEL_STREAM_INFER, &err) < 0)
+        status = 500;
+    if (status != 200)
+        exchange_fail(x, status, err.text);
+    else
+        answer_ready(x, 200);
+}
+
+/* ---- what the client sends ---- */
+
+static bool name_is(const uint8_t *name, size_t length, const char *literal) {
+    return length == strlen(literal) && memcmp(name, literal, length) == 0;
+}
+
+static enum grpc_encoding encoding_of(const uint8_t *value, size_t length) {
+    return name_is(value, length, "identity")  ? GRPC_IDENTITY
+           : name_is(value, length, "gzip")    ? GRPC_GZIP
+           : name_is(value, length, "deflate") ? GRPC_DEFLATE
+                                               : GRPC_ENCODING_UNKNOWN;
+}
+
+void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length) {
+    static const char type[] = "application/grpc";
+    if (name_is(name, name_length, ":path")) {
+        call->method = grpc_method_find((const char *)value, length);
+    } else if (name_is(name, name_length, ":method")) {
+        call->posted = name_is(value, length, "POST");
+    } else if (name_is(name, name_length, "content-type")) {
+        call->typed = length >= sizeof(type) - 1 && memcmp(value, type, sizeof(type) - 1) == 0 &&
+                      (length == sizeof(type) - 1 || value[sizeof(type) - 1] == '+' || value[sizeof(type) - 1] == ';');
+    } else if (name_is(name, name_length, "grpc-encoding")) {
+        call->encoding = encoding_of(value, length);
+    } else if (name_is(name, name_length, "grpc-timeout")) {
+        call->timeout_ns = grpc_timeout_parse((const char *)value, length);
+        call->timeout_wrong = call->timeout_ns < 0;
+    }
+}
+
+/* What is no gRPC at all is answered as HTTP. */
+static void not_grpc(struct grpc_call *call, const char *status) {
+    nghttp2_nv headers[] = {HEADER(":status", "415")};
+    headers[0].value = (uint8_t *)status;
+    call->ended = call->responded = true;
+    nghttp2_submit_response(call->connection->session, call->stream, headers, 1, NULL);
+    connection_touch(call->connection);
+}
+
+void call_open(struct grpc_call *call) {
+    const struct grpc_frontend *f = call->connection->frontend;
+    if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->turn_ns)
+        call->limit_ns = f->turn_ns + call->timeout_ns;
+    if (!call->posted)
+        not_grpc(call, "405");
+    else if (!call->typed)
+        not_grpc(call, "415");
+    else if (call->method == GRPC_NO_METHOD)
+        call_end(call, 501, "there is no such method");
+    else if (call->method == GRPC_NOT_SERVED)
+        call_end(call, 501, "this method is not served");
+    else if (call->encoding == GRPC_ENCODING_UNKNOWN)
+        call_end(call, 501, "this grpc-encoding is not supported");
+    else if (call->timeout_wrong)
+        call_end(call, 400, "grpc-timeout is not a time");
+}
+
+static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    struct grpc_exchange *x = inference_take(&f->inferences, f->turn_ns);
+    if (!x)
+        return NULL;
+    x->call = call;
+    x->answered = false;
+    list_init(&x->link);
+    list_append(&call->exchanges, &x->link);
+    call->exchange_count++;
+    call->receiving = x;
+    bool infer = is_inference(call);
+    grpc_message_begin(&x->message, infer, infer ? f->config.body_bytes_max : GRPC_REQUEST_BYTES_MAX,
+                       (struct grpc_memory){inference_block, inference_block_give, x});
+    return x;
+}
+
+/* A message that cannot be kept ends the call, streaming or not: where the next one begins is not known. */
+static void message_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
+    struct grpc_call *call = x->call;
+    inference_answered(&x->inference, status);
+    exchange_end(x, true);
+    call_end(call, status, sentence);
+}
+
+static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
+    return list_entry(call->exchanges.next, struct grpc_exchange, link);
+}
+
+static void messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
+    const struct grpc_frontend *f = call->connection->frontend;
+    bool streaming = call->method == GRPC_MODEL_STREAM_INFER;
+    while (bytes > 0 && !call->ended) {
+        struct grpc_exchange *x = call->receiving;
+        struct sy_error err;
+        size_t taken;
+        if (!x && !streaming && !list_empty(&call->exchanges)) {
+            message_fail(first_exchange(call), 400, "a unary call has one message");
+            return;
+        }
+        if (!x && !(x = exchange_begin(call))) {
+            snprintf(err.text, sizeof(err.text), "the server has %" PRIu32 " requests in flight and takes no more",
+                     f->config.requests_max);
+            call_end(call, 503, err.text);
+            return;
+        }
+        int status = grpc_message_feed(&x->message, data, bytes, &taken, &err);
+        if (status) {
+            message_fail(x, (unsigned)status, err.text);
+            return;
+        }
+        data += taken;
+        bytes -= taken;
+        if (x->message.state != GRPC_COMPLETE)
+            continue;
+        if (streaming)
+            exchange_run(x);
+        else
+            call->receiving = NULL;
+    }
+}
+
+void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
+    messages_take(call, data, bytes);
+    if (call->exchange_count > STREAM_EXCHANGES_MAX && !call->ended)
+        call->unconsumed += bytes;
+    else
+        nghttp2_session_consume_stream(call->connection->session, call->stream, bytes);
+}
+
+void call_half_close(struct grpc_call *call) {
+    call->half_closed = true;
+    if (call->ended)
+        return;
+    if (call->receiving) {
+        message_fail(call->receiving, 400, "the stream ended within a message");
+    } else if (call->method == GRPC_MODEL_STREAM_INFER) {
+        if (list_empty(&call->exchanges))
+            call_end(call, 200, "");
+    } else if (list_empty(&call->exchanges)) {
+        call_end(call, 400, "a unary call has one message");
+    } else {
+        exchange_run(first_exchange(call));
+    }
+}
+
+/* ---- what it gets ---- */
+
+/* Copies what fits of an answer; true when that is the last of it. */
+static bool answer_copy(struct grpc_exchange *x, uint8_t *data, size_t bytes, size_t *used) {
+    const struct infer_answer *answer = &x->inference.answer;
+    while (x->piece < answer->piece_count && *used < bytes) {
+        const struct iovec *piece = &answer->pieces[x->piece];
+        size_t left = piece->iov_len - x->piece_at, n = left < bytes - *used ? left : bytes - *used;
+        if (n > 0)
+            memcpy(data + *used, (const char *)piece->iov_base + x->piece_at, n);
+        *used += n;
+        x->piece_at += n;
+        if (x->piece_at == piece->iov_len) {
+            x->piece++;
+            x->piece_at = 0;
+        }
+    }
+    return x->piece == answer->piece_count;
+}
+
+ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {
+    size_t used = 0;
+    while (!list_empty(&call->exchanges)) {
+        struct grpc_exchange *x = first_exchange(call);
+        if (!x->answered || !answer_copy(x, data, bytes, &used))
+            break;
+        exchange_end(x, true);
+    }
+    if (list_empty(&call->exchanges) && (call->ended || call->half_closed)) {
+        call->ended = true;
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        trailers(call);
+        return (ssize_t)used;
+    }
+    if (used > 0)
+        return (ssize_t)used;
+    call->deferred = true;
+    return NGHTTP2_ERR_DEFERRED;
+}
+
+void call_close(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    list_for_each_safe (it, &call->exchanges) {
+        struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
+        if (x->inference.state == INFERENCE_RUNNING) { /* freed when the scheduler gives it back */
+            inference_cancel(&x->inference);
+            exchange_detach(x);
+        } else {
+            exchange_end(x, false);
+        }
+    }
+    list_remove(&call->link);
+    nghttp2_session_set_stream_user_data(call->connection->session, call->stream, NULL);
+    call->free_next = f->call_free;
+    f->call_free = (uint32_t)(call - f->calls);
+}
+
+void call_abandon(struct grpc_call *call) {
+    if (list_empty(&call->exchanges))
+        call_end(call, 503, "the server is shutting down");
+}

@@ -1,0 +1,283 @@
+/* grpc_connection.c - a socket and the HTTP/2 session on it. nghttp2 keeps the protocol; its callbacks go to the calls.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "frontend/grpc_state.h"
+
+#define STREAMS_MAX           1024       /* calls at once on one connection */
+#define STREAM_WINDOW         (4 << 20)  /* bytes a client may send before it hears from us: a call's */
+#define CONNECTION_WINDOW     (32 << 20) /* and all calls' of a connection */
+#define HEADER_LIST_BYTES_MAX (32 << 10)
+#define READS_MAX             8 /* of one connection in a turn */
+/* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
+#define RESETS_BURST 20000
+#define RESETS_RATE  10000
+
+static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
+    return nghttp2_session_get_stream_user_data(session, stream);
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
+    struct grpc_connection *c = context;
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct grpc_call *call = call_begin(c, frame->hd.stream_id);
+    if (!call) /* not begun: the client may try again elsewhere */
+        return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+    return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call);
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
+                     const uint8_t *value, size_t length, uint8_t flags, void *context) {
+    struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    (void)flags;
+    (void)context;
+    if (!call || frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    call->header_bytes += name_length + length + 32;
+    if (call->header_bytes > HEADER_LIST_BYTES_MAX)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* nghttp2 resets the stream */
+    call_header(call, name, name_length, value, length);
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data, size_t bytes,
+                   void *context) {
+    struct grpc_call *call = call_of(session, stream);
+    (void)flags;
+    (void)context;
+    nghttp2_session_consume_connection(session, bytes);
+    if (call)
+        call_data(call, data, bytes);
+    else
+        nghttp2_session_consume_stream(session, stream, bytes);
+    return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
+    (void)context;
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
+        return 0;
+    struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    if (!call)
+        return 0;
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        call_open(call);
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+        call_half_close(call);
+    return 0;
+}
+
+/* The end of an answer went out before the client's end came: the client need not go on. (Submitted any sooner, nghttp2
+ * would drop the answer.) */
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
+    (void)context;
+    if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        return 0;
+    struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    if (call && !call->half_closed)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t error_code, void *context) {
+    struct grpc_call *call = call_of(session, stream);
+    (void)error_code;
+    (void)context;
+    if (call)
+        call_close(call);
+    return 0;
+}
+
+int connections_init(struct grpc_frontend *f) {
+    if (nghttp2_session_callbacks_new(&f->callbacks) != 0 || nghttp2_option_new(&f->options) != 0)
+        return -ENOMEM;
+    nghttp2_session_callbacks_set_on_begin_headers_callback(f->callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(f->callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(f->callbacks, on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(f->callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(f->callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(f->callbacks, on_stream_close);
+    nghttp2_option_set_no_auto_window_update(f->options, 1);
+    nghttp2_option_set_no_closed_streams(f->options, 1);
+    nghttp2_option_set_stream_reset_rate_limit(f->options, RESETS_BURST, RESETS_RATE);
+    return 0;
+}
+
+void connection_begin(struct grpc_frontend *f, int fd) {
+    static const nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX},
+    };
+    struct grpc_connection *c = calloc(1, sizeof(*c));
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    if (!c)
+        goto err_close;
+    *c = (struct grpc_connection){.frontend = f, .fd = fd, .active_ns = f->turn_ns};
+    list_init(&c->dirty);
+    list_init(&c->calls);
+    if (nghttp2_session_server_new2(&c->session, f->callbacks, c, f->options) != 0)
+        goto err_free;
+    if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
+        nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
+        epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        goto err_session;
+    list_init(&c->link);
+    list_append(&f->connections, &c->link);
+    gauge_add(&f->connection_count, 1);
+    if (f->quiesced)
+        connection_goaway(c);
+    connection_touch(c);
+    return;
+
+err_session:
+    nghttp2_session_del(c->session);
+err_free:
+    free(c);
+err_close:
+    log_warn("no memory for a connection", "protocol=grpc");
+    close(fd);
+}
+
+void connection_close(struct grpc_connection *c) {
+    struct grpc_frontend *f = c->frontend;
+    list_for_each_safe (it, &c->calls)
+        call_close(list_entry(it, struct grpc_call, link));
+    list_remove(&c->link);
+    list_remove(&c->dirty);
+    nghttp2_session_del(c->session);
+    close(c->fd);
+    free(c->unsent);
+    free(c);
+    gauge_add(&f->connection_count, -1);
+}
+
+void connection_goaway(struct grpc_connection *c) {
+    int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+    nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
+    connection_touch(c);
+}
+
+/* ---- reading ---- */
+
+void connection_readable(struct grpc_connection *c) {
+    struct grpc_frontend *f = c->frontend;
+    connection_touch(c);
+    for (int reads = 0; reads < READS_MAX; reads++) {
+        ssize_t n = recv(c->fd, f->in, IN_BYTES, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            connection_close(c);
+            return;
+        }
+        c->active_ns = f->turn_ns;
+        if (nghttp2_session_mem_recv(c->session, (const uint8_t *)f->in, (size_t)n) < 0) {
+            connection_close(c); /* not HTTP/2, or out of memory; lesser faults end in a GOAWAY */
+            return;
+        }
+        if ((size_t)n < IN_BYTES)
+            return;
+    }
+}
+
+/* ---- writing ---- */
+
+static void watch_writable(struct grpc_connection *c, bool wanted) {
+    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(c->frontend->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+/* Keeps what is left of two pieces after `sent` bytes. */
+static int unsent_keep(struct grpc_connection *c, const struct iovec pieces[2], size_t sent) {
+    size_t bytes = pieces[0].iov_len + pieces[1].iov_len - sent, kept = 0;
+    c->unsent = malloc(bytes);
+    if (!c->unsent)
+        return -ENOMEM;
+    for (int i = 0; i < 2; i++) {
+        size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
+        memcpy(c->unsent + kept, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
+        kept += pieces[i].iov_len - skip;
+        sent -= skip;
+    }
+    c->unsent_at = 0;
+    c->unsent_bytes = bytes;
+    watch_writable(c, true);
+    return 0;
+}
+
+/* 1: all went out; 0: the rest waits; negative: the connection is dead. */
+static int write_pieces(struct grpc_connection *c, const void *first, size_t first_bytes, const void *second,
+                        size_t second_bytes) {
+    struct iovec pieces[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    if (first_bytes + second_bytes == 0)
+        return 1;
+    ssize_t n = sendmsg(c->fd, &message, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        return -errno;
+    size_t sent = n < 0 ? 0 : (size_t)n;
+    if (sent > 0)
+        c->active_ns = c->frontend->turn_ns;
+    if (sent == first_bytes + second_bytes)
+        return 1;
+    return unsent_keep(c, pieces, sent);
+}
+
+/* Frames are gathered; a long one goes out from where nghttp2 has it. */
+static int frames_send(struct grpc_connection *c) {
+    char *out = c->frontend->out;
+    size_t used = 0;
+    int rc = 1;
+    while (rc == 1) {
+        const uint8_t *frame;
+        ssize_t n = nghttp2_session_mem_send(c->session, &frame);
+        if (n < 0)
+            return -ENOMEM;
+        if (n == 0)
+            return write_pieces(c, out, used, NULL, 0);
+        if (used + (size_t)n <= OUT_BYTES) {
+            memcpy(out + used, frame, (size_t)n);
+            used += (size_t)n;
+        } else {
+            rc = write_pieces(c, out, used, frame, (size_t)n);
+            used = 0;
+        }
+    }
+    return rc;
+}
+
+void connection_send(struct grpc_connection *c) {
+    list_remove(&c->dirty);
+    if (c->unsent)
+        return;
+    if (frames_send(c) < 0 ||
+        (!c->unsent && !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session)))
+        connection_close(c);
+}
+
+void connection_writable(struct grpc_connection *c) {
+    ssize_t n = send(c->fd, c->unsent + c->unsent_at, c->unsent_bytes - c->unsent_at, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        connection_close(c);
+        return;
+    }
+    if (n > 0) {
+        c->unsent_at += (size_t)n;
+        c->active_ns = c->frontend->turn_ns;
+    }
+    if (c->unsent_at < c->unsent_bytes)
+        return;
+    free(c->unsent);
+    c->unsent = NULL;
+    watch_writable(c, false);
+    connection_touch(c);
+}

@@ -1,0 +1,218 @@
+/* grpc_services.c - every method but inference, from message to message. */
+#include "frontend/grpc_services.h"
+
+#include <string.h>
+
+#include "base/container.h"
+#include "frontend/describe.h"
+#include "health.pb-c.h"
+
+#define SERVICE "/inference.GRPCInferenceService/"
+
+enum grpc_method grpc_method_find(const char *path, size_t length) {
+    static const struct {
+        const char *path;
+        enum grpc_method method;
+    } rows[] = {
+        {SERVICE "ModelInfer", GRPC_MODEL_INFER},
+        {SERVICE "ModelStreamInfer", GRPC_MODEL_STREAM_INFER},
+        {SERVICE "ServerLive", GRPC_SERVER_LIVE},
+        {SERVICE "ServerReady", GRPC_SERVER_READY},
+        {SERVICE "ModelReady", GRPC_MODEL_READY},
+        {SERVICE "ServerMetadata", GRPC_SERVER_METADATA},
+        {SERVICE "ModelMetadata", GRPC_MODEL_METADATA},
+        {SERVICE "ModelConfig", GRPC_MODEL_CONFIG},
+        {SERVICE "RepositoryIndex", GRPC_REPOSITORY_INDEX},
+        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
+        {"/grpc.health.v1.Health/Watch", GRPC_NOT_SERVED},
+        {SERVICE "ModelStatistics", GRPC_NOT_SERVED},
+        {SERVICE "RepositoryModelLoad", GRPC_NOT_SERVED},
+        {SERVICE "RepositoryModelUnload", GRPC_NOT_SERVED},
+        {SERVICE "SystemSharedMemoryStatus", GRPC_NOT_SERVED},
+        {SERVICE "SystemSharedMemoryRegister", GRPC_NOT_SERVED},
+        {SERVICE "SystemSharedMemoryUnregister", GRPC_NOT_SERVED},
+        {SERVICE "CudaSharedMemoryStatus", GRPC_NOT_SERVED},
+        {SERVICE "CudaSharedMemoryRegister", GRPC_NOT_SERVED},
+        {SERVICE "CudaSharedMemoryUnregister", GRPC_NOT_SERVED},
+        {SERVICE "TraceSetting", GRPC_NOT_SERVED},
+        {SERVICE "LogSettings", GRPC_NOT_SERVED},
+    };
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        if (strlen(rows[i].path) == length && memcmp(rows[i].path, path, length) == 0)
+            return rows[i].method;
+    return GRPC_NO_METHOD;
+}
+
+/* ---- messages ---- */
+
+/* The request as the method knows it, on the heap; NULL with 400 if it is none. */
+static void *unpack(const ProtobufCMessageDescriptor *descriptor, const char *message, size_t bytes,
+                    struct sy_error *err) {
+    void *request = protobuf_c_message_unpack(descriptor, NULL, bytes, (const uint8_t *)message);
+    if (!request)
+        error_set(err, 400, "the message is not valid protobuf");
+    return request;
+}
+
+static unsigned pack(const void *response, struct text *out) {
+    const ProtobufCMessage *message = response;
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    if (text_reserve(out, bytes))
+        out->length += protobuf_c_message_pack(message, (uint8_t *)out->data + out->length);
+    return 200;
+}
+
+static bool flag(const _Atomic bool *where) {
+    return atomic_load_explicit(where, memory_order_acquire); /* with who sets it, after what it speaks of */
+}
+
+static bool server_ready(const struct grpc_services *s) {
+    return flag(s->config->ready) && !flag(s->config->draining);
+}
+
+/* ---- health ---- */
+
+static unsigned health_check(const struct grpc_services *s, const char *message, size_t bytes, struct text *out,
+                             struct sy_error *err) {
+    Grpc__Health__V1__HealthCheckRequest *request =
+        unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, err);
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    if (!request)
+        return 400;
+    bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
+    if (!known)
+        error_set(err, 404, "there is no service '%.64s'", request->service);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    if (!known)
+        return 404;
+    response.status = server_ready(s) ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+                                      : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
+    return pack(&response, out);
+}
+
+static unsigned model_ready(const struct grpc_services *s, const char *message, size_t bytes, struct text *out,
+                            struct sy_error *err) {
+    Inference__ModelReadyRequest *request = unpack(&inference__model_ready_request__descriptor, message, bytes, err);
+    Inference__ModelReadyResponse response = INFERENCE__MODEL_READY_RESPONSE__INIT;
+    bool retry;
+    if (!request)
+        return 400;
+    int model =
+        v2_model_find(s->models, request->name, strlen(request->name), request->version, strlen(request->version), err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    response.ready = model >= 0 && v2_model_ready(&s->models->models[model], &retry, NULL);
+    return pack(&response, out); /* false for a model that is not there: so clients expect it */
+}
+
+/* ---- descriptions ---- */
+
+/* The model that a request names. Requests for metadata, configuration and statistics are of one form. 200, or a status
+ * with a sentence. */
+static unsigned named_model(const struct grpc_services *s, const ProtobufCMessageDescriptor *descriptor,
+                            const char *message, size_t bytes, const struct served_model **model, bool *versioned,
+                            struct sy_error *err) {
+    Inference__ModelMetadataRequest *request = unpack(descriptor, message, bytes, err);
+    bool retry;
+    if (!request)
+        return 400;
+    int found =
+        v2_model_find(s->models, request->name, strlen(request->name), request->version, strlen(request->version), err);
+    *versioned = request->version[0] != '\0';
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    if (found < 0)
+        return 404;
+    *model = &s->models->models[found];
+    return v2_model_ready(*model, &retry, err) ? 200 : 503;
+}
+_Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelMetadataRequest) &&
+                   offsetof(Inference__ModelConfigRequest, name) == offsetof(Inference__ModelMetadataRequest, name) &&
+                   offsetof(Inference__ModelConfigRequest, version) ==
+                       offsetof(Inference__ModelMetadataRequest, version),
+               "requests of one form");
+
+static unsigned model_metadata(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                               struct text *out, struct sy_error *err) {
+    const struct served_model *model;
+    bool versioned;
+    unsigned status =
+        named_model(s, &inference__model_metadata_request__descriptor, message, bytes, &model, &versioned, err);
+    return status == 200 ? pack(describe_model(d, s->models, model, versioned), out) : status;
+}
+
+static unsigned model_config(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                             struct text *out, struct sy_error *err) {
+    const struct served_model *model;
+    bool versioned;
+    unsigned status =
+        named_model(s, &inference__model_config_request__descriptor, message, bytes, &model, &versioned, err);
+    if (status != 200)
+        return status;
+    Inference__ModelConfigResponse response = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
+    response.config = (Inference__ModelConfig *)describe_config(d, model);
+    return pack(&response, out);
+}
+
+static unsigned repository_index(const struct grpc_services *s, struct description *d, const char *message,
+                                 size_t bytes, struct text *out, struct sy_error *err) {
+    Inference__RepositoryIndexRequest *request =
+        unpack(&inference__repository_index_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    bool ready_only = request->ready;
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return pack(describe_index(d, s->models, ready_only), out);
+}
+
+/* ---- the table ---- */
+
+static unsigned server_live(struct text *out) {
+    Inference__ServerLiveResponse live = INFERENCE__SERVER_LIVE_RESPONSE__INIT;
+    live.live = true;
+    return pack(&live, out);
+}
+
+static unsigned server_is_ready(const struct grpc_services *s, struct text *out) {
+    Inference__ServerReadyResponse ready = INFERENCE__SERVER_READY_RESPONSE__INIT;
+    ready.ready = server_ready(s);
+    return pack(&ready, out);
+}
+
+static unsigned described(const struct grpc_services *s, enum grpc_method method, struct description *d,
+                          const char *message, size_t bytes, struct text *out, struct sy_error *err) {
+    switch (method) {
+    case GRPC_SERVER_METADATA:
+        return pack(describe_server(d), out);
+    case GRPC_MODEL_METADATA:
+        return model_metadata(s, d, message, bytes, out, err);
+    case GRPC_MODEL_CONFIG:
+        return model_config(s, d, message, bytes, out, err);
+    case GRPC_REPOSITORY_INDEX:
+        return repository_index(s, d, message, bytes, out, err);
+    default:
+        return (unsigned)error_set(err, 501, "this method is not served");
+    }
+}
+
+unsigned grpc_service_answer(const struct grpc_services *s, enum grpc_method method, const char *message, size_t bytes,
+                             struct text *out, struct sy_error *err) {
+    switch (method) {
+    case GRPC_SERVER_LIVE:
+        return server_live(out);
+    case GRPC_SERVER_READY:
+        return server_is_ready(s, out);
+    case GRPC_MODEL_READY:
+        return model_ready(s, message, bytes, out, err);
+    case GRPC_HEALTH_CHECK:
+        return health_check(s, message, bytes, out, err);
+    default:
+        break;
+    }
+    struct description d;
+    unsigned status = 503;
+    if (describe_begin(&d, s->models) < 0)
+        error_set(err, 503, "out of memory for the answer");
+    else
+        status = described(s, method, &d, message, bytes, out, err);
+    describe_end(&d);
+    return status;
+}

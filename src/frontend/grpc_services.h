@@ -1,0 +1,40 @@
+/* grpc_services.h - the methods of the services, and the answers to all but inference.
+ *
+ * Any thread; not on the hot path. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "frontend/frontend.h"
+#include "frontend/v2.h"
+
+enum grpc_method {
+    GRPC_MODEL_INFER,
+    GRPC_MODEL_STREAM_INFER,
+    GRPC_SERVER_LIVE,
+    GRPC_SERVER_READY,
+    GRPC_MODEL_READY,
+    GRPC_SERVER_METADATA,
+    GRPC_MODEL_METADATA,
+    GRPC_MODEL_CONFIG,
+    GRPC_REPOSITORY_INDEX,
+    GRPC_HEALTH_CHECK,
+    GRPC_NOT_SERVED, /* a method of these services that is not served */
+    GRPC_NO_METHOD,
+};
+
+/* Of a request's :path. */
+enum grpc_method grpc_method_find(const char *path, size_t length);
+
+struct grpc_services {
+    const struct frontend_config *config;
+    const struct v2_models *models;
+};
+
+#define GRPC_REQUEST_BYTES_MAX ((size_t)64 * 1024) /* of a method that is not inference: more is answered 413 */
+
+/* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
+unsigned grpc_service_answer(const struct grpc_services *services, enum grpc_method method, const char *message,
+                             size_t bytes, struct text *out, struct sy_error *err);

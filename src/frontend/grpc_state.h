@@ -1,0 +1,143 @@
+/* grpc_state.h - what a gRPC frontend is made of; for the files grpc*.c only.
+ *
+ * Everything is owned by the frontend's thread but for requests while the scheduler has them.
+ *
+ *     connection (a socket, an nghttp2 session)
+ *       call (a stream of HTTP/2: one method, one status at its end)
+ *         exchange (a message and its answer): one of a unary call, any number of a streaming one, answered in order */
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+#include <pthread.h>
+
+#include "base/container.h"
+#include "base/list.h"
+#include "frontend/grpc.h"
+#include "frontend/grpc_infer.h"
+#include "frontend/grpc_message.h"
+#include "frontend/grpc_services.h"
+#include "frontend/grpc_status.h"
+#include "frontend/inference.h"
+#include "frontend/v2.h"
+
+#define IN_BYTES  ((size_t)128 * 1024) /* read from a socket at once */
+#define OUT_BYTES ((size_t)64 * 1024)  /* gathered before a write */
+
+enum grpc_encoding { GRPC_IDENTITY, GRPC_GZIP, GRPC_DEFLATE, GRPC_ENCODING_UNKNOWN };
+
+struct grpc_connection {
+    struct grpc_frontend *frontend;
+    int fd;
+    nghttp2_session *session;
+    struct list_node link;  /* in the frontend's list */
+    struct list_node dirty; /* in the frontend's list of those that may have something to send */
+    struct list_node calls;
+    char *unsent; /* what the socket did not take; waits for it to be writable */
+    size_t unsent_at, unsent_bytes;
+    int64_t active_ns; /* when a byte was last read or written */
+};
+
+struct grpc_call {
+    struct grpc_connection *connection;
+    struct list_node link; /* in the connection's list */
+    struct list_node exchanges;
+    struct grpc_exchange *receiving; /* the last of them, while its message is incomplete */
+    int32_t stream;
+    uint32_t exchange_count;
+    enum grpc_method method;
+    enum grpc_encoding encoding;
+    bool posted, typed; /* its headers are those of a gRPC call */
+    bool half_closed;   /* the client sends no more */
+    bool responded;     /* the answer's headers are submitted */
+    bool deferred;      /* nghttp2 waits to be told that there is more to send */
+    bool ended;         /* its status is settled: what comes is swallowed */
+    bool timeout_wrong; /* grpc-timeout makes no sense */
+    size_t header_bytes;
+    size_t unconsumed;  /* of the stream's window: withheld while too many exchanges wait */
+    int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
+    int64_t limit_ns;   /* when that ends; 0: never */
+    unsigned status;    /* at the end */
+    char sentence[256];
+    uint32_t free_next;
+};
+
+struct grpc_exchange {
+    struct inference inference;
+    struct grpc_call *call; /* NULL: gone while the request ran */
+    struct list_node link;  /* in the call's list, in the order of arrival */
+    struct grpc_message message;
+    bool answered; /* its answer may be sent */
+    int piece;     /* being sent */
+    size_t piece_at;
+};
+
+struct grpc_frontend {
+    struct frontend_config config;
+    struct v2_models models;
+    struct grpc_services services;
+    int epoll_fd, listen_fd;
+    int wake_fd; /* somebody calls from outside */
+    bool accepting;
+    pthread_t thread;
+    int64_t turn_ns;
+    int64_t sweep_ns; /* when to look for idle connections */
+    bool quiesced;
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *options;
+    struct list_node connections, dirty;
+    struct inferences inferences;
+    struct grpc_call *calls; /* [call_count] */
+    uint32_t call_count, call_fresh, call_free;
+    char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
+
+    /* read by other threads */
+    _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
+    _Atomic uint32_t connection_count;
+
+    /* written by other threads */
+    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
+};
+
+/* ---- grpc_connection.c, for grpc.c ---- */
+
+/* nghttp2's callbacks and options, once for all connections. 0 or -ENOMEM. */
+int connections_init(struct grpc_frontend *frontend);
+/* Takes the socket over. */
+void connection_begin(struct grpc_frontend *frontend, int fd);
+void connection_readable(struct grpc_connection *connection);
+void connection_writable(struct grpc_connection *connection);
+/* Sends what there is; may close it. */
+void connection_send(struct grpc_connection *connection);
+/* No new calls on it. */
+void connection_goaway(struct grpc_connection *connection);
+/* What its calls wait for is cancelled. */
+void connection_close(struct grpc_connection *connection);
+
+/* ---- the same, for grpc_call.c ---- */
+
+/* There may be something to send, before this turn's end. */
+static inline void connection_touch(struct grpc_connection *c) {
+    if (list_empty(&c->dirty))
+        list_append(&c->frontend->dirty, &c->dirty);
+}
+
+/* ---- grpc_call.c, for grpc_connection.c ---- */
+
+/* A stream has begun. NULL: the frontend has no more calls. */
+struct grpc_call *call_begin(struct grpc_connection *connection, int32_t stream);
+void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length);
+/* Its headers are complete. */
+void call_open(struct grpc_call *call);
+void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes);
+void call_half_close(struct grpc_call *call);
+/* nghttp2 wants up to `bytes` of the answers. */
+ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags);
+/* The stream is over, with whatever result. */
+void call_close(struct grpc_call *call);
+
+/* ---- the same, for grpc.c ---- */
+
+/* The scheduler gave the request back. */
+void exchange_returned(struct grpc_exchange *exchange);
+/* The server ends: the call does, too. */
+void call_abandon(struct grpc_call *call);

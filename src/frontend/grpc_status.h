@@ -1,0 +1,33 @@
+/* grpc_status.h - gRPC's status codes and the formats of its headers. Pure. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum grpc_code {
+    GRPC_OK = 0,
+    GRPC_CANCELLED = 1,
+    GRPC_UNKNOWN = 2,
+    GRPC_INVALID_ARGUMENT = 3,
+    GRPC_DEADLINE_EXCEEDED = 4,
+    GRPC_NOT_FOUND = 5,
+    GRPC_ALREADY_EXISTS = 6,
+    GRPC_RESOURCE_EXHAUSTED = 8,
+    GRPC_UNIMPLEMENTED = 12,
+    GRPC_INTERNAL = 13,
+    GRPC_UNAVAILABLE = 14,
+    GRPC_CODE_COUNT = 17,
+};
+
+/* What a status of the frontends (HTTP's) is in gRPC: 400 INVALID_ARGUMENT, 404 NOT_FOUND, 409 ALREADY_EXISTS, 413
+ * RESOURCE_EXHAUSTED, 415 and 501 UNIMPLEMENTED, 503 UNAVAILABLE, 504 DEADLINE_EXCEEDED, anything else INTERNAL. */
+enum grpc_code grpc_code_of(unsigned status);
+/* "NOT_FOUND" and so on. */
+const char *grpc_code_name(unsigned code);
+
+#define GRPC_TIMEOUT_NONE INT64_MAX
+/* The value of grpc-timeout, up to eight digits and a unit, in nanoseconds; -EINVAL. More than a century is as good as
+ * none. */
+int64_t grpc_timeout_parse(const char *value, size_t length);
+/* Percent-encodes a sentence for grpc-message; cut off where it does not fit. Returns its length. */
+size_t grpc_message_encode(const char *sentence, char *out, size_t bytes);
