@@ -6,6 +6,8 @@
 
 static const double LN2_HI = 6.93147180369123816490e-01, LN2_LO = 1.90821492927058770002e-10;
 
+#define SQRT2_MANTISSA 0x6a09e667f3bcdULL
+
 double fmath_exp(double x) {
     if (x < -708.0)
         return 0.0;
@@ -30,24 +32,20 @@ double fmath_log(double x) {
         return -745.0;
     uint64_t bits;
     memcpy(&bits, &x, sizeof(bits));
-    int64_t k = (int64_t)(bits >> 52) - 1023;
-    bits = (bits & 0x000fffffffffffffULL) | 0x3ff0000000000000ULL;
+    uint64_t mantissa = bits & 0x000fffffffffffffULL;
+    uint64_t over = mantissa > SQRT2_MANTISSA; /* then half of it; a branch would be guessed wrong every other time */
+    int64_t k = (int64_t)(bits >> 52) - 1023 + (int64_t)over;
+    bits = mantissa | (1023 - over) << 52;
     double m;
-    memcpy(&m, &bits, sizeof(m)); /* in [1, 2) */
-    if (m > 1.41421356237309504880) {
-        m *= 0.5;
-        k++;
-    }
+    memcpy(&m, &bits, sizeof(m)); /* in (0.7071, 1.4142] */
     /* log m = 2 atanh((m-1)/(m+1)); |s| <= 0.1716, so s^25/25 < 1e-20 */
     double s = (m - 1.0) / (m + 1.0), s2 = s * s, s4 = s2 * s2;
     /* two chains that the processor works on at once: the even and the odd powers of s2 */
-    double even = 1.0 / 25, odd = 1.0 / 23;
-    static const double even_inverses[] = {1.0 / 21, 1.0 / 17, 1.0 / 13, 1.0 / 9, 1.0 / 5, 1.0};
-    static const double odd_inverses[] = {1.0 / 19, 1.0 / 15, 1.0 / 11, 1.0 / 7, 1.0 / 3};
-    for (int i = 0; i < 5; i++) {
-        even = even * s4 + even_inverses[i];
-        odd = odd * s4 + odd_inverses[i];
-    }
-    double sum = even * s4 + even_inverses[5] + s2 * odd;
+    double even = 1.0 / 25 * s4 + 1.0 / 21, odd = 1.0 / 23 * s4 + 1.0 / 19;
+    even = even * s4 + 1.0 / 17, odd = odd * s4 + 1.0 / 15;
+    even = even * s4 + 1.0 / 13, odd = odd * s4 + 1.0 / 11;
+    even = even * s4 + 1.0 / 9, odd = odd * s4 + 1.0 / 7;
+    even = even * s4 + 1.0 / 5, odd = odd * s4 + 1.0 / 3;
+    double sum = even * s4 + 1.0 + s2 * odd;
     return (double)k * LN2_HI + (2.0 * s * sum + (double)k * LN2_LO);
 }

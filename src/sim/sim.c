@@ -52,7 +52,7 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     sim->config = c;
     sim->driver = c->policy->central ? &sim_driver_central : &sim_driver_cores;
     sim->sources = sources_of(c, sim->driver);
-    heap_take(arena, &sim->events, sim->sources.count);
+    tournament_take(arena, &sim->events, sim->sources.count);
     struct request_node *nodes = arena_take(arena, (size_t)requests_most(c) * sizeof(*nodes));
     sim->streams = arena_take(arena, c->model_count * sizeof(*sim->streams));
     struct sim_model_result *results = arena_take(arena, c->model_count * sizeof(*results));
@@ -77,10 +77,10 @@ size_t sim_bytes(const struct sim_config *config) {
 }
 
 void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns) {
-    if (at_ns == TIME_NEVER)
-        heap_remove(&sim->events, source);
+    if (source == sim->handled)
+        sim->handled_next_ns = at_ns;
     else
-        heap_set(&sim->events, source, at_ns);
+        tournament_set(&sim->events, source, at_ns);
 }
 
 /* ---- requests ---- */
@@ -282,6 +282,7 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     memset(sim, 0, sizeof(*sim));
     *result = (struct sim_result){0};
     sim->result = result;
+    sim->handled = SIM_NOTHING;
     sim_layout(sim, &arena, config);
     sim->count_from_ns = (int64_t)(config->warmup_s * (double)NS_PER_S);
     sim->count_until_ns = (int64_t)((config->warmup_s + config->seconds) * (double)NS_PER_S);
@@ -298,12 +299,17 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     if (sim->bad_most)
         bad_most_set(sim);
     sim_scaling_begin(sim);
-    for (uint32_t events = 1; !heap_empty(&sim->events) && !result->gave_up && !result->stopped; events++) {
-        struct heap_entry next = heap_top(&sim->events);
+    for (uint32_t events = 1; !result->gave_up && !result->stopped; events++) {
+        struct tournament_entry next = tournament_top(&sim->events);
+        if (next.key == TIME_NEVER)
+            break;
         CHECK_GE(next.key, sim->now_ns);
-        sim->now_ns = next.key;
+        sim->now_ns = sim->handled_next_ns = next.key;
+        sim->handled = next.item;
         source_handle(sim, next.item);
         sim->driver->deliver(sim);
+        sim->handled = SIM_NOTHING;
+        tournament_set(&sim->events, next.item, sim->handled_next_ns);
         if (config->go_on && events % GO_ON_EVENTS == 0)
             result->stopped = !config->go_on(config->go_on_context, sim->now_ns);
     }

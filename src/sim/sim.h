@@ -1,7 +1,7 @@
 /* sim.h - an emulated cluster in virtual time: workloads, the scheduler's own cores, and accelerators that take l(b).
  *
- * A run is a function of its configuration and seed: one event heap in int64 nanoseconds, ties in a fixed order. It
- * drives the very model cores and rank core of the live server, through the same messages. */
+ * A run is a function of its configuration and seed: one event after the other, in int64 nanoseconds, ties in a fixed
+ * order. It drives the very model cores and rank core of the live server, through the same messages. */
 #pragma once
 
 #include <stdbool.h>

@@ -130,8 +130,13 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
 
 /* ---- messages ---- */
 
+/* A place in the circle, for one at most a round too far. A division would cost more than all else in a message. */
+static uint32_t bus_wrap(const struct bus *bus, uint32_t at) {
+    return at < bus->capacity ? at : at - bus->capacity;
+}
+
 static void *bus_slot(const struct bus *bus, uint32_t i) {
-    return bus->slots + ((bus->head + i) % bus->capacity) * bus->slot_bytes;
+    return bus->slots + bus_wrap(bus, bus->head + i) * bus->slot_bytes;
 }
 
 /* Room for one more message, and in *at_ns when it arrives. */
@@ -151,7 +156,7 @@ static void *bus_push(struct sim *sim, struct bus *bus, int64_t *at_ns) {
 }
 
 static void bus_pop(struct bus *bus) {
-    bus->head = (bus->head + 1) % bus->capacity;
+    bus->head = bus_wrap(bus, bus->head + 1);
     bus->count--;
 }
 
@@ -211,7 +216,8 @@ static void batch_send(struct sim *sim, uint32_t model, const struct grant_messa
 
 static void candidates_copy(struct sim *sim, struct rank_message *message) {
     message->types = sim->config->types;
-    memcpy(message->candidates, cores_of(sim)->model_out.candidates, message->types * sizeof(struct candidate));
+    for (uint32_t t = 0; t < message->types; t++)
+        message->candidates[t] = cores_of(sim)->model_out.candidates[t];
 }
 
 /* Does what a model core's step asked for; `grant` is what it answered to, or NULL. */
@@ -304,17 +310,13 @@ static void notice_deliver(struct sim *sim, struct sim_notice notice) {
     rank_step(sim, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
 }
 
-static void grant_deliver(struct sim *sim, struct sim_grant *slot) {
+static void grant_deliver(struct sim *sim, const struct sim_grant *slot) {
     struct model_event event = {.kind = slot->kind};
-    if (slot->kind == MODEL_RAN) {
-        struct ran_message ran = slot->ran;
-        event.ran = &ran;
-        model_step(sim, slot->model, &event, NULL);
-        return;
-    }
-    struct grant_message grant = slot->grant;
-    event.grant = &grant;
-    model_step(sim, slot->model, &event, slot->kind == MODEL_GRANTED ? &grant : NULL);
+    if (slot->kind == MODEL_RAN)
+        event.ran = &slot->ran;
+    else
+        event.grant = &slot->grant;
+    model_step(sim, slot->model, &event, slot->kind == MODEL_GRANTED ? &slot->grant : NULL);
 }
 
 /* Delivers every message that has arrived, and what it leads to in the same instant. */

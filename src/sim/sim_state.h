@@ -6,15 +6,15 @@
  *     sim_central.c      the driver of a central policy
  *     sim_autoscale.c    accelerators that come and go with the load
  *
- * Every source of events (an accelerator's batches, a model's arrivals, a model core's timer, ...) has one place in the
- * heap, at its next time; equal times are handled in the order of the sources. */
+ * Every source of events (an accelerator's batches, a model's arrivals, a model core's timer, ...) has its next time;
+ * equal times are handled in the order of the sources. */
 #pragma once
 
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/assert.h"
-#include "base/heap.h"
+#include "base/tournament.h"
 #include "sched/central.h"
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
@@ -109,7 +109,9 @@ struct sim {
     struct sim_sources sources;
     struct sim_result *result;
     int64_t now_ns, count_from_ns, count_until_ns;
-    struct heap events;
+    struct tournament events; /* sources by their next time */
+    uint32_t handled;         /* the source whose time it is, or NOTHING; it is given its next time once, in the end */
+    int64_t handled_next_ns;
     struct request_pool pool; /* requests in the scheduler, and in batches that have not ended */
     uint32_t queued;          /* in the scheduler */
     struct sim_stream *streams;

@@ -10,15 +10,32 @@ double workload_shares(const struct sim_config *config) {
 
 void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model,
                           double shares) {
+    const struct sim_model *m = &config->models[model];
     *stream = (struct workload_stream){
         .config = config,
-        .model = &config->models[model],
-        .share = config->models[model].share / shares,
+        .model = m,
+        .share = m->share / shares,
         .phase_open = true,
+        .gaps_taken = GAPS_AHEAD,
+        .gaps_only = config->arrivals == SIM_POISSON && !config->query_sizes && m->items_most <= m->items_least &&
+                     m->slo_spread <= 0,
     };
     if (config->arrivals == SIM_TRACE)
         stream->cursor = trace_cursor_at_start(config->trace, model);
     rng_seed(&stream->rng, config->seed * 0x9e3779b97f4a7c15ULL + model + 1);
+}
+
+/* Draws several at once, if nothing else is to be drawn in between: then the processor works on their logarithms at the
+ * same time. */
+static double exponential_draw(struct workload_stream *stream) {
+    if (!stream->gaps_only)
+        return rng_exponential(&stream->rng);
+    if (stream->gaps_taken == GAPS_AHEAD) {
+        for (uint32_t i = 0; i < GAPS_AHEAD; i++)
+            stream->gaps[i] = rng_exponential(&stream->rng);
+        stream->gaps_taken = 0;
+    }
+    return stream->gaps[stream->gaps_taken++];
 }
 
 static double gap_draw(struct workload_stream *stream) {
@@ -31,7 +48,7 @@ static double gap_draw(struct workload_stream *stream) {
     case SIM_TRACE:
         break;
     }
-    return rng_exponential(&stream->rng);
+    return exponential_draw(stream);
 }
 
 /* The model's rate at `at_s`, and until when it holds. */
@@ -60,19 +77,20 @@ static double rate_at(struct workload_stream *stream, double at_s, double *until
 /* Moves at_s to the next arrival; false if there is none before the end of the run. */
 static bool arrival_draw(struct workload_stream *stream, double end_s) {
     const struct sim_config *config = stream->config;
-    double gap = gap_draw(stream), until_s;
+    double gap = gap_draw(stream);
     stream->phase_open = false;
     for (;;) {
-        double rate = rate_at(stream, stream->at_s, &until_s);
-        if (rate > 0 && stream->at_s + gap / rate < until_s) {
-            stream->at_s += gap / rate;
+        if (stream->at_s >= stream->rate_until_s)
+            stream->rate = rate_at(stream, stream->at_s, &stream->rate_until_s);
+        if (stream->rate > 0 && stream->at_s + gap / stream->rate < stream->rate_until_s) {
+            stream->at_s += gap / stream->rate;
             return stream->at_s < end_s;
         }
-        if (until_s >= end_s)
+        if (stream->rate_until_s >= end_s)
             return false;
-        gap -= rate * (until_s - stream->at_s);
-        stream->at_s = until_s;
-        while (stream->step + 1 < config->step_count && config->steps[stream->step + 1].at_s <= until_s)
+        gap -= stream->rate * (stream->rate_until_s - stream->at_s);
+        stream->at_s = stream->rate_until_s;
+        while (stream->step + 1 < config->step_count && config->steps[stream->step + 1].at_s <= stream->at_s)
             stream->step++;
     }
 }

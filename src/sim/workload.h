@@ -4,14 +4,20 @@
 #include "base/rng.h"
 #include "sim/sim.h"
 
+#define GAPS_AHEAD 8
+
 struct workload_stream {
     struct rng rng;
     const struct sim_config *config;
     const struct sim_model *model;
-    double share;    /* of all requests */
-    double at_s;     /* last arrival; exact, so that rounding does not add up */
-    uint32_t step;   /* of the rate, in force at at_s */
-    bool phase_open; /* nothing came yet */
+    double share;              /* of all requests */
+    double at_s;               /* last arrival; exact, so that rounding does not add up */
+    double rate, rate_until_s; /* the model's, and until when */
+    uint32_t step;             /* of the rate, in force at at_s */
+    bool phase_open;           /* nothing came yet */
+    bool gaps_only;            /* nothing else is drawn, and gaps are exponential */
+    uint32_t gaps_taken;       /* of those drawn ahead */
+    double gaps[GAPS_AHEAD];
     struct trace_cursor cursor;
 };
 
