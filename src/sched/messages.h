@@ -75,7 +75,14 @@ struct model_rates {
     double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
 };
 
-enum rank_message_kind { RANK_CANDIDATE, RANK_ANSWER, RANK_RATES, RANK_FREE };
+enum rank_message_kind {
+    RANK_CANDIDATE,
+    RANK_ANSWER,
+    RANK_RATES,
+    RANK_FREE,  /* from an executor */
+    RANK_LEAVE, /* the model goes to another sub-cluster; until GRANT_LEFT it only answers grants */
+    RANK_JOIN,  /* the model comes from one, with no grant outstanding; what it has to say follows */
+};
 
 struct rank_message {
     enum rank_message_kind kind;
@@ -104,7 +111,11 @@ struct cluster_parameters {
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 
-enum grant_message_kind { GRANT_ACCELERATOR, GRANT_PARAMETERS };
+enum grant_message_kind {
+    GRANT_ACCELERATOR,
+    GRANT_PARAMETERS,
+    GRANT_LEFT, /* the model that asked to leave has: nothing more comes for it */
+};
 
 struct grant_message {
     enum grant_message_kind kind;

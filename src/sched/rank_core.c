@@ -30,7 +30,6 @@
 #define LAUNCH_WEIGHT       (1.0 / 500) /* of one batch in the share launched by an accelerator becoming free */
 #define SLOW_NS             2e9         /* time constants of the models' rates */
 #define FAST_NS             1e8
-#define NOBODY              UINT32_MAX
 #define BATCHES_MOST        2 /* of an accelerator at once */
 #define PACE_WEIGHT         (1.0 / 16)
 #define HOP_WEIGHT          (1.0 / 64)
@@ -63,6 +62,7 @@ struct estimate {
 };
 
 struct model_slot {
+    bool member;  /* else it belongs to another sub-cluster; it may still have a grant to answer */
     bool granted; /* between a grant and its answer; candidates are ignored */
     bool granted_leftovers;
     bool dirty;  /* its candidates are not in the lanes yet */
@@ -132,6 +132,18 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
     }
 }
 
+/* The model has nothing to run, and no load. */
+static void model_forget(struct rank_core *core, uint32_t model) {
+    core->rates[model] = (struct model_rates){.batch_best = 1};
+    for (uint32_t t = 0; t < core->types; t++)
+        core->candidates[model * core->types + t] = (struct candidate){
+            .ready_ns = TIME_NEVER,
+            .wake_ns = TIME_NEVER,
+            .invalid_after_ns = TIME_NEVER,
+            .leftover_invalid_after_ns = TIME_NEVER,
+        };
+}
+
 size_t rank_core_bytes(const struct rank_core_config *config) {
     struct rank_core scratch;
     struct arena arena = {NULL, 0};
@@ -148,7 +160,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     rank_core_layout(core, &arena, config);
     core->models = config->models;
     core->types = config->types;
-    core->accelerators = core->free = core->up = config->accelerators;
+    core->accelerators = config->accelerators;
     core->ctrl_ns = config->ctrl_ns;
     core->data_ns = config->data_ns;
     core->grace_ns = config->grace_ns;
@@ -160,21 +172,20 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
-        core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a]};
+        bool own = !config->part_of_accelerator || config->part_of_accelerator[a] == config->part;
+        core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a], .down = !own};
+        if (!own)
+            continue;
         heap_set(&core->lanes[config->accelerator_type[a]].free, a, a);
         core->up_of_type[config->accelerator_type[a]]++;
+        core->free++;
     }
+    core->up = core->free;
     for (uint32_t m = 0; m < config->models; m++) {
-        core->model[m] = (struct model_slot){.pace = 1};
-        core->rates[m] = (struct model_rates){.batch_best = 1};
+        bool own = !config->part_of_model || config->part_of_model[m] == config->part;
+        core->model[m] = (struct model_slot){.pace = 1, .member = own};
         core->admit_share[m] = 1;
-        for (uint32_t t = 0; t < config->types; t++)
-            core->candidates[m * config->types + t] = (struct candidate){
-                .ready_ns = TIME_NEVER,
-                .wake_ns = TIME_NEVER,
-                .invalid_after_ns = TIME_NEVER,
-                .leftover_invalid_after_ns = TIME_NEVER,
-            };
+        model_forget(core, m);
     }
 }
 
@@ -192,7 +203,7 @@ static void stage_set(struct stage *stage, uint32_t model, int64_t from_ns) {
         heap_set(&stage->waiting, model, from_ns);
 }
 
-/* The candidate of a stage to start first, or NOBODY. */
+/* The candidate of a stage to start first, or RANK_NOBODY. */
 static uint32_t stage_best(struct rank_core *core, uint32_t type, struct stage *stage, int64_t now_ns) {
     while (!heap_empty(&stage->waiting) && heap_top(&stage->waiting).key <= now_ns) {
         uint32_t model = heap_top(&stage->waiting).item;
@@ -205,7 +216,7 @@ static uint32_t stage_best(struct rank_core *core, uint32_t type, struct stage *
             return top.item;
         heap_remove(&stage->open, top.item); /* too late; its model core is about to send another */
     }
-    return NOBODY;
+    return RANK_NOBODY;
 }
 
 static uint32_t leftovers_best(const struct rank_core *core, struct lane *lane, int64_t now_ns) {
@@ -215,7 +226,7 @@ static uint32_t leftovers_best(const struct rank_core *core, struct lane *lane, 
             return top.item;
         heap_remove(&lane->leftovers, top.item);
     }
-    return NOBODY;
+    return RANK_NOBODY;
 }
 
 static void model_dirty(struct rank_core *core, uint32_t model) {
@@ -306,7 +317,7 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
         struct lane *lane = &core->lanes[t];
         uint32_t model;
         while (!heap_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
-               (model = leftovers_best(core, lane, now_ns)) != NOBODY)
+               (model = leftovers_best(core, lane, now_ns)) != RANK_NOBODY)
             grant(core, now_ns, model, t, false, true, out);
     }
 }
@@ -314,19 +325,19 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
 /* Starts, on accelerators that were free before, what may not wait any longer. */
 static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     while (core->free && out->grant_count < RANK_GRANTS_MAX) {
-        uint32_t best = NOBODY, best_type = 0;
+        uint32_t best = RANK_NOBODY, best_type = 0;
         int64_t best_ns = TIME_NEVER;
         for (uint32_t t = 0; t < core->types; t++) {
             if (heap_empty(&core->lanes[t].free))
                 continue;
             uint32_t model = stage_best(core, t, &core->lanes[t].idle, now_ns);
-            if (model != NOBODY && candidate_of(core, model, t)->order_ns < best_ns) {
+            if (model != RANK_NOBODY && candidate_of(core, model, t)->order_ns < best_ns) {
                 best = model;
                 best_type = t;
                 best_ns = candidate_of(core, model, t)->order_ns;
             }
         }
-        if (best == NOBODY)
+        if (best == RANK_NOBODY)
             return;
         grant(core, now_ns, best, lane_lowest(core, best, best_type, now_ns), false, false, out);
     }
@@ -338,12 +349,12 @@ static void freed_match(struct rank_core *core, uint32_t type, int64_t now_ns, s
     if (heap_empty(&lane->free))
         return;
     uint32_t model = stage_best(core, type, &lane->ready, now_ns);
-    if (model != NOBODY) {
+    if (model != RANK_NOBODY) {
         grant(core, now_ns, model, type, true, false, out);
         return;
     }
     model = leftovers_best(core, lane, now_ns);
-    if (model != NOBODY)
+    if (model != RANK_NOBODY)
         grant(core, now_ns, model, type, true, true, out);
 }
 
@@ -514,13 +525,40 @@ static void batch_announced(struct rank_core *core, struct accelerator *a, const
     core->busy -= a->batches == 0;
 }
 
-static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message) {
+/* The model may go, unless a grant is on its way to it: then with the answer. */
+static void model_leaves(struct rank_core *core, uint32_t model, struct rank_output *out) {
+    if (core->model[model].granted)
+        return;
+    out->left = model;
+}
+
+static void leave(struct rank_core *core, uint32_t model, struct rank_output *out) {
+    CHECK(core->model[model].member);
+    core->model[model].member = false;
+    core->wanting -= wants(core, model);
+    model_forget(core, model);
+    model_dirty(core, model);
+    model_leaves(core, model, out);
+}
+
+static void join(struct rank_core *core, uint32_t model) {
+    CHECK(!core->model[model].member && !core->model[model].granted);
+    core->model[model].member = true;
+    core->admit_share[model] = 1;
+    core->parameters_due_ns = INT64_MIN; /* it should know soon */
+}
+
+static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
+                     struct rank_output *out) {
     struct model_slot *model = &core->model[message->model];
     struct accelerator *accelerator = &core->accelerator[message->accelerator];
     CHECK(model->granted);
     CHECK(accelerator->granted);
     model->granted = accelerator->granted = false;
-    candidates_store(core, message);
+    if (model->member)
+        candidates_store(core, message);
+    else
+        model_leaves(core, message->model, out);
     if (message->items == 0) {
         candidates_hold(core, message->model, now_ns);
         core->busy -= accelerator->batches == 0;
@@ -536,21 +574,32 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
     accelerator_review(core, now_ns, message->accelerator);
 }
 
-static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message) {
+static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
+                           struct rank_output *out) {
     switch (message->kind) {
     case RANK_CANDIDATE:
         CHECK_LT(message->model, core->models);
-        if (!core->model[message->model].granted) /* else it is older than the answer, which brings the newest */
+        /* while it is granted, it is older than the answer, which brings the newest */
+        if (core->model[message->model].member && !core->model[message->model].granted)
             candidates_store(core, message);
         break;
     case RANK_ANSWER:
         CHECK_LT(message->model, core->models);
         CHECK_LT(message->accelerator, core->accelerators);
-        answered(core, now_ns, message);
+        answered(core, now_ns, message, out);
         break;
     case RANK_RATES:
         CHECK_LT(message->model, core->models);
-        core->rates[message->model] = message->rates;
+        if (core->model[message->model].member)
+            core->rates[message->model] = message->rates;
+        break;
+    case RANK_LEAVE:
+        CHECK_LT(message->model, core->models);
+        leave(core, message->model, out);
+        break;
+    case RANK_JOIN:
+        CHECK_LT(message->model, core->models);
+        join(core, message->model);
         break;
     case RANK_FREE:
         CHECK_LT(message->accelerator, core->accelerators);
@@ -602,10 +651,11 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->grant_count = 0;
     out->parameters_changed = false;
+    out->left = RANK_NOBODY;
     offers_release(core, now_ns);
     switch (event->kind) {
     case RANK_MESSAGE:
-        message_handle(core, now_ns, event->message);
+        message_handle(core, now_ns, event->message, out);
         break;
     case RANK_TIMER:
         break;
@@ -651,6 +701,10 @@ void rank_core_parameters(const struct rank_core *core, uint32_t model, struct g
 
 double rank_core_accelerators_needed(const struct rank_core *core) {
     return core->needed;
+}
+
+bool rank_core_member(const struct rank_core *core, uint32_t model) {
+    return core->model[model].member;
 }
 
 bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator) {

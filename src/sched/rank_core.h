@@ -10,6 +10,7 @@
 #include "sched/messages.h"
 
 #define RANK_GRANTS_MAX 64 /* grants one step may give */
+#define RANK_NOBODY     UINT32_MAX
 
 struct rank_core_config {
     uint32_t models;
@@ -21,6 +22,10 @@ struct rank_core_config {
                        * composes its batch anew. 0 where messages take no time */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
+    /* Of several sub-clusters: which one this is, and which one everybody belongs to. Accelerators of others count as
+     * down, and models of others may join. NULL: all are its own. */
+    uint32_t part;
+    const uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models]; only read by init() */
 };
 
 struct rank_core;
@@ -45,11 +50,12 @@ struct rank_output {
     uint32_t grant_count;
     struct grant_message grants[RANK_GRANTS_MAX]; /* kind GRANT_ACCELERATOR */
     bool parameters_changed;                      /* tell every model: rank_core_parameters() */
+    uint32_t left;                                /* tell this model GRANT_LEFT; RANK_NOBODY: none */
     int64_t wake_ns; /* step again with RANK_TIMER then (now, if more grants wait); TIME_NEVER: not needed */
 };
 
 size_t rank_core_bytes(const struct rank_core_config *config);
-/* Every accelerator starts free. */
+/* Every accelerator of its own starts free. */
 void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
 /* The message for one model after parameters_changed. */
@@ -59,6 +65,8 @@ double rank_core_accelerators_needed(const struct rank_core *core);
 uint32_t rank_core_accelerators_busy(const struct rank_core *core);
 /* When the next accelerator will be offered ahead of time, as far as is known; TIME_NEVER: none is expected. */
 int64_t rank_core_offer_ns(const struct rank_core *core);
+/* Whether the model belongs to the sub-cluster: others are told nothing. */
+bool rank_core_member(const struct rank_core *core, uint32_t model);
 /* Neither granted nor running anything, as far as was told: what is down has left then. */
 bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator);
 /* Free to be granted, now or ahead of time. */

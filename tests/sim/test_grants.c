@@ -5,9 +5,12 @@
  * delivers them, lets timers fire late and batches end early or late, accelerators die, drain and join, and clients
  * leave, in every order. Times are a few nanoseconds, so that what is derived every 10 ms stays as it is.
  *
- *     clients --arrive, cancel--> model m --to_rank[m]--> rank core
- *                                         <--to_model[m]--
- *                                 model m --plans--> accelerator a --notices[a]--> rank core
+ *     clients --arrive, cancel--> model m --to_rank[r][m]--> rank core r
+ *                                         <--to_model[r][m]--
+ *                                 model m --plans--> accelerator a --notices[a]--> its rank core
+ *
+ * With several rank cores each has some of the accelerators, and a model belongs to one at a time: it moves by
+ * RANK_LEAVE, GRANT_LEFT, RANK_JOIN.
  *
  * Whatever the order: a model has one grant at most, an accelerator one grant, one batch that runs and one that is
  * sealed; a request ends once, by a run or a refusal; nothing that may start stays beside a free accelerator; and when
@@ -28,6 +31,7 @@
 #define MODELS_MAX       3
 #define ACCELERATORS_MAX 3
 #define TYPES_MAX        2
+#define PARTS_MAX        2
 #define REQUESTS_MAX     8
 #define CHANNEL_MAX      6
 #define CHANNEL_LONG     4 /* from so many on, a newer candidate or newer parameters replace the last */
@@ -35,7 +39,7 @@
 #define BATCHES_MOST     2 /* of an accelerator at once: one runs, one is sealed */
 #define BATCH_MAX        3
 #define NOBODY           UINT32_MAX
-#define RUNS             50000 /* random orders of a section that is too large for all */
+#define RUNS             25000 /* random orders of a section that is too large for all */
 
 /* ---- what is explored ---- */
 
@@ -53,13 +57,29 @@ struct section {
     int64_t ctrl_ns, data_ns;
     uint32_t request_count;
     struct script_request requests[REQUESTS_MAX]; /* of one model: by arrival */
-    uint32_t cancels, deaths, drains;             /* at most so many, at any time */
+    uint32_t cancels, deaths, drains, moves;      /* at most so many, at any time */
+    uint32_t parts;                               /* rank cores, model and accelerator i at i modulo parts; 0: one */
     uint32_t lags;                                /* time goes on so often while something is still to be done */
     bool stale;                                   /* threads may go on with the time at which their turn began */
     bool random;                                  /* too large for every order */
 };
 
-enum action { ARRIVE, CANCEL, TO_MODEL, MODEL_TIME, TO_RANK, NOTICE, RANK_TIME, END, DIE, DRAIN, JOIN, CLOCK, ACTIONS };
+enum action {
+    ARRIVE,
+    CANCEL,
+    TO_MODEL,
+    MODEL_TIME,
+    TO_RANK,
+    NOTICE,
+    RANK_TIME,
+    END,
+    DIE,
+    DRAIN,
+    JOIN,
+    MOVE,
+    CLOCK,
+    ACTIONS
+};
 #define STALE 0x80 /* added to an action: by the time of the thread's last turn */
 
 /* ---- the state ---- */
@@ -107,6 +127,14 @@ struct model_state {
     int64_t wake_ns, turn_ns;
     struct candidate told[TYPES_MAX]; /* what the rank core will know once all is delivered */
     uint64_t granted;                 /* an accelerator + 1, from the rank core's grant to its reading the answer */
+    uint32_t part, leaving;           /* which rank core it belongs to, and whether it is about to leave it */
+};
+
+struct rank_state {
+    struct rank_core *core;
+    int64_t wake_ns, turn_ns;
+    struct to_rank_channel from_models[MODELS_MAX];
+    struct to_model_channel to_models[MODELS_MAX];
 };
 
 struct world {
@@ -115,10 +143,7 @@ struct world {
     struct request_pool pool;
     struct request_node nodes[REQUESTS_MAX];
     struct model_state models[MODELS_MAX];
-    struct rank_core *rank;
-    int64_t rank_wake_ns, rank_turn_ns;
-    struct to_rank_channel to_rank[MODELS_MAX];
-    struct to_model_channel to_model[MODELS_MAX];
+    struct rank_state ranks[PARTS_MAX];
     struct notice_channel notices[ACCELERATORS_MAX];
     struct executor executors[ACCELERATORS_MAX];
     struct {
@@ -127,7 +152,7 @@ struct world {
         uint32_t out, pad; /* the rank core knows that it is out of service */
     } known[ACCELERATORS_MAX];
     uint8_t request_state[REQUESTS_MAX], cancelled[REQUESTS_MAX];
-    uint32_t cancels, deaths, drains, lags;
+    uint32_t cancels, deaths, drains, moves, lags, pad;
     const char *wrong;
 };
 
@@ -138,7 +163,7 @@ static void wrong(struct world *w, const char *what) {
 
 /* Room for one more message. */
 static struct to_rank *to_rank_push(struct world *w, uint32_t m, enum rank_message_kind kind) {
-    struct to_rank_channel *channel = &w->to_rank[m];
+    struct to_rank_channel *channel = &w->ranks[w->models[m].part].from_models[m];
     bool replaces = kind == RANK_CANDIDATE && channel->count >= CHANNEL_LONG &&
                     channel->slots[channel->count - 1].kind == RANK_CANDIDATE;
     channel->count += !replaces;
@@ -148,8 +173,8 @@ static struct to_rank *to_rank_push(struct world *w, uint32_t m, enum rank_messa
     return message;
 }
 
-static struct grant_message *to_model_push(struct world *w, uint32_t m, enum grant_message_kind kind) {
-    struct to_model_channel *channel = &w->to_model[m];
+static struct grant_message *to_model_push(struct rank_state *rank, uint32_t m, enum grant_message_kind kind) {
+    struct to_model_channel *channel = &rank->to_models[m];
     bool replaces = kind == GRANT_PARAMETERS && channel->count >= CHANNEL_LONG &&
                     channel->slots[channel->count - 1].kind == GRANT_PARAMETERS;
     channel->count += !replaces;
@@ -172,23 +197,35 @@ static void channel_pop(uint64_t *count, void *slots, size_t slot_bytes) {
 
 /* ---- set-up ---- */
 
+static uint32_t parts_of(const struct section *s) {
+    return s->parts ? s->parts : 1;
+}
+
 /* Takes the cores' memory behind the world's; with arena->base, also sets all up. */
 static void world_layout(struct world *w, const struct section *s, struct arena *arena,
                          struct profile *const *profiles) {
     arena_take(arena, sizeof(*w));
     w->section = s;
     request_pool_init(&w->pool, w->nodes, REQUESTS_MAX);
+    uint8_t part_of[MODELS_MAX + ACCELERATORS_MAX];
+    for (uint32_t i = 0; i < sizeof(part_of); i++)
+        part_of[i] = (uint8_t)(i % parts_of(s));
     struct rank_core_config rank = {.models = s->models,
                                     .accelerators = s->accelerators,
                                     .accelerator_type = s->accelerator_type,
                                     .types = s->types,
                                     .ctrl_ns = s->ctrl_ns,
                                     .data_ns = s->data_ns,
-                                    .policy = s->policy};
-    w->rank = arena_take(arena, rank_core_bytes(&rank));
-    w->rank_wake_ns = TIME_NEVER;
-    if (w->rank)
-        rank_core_init(w->rank, &rank);
+                                    .policy = s->policy,
+                                    .part_of_accelerator = part_of,
+                                    .part_of_model = part_of};
+    for (uint32_t r = 0; r < parts_of(s); r++) {
+        rank.part = r;
+        w->ranks[r].core = arena_take(arena, rank_core_bytes(&rank));
+        w->ranks[r].wake_ns = TIME_NEVER;
+        if (arena->base)
+            rank_core_init(w->ranks[r].core, &rank);
+    }
     for (uint32_t m = 0; m < s->models; m++) {
         struct model_core_config config = {.model = m,
                                            .types = s->types,
@@ -202,6 +239,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
         struct model_state *model = &w->models[m];
         model->core = arena_take(arena, model_core_bytes(&config));
         model->wake_ns = TIME_NEVER;
+        model->part = m % parts_of(s);
         for (uint32_t t = 0; t < TYPES_MAX; t++)
             model->told[t].ready_ns = model->told[t].wake_ns = TIME_NEVER;
         if (model->core)
@@ -285,7 +323,7 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
         memcpy(model->told, out.candidates, w->section->types * sizeof(model->told[0]));
     if (event->kind == MODEL_GRANTED) {
         model_answers(w, m, now_ns, event->grant, &out);
-    } else if (out.candidate_changed) {
+    } else if (out.candidate_changed && !model->leaving) {
         memcpy(to_rank_push(w, m, RANK_CANDIDATE)->candidates, model->told, sizeof(model->told));
     }
 }
@@ -314,9 +352,32 @@ static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
     model_step(w, message.model, now_ns, &(struct model_event){.kind = MODEL_CANCELLED, .request = &message});
 }
 
-static void model_takes(struct world *w, uint32_t m, int64_t now_ns) {
-    struct grant_message grant = w->to_model[m].slots[0];
-    POP(&w->to_model[m]);
+/* Nothing is to come from the old rank core any more: the next one is told all. */
+static void model_has_left(struct world *w, uint32_t m) {
+    struct model_state *model = &w->models[m];
+    if (!model->leaving || model->granted)
+        wrong(w, "a model has left that did not want to, or has a grant to answer");
+    model->leaving = 0;
+    model->part = (model->part + 1) % parts_of(w->section);
+    to_rank_push(w, m, RANK_JOIN);
+    memcpy(to_rank_push(w, m, RANK_CANDIDATE)->candidates, model->told, sizeof(model->told));
+}
+
+static void model_moves(struct world *w, uint32_t m) {
+    w->moves++;
+    w->models[m].leaving = 1;
+    to_rank_push(w, m, RANK_LEAVE);
+}
+
+static void model_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
+    struct grant_message grant = w->ranks[r].to_models[m].slots[0];
+    POP(&w->ranks[r].to_models[m]);
+    if (r != w->models[m].part)
+        wrong(w, "a model is told something by a rank core that it has left");
+    if (grant.kind == GRANT_LEFT) {
+        model_has_left(w, m);
+        return;
+    }
     model_step(w, m, now_ns,
                &(struct model_event){.kind = grant.kind == GRANT_ACCELERATOR ? MODEL_GRANTED : MODEL_PARAMETERS,
                                      .grant = &grant});
@@ -324,7 +385,9 @@ static void model_takes(struct world *w, uint32_t m, int64_t now_ns) {
 
 /* ---- the rank core ---- */
 
-static void rank_grants(struct world *w, const struct grant_message *grant) {
+static void rank_grants(struct world *w, uint32_t r, const struct grant_message *grant) {
+    if (grant->accelerator % parts_of(w->section) != r)
+        wrong(w, "another rank core's accelerator is granted");
     if (w->models[grant->model].granted)
         wrong(w, "a model is granted two accelerators at once");
     if (w->known[grant->accelerator].granted)
@@ -337,31 +400,36 @@ static void rank_grants(struct world *w, const struct grant_message *grant) {
     w->known[grant->accelerator].granted = grant->model + 1;
 }
 
-static void rank_step(struct world *w, int64_t now_ns, const struct rank_event *event) {
+static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct rank_event *event) {
     static struct rank_output out;
-    rank_core_step(w->rank, now_ns, event, &out);
-    w->rank_wake_ns = out.wake_ns;
+    struct rank_state *rank = &w->ranks[r];
+    rank_core_step(rank->core, now_ns, event, &out);
+    rank->wake_ns = out.wake_ns;
     for (uint32_t i = 0; i < out.grant_count; i++) {
         const struct grant_message *grant = &out.grants[i];
-        rank_grants(w, grant);
-        struct grant_message *message = to_model_push(w, grant->model, GRANT_ACCELERATOR); /* padding stays zero */
+        rank_grants(w, r, grant);
+        struct grant_message *message = to_model_push(rank, grant->model, GRANT_ACCELERATOR); /* padding stays zero */
         message->accelerator = grant->accelerator;
         message->type = grant->type;
         message->leftovers = grant->leftovers;
         message->free_ns = grant->free_ns;
     }
+    if (out.left != RANK_NOBODY)
+        to_model_push(rank, out.left, GRANT_LEFT);
     for (uint32_t m = 0; out.parameters_changed && m < w->section->models; m++) {
         struct grant_message parameters;
-        rank_core_parameters(w->rank, m, &parameters);
-        struct grant_message *message = to_model_push(w, m, GRANT_PARAMETERS);
+        if (!rank_core_member(rank->core, m))
+            continue;
+        rank_core_parameters(rank->core, m, &parameters);
+        struct grant_message *message = to_model_push(rank, m, GRANT_PARAMETERS);
         message->admit_share = parameters.admit_share;
         message->parameters = parameters.parameters;
     }
 }
 
-static void rank_takes(struct world *w, uint32_t m, int64_t now_ns) {
-    struct to_rank said = w->to_rank[m].slots[0];
-    POP(&w->to_rank[m]);
+static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
+    struct to_rank said = w->ranks[r].from_models[m].slots[0];
+    POP(&w->ranks[r].from_models[m]);
     struct rank_message message = {.kind = said.kind,
                                    .model = m,
                                    .accelerator = said.accelerator,
@@ -377,20 +445,21 @@ static void rank_takes(struct world *w, uint32_t m, int64_t now_ns) {
         w->models[m].granted = w->known[said.accelerator].granted = 0;
         w->known[said.accelerator].batches += said.items > 0;
     }
-    rank_step(w, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+    rank_step(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
 }
 
 static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
     int64_t kind = w->notices[a].slots[0].kind, said_ns = w->notices[a].slots[0].said_ns;
+    uint32_t r = a % parts_of(w->section);
     POP(&w->notices[a]);
     if (kind == NOTICE_FREE) {
         struct rank_message message = {.kind = RANK_FREE, .accelerator = a, .free_ns = said_ns};
         w->known[a].batches--;
-        rank_step(w, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+        rank_step(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
         return;
     }
     w->known[a].out = kind == NOTICE_DOWN;
-    rank_step(w, now_ns,
+    rank_step(w, r, now_ns,
               &(struct rank_event){.kind = kind == NOTICE_DOWN ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
                                    .accelerator = a});
 }
@@ -438,7 +507,8 @@ static int64_t clock_next(const struct world *w) {
 #define CONSIDER(at_ns) next_ns = (at_ns) > w->now_ns && (at_ns) < next_ns ? (at_ns) : next_ns
     for (uint32_t m = 0; m < s->models; m++)
         CONSIDER(w->models[m].wake_ns);
-    CONSIDER(w->rank_wake_ns);
+    for (uint32_t r = 0; r < parts_of(s); r++)
+        CONSIDER(w->ranks[r].wake_ns);
     for (uint32_t r = 0; r < s->request_count; r++)
         if (w->request_state[r] == UNSENT)
             CONSIDER(s->requests[r].arrival_ns);
@@ -460,10 +530,11 @@ static void offer(struct offers *o, enum action kind, uint32_t x, uint32_t y, bo
 }
 
 /* A step of a thread: by the time that it is, or by that of its last turn, in which messages may have come since. */
-static void offer_turn(const struct world *w, struct offers *o, enum action kind, uint32_t x, int64_t turn_ns) {
-    offer(o, kind, x, 0, false);
+static void offer_turn(const struct world *w, struct offers *o, enum action kind, uint32_t x, uint32_t y,
+                       int64_t turn_ns) {
+    offer(o, kind, x, y, false);
     if (w->section->stale && turn_ns < w->now_ns)
-        offer(o, kind | STALE, x, 0, true);
+        offer(o, kind | STALE, x, y, true);
 }
 
 static void offer_requests(const struct world *w, struct offers *o) {
@@ -486,7 +557,7 @@ static void offer_accelerator(const struct world *w, struct offers *o, uint32_t 
     const struct section *s = w->section;
     const struct executor *executor = &w->executors[a];
     if (w->notices[a].count)
-        offer_turn(w, o, NOTICE, a, w->rank_turn_ns);
+        offer_turn(w, o, NOTICE, a, 0, w->ranks[a % parts_of(s)].turn_ns);
     for (uint32_t i = 0; i < executor->count; i++) /* of one model they are in one ring, in order */
         if (i == 0 || executor->plans[i].model != executor->plans[0].model)
             offer(o, END, a, i, false);
@@ -508,21 +579,29 @@ static bool something_is_due(const struct world *w, const struct offers *o) {
     return false;
 }
 
+static void offer_model(const struct world *w, struct offers *o, uint32_t m) {
+    const struct model_state *model = &w->models[m];
+    for (uint32_t r = 0; r < parts_of(w->section); r++) {
+        if (w->ranks[r].to_models[m].count)
+            offer_turn(w, o, TO_MODEL, m, r, model->turn_ns);
+        if (w->ranks[r].from_models[m].count)
+            offer_turn(w, o, TO_RANK, m, r, w->ranks[r].turn_ns);
+    }
+    if (model->wake_ns <= w->now_ns)
+        offer(o, MODEL_TIME, m, 0, false);
+    if (!model->leaving && w->moves < w->section->moves)
+        offer(o, MOVE, m, 0, true);
+}
+
 static uint32_t world_enabled(const void *state, struct explore_action *actions) {
     const struct world *w = state;
     struct offers o = {actions, 0};
     offer_requests(w, &o);
-    for (uint32_t m = 0; m < w->section->models; m++) {
-        const struct model_state *model = &w->models[m];
-        if (w->to_model[m].count)
-            offer_turn(w, &o, TO_MODEL, m, model->turn_ns);
-        if (model->wake_ns <= w->now_ns)
-            offer(&o, MODEL_TIME, m, 0, false);
-        if (w->to_rank[m].count)
-            offer_turn(w, &o, TO_RANK, m, w->rank_turn_ns);
-    }
-    if (w->rank_wake_ns <= w->now_ns)
-        offer(&o, RANK_TIME, 0, 0, false);
+    for (uint32_t m = 0; m < w->section->models; m++)
+        offer_model(w, &o, m);
+    for (uint32_t r = 0; r < parts_of(w->section); r++)
+        if (w->ranks[r].wake_ns <= w->now_ns)
+            offer(&o, RANK_TIME, r, 0, false);
     for (uint32_t a = 0; a < w->section->accelerators; a++)
         offer_accelerator(w, &o, a);
     bool late = something_is_due(w, &o);
@@ -544,27 +623,40 @@ static int64_t model_turn(struct world *w, uint32_t m, bool stale) {
     return turn(w, &w->models[m].turn_ns, stale);
 }
 
-static int64_t rank_turn(struct world *w, bool stale) {
-    return turn(w, &w->rank_turn_ns, stale);
+static int64_t rank_turn(struct world *w, uint32_t r, bool stale) {
+    return turn(w, &w->ranks[r].turn_ns, stale);
 }
 
-/* Nothing is on its way and no timer is due: what may start has not been left beside a free accelerator. */
-static void check_nothing_forgotten(struct world *w) {
+/* Nothing is on its way, and no timer is due. */
+static bool is_quiet(const struct world *w) {
     const struct section *s = w->section;
-    if (w->rank_wake_ns <= w->now_ns + 1) /* what was given back is held for a nanosecond */
-        return;
+    for (uint32_t r = 0; r < parts_of(s); r++) {
+        if (w->ranks[r].wake_ns <= w->now_ns + 1) /* what was given back is held for a nanosecond */
+            return false;
+        for (uint32_t m = 0; m < s->models; m++)
+            if (w->ranks[r].to_models[m].count || w->ranks[r].from_models[m].count)
+                return false;
+    }
     for (uint32_t m = 0; m < s->models; m++)
-        if (w->to_model[m].count || w->to_rank[m].count || w->models[m].wake_ns <= w->now_ns)
-            return;
+        if (w->models[m].wake_ns <= w->now_ns)
+            return false;
     for (uint32_t a = 0; a < s->accelerators; a++)
         if (w->notices[a].count)
-            return;
+            return false;
+    return true;
+}
+
+/* What may start has not been left beside a free accelerator. */
+static void check_nothing_forgotten(struct world *w) {
+    const struct section *s = w->section;
+    if (!is_quiet(w))
+        return;
     for (uint32_t a = 0; a < s->accelerators; a++) {
         if (w->known[a].out || w->executors[a].count)
             continue;
         for (uint32_t m = 0; m < s->models; m++) {
             const struct candidate *c = &w->models[m].told[s->accelerator_type[a]];
-            if (c->wake_ns < w->now_ns && w->now_ns <= c->invalid_after_ns)
+            if (w->models[m].part == a % parts_of(s) && c->wake_ns < w->now_ns && w->now_ns <= c->invalid_after_ns)
                 wrong(w, "a batch that may start is left beside a free accelerator");
         }
     }
@@ -582,19 +674,19 @@ static const char *world_apply(void *state, struct explore_action action) {
         request_cancelled(w, x, model_turn(w, w->section->requests[x].model, stale));
         break;
     case TO_MODEL:
-        model_takes(w, x, model_turn(w, x, stale));
+        model_takes(w, x, action.y, model_turn(w, x, stale));
         break;
     case MODEL_TIME:
         model_step(w, x, model_turn(w, x, stale), &(struct model_event){.kind = MODEL_TIMER});
         break;
     case TO_RANK:
-        rank_takes(w, x, rank_turn(w, stale));
+        rank_takes(w, x, action.y, rank_turn(w, action.y, stale));
         break;
     case NOTICE:
-        rank_notices(w, x, rank_turn(w, stale));
+        rank_notices(w, x, rank_turn(w, x % parts_of(w->section), stale));
         break;
     case RANK_TIME:
-        rank_step(w, rank_turn(w, stale), &(struct rank_event){.kind = RANK_TIMER});
+        rank_step(w, x, rank_turn(w, x, stale), &(struct rank_event){.kind = RANK_TIMER});
         break;
     case END:
         batch_ends(w, x, action.y);
@@ -613,6 +705,9 @@ static const char *world_apply(void *state, struct explore_action action) {
         w->executors[x].dead = w->executors[x].drained = false;
         notice(w, x, NOTICE_UP);
         break;
+    case MOVE:
+        model_moves(w, x);
+        break;
     case CLOCK:
         w->lags += x;
         w->now_ns = clock_next(w);
@@ -626,27 +721,31 @@ static const char *world_apply(void *state, struct explore_action action) {
 
 static const char *world_rest(void *state) {
     struct world *w = state;
-    uint32_t up = 0;
+    uint32_t up[PARTS_MAX] = {0};
     for (uint32_t r = 0; r < w->section->request_count; r++)
         if (w->request_state[r] != RAN && w->request_state[r] != REFUSED)
             wrong(w, "a request has not ended");
     for (uint32_t m = 0; m < w->section->models; m++) {
         if (w->models[m].granted)
             wrong(w, "a grant is not answered");
+        if (w->models[m].leaving)
+            wrong(w, "a model never arrives where it is to move");
         if (!model_core_idle(w->models[m].core))
             wrong(w, "a model core holds requests that have ended");
     }
     for (uint32_t a = 0; a < w->section->accelerators; a++) {
-        up += !w->known[a].out;
+        up[a % parts_of(w->section)] += !w->known[a].out;
         if (w->known[a].batches)
             wrong(w, "the rank core has miscounted an accelerator's batches");
     }
     if (w->pool.used)
         wrong(w, "the pool has not got its nodes back");
-    if (rank_core_accelerators_busy(w->rank))
-        wrong(w, "an accelerator is busy for ever");
-    if (rank_core_accelerators_free(w->rank) != up)
-        wrong(w, "an accelerator in service is not free");
+    for (uint32_t r = 0; r < parts_of(w->section); r++) {
+        if (rank_core_accelerators_busy(w->ranks[r].core))
+            wrong(w, "an accelerator is busy for ever");
+        if (rank_core_accelerators_free(w->ranks[r].core) != up[r])
+            wrong(w, "an accelerator in service is not free");
+    }
     return w->wrong;
 }
 
@@ -654,20 +753,21 @@ static void world_print(struct explore_action action) {
     static const char *const names[ACTIONS] = {
         [ARRIVE] = "request %u arrives at its model",
         [CANCEL] = "client of request %u leaves",
-        [TO_MODEL] = "model %u takes a message",
+        [TO_MODEL] = "model %u takes a message of rank core %u",
         [MODEL_TIME] = "model %u's timer",
-        [TO_RANK] = "the rank core takes model %u's",
-        [NOTICE] = "the rank core takes accelerator %u's",
-        [RANK_TIME] = "the rank core's timer",
-        [END] = "accelerator %u ends a batch (its %u.)",
+        [TO_RANK] = "model %u's message is taken by rank core %u",
+        [NOTICE] = "accelerator %u's news are taken by its rank core",
+        [RANK_TIME] = "rank core %u's timer",
+        [END] = "accelerator %u ends a batch, number %u",
         [DIE] = "accelerator %u dies",
         [DRAIN] = "accelerator %u is to drain",
         [JOIN] = "accelerator %u joins",
+        [MOVE] = "model %u is to move",
         [CLOCK] = "time goes on (%u: things are late)",
     };
     enum action kind = action.kind & ~STALE;
     char text[128];
-    snprintf(text, sizeof(text), names[kind], action.x, action.y + 1U);
+    snprintf(text, sizeof(text), names[kind], action.x, action.y);
     printf("%s%s\n", text, action.kind & STALE ? ", by its last turn's time" : "");
 }
 
@@ -699,7 +799,6 @@ static const struct section sections[] = {
         TIMES,
         .request_count = 3,
         .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}, {0, 1, 5, 40}},
-        .lags = 1,
     },
     {
         .name = "two accelerators for two models, deferred",
@@ -810,6 +909,63 @@ static const struct section sections[] = {
         .requests = {{0, 1, 0, 60}, {1, 1, 5, 60}},
         .lags = 1,
         .stale = true,
+    },
+    {
+        .name = "a model moves",
+        MODELS(eager, 1, 2),
+        TIMES,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
+        .moves = 2,
+        .lags = 1,
+        .parts = 2,
+    },
+    {
+        .name = "two models move",
+        MODELS(eager, 2, 2),
+        TIMES,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}},
+        .moves = 2,
+        .parts = 2,
+    },
+    {
+        .name = "a model moves while accelerators die",
+        MODELS(eager, 1, 2),
+        TIMES,
+        .ctrl_ns = 2,
+        .request_count = 2,
+        .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
+        .moves = 1,
+        .deaths = 1,
+        .parts = 2,
+    },
+    {
+        .name = "all at once, several rank cores, some orders",
+        .policy = &policy_deferred,
+        .models = 3,
+        .accelerators = 3,
+        .types = 1,
+        TIMES,
+        .ctrl_ns = 2,
+        .data_ns = 1,
+        .request_count = 8,
+        .requests = {{0, 1, 0, 60},
+                     {1, 1, 0, 40},
+                     {2, 1, 0, 80},
+                     {0, 2, 5, 60},
+                     {1, 1, 9, 60},
+                     {2, 3, 10, 60},
+                     {0, 1, 12, 20},
+                     {1, 1, 30, 70}},
+        .cancels = 2,
+        .deaths = 1,
+        .drains = 1,
+        .moves = 6,
+        .parts = 2,
+        .lags = 100,
+        .stale = true,
+        .random = true,
     },
     {
         .name = "all at once, some orders",

@@ -732,6 +732,58 @@ static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state
     free(f.core);
 }
 
+/* ---- several sub-clusters ---- */
+
+#define assert_left(f, model_) assert_int_equal((f)->out.left, model_)
+
+static void a_model_leaves_at_once_or_with_its_answer(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 1, candidate_at(50, 50, 90));
+    send(&f, 1, (struct rank_message){.kind = RANK_LEAVE, .model = 1});
+    assert_left(&f, 1);
+    assert_false(rank_core_member(f.core, 1));
+    timer(&f, 50);
+    assert_nothing(&f); /* its candidate went with it */
+
+    candidate(&f, 51, 2, candidate_at(0, 0, 90));
+    assert_granted(&f, 2, 0);
+    send(&f, 52, (struct rank_message){.kind = RANK_LEAVE, .model = 2});
+    assert_left(&f, RANK_NOBODY);
+    answer(&f, 53, 2, 0, 1, candidate_at(0, 0, 90));
+    assert_left(&f, 2);
+    ended(&f, 60, 0);
+    assert_nothing(&f); /* the candidate that the answer brought is for the next rank core */
+
+    send(&f, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2});
+    assert_true(f.out.parameters_changed); /* it should know what holds here */
+    candidate(&f, 62, 2, candidate_at(0, 0, 90));
+    assert_granted(&f, 2, 0);
+    free(f.core);
+}
+
+static void a_sub_cluster_has_its_own_accelerators_and_models(void **state) {
+    (void)state;
+    static const uint8_t types[3], part_of_accelerator[3] = {0, 1, 0}, part_of_model[MODELS] = {0, 1};
+    struct rank_core_config config = {.models = MODELS,
+                                      .accelerators = 3,
+                                      .accelerator_type = types,
+                                      .types = 1,
+                                      .policy = &policy_plain,
+                                      .part = 1,
+                                      .part_of_accelerator = part_of_accelerator,
+                                      .part_of_model = part_of_model};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
+    assert_non_null(f.core);
+    rank_core_init(f.core, &config);
+    assert_int_equal(rank_core_accelerators_free(f.core), 1);
+    candidate(&f, 0, 0, candidate_at(0, 0, 90)); /* another's */
+    assert_nothing(&f);
+    candidate(&f, 1, 1, candidate_at(0, 0, 90));
+    assert_granted(&f, 1, 1);
+    free(f.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_free_accelerator_waits_for_wake_and_not_only_for_ready),
@@ -767,6 +819,8 @@ int main(void) {
         cmocka_unit_test(what_is_given_back_ahead_is_offered_when_it_is_free),
         cmocka_unit_test(what_is_down_is_not_offered_and_is_free_when_it_is_back),
         cmocka_unit_test(what_is_down_is_not_offered_when_it_is_given_back_ahead),
+        cmocka_unit_test(a_model_leaves_at_once_or_with_its_answer),
+        cmocka_unit_test(a_sub_cluster_has_its_own_accelerators_and_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
