@@ -99,7 +99,7 @@ int goodput_try(const struct sim_config *config, double rate_rps, void *memory, 
     run.step_count = 1;
     run.give_up_bad = GIVE_UP_BAD;
     sim_run(&run, memory, result);
-    return result->stopped ? -1 : !result->gave_up && result->worst_bad_rate <= GOODPUT_BAD_MOST;
+    return result->stopped ? -1 : !result->gave_up && result->good && result->worst_bad_rate <= GOODPUT_BAD_MOST;
 }
 
 static int trial_holds(void *context, double rate_rps) {
