@@ -151,10 +151,12 @@ static double simulate(struct plan *p, const uint16_t *count, double bound) {
 static double evaluate(void *context, const struct pool_config *config) {
     struct plan *p = context;
     size_t i = (size_t)(config - p->configs);
-    if (p->simulated[i] < 0)
-        p->simulated[i] = simulate(p, config->count, config->bound);
+    if (p->simulated[i] >= 0)
+        return p->simulated[i];
+    p->simulated[i] = simulate(p, config->count, config->bound);
+    p->evaluations++;
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%zu simulated ", ++p->evaluations);
+        fprintf(stderr, "\r%zu simulated ", p->evaluations);
     return p->simulated[i];
 }
 
