@@ -88,7 +88,7 @@ static enum MHD_Result respond_verdict(struct http_frontend *f, struct MHD_Conne
         v2_error(&answer, 503, "the memory for inputs is exhausted");
         break;
     case VERDICT_ENCODING:
-        v2_error(&answer, 415, "this Content-Encoding is not supported; send the body as it is");
+        v2_error(&answer, 415, "this Content-Encoding is not supported; gzip and deflate are");
         break;
     default:
         v2_route(&route, &f->models, method, url);
@@ -144,9 +144,14 @@ exchange_send_error(struct exchange *x, unsigned status, bool retry, const char 
 
 /* ---- reading ---- */
 
+/* What to leave free before a body so that its binary part is aligned. */
+static size_t bytes_before(const struct exchange *x) {
+    return x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
+}
+
 /* A block big enough for `bytes` of body, the binary part of it aligned, with what was read so far. */
 static int body_reserve(struct exchange *x, size_t bytes) {
-    size_t before = x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
+    size_t before = x->encoding == BODY_IDENTITY ? bytes_before(x) : 0;
     char *block = inference_block(&x->inference, before + bytes);
     if (!block)
         return -ENOMEM;
@@ -183,7 +188,7 @@ static int verdict_of(struct http_frontend *f, const struct http_headers *header
     text_free(&answer.text);
     if (!admitted)
         return VERDICT_ROUTE;
-    if (headers->encoding)
+    if (headers->encoding == BODY_UNKNOWN)
         return VERDICT_ENCODING;
     if (headers->content_length > (int64_t)f->config.body_bytes_max)
         return VERDICT_TOO_LARGE;
@@ -217,6 +222,7 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     x->connection = connection;
     x->client = client_of(connection);
     x->json_bytes = headers.json_bytes;
+    x->encoding = headers.encoding;
     if (route.model >= 0)
         inference_model(&x->inference, f->models.models, (uint32_t)route.model);
     x->body_expected = headers.chunked ? SIZE_MAX : headers.content_length > 0 ? (size_t)headers.content_length : 0;
@@ -260,6 +266,21 @@ static enum MHD_Result index_answer(struct exchange *x) {
     return exchange_send(x, answer.status, false);
 }
 
+/* The body as it was before it was compressed. */
+static int body_inflate(struct exchange *x, struct sy_error *err) {
+    size_t before = bytes_before(x);
+    struct block_memory memory = {inference_block, inference_block_give, &x->inference};
+    char *block;
+    int status = inflate_body(&x->frontend->inflater, x->encoding, x->body, x->body_bytes,
+                              x->frontend->config.body_bytes_max, before, memory, &block, &x->body_bytes, err);
+    if (status)
+        return status;
+    inference_block_give(&x->inference, x->block);
+    x->block = block;
+    x->body = block + before;
+    return 0;
+}
+
 /* The body is complete. */
 static enum MHD_Result exchange_run(struct exchange *x) {
     struct http_frontend *f = x->frontend;
@@ -268,10 +289,13 @@ static enum MHD_Result exchange_run(struct exchange *x) {
                                    f->config.body_bytes_max);
     if (x->body_fault == 503)
         return exchange_send_error(x, 503, true, "the memory for inputs is exhausted");
+    struct sy_error err;
+    int rc = x->encoding == BODY_IDENTITY ? 0 : body_inflate(x, &err);
+    if (rc)
+        return exchange_send_error(x, (unsigned)rc, rc == 503, "%s", err.text);
     if (x->kind == V2_INDEX)
         return index_answer(x);
     counter_add(&f->inferences.counters.body_bytes, x->body_bytes);
-    struct sy_error err;
     struct infer_body body = {.model = x->inference.model,
                               .data = x->body,
                               .bytes = x->body_bytes,

@@ -233,6 +233,7 @@ static void frontend_free(struct grpc_frontend *f) {
     nghttp2_option_del(f->options);
     v2_models_destroy(&f->models);
     inferences_destroy(&f->inferences);
+    inflater_destroy(&f->inflater);
     free(f->calls);
     free(f->in);
     free(f->out);

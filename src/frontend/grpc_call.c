@@ -172,7 +172,6 @@ static void infer_run(struct grpc_exchange *x) {
     struct grpc_words words;
     struct sy_error err;
     bool retry;
-    i->call.id_length = 0;
     unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
     if (status == 0) {
         i->call.id = words.id;
@@ -216,13 +215,48 @@ static bool is_inference(const struct grpc_call *call) {
     return call->method == GRPC_MODEL_INFER || call->method == GRPC_MODEL_STREAM_INFER;
 }
 
+static size_t message_bytes_max(const struct grpc_call *call) {
+    return is_inference(call) ? call->connection->frontend->config.body_bytes_max : GRPC_REQUEST_BYTES_MAX;
+}
+
+static struct block_memory memory_of(struct grpc_exchange *x) {
+    return (struct block_memory){inference_block, inference_block_give, &x->inference};
+}
+
+static void message_begin(struct grpc_exchange *x) {
+    grpc_message_begin(&x->message, is_inference(x->call), message_bytes_max(x->call), memory_of(x));
+}
+
+/* The message as it was before it was compressed, read once more. */
+static int message_inflate(struct grpc_exchange *x, struct sy_error *err) {
+    struct grpc_call *call = x->call;
+    struct grpc_message *m = &x->message;
+    char *block, *compressed = m->head;
+    size_t bytes, taken;
+    if (call->encoding == BODY_IDENTITY)
+        return error_set(err, 400, "the message is compressed, but no grpc-encoding says how");
+    int status = inflate_body(&call->connection->frontend->inflater, call->encoding, compressed, m->head_bytes,
+                              message_bytes_max(call), GRPC_PREFIX_BYTES, memory_of(x), &block, &bytes, err);
+    if (status)
+        return status;
+    inference_block_give(&x->inference, compressed);
+    uint32_t length = __builtin_bswap32((uint32_t)bytes);
+    block[0] = 0;
+    memcpy(block + 1, &length, sizeof(length));
+    message_begin(x);
+    return grpc_message_feed(m, block, GRPC_PREFIX_BYTES + bytes, &taken, err);
+}
+
 /* Its message is complete. */
 static void exchange_run(struct grpc_exchange *x) {
     struct grpc_call *call = x->call;
+    struct sy_error err;
     call->receiving = NULL;
-    if (x->message.compressed)
-        exchange_fail(x, 501, "compressed messages are not supported yet");
-    else if (is_inference(call)) {
+    x->inference.call.id_length = 0;
+    int status = x->message.compressed ? message_inflate(x, &err) : 0;
+    if (status) {
+        exchange_fail(x, (unsigned)status, err.text);
+    } else if (is_inference(call)) {
         counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
         infer_run(x);
     } else {
@@ -257,13 +291,6 @@ static bool name_is(const uint8_t *name, size_t length, const char *literal) {
     return length == strlen(literal) && memcmp(name, literal, length) == 0;
 }
 
-static enum grpc_encoding encoding_of(const uint8_t *value, size_t length) {
-    return name_is(value, length, "identity")  ? GRPC_IDENTITY
-           : name_is(value, length, "gzip")    ? GRPC_GZIP
-           : name_is(value, length, "deflate") ? GRPC_DEFLATE
-                                               : GRPC_ENCODING_UNKNOWN;
-}
-
 void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length) {
     static const char type[] = "application/grpc";
     if (name_is(name, name_length, ":path")) {
@@ -274,7 +301,7 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
         call->typed = length >= sizeof(type) - 1 && memcmp(value, type, sizeof(type) - 1) == 0 &&
                       (length == sizeof(type) - 1 || value[sizeof(type) - 1] == '+' || value[sizeof(type) - 1] == ';');
     } else if (name_is(name, name_length, "grpc-encoding")) {
-        call->encoding = encoding_of(value, length);
+        call->encoding = body_encoding_of((const char *)value, length);
     } else if (name_is(name, name_length, "grpc-timeout")) {
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
@@ -302,7 +329,7 @@ void call_open(struct grpc_call *call) {
         call_end(call, 501, "there is no such method");
     else if (call->method == GRPC_NOT_SERVED)
         call_end(call, 501, "this method is not served");
-    else if (call->encoding == GRPC_ENCODING_UNKNOWN)
+    else if (call->encoding == BODY_UNKNOWN)
         call_end(call, 501, "this grpc-encoding is not supported");
     else if (call->timeout_wrong)
         call_end(call, 400, "grpc-timeout is not a time");
@@ -319,9 +346,7 @@ static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
     list_append(&call->exchanges, &x->link);
     call->exchange_count++;
     call->receiving = x;
-    bool infer = is_inference(call);
-    grpc_message_begin(&x->message, infer, infer ? f->config.body_bytes_max : GRPC_REQUEST_BYTES_MAX,
-                       (struct grpc_memory){inference_block, inference_block_give, x});
+    message_begin(x);
     return x;
 }
 

@@ -10,7 +10,7 @@
 #define HEAD_SLACK ((size_t)6 * TENSORS_MAX) /* behind the head: tags and lengths of further raw inputs */
 #define RAW_ROOM   ((size_t)1024 * 1024)     /* of a larger raw input, until so much of it has come: then all of it */
 
-void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, struct grpc_memory memory) {
+void grpc_message_begin(struct grpc_message *m, bool split, size_t bytes_max, struct block_memory memory) {
     m->memory = memory;
     m->bytes_max = bytes_max;
     m->split = split;

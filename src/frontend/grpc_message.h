@@ -15,16 +15,10 @@
 
 #include "base/error.h"
 #include "engine/tensor.h"
+#include "frontend/block_memory.h"
 
 #define GRPC_PREFIX_BYTES      5
 #define GRPC_RAW_INPUTS_NUMBER 7 /* field of ModelInferRequest */
-
-/* Where blocks come from (NULL: there are none), and go before their time when they are outgrown. */
-struct grpc_memory {
-    void *(*take)(void *context, size_t bytes);
-    void (*give)(void *context, void *block);
-    void *context;
-};
 
 struct grpc_raw {
     char *data; /* aligned to 64 */
@@ -42,7 +36,7 @@ enum grpc_message_state {
 };
 
 struct grpc_message {
-    struct grpc_memory memory;
+    struct block_memory memory;
     size_t bytes_max;
     bool split;      /* an infer request: raw contents apart */
     bool compressed; /* as the prefix says; then nothing is split */
@@ -64,7 +58,7 @@ struct grpc_message {
 };
 
 /* At most 3 + TENSORS_MAX blocks of `memory` are in use together. */
-void grpc_message_begin(struct grpc_message *message, bool split, size_t bytes_max, struct grpc_memory memory);
+void grpc_message_begin(struct grpc_message *message, bool split, size_t bytes_max, struct block_memory memory);
 /* Takes what it can of the data; *taken tells how much: less than all only if the message is complete. 0, or a status
  * with a sentence: 400 it is no protobuf, 413 too long, 503 no memory. */
 int grpc_message_feed(struct grpc_message *message, const void *data, size_t bytes, size_t *taken,

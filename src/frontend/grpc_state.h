@@ -18,12 +18,11 @@
 #include "frontend/grpc_services.h"
 #include "frontend/grpc_status.h"
 #include "frontend/inference.h"
+#include "frontend/inflate.h"
 #include "frontend/v2.h"
 
 #define IN_BYTES  ((size_t)128 * 1024) /* read from a socket at once */
 #define OUT_BYTES ((size_t)64 * 1024)  /* gathered before a write */
-
-enum grpc_encoding { GRPC_IDENTITY, GRPC_GZIP, GRPC_DEFLATE, GRPC_ENCODING_UNKNOWN };
 
 struct grpc_connection {
     struct grpc_frontend *frontend;
@@ -45,7 +44,7 @@ struct grpc_call {
     int32_t stream;
     uint32_t exchange_count;
     enum grpc_method method;
-    enum grpc_encoding encoding;
+    enum body_encoding encoding;
     bool posted, typed; /* its headers are those of a gRPC call */
     bool half_closed;   /* the client sends no more */
     bool responded;     /* the answer's headers are submitted */
@@ -88,6 +87,7 @@ struct grpc_frontend {
     struct inferences inferences;
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
+    struct inflater inflater;
     char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
 
     /* read by other threads */

@@ -228,6 +228,7 @@ static void frontend_free(struct http_frontend *f) {
         close(f->wake_fd);
     v2_models_destroy(&f->models);
     inferences_destroy(&f->inferences);
+    inflater_destroy(&f->inflater);
     free(f);
 }
 

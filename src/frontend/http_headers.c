@@ -1,6 +1,7 @@
 /* http_headers.c - one pass over a request's headers. */
 #include "frontend/http_headers.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -49,8 +50,13 @@ static void transfer_encoding_read(struct reading *reading, const char *value, s
 }
 
 static void content_encoding_read(struct reading *reading, const char *value, size_t length) {
-    if (length != 8 || strncasecmp(value, "identity", 8) != 0)
-        reading->headers->encoding = value;
+    char word[16];
+    size_t n = length < sizeof(word) ? length : 0;
+    for (size_t i = 0; i < n; i++)
+        word[i] = (char)tolower((unsigned char)value[i]);
+    enum body_encoding encoding = body_encoding_of(word, n);
+    if (encoding != BODY_IDENTITY) /* of two, they are one upon the other */
+        reading->headers->encoding = reading->headers->encoding == BODY_IDENTITY ? encoding : BODY_UNKNOWN;
 }
 
 static void expect_read(struct reading *reading, const char *value, size_t length) {

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "frontend/inflate.h"
+
 #define HEADER_ABSENT (-1)
 
 struct http_headers {
@@ -12,8 +14,8 @@ struct http_headers {
     int64_t json_bytes;     /* Inference-Header-Content-Length, or INFER_NO_HEADER */
     bool chunked;
     bool expects_continue;
-    const char *encoding; /* of the body, when it is not identity; else NULL */
-    const char *fault;    /* NULL, or why the request is answered 400 and its connection closed */
+    enum body_encoding encoding; /* of the body */
+    const char *fault;           /* NULL, or why the request is answered 400 and its connection closed */
 };
 
 /* Reads them. A fault is what two parties along the way may understand differently, so that one of them takes for a

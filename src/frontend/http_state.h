@@ -12,8 +12,10 @@
 #include "base/container.h"
 #include "base/list.h"
 #include "frontend/http.h"
+#include "frontend/http_headers.h"
 #include "frontend/infer_parse.h"
 #include "frontend/inference.h"
+#include "frontend/inflate.h"
 #include "frontend/v2.h"
 
 #define ASKS_MAX        16
@@ -36,7 +38,8 @@ struct exchange {
     struct MHD_Connection *connection; /* NULL: gone while the request ran */
     struct client *client;
     bool suspended;
-    uint32_t asks;                /* how often libmicrohttpd asked while it ran */
+    uint32_t asks; /* how often libmicrohttpd asked while it ran */
+    enum body_encoding encoding;
     unsigned body_fault;          /* status, when the body cannot be kept: the rest is swallowed */
     char *block, *body;           /* the body lies in the block */
     size_t body_expected;         /* SIZE_MAX: chunked, not known */
@@ -60,6 +63,7 @@ struct http_frontend {
     int64_t poke_ns;          /* when to poke it about them */
 
     struct inferences inferences;
+    struct inflater inflater;
 
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */

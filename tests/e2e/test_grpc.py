@@ -2,15 +2,14 @@
 # sanitizers: yes
 
 import contextlib
-import os
 import queue
 import signal
 import socket
 import struct
-import threading
 import time
 
 import grpc
+import hpack
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
@@ -228,6 +227,371 @@ def test_concurrent_requests_on_one_connection(client):
         seen.add(i)
         assert np.all(result.as_numpy("y") == 2 * i)
     assert len(seen) == 300
+
+
+# ---- streams ----
+
+class Stream:
+    """A ModelStreamInfer of the Triton client; answers come in a queue."""
+
+    def __init__(self, server):
+        self.client = triton.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+        self.answers = queue.Queue()
+        self.client.start_stream(callback=lambda result, error: self.answers.put((result, error)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.client.stop_stream()
+        self.client.close()
+
+    def infer(self, model, array, **more):
+        self.client.async_stream_infer(model, [tensor("x", array)], **more)
+
+    def next(self):
+        return self.answers.get(timeout=60)
+
+
+def test_stream_answers_in_order(server):
+    with Stream(server) as stream:
+        for i in range(1000):
+            stream.infer("double" if i % 2 else "root", np.full((1, 4 if i % 2 else 1), i, np.float32), request_id=str(i))
+        for i in range(1000):
+            result, error = stream.next()
+            assert error is None
+            response = result.get_response()
+            assert response.id == str(i) and response.parameters["triton_final_response"].bool_param
+            assert np.allclose(result.as_numpy("y"), 2 * i if i % 2 else np.sqrt(i))
+
+
+def test_stream_goes_on_after_a_mistake(server):
+    with Stream(server) as stream:
+        stream.infer("double", X, request_id="1")
+        stream.infer("none", X, request_id="2")
+        stream.infer("double", np.zeros((1, 5), np.float32), request_id="3")
+        stream.infer("double", X, request_id="4", enable_empty_final_response=True)
+        answers = [stream.next() for _ in range(4)]
+        assert [error is None for _, error in answers] == [True, False, False, True]
+        assert "there is no model 'none'" in str(answers[1][1]) and "expected the shape" in str(answers[2][1])
+
+
+def test_empty_and_broken_streams(server):
+    with channel_to(server) as channel:
+        stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        assert list(stream(iter(()))) == []
+        good = request_of().SerializeToString()
+        got = stream(iter([good, b"\xff\xff", good]))
+        answer = service_pb2.ModelStreamInferResponse.FromString(next(got))
+        assert answer.infer_response.raw_output_contents[0] == (2 * X).tobytes()
+        with pytest.raises(grpc.RpcError) as failed:
+            next(got)
+        assert failed.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_stream_held_open_while_the_server_ends(slow_scenario):
+    with Server("--scenario", str(slow_scenario)) as running, Stream(running) as stream:
+        stream.infer("none", X)
+        assert stream.next()[1] is not None
+        assert running.stop() == 0
+        assert "UNAVAILABLE" in str(stream.next()[1])
+
+
+# ---- deadlines and cancellation ----
+
+SLOW = dict(model="slow", shape=(1, 1), raw=(bytes(4),), name="INPUT")
+
+
+def outcomes(server, outcome):
+    return server.metrics()[f'symphony_requests_total{{model="slow",version="1",outcome="{outcome}"}}']
+
+
+def test_client_deadline(slow):
+    with channel_to(slow) as channel:
+        infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
+        began = time.monotonic()
+        assert code_of(infer, request_of(**SLOW), timeout=SLOW_RUN_S / 2)[0] == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert time.monotonic() - began < SLOW_RUN_S / 2 + 0.05
+        assert infer(request_of(**SLOW), timeout=20).model_name == "slow"
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(slow):
+    with Wire(slow) as wire:  # a client that does not give up by itself
+        wire.call("ModelInfer", frame(request_of(**SLOW).SerializeToString()), [("grpc-timeout", "100m")])
+        trailers = wire.trailers()
+        assert trailers["grpc-status"] == "4" and "within its deadline of" in trailers["grpc-message"]
+    with channel_to(slow) as channel:
+        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        request = request_of(**SLOW, parameters={"timeout": service_pb2.InferParameter(int64_param=100_000)})
+        code, sentence = code_of(infer, request.SerializeToString())
+        assert code == grpc.StatusCode.UNAVAILABLE and "within its deadline of 100 ms" in sentence
+
+
+def test_cancelled_requests_are_not_run(slow):
+    with channel_to(slow) as channel:
+        infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
+        before = outcomes(slow, "cancelled"), slow.metrics()["symphony_requests_in_flight"]
+        running = infer.future(request_of(**SLOW))
+        time.sleep(0.05)
+        waiting = [infer.future(request_of(**SLOW)) for _ in range(20)]
+        time.sleep(0.05)
+        for call in waiting:
+            call.cancel()
+        wait_until(lambda: outcomes(slow, "cancelled") == before[0] + 20)
+        assert running.result(timeout=20).model_name == "slow"
+        wait_until(lambda: slow.metrics()["symphony_requests_in_flight"] == before[1])
+
+
+def test_a_closed_connection_cancels(slow):
+    before = outcomes(slow, "cancelled")
+    with channel_to(slow, use_local_subchannel_pool=1) as channel:
+        infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
+        calls = [infer.future(request_of(**SLOW)) for _ in range(5)]
+        time.sleep(0.1)
+        assert not calls[-1].done()
+    wait_until(lambda: outcomes(slow, "cancelled") >= before + 4)
+    wait_until(lambda: slow.metrics()["symphony_requests_in_flight"] == 0)
+
+
+# ---- compression ----
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_compressed_requests(client, algorithm):
+    assert np.array_equal(client.infer("double", [tensor("x", X)], compression_algorithm=algorithm).as_numpy("y"), 2 * X)
+    zeros = np.zeros((4, 150528), np.float32)
+    assert np.array_equal(client.infer("wide", [tensor("x", zeros)], compression_algorithm=algorithm).as_numpy("y"), zeros)
+
+
+def test_compressed_nonsense(server):
+    gzip_header = (("grpc-encoding", "gzip"),)
+    for metadata, flag, body, code in (((), 1, b"abc", "INVALID_ARGUMENT"), (gzip_header, 1, b"abc", "INVALID_ARGUMENT"),
+                                       ((("grpc-encoding", "snappy"),), 1, b"abc", "UNIMPLEMENTED"),
+                                       (gzip_header, 2, b"abc", "INVALID_ARGUMENT")):
+        with Wire(server) as wire:
+            wire.call("ModelInfer", frame(body, flag), metadata)
+            assert wire.trailers()["grpc-status"] == str(grpc.StatusCode[code].value[0])
+
+
+# ---- limits ----
+
+def test_too_long_a_message(repository):
+    with Server("--repository", str(repository), "--body-max-mib", "1") as running, channel_to(running) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for size in (2 << 20, 40 << 20):
+            code, sentence = code_of(stub.ModelInfer, request_of(raw=(bytes(size),)))
+            assert code == grpc.StatusCode.RESOURCE_EXHAUSTED and "more than 1048576" in sentence
+        code, _ = code_of(stub.ModelMetadata, service_pb2.ModelMetadataRequest(name="x" * 70000))
+        assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert stub.ModelInfer(request_of()).model_name == "double"
+
+
+def test_many_connections(server):
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            channel = stack.enter_context(channel_to(server, use_local_subchannel_pool=1))
+            assert service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request_of()).id == ""
+        assert server.metrics()["symphony_grpc_connections"] >= 50
+    wait_until(lambda: server.metrics()["symphony_grpc_connections"] < 10)
+
+
+# ---- by hand: HTTP/2 as no client speaks it ----
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
+
+
+def frame(body, flag=0):
+    return struct.pack(">BI", flag, len(body)) + body
+
+
+class Wire:
+    """A connection that sends frames, and reads those of the server."""
+
+    def __init__(self, server, port=None):
+        self.socket = socket.create_connection(("127.0.0.1", port or server.grpc_port), timeout=20)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+        self.stream = -1
+        self.encoder, self.decoder = hpack.Encoder(), hpack.Decoder()
+        self.socket.sendall(PREFACE)
+        self.send(SETTINGS, 0, 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, kind, flags, stream, payload=b""):
+        self.socket.sendall(struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload)
+
+    def open(self, method, metadata=(), path=None, verb="POST", kind="application/grpc", flags=END_HEADERS):
+        self.stream += 2
+        headers = [(":method", verb), (":scheme", "http"), (":authority", "x"),
+                   (":path", path or "/inference.GRPCInferenceService/" + method), ("content-type", kind),
+                   ("te", "trailers"), *metadata]
+        self.send(HEADERS, flags, self.stream, self.encoder.encode(headers))
+        return self.stream
+
+    def call(self, method, data, metadata=(), **more):
+        self.open(method, metadata, **more)
+        self.send(DATA, END_STREAM, self.stream, data)
+
+    def frames(self):
+        """Frames until the server closes; empty payloads of settings and windows are left out."""
+        while True:
+            while len(self.buffer) < 9 or len(self.buffer) < 9 + int.from_bytes(self.buffer[:3], "big"):
+                try:
+                    more = self.socket.recv(65536)
+                except ConnectionResetError:
+                    return
+                if not more:
+                    return
+                self.buffer += more
+            length = int.from_bytes(self.buffer[:3], "big")
+            kind, flags, stream = struct.unpack(">BBI", self.buffer[3:9])
+            payload, self.buffer = self.buffer[9:9 + length], self.buffer[9 + length:]
+            yield kind, flags, stream, payload
+
+    def frames_for(self, seconds):
+        """What comes within the time."""
+        self.socket.settimeout(seconds)
+        with contextlib.suppress(TimeoutError):
+            yield from self.frames()
+
+    def trailers(self):
+        """The headers that end the present call."""
+        for kind, flags, stream, payload in self.frames():
+            if kind != HEADERS:
+                continue
+            headers = dict(self.decoder.decode(payload))
+            if stream == self.stream and flags & END_STREAM:
+                return headers
+        raise AssertionError("the connection was closed without trailers")
+
+    def closes(self):
+        """The error code of the GOAWAY that the server closes with; None: it closes without."""
+        code = None
+        for kind, _, _, payload in self.frames():
+            if kind == GOAWAY:
+                code = int.from_bytes(payload[4:8], "big")
+        return code
+
+
+def test_statuses_of_what_is_no_grpc(server):
+    with Wire(server) as wire:
+        wire.call("ModelInfer", b"{}", kind="application/json")
+        assert wire.trailers()[":status"] == "415"
+        wire.open("ModelInfer", verb="GET", flags=END_HEADERS | END_STREAM)
+        assert wire.trailers()[":status"] == "405"
+        wire.call("ServerLive", frame(b""), kind="application/grpc+proto")
+        assert wire.trailers()["grpc-status"] == "0"
+        wire.call("ServerLive", frame(b""), [("grpc-timeout", "soon")])
+        assert wire.trailers()["grpc-status"] == "3"
+
+
+def test_wrong_framing(server):
+    good = frame(request_of().SerializeToString())
+    with Wire(server) as wire:
+        for data in (b"", b"\0\0", good[:-1], good + good, good + b"\0", frame(b"", 7), b"\0\xff\xff\xff\xff" + b"x" * 100):
+            wire.call("ModelInfer", data)
+            assert wire.trailers()["grpc-status"] in ("3", "8")
+        wire.call("ModelInfer", good)
+        assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_a_message_in_small_pieces(server):
+    good = frame(request_of().SerializeToString())
+    with Wire(server) as wire:
+        wire.open("ModelInfer")
+        for i in range(len(good)):
+            wire.send(DATA, 0, wire.stream, good[i:i + 1])
+        wire.send(DATA, END_STREAM, wire.stream)
+        assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_pings_are_answered(server):
+    with Wire(server) as wire:
+        wire.send(PING, 0, 0, b"12345678")
+        assert next(f for f in wire.frames() if f[0] == PING)[1:] == (ACK, 0, b"12345678")
+
+
+@pytest.mark.parametrize("attack", [
+    lambda wire: wire.socket.sendall(b"\xff" * 1000),
+    lambda wire: wire.send(HEADERS, END_HEADERS, 2, b""),               # an even stream
+    lambda wire: wire.send(DATA, 0, 99, b"x"),                          # a stream that is not open
+    lambda wire: wire.send(WINDOW_UPDATE, 0, 0, bytes(4)),              # by nothing
+    lambda wire: wire.send(HEADERS, END_HEADERS, 1, b"\xff" * 100),     # no HPACK
+    lambda wire: [wire.send(HEADERS, 0, 1, b"")] + [wire.send(9, 0, 1, b"\x00\x01a\x01b" * 10) for _ in range(100)],
+])
+def test_attacks_end_in_goaway(server, attack):
+    with Wire(server) as wire:
+        with contextlib.suppress(OSError):
+            attack(wire)
+        assert wire.closes() != 0
+    with Wire(server) as wire:
+        wire.call("ServerLive", frame(b""))
+        assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_not_http2(server):
+    for line in (b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(100)):
+        with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=20) as plain:
+            plain.sendall(line)
+            plain.shutdown(socket.SHUT_WR)
+            while plain.recv(1000):
+                pass
+
+
+def test_too_many_headers(server):
+    with Wire(server) as wire:
+        wire.open("ServerLive", [(f"x-{i}", "v" * 100) for i in range(150)])  # 20 KB: fits
+        wire.send(DATA, END_STREAM, wire.stream, frame(b""))
+        assert wire.trailers()["grpc-status"] == "0"
+    with Wire(server) as wire:
+        stream = wire.open("ServerLive", [("x", "v")] * 8000 + [("y", "w")])  # 8 KB on the wire
+        kinds = [(kind, number) for kind, _, number, _ in wire.frames_for(1)]
+        assert (RST_STREAM, stream) in kinds
+
+
+def test_resets_and_streams_at_once(server):
+    """Streams that are opened and reset at once must not stay."""
+    with Wire(server) as wire:
+        good = frame(request_of().SerializeToString())
+        for _ in range(3000):
+            stream = wire.open("ModelInfer")
+            wire.send(DATA, END_STREAM, stream, good)
+            wire.send(RST_STREAM, 0, stream, struct.pack(">I", 8))
+        wire.call("ModelInfer", good)
+        assert wire.trailers()["grpc-status"] == "0"
+    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
+
+
+def test_more_streams_than_may_be(slow):
+    with Wire(slow) as wire:
+        for _ in range(1100):
+            wire.open("ModelInfer")
+        refused = [payload for kind, _, _, payload in wire.frames_for(2) if kind == RST_STREAM]
+        assert len(refused) >= 76 and set(refused) == {struct.pack(">I", 7)}
+
+
+def test_a_client_that_does_not_read(server):
+    """Its answers wait in the outputs; others are served."""
+    array = np.ones((8, 150528), np.float32)
+    with Wire(server) as wire:
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 65536))
+        wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1))
+        message = frame(request_of(model="wide", shape=array.shape, raw=(array.tobytes(),)).SerializeToString())
+        for _ in range(2):
+            stream = wire.open("ModelInfer")
+            for at in range(0, len(message), 16384):
+                wire.send(DATA, END_STREAM if at + 16384 >= len(message) else 0, stream, message[at:at + 16384])
+        with Wire(server) as other:
+            other.call("ModelInfer", frame(request_of().SerializeToString()))
+            assert other.trailers()["grpc-status"] == "0"
+    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
 
 
 # ---- the end ----

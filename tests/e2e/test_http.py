@@ -5,12 +5,14 @@ clients that are slow, cut off or gone, and the server's end.
 
 import concurrent.futures
 import contextlib
+import gzip
 import http.client
 import json
 import signal
 import socket
 import subprocess
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -307,11 +309,21 @@ def test_what_is_not_served_yet(server, body, status):
     assert got == status and "not supported yet" in answer["error"]
 
 
-def test_encodings_are_refused(server):
+def test_encodings(server):
+    body = json.dumps({"inputs": [X]}).encode()
     with connect(server) as connection:
-        body = json.dumps({"inputs": [X]})
-        assert ask(connection, "POST", "/v2/models/double/infer", body, {"Content-Encoding": "gzip"})[0] == 415
-        assert ask(connection, "POST", "/v2/models/double/infer", body, {"Content-Encoding": "identity"})[0] == 200
+        def status(sent, encoding, **headers):
+            return ask(connection, "POST", "/v2/models/double/infer", sent, {"Content-Encoding": encoding, **headers})[0]
+        assert status(body, "identity") == 200 and status(gzip.compress(body), "GZIP") == 200
+        assert status(zlib.compress(body), "deflate") == 200
+        for wrong in (body, b"", gzip.compress(body)[:-1], gzip.compress(body) + b"x"):
+            assert status(wrong, "gzip") == 400
+        assert status(zlib.compress(bytes(65 << 20)), "deflate") == 413  # 65 MiB in 66 KB
+        assert status(body, "br") == 415 and status(body, "gzip, gzip") == 415
+        head = json.dumps({"inputs": [{**X, "data": None, "parameters": {"binary_data_size": 16}}]}).replace(
+            '"data": null, ', "").encode()
+        raw = np.array([1, 2, 3, 4], np.float32).tobytes()
+        assert status(gzip.compress(head + raw), "gzip", **{"Inference-Header-Content-Length": str(len(head))}) == 200
 
 
 def test_items_over_the_batch_are_refused(server):

@@ -87,7 +87,7 @@ static struct parsed *parse_bytes(const struct served_model *model, const uint8_
     uint8_t prefix[GRPC_PREFIX_BYTES] = {0, (uint8_t)(bytes >> 24), (uint8_t)(bytes >> 16), (uint8_t)(bytes >> 8),
                                          (uint8_t)bytes};
     size_t taken;
-    grpc_message_begin(&p->message, true, 1 << 20, (struct grpc_memory){memory_take, memory_give, &p->memory});
+    grpc_message_begin(&p->message, true, 1 << 20, (struct block_memory){memory_take, memory_give, &p->memory});
     p->status = grpc_message_feed(&p->message, prefix, sizeof(prefix), &taken, &p->err);
     if (!p->status && bytes > 0)
         p->status = grpc_message_feed(&p->message, data, bytes, &taken, &p->err);

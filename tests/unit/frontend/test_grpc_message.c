@@ -109,7 +109,7 @@ static void raw_inputs_lie_apart(void **state) {
     for (size_t s = 0; s < ARRAY_COUNT(steps); s++) {
         struct memory memory = {.bytes_max = SIZE_MAX};
         struct grpc_message m;
-        grpc_message_begin(&m, true, 1 << 20, (struct grpc_memory){memory_take, memory_give, &memory});
+        grpc_message_begin(&m, true, 1 << 20, (struct block_memory){memory_take, memory_give, &memory});
         assert_int_equal(feed(&m, &text, steps[s]), 0);
         assert_int_equal(m.raw_count, 3);
         raw_check(&m.raws[0], 24, 'a');
@@ -132,7 +132,7 @@ static void a_small_message_has_one_block(void **state) {
     for (int i = 0; i < TENSORS_MAX; i++)
         raw_put(&text, 65, (char)i);
     end(&text);
-    grpc_message_begin(&m, true, 1 << 20, (struct grpc_memory){memory_take, memory_give, &memory});
+    grpc_message_begin(&m, true, 1 << 20, (struct block_memory){memory_take, memory_give, &memory});
     assert_int_equal(feed(&m, &text, 100), 0);
     assert_int_equal(memory.most, 1);
     for (int i = 0; i < TENSORS_MAX; i++)
@@ -153,12 +153,12 @@ static void large_parts_take_memory_as_they_come(void **state) {
         struct memory memory = {.bytes_max = SIZE_MAX};
         struct grpc_message m;
         size_t taken;
-        grpc_message_begin(&m, true, 4 << 20, (struct grpc_memory){memory_take, memory_give, &memory});
+        grpc_message_begin(&m, true, 4 << 20, (struct block_memory){memory_take, memory_give, &memory});
         assert_int_equal(grpc_message_feed(&m, text.data, GRPC_PREFIX_BYTES, &taken, NULL), 0);
         assert_in_range(memory.bytes, 1, 128 * 1024); /* 3 MB are announced */
         memory_free(&memory);
         memory = (struct memory){.bytes_max = SIZE_MAX};
-        grpc_message_begin(&m, true, 4 << 20, (struct grpc_memory){memory_take, memory_give, &memory});
+        grpc_message_begin(&m, true, 4 << 20, (struct block_memory){memory_take, memory_give, &memory});
         assert_int_equal(feed(&m, &text, steps[s]), 0);
         raw_check(&m.raws[0], 3000000, 'r');
         raw_check(&m.raws[1], 70000, 's');
@@ -178,7 +178,7 @@ static void other_messages_are_all_head(void **state) {
         struct grpc_message m;
         end(&text);
         text.data[0] = (char)compressed;
-        grpc_message_begin(&m, compressed == 1, 1 << 20, (struct grpc_memory){memory_take, memory_give, &memory});
+        grpc_message_begin(&m, compressed == 1, 1 << 20, (struct block_memory){memory_take, memory_give, &memory});
         assert_int_equal(feed(&m, &text, 3), 0);
         assert_int_equal(m.compressed, compressed);
         assert_int_equal(m.head_bytes, 14);
@@ -217,7 +217,7 @@ static void mistakes(void **state) {
             struct memory memory = {.bytes_max = cases[i].memory_max};
             struct text text = {.data = (char *)cases[i].bytes, .length = cases[i].length};
             struct grpc_message m;
-            grpc_message_begin(&m, true, cases[i].bytes_max, (struct grpc_memory){memory_take, memory_give, &memory});
+            grpc_message_begin(&m, true, cases[i].bytes_max, (struct block_memory){memory_take, memory_give, &memory});
             int status = feed(&m, &text, steps[s]);
             if (status != cases[i].status)
                 fail_msg("case %zu in steps of %zu: %d, not %d", i, steps[s], status, cases[i].status);
@@ -233,7 +233,7 @@ static void too_many_raw_inputs(void **state) {
     for (int i = 0; i <= TENSORS_MAX; i++)
         raw_put(&text, 1, 0);
     end(&text);
-    grpc_message_begin(&m, true, 1000, (struct grpc_memory){memory_take, memory_give, &memory});
+    grpc_message_begin(&m, true, 1000, (struct block_memory){memory_take, memory_give, &memory});
     assert_int_equal(feed(&m, &text, 10), 400);
     memory_free(&memory);
     text_free(&text);

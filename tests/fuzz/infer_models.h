@@ -1,0 +1,91 @@
+/* infer_models.h - models of several signatures, and what must hold of a request that is accepted for one of them; for
+ * the fuzz targets of both wire formats. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/container.h"
+#include "blocks.h"
+#include "frontend/infer_call.h"
+
+static const struct served_model models[] = {
+    {.name = "batched",
+     .batch_max = 8,
+     .signature = {.input_count = 2,
+                   .output_count = 2,
+                   .batched = true,
+                   .inputs = {{"x", DATATYPE_FP32, 2, {-1, 4}}, {"ids", DATATYPE_INT64, 1, {-1}}},
+                   .outputs = {{"y", DATATYPE_FP32, 2, {-1, 4}}, {"z", DATATYPE_INT64, 1, {-1}}}}},
+    {.name = "images",
+     .batch_max = 4,
+     .item_elements = 3072,
+     .signature = {.input_count = 1,
+                   .output_count = 1,
+                   .batched = true,
+                   .variable_shapes = true,
+                   .inputs = {{"x", DATATYPE_UINT8, 4, {-1, 3, -1, -1}}},
+                   .outputs = {{"y", DATATYPE_FP32, 2, {-1, 10}}}}},
+    {.name = "single",
+     .batch_max = 1,
+     .signature = {.input_count = 1,
+                   .output_count = 1,
+                   .inputs = {{"x", DATATYPE_FP64, 2, {2, 2}}},
+                   .outputs = {{"y", DATATYPE_FP64, 2, {2, 2}}}}},
+    {.name = "types",
+     .batch_max = 2,
+     .signature = {.input_count = 4,
+                   .output_count = 1,
+                   .batched = true,
+                   .inputs = {{"b", DATATYPE_BOOL, 2, {-1, 2}},
+                              {"h", DATATYPE_FP16, 2, {-1, 2}},
+                              {"f", DATATYPE_BF16, 2, {-1, 1}},
+                              {"u", DATATYPE_UINT64, 1, {-1}}},
+                   .outputs = {{"y", DATATYPE_INT8, 1, {-1}}}}},
+    {.name = "strings",
+     .batch_max = 1,
+     .signature = {.input_count = 1,
+                   .output_count = 1,
+                   .inputs = {{"x", DATATYPE_BYTES, 1, {-1}}},
+                   .outputs = {{"y", DATATYPE_BYTES, 1, {-1}}}}},
+};
+
+static bool inside(const struct tensor_view *view, const char *block, size_t bytes) {
+    const char *data = view->data;
+    return data >= block && data + view->bytes <= block + bytes;
+}
+
+/* Every input lies wholly in the body or in memory taken, aligned, with the bytes of its shape. */
+static void check_inputs(const struct served_model *model, const struct infer_call *call, const char *body,
+                         size_t bytes, const struct memory *memory) {
+    const struct signature *signature = &model->signature;
+    CHECK_LE(1, call->items);
+    CHECK_LE(call->items, model->batch_max);
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        const struct tensor_view *view = &call->inputs[i];
+        const struct tensor_spec *spec = &signature->inputs[i];
+        bool found = inside(view, body, bytes);
+        for (int b = 0; b < memory->count; b++)
+            found = found || inside(view, memory->blocks[b], memory->bytes[b]);
+        CHECK(found);
+        CHECK_EQ((uintptr_t)view->data % datatype_bytes(spec->type), 0);
+        CHECK_EQ(view->rank, spec->rank);
+        CHECK_EQ(view->bytes, (size_t)dims_product(view->dims, 0, view->rank) * datatype_bytes(spec->type));
+        for (uint32_t d = 0; d < spec->rank; d++)
+            CHECK(spec->dims[d] == view->dims[d] || (spec->dims[d] == -1 && view->dims[d] > 0));
+        if (signature->batched)
+            CHECK_EQ(view->dims[0], call->items);
+    }
+}
+
+/* The outputs of the request's batch, all zeros. */
+static void outputs_fill(const struct served_model *model, const struct infer_call *call, struct tensor_view *outputs) {
+    static char zeros[8 * 10 * 8];
+    for (uint32_t i = 0; i < model->signature.output_count; i++) {
+        const struct tensor_spec *spec = &model->signature.outputs[i];
+        outputs[i] = (struct tensor_view){.data = zeros, .rank = spec->rank};
+        for (uint32_t d = 0; d < spec->rank; d++)
+            outputs[i].dims[d] = spec->dims[d] < 0 ? call->items : spec->dims[d];
+        outputs[i].bytes = (size_t)dims_product(outputs[i].dims, 0, spec->rank) * datatype_bytes(spec->type);
+        CHECK_LE(outputs[i].bytes, sizeof(zeros));
+    }
+}
