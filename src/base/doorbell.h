@@ -28,6 +28,15 @@ struct doorbell {
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll);
 void doorbell_destroy(struct doorbell *bell);
 
+/* Consumer, instead of arming, sleeping and cancelling: whether it never sleeps. Lets the core breathe then. */
+static inline bool doorbell_keeps_awake(const struct doorbell *bell) {
+#ifdef __x86_64__
+    if (bell->busy_poll)
+        __builtin_ia32_pause();
+#endif
+    return bell->busy_poll;
+}
+
 /* Consumer: announces sleep. Look at every source once more before doorbell_sleep(); if one has something, call
  * doorbell_cancel() instead. */
 static inline void doorbell_arm_as(struct doorbell *bell, enum doorbell_state state) {
@@ -53,6 +62,8 @@ void doorbell_wake(struct doorbell *bell);
 
 /* Producer, after ring_publish(). */
 static inline void doorbell_ring(struct doorbell *bell) {
+    if (bell->busy_poll)
+        return;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as() */
     if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != DOORBELL_AWAKE)
         doorbell_wake(bell);
@@ -60,6 +71,8 @@ static inline void doorbell_ring(struct doorbell *bell) {
 
 /* The same for news that can wait: leaves a consumer alone that is napping. */
 static inline void doorbell_ring_sleeper(struct doorbell *bell) {
+    if (bell->busy_poll)
+        return;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as() */
     if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) == DOORBELL_ASLEEP)
         doorbell_wake(bell);

@@ -87,6 +87,19 @@ static inline void *ring_peek(struct ring *ring) {
     return ring->slots + (size_t)(ring->head_local & ring->mask) * ring->slot_bytes;
 }
 
+/* Consumer: how many messages from the oldest on can be read with ring_peek_ahead(), at most `most`. */
+static inline uint32_t ring_ready(struct ring *ring, uint32_t most) {
+    if (ring->tail_seen - ring->head_local < most)
+        ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire); /* with ring_publish() */
+    uint32_t ready = ring->tail_seen - ring->head_local;
+    return ready < most ? ready : most;
+}
+
+/* Consumer: the message `ahead` of the oldest one; not for rings of runs. */
+static inline void *ring_peek_ahead(const struct ring *ring, uint32_t ahead) {
+    return ring->slots + (size_t)((ring->head_local + ahead) & ring->mask) * ring->slot_bytes;
+}
+
 /* Consumer: done with the message of ring_peek(); its slot goes back to the producer at ring_release(). */
 static inline void ring_pop(struct ring *ring) {
     ring->head_local++;

@@ -101,6 +101,7 @@ static void print_json(const struct stress_result *r, double max_rate) {
     json_object_set_new(root, "cpu_ns_per_grant", json_pack("{s:f}", "rank_thread", r->rank_cpu_ns_per_grant));
     json_object_set_new(root, "busy",
                         json_pack("{s:f,s:f}", "model_thread", r->model_busy, "rank_thread", r->rank_busy));
+    json_object_set_new(root, "ran", json_pack("{s:f,s:f}", "model_thread", r->model_ran, "rank_thread", r->rank_ran));
     json_object_set_new(root, "memory_bytes",
                         json_pack("{s:I,s:I}", "queued_request", (json_int_t)r->request_bytes, "accelerator",
                                   (json_int_t)r->accelerator_bytes));
@@ -131,7 +132,9 @@ static void print_text(const struct stress_result *r, double max_rate) {
     print_times("decision: due to plan", &r->decision);
     printf("CPU a request: model thread %.1f ns, rank thread %.1f ns (%.0f ns a grant), feeder %.1f ns\n",
            r->model_cpu_ns, r->rank_cpu_ns, r->rank_cpu_ns_per_grant, r->world_cpu_ns);
-    printf("busy: model threads %.1f %%, rank thread %.1f %%\n", 100 * r->model_busy, 100 * r->rank_busy);
+    printf(
+        "model threads ran %.1f %% of the time, with something to do %.1f %% of that; rank thread %.1f %%, %.1f %%\n",
+        100 * r->model_ran, 100 * r->model_busy, 100 * r->rank_ran, 100 * r->rank_busy);
     printf("memory: %llu bytes a queued request, %llu an accelerator\n", (unsigned long long)r->request_bytes,
            (unsigned long long)r->accelerator_bytes);
     printf("checked %llu of %llu requests and %llu batches: %s\n", (unsigned long long)r->checked_requests,

@@ -264,6 +264,7 @@ static int server_allocate(struct server *s) {
         s->wiring.executors += executors_of(&s->config.accelerators[type]);
     }
     s->wiring.central = s->config.policy->central != NULL;
+    s->wiring.types = s->config.type_count;
     s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
     s->wiring.frontends = s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
     s->accelerator_type = calloc(s->wiring.accelerators, 1);

@@ -94,8 +94,10 @@ struct rank_message {
     int64_t free_ns;      /* ANSWER: when the batch will have ended by the tables; FREE: when it has */
     int64_t run_ns;       /* ANSWER: for how much of that it occupies the accelerator */
     uint32_t types;       /* CANDIDATE, ANSWER: how many of candidates[] count (an answer brings the next candidate) */
-    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* by type */
-    struct model_rates rates;                           /* RATES */
+    union {
+        struct model_rates rates;                           /* RATES */
+        struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* by type; rings have room for those there are */
+    };
 };
 
 /* ---- rank thread -> model thread ---- */

@@ -8,6 +8,7 @@
  */
 #include "sched/model_core.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -23,6 +24,7 @@ struct type_batch {
     uint32_t start; /* REQUEST_NONE: no batch */
     uint32_t items;
     bool sealed; /* the queue goes on behind it, but nothing more fits */
+    bool grown;  /* the candidate does not tell yet */
     int64_t changed_ns;
 };
 
@@ -34,8 +36,11 @@ struct model_core {
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     uint32_t refused_last;                              /* in the list of the step's output */
     double dropped_rate, late_rate, weight;
-    bool hopeless;  /* a request was refused for its deadline in this step */
+    bool hopeless;  /* a request was refused for its deadline at this time */
     bool stranded;  /* no accelerator in service runs the model */
+    bool grown;     /* some batch is, by arrivals of this time */
+    bool changed;   /* a candidate is, and nobody was told */
+    bool stale;     /* batches are to be composed anew because of arrivals of this time */
     int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
     uint32_t model;
     uint32_t batch_max;
@@ -280,6 +285,21 @@ static uint32_t items_fitting(const struct model_core *core, uint32_t type, int6
                               uint32_t least, uint32_t most) {
     if (most <= least || in_time(core, type, now_ns, most, deadline_ns))
         return most > least ? most : least;
+    /* The line through the table says about how many: where that is right, two looks are enough, not one for every
+     * halving of the table, which would each wait for a cache line. */
+    const struct profile *profile = core->view.profiles[type];
+    int64_t none_ns = finish(core, type, now_ns, 0);
+    double guess =
+        ((double)(deadline_ns - none_ns) - profile->beta_ns) / (profile->alpha_ns + (double)core->view.data_ns);
+    if (guess > least && guess < most) {
+        uint32_t items = (uint32_t)guess;
+        if (in_time(core, type, now_ns, items, deadline_ns))
+            least = items;
+        else
+            most = items;
+        if (least + 1 < most && !in_time(core, type, now_ns, least + 1, deadline_ns))
+            return least;
+    }
     while (most - least > 1) {
         uint32_t middle = (least + most) / 2;
         if (in_time(core, type, now_ns, middle, deadline_ns))
@@ -323,28 +343,31 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
     if (start == REQUEST_NONE)
         return (struct type_batch){.start = REQUEST_NONE};
     uint32_t first = nodes[start].items, most = batch_most(m, type); /* alone, it may be larger than a batch usually */
+    bool single = start == deadline_queue_first(queue) && queue->items == queue->count; /* no need to look at them */
+    if (single && queue->items <= most && in_time(core, type, now_ns, queue->items, nodes[start].deadline_ns))
+        return (struct type_batch){start, queue->items, false, false, now_ns};
     most = items_fitting(core, type, now_ns, nodes[start].deadline_ns, first, most);
-    if (start == deadline_queue_first(queue) && queue->items == queue->count) /* single items: no need to look */
-        return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items, now_ns};
+    if (single)
+        return (struct type_batch){start, most < queue->items ? most : queue->items, most < queue->items, false,
+                                   now_ns};
     uint32_t items = 0, node = start;
     while (node != REQUEST_NONE && items + nodes[node].items <= most) {
         items += nodes[node].items;
         node = deadline_queue_next(nodes, node);
     }
-    return (struct type_batch){start, items, node != REQUEST_NONE, now_ns};
+    return (struct type_batch){start, items, node != REQUEST_NONE, false, now_ns};
 }
 
-static void candidate_store(struct model_core *core, uint32_t type, const struct candidate *candidate,
-                            struct model_output *out) {
+static void candidate_store(struct model_core *core, uint32_t type, const struct candidate *candidate) {
     if (memcmp(&core->candidates[type], candidate, sizeof(*candidate)) == 0)
         return;
     core->candidates[type] = *candidate;
-    out->candidate_changed = true;
+    core->changed = true;
 }
 
 /* The candidate of a type from its batch and the leftovers. */
-static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t type, int64_t leftover_invalid_after_ns,
-                             struct model_output *out) {
+static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t type,
+                             int64_t leftover_invalid_after_ns) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
     struct candidate candidate;
@@ -371,7 +394,7 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
         candidate.invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
         candidate.items = batch->items;
     }
-    candidate_store(core, type, &candidate, out);
+    candidate_store(core, type, &candidate);
 }
 
 /* Latest start of the first leftover that `type` can make; TIME_NEVER: there is none. */
@@ -387,6 +410,7 @@ static int64_t leftover_invalid_after(const struct model_core *core, uint32_t ty
 /* Everything anew. */
 static void refresh(struct model_core *core, int64_t now_ns, struct model_output *out) {
     const struct model_view *m = &core->view;
+    core->stale = core->grown = false;
     queue_prune(core, now_ns, out);
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
@@ -400,12 +424,12 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
-        candidate_derive(core, now_ns, t, leftover_invalid_after(core, t, now_ns), out);
+        candidate_derive(core, now_ns, t, leftover_invalid_after(core, t, now_ns));
     }
 }
 
 /* An arrival went to the end of the queue: lengthens the batches that it can join. False if they must be composed. */
-static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t node) {
     const struct model_view *m = &core->view;
     if (!head_stays(core, now_ns))
         return false;
@@ -418,12 +442,28 @@ static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t n
             continue;
         uint32_t items = batch->items + node_at(core, node)->items;
         if (items <= batch_most(m, t) && in_time(core, t, now_ns, items, node_at(core, batch->start)->deadline_ns))
-            *batch = (struct type_batch){batch->start, items, false, now_ns};
+            *batch = (struct type_batch){batch->start, items, false, true, now_ns};
         else
             batch->sealed = true;
-        candidate_derive(core, now_ns, t, core->candidates[t].leftover_invalid_after_ns, out);
+        batch->grown = true;
+        core->grown = true;
     }
     return true;
+}
+
+/* Lets batches and candidates follow the arrivals of this time. */
+static void settle(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    if (core->stale) {
+        refresh(core, now_ns, out);
+        return;
+    }
+    core->grown = false;
+    for (uint32_t t = 0; t < core->view.types; t++) {
+        if (!core->batches[t].grown)
+            continue;
+        core->batches[t].grown = false;
+        candidate_derive(core, now_ns, t, core->candidates[t].leftover_invalid_after_ns);
+    }
 }
 
 /* ---- events ---- */
@@ -444,12 +484,11 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
     }
     if (core->policy->model_admit && !core->policy->model_admit(m, core->own, request)) {
         leftovers_add(core, now_ns, node, out);
-        refresh(core, now_ns, out);
+        core->stale = true;
         return;
     }
     deadline_queue_insert(&core->queue, core->pool->nodes, node);
-    if (core->queue.tail[0] != node || !batches_lengthen(core, now_ns, node, out))
-        refresh(core, now_ns, out);
+    core->stale = core->stale || core->queue.tail[0] != node || !batches_lengthen(core, now_ns, node);
 }
 
 static void request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
@@ -510,7 +549,7 @@ static void accelerator_granted(struct model_core *core, int64_t now_ns, const s
     core->free_ns = INT64_MIN;
     if (out->batch != REQUEST_NONE || waited)
         refresh(core, now_ns, out);
-    out->candidate_changed = true; /* the answer always carries the newest */
+    core->changed = true; /* the answer always carries the newest */
 }
 
 static void parameters_set(struct model_core *core, int64_t now_ns, const struct grant_message *message,
@@ -612,12 +651,15 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
                      struct model_output *out) {
     out->refused = out->batch = REQUEST_NONE;
     out->batch_requests = out->batch_items = 0;
-    out->candidate_changed = out->rates_changed = core->hopeless = false;
+    out->candidate_changed = out->rates_changed = false;
     if (arrival_rates_due(&core->view.rates, now_ns))
         rates_update(core, now_ns, out);
     switch (event->kind) {
     case MODEL_ARRIVED:
+    case MODEL_ARRIVING:
         request_arrived(core, now_ns, event->request, out);
+        break;
+    case MODEL_SETTLED:
         break;
     case MODEL_CANCELLED:
         request_cancelled(core, now_ns, event->request, out);
@@ -638,11 +680,40 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         refresh(core, now_ns, out);
         break;
     }
+    if (event->kind == MODEL_ARRIVING)
+        return;
+    if (core->stale || core->grown)
+        settle(core, now_ns, out);
     if (core->hopeless)
         tables_relax(core, now_ns, out);
-    if (out->candidate_changed)
+    if (core->changed)
         memcpy(out->candidates, core->candidates, core->view.types * sizeof(*out->candidates));
+    out->candidate_changed = core->changed;
+    core->changed = core->hopeless = false;
     out->wake_ns = wake_time(core);
+}
+
+static void warm(const void *from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += CACHE_LINE)
+        __builtin_prefetch((const char *)from + at, 1);
+}
+
+void model_core_warm(const struct model_core *core) {
+    warm(core, offsetof(struct model_core, view.rates.gaps_ended));
+    warm(&core->queue, sizeof(core->queue));
+    warm(&core->batches[0], sizeof(core->batches[0]));
+    warm(&core->candidates[0], sizeof(core->candidates[0]));
+    warm(core->own, CACHE_LINE);
+}
+
+void model_core_warm_queue(const struct model_core *core) {
+    const struct type_batch *batch = &core->batches[0];
+    if (core->queue.count) {
+        warm(&core->pool->nodes[core->queue.tail[0]], CACHE_LINE);
+        warm(&core->pool->nodes[core->queue.head[0]], CACHE_LINE);
+    }
+    if (core->view.profiles[0])
+        warm(&core->view.profiles[0]->latency_ns[batch->items], 2 * sizeof(int64_t));
 }
 
 bool model_core_idle(const struct model_core *core) {

@@ -27,6 +27,9 @@ struct model_core;
 
 enum model_event_kind {
     MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_QUEUE_FULL) */
+    MODEL_ARRIVING,   /* the same when more come at this time: only refusals and rates are told yet. The rest comes with
+                       * MODEL_SETTLED, or with whatever else happens */
+    MODEL_SETTLED,    /* no more come at this time */
     MODEL_CANCELLED,  /* request: handle and deadline */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
     MODEL_PARAMETERS, /* grant (kind GRANT_PARAMETERS) */
@@ -68,6 +71,10 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
 /* Handles one event; time never goes back. `out` is overwritten. */
 void model_core_step(struct model_core *core, int64_t now_ns, const struct model_event *event,
                      struct model_output *out);
+/* Asks for what an arrival will touch, so that it need not wait for it: first the core itself, and some time later what
+ * its queue points to. Hints; of use where many cores take turns. */
+void model_core_warm(const struct model_core *core);
+void model_core_warm_queue(const struct model_core *core);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */
 bool model_core_idle(const struct model_core *core);
 /* Requests queued, leftovers included. */

@@ -11,6 +11,8 @@
 #include "base/thread.h"
 
 #define ANSWERED_MAX 64 /* grants whose times are taken together */
+#define GROUP        16 /* requests whose models are asked for together */
+#define WARM_FROM    64 /* models; fewer stay in the cache anyway */
 
 /* One core and what the thread keeps of it. */
 struct variant {
@@ -21,10 +23,16 @@ struct variant {
     uint32_t rank_index; /* the rank core's */
     uint32_t generation; /* counts the shapes it has served; 0: none yet */
     uint32_t queued;
-    bool dirty, candidate_changed, rates_changed; /* dirty: on the list of variants with something to tell */
-    int64_t origin_ns;                            /* of what changed: when it was handed over */
-    struct candidate candidates[ACCELERATOR_TYPES_MAX];
+    bool arriving;      /* on the list of variants whose arrivals of this turn are not settled */
+    bool rates_changed; /* on the list of variants with rates to tell */
+    int64_t origin_ns;  /* hand-over of the first of these arrivals */
     struct model_rates rates;
+};
+
+/* Those of a served model. */
+struct variant_range {
+    struct variant *first;
+    uint32_t count;
 };
 
 struct model_thread {
@@ -35,13 +43,17 @@ struct model_thread {
     const struct policy_options *policy_options;
     struct variant *variants;
     uint32_t variant_count;
+    struct variant_range *ranges;                  /* [rings.model_count] */
     uint32_t *variant_of_rank_index;               /* [wiring->models] */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
     struct heap timers;                            /* variants by when their core wants to be stepped */
     struct heap_entry *timer_entries;
     uint32_t *timer_positions;
-    uint32_t *dirty; /* [variant_count] */
-    uint32_t dirty_count;
+    uint32_t *arriving; /* [variant_count] */
+    uint32_t arriving_count;
+    uint32_t *rates_changed; /* [variant_count] */
+    uint32_t rates_changed_count;
+    uint64_t *news; /* [words of the board] whose candidates this turn changed, not announced yet */
     struct model_output out;
     bool rank_rung; /* the rank thread gets the bell at the end of the turn, whatever is free */
     bool held_up;   /* a grant waits until an executor has room for its batch */
@@ -56,31 +68,31 @@ struct model_thread {
     _Atomic bool stop;
 };
 
-static void mark_dirty(struct model_thread *t, struct variant *v, int64_t origin_ns) {
-    if (!v->dirty) {
-        v->dirty = true;
-        v->origin_ns = origin_ns;
-        t->dirty[t->dirty_count++] = (uint32_t)(v - t->variants);
-    }
+/* The newest candidate is written at once, and announced at the end of the turn, if it is not part of an answer. */
+static void tell_candidate(struct model_thread *t, const struct variant *v, int64_t origin_ns) {
+    candidate_board_write(&t->rings.wiring->candidates, v->rank_index, t->out.candidates, origin_ns);
+    t->news[v->rank_index / 64] |= 1ULL << v->rank_index % 64;
+}
+
+static void note_rates(struct model_thread *t, struct variant *v) {
+    v->rates = t->out.rates;
+    if (!v->rates_changed)
+        t->rates_changed[t->rates_changed_count++] = (uint32_t)(v - t->variants);
+    v->rates_changed = true;
 }
 
 /* Steps a core and takes in all it says except the batch, which only a grant brings. */
 static void variant_step(struct model_thread *t, struct variant *v, int64_t now, const struct model_event *event) {
     struct model_output *out = &t->out;
-    int64_t origin_ns = event->kind == MODEL_ARRIVED ? event->request->arrival_ns : now;
 
     model_core_step(v->core, now, event, out);
     rings_refuse_list(&t->rings, out->refused);
-    if (out->candidate_changed) {
-        memcpy(v->candidates, out->candidates, t->types * sizeof(out->candidates[0]));
-        v->candidate_changed = true;
-        mark_dirty(t, v, origin_ns);
-    }
-    if (out->rates_changed) {
-        v->rates = out->rates;
-        v->rates_changed = true;
-        mark_dirty(t, v, origin_ns);
-    }
+    if (out->rates_changed)
+        note_rates(t, v);
+    if (event->kind == MODEL_ARRIVING)
+        return;
+    if (out->candidate_changed)
+        tell_candidate(t, v, event->kind == MODEL_SETTLED ? v->origin_ns : now);
     if (out->wake_ns == TIME_NEVER)
         heap_remove(&t->timers, (uint32_t)(v - t->variants));
     else
@@ -129,29 +141,28 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
 
 /* The core that serves a shape now, or NULL. */
 static struct variant *variant_find(struct model_thread *t, uint32_t model, uint64_t shape_key) {
-    struct variant *first = &t->variants[t->variant_of_rank_index[t->rings.models[model].first_variant]];
+    struct variant_range range = t->ranges[model];
 
-    for (uint32_t i = 0; i < t->rings.models[model].variant_count; i++)
-        if (first[i].generation && first[i].shape_key == shape_key)
-            return &first[i];
+    for (struct variant *v = range.first; v < range.first + range.count; v++)
+        if (v->generation && v->shape_key == shape_key)
+            return v;
     return NULL;
 }
 
 /* A core for a new shape: an unused or the least recently used idle one, or NULL if all are busy. */
 static struct variant *variant_take(struct model_thread *t, uint32_t model, const struct request_message *message) {
-    struct variant *first = &t->variants[t->variant_of_rank_index[t->rings.models[model].first_variant]],
-                   *oldest = NULL;
+    struct variant_range range = t->ranges[model];
+    struct variant *oldest = NULL;
 
-    for (uint32_t i = 0; i < t->rings.models[model].variant_count; i++)
-        if (model_core_idle(first[i].core) && (!oldest || first[i].used_ns < oldest->used_ns))
-            oldest = &first[i];
+    for (struct variant *v = range.first; v < range.first + range.count; v++)
+        if (model_core_idle(v->core) && (!oldest || v->used_ns < oldest->used_ns))
+            oldest = v;
     if (oldest)
         variant_reset(t, oldest, message->shape_key, message->work);
     return oldest;
 }
 
-static void take_request(void *thread, int64_t now, const struct request_message *message) {
-    struct model_thread *t = thread;
+static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
     uint32_t model = t->rings.model_of_served[message->model];
     bool arrived = message->kind == REQUEST_ARRIVED;
 
@@ -172,9 +183,59 @@ static void take_request(void *thread, int64_t now, const struct request_message
         t->requests++;
         if (message->arrival_ns < t->oldest_ns)
             t->oldest_ns = message->arrival_ns;
+        if (!v->arriving) {
+            v->arriving = true;
+            v->origin_ns = message->arrival_ns;
+            t->arriving[t->arriving_count++] = (uint32_t)(v - t->variants);
+        }
     }
     variant_step(t, v, now,
-                 &(struct model_event){.kind = arrived ? MODEL_ARRIVED : MODEL_CANCELLED, .request = message});
+                 &(struct model_event){.kind = arrived ? MODEL_ARRIVING : MODEL_CANCELLED, .request = message});
+}
+
+/* Takes a group of requests from a ring. A request touches some fifteen cache lines of its model, so with many models
+ * most of the time would go by waiting for them one after the other; so they are asked for beforehand, for the whole
+ * group. */
+static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *ring) {
+    uint32_t count = ring_ready(ring, GROUP);
+
+    for (uint32_t i = 0; i < count && t->variant_count >= WARM_FROM; i++) {
+        const struct request_message *message = ring_peek_ahead(ring, i);
+        struct variant *v = t->ranges[t->rings.model_of_served[message->model]].first;
+        __builtin_prefetch(v, 1);
+        model_core_warm(v->core);
+    }
+    for (uint32_t i = 0; i < count && t->variant_count >= WARM_FROM; i++) {
+        const struct request_message *message = ring_peek_ahead(ring, i);
+        model_core_warm_queue(t->ranges[t->rings.model_of_served[message->model]].first->core);
+    }
+    for (uint32_t i = 0; i < count; i++, ring_pop(ring))
+        take_request(t, now, ring_peek_ahead(ring, 0));
+    return count;
+}
+
+static bool poll_requests(struct model_thread *t, int64_t now) {
+    struct wiring *w = t->rings.wiring;
+    bool any = false;
+
+    for (uint32_t f = 0; f < w->frontends; f++) {
+        struct ring *ring = &w->requests[f * w->model_threads + t->rings.index];
+        uint32_t taken = 0, count;
+        for (; taken < RINGS_POLL_MAX && (count = take_group(t, now, ring)); taken += count)
+            any = true;
+        ring_release(ring);
+    }
+    return any;
+}
+
+/* All that arrived in this turn is in: what follows from it is derived once a model. */
+static void settle_arrivals(struct model_thread *t, int64_t now) {
+    for (uint32_t i = 0; i < t->arriving_count; i++) {
+        struct variant *v = &t->variants[t->arriving[i]];
+        v->arriving = false;
+        variant_step(t, v, now, &(struct model_event){.kind = MODEL_SETTLED});
+    }
+    t->arriving_count = 0;
 }
 
 /* Seals the batch that the core just formed and sends it to the accelerator. */
@@ -222,7 +283,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
 
     struct ring *ring = &t->rings.wiring->to_rank[t->rings.index];
     struct rank_message *answer = ring_reserve(ring);
-    CHECK(answer); /* tell_rank() keeps room for one answer an accelerator */
+    CHECK(answer); /* tell_rates() keeps room for one answer an accelerator */
     bool used = t->out.batch != REQUEST_NONE;
     answer->kind = RANK_ANSWER;
     answer->model = v->rank_index;
@@ -236,7 +297,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     memcpy(answer->candidates, t->out.candidates, t->types * sizeof(answer->candidates[0]));
     ring_push(ring);
     t->rank_rung |= !used;
-    v->candidate_changed = false; /* the answer brings it */
+    t->news[v->rank_index / 64] &= ~(1ULL << v->rank_index % 64); /* the answer brings it */
     if (used) {
         if (t->answered_count == ANSWERED_MAX)
             take_times(t);
@@ -273,39 +334,43 @@ static void follow_delays(struct model_thread *t, int64_t now) {
     }
 }
 
-/* Sends what changed, newest state only: what does not fit waits and is overwritten by newer states meanwhile. */
-static void tell_rank(struct model_thread *t) {
+/* Sends the rates that changed, newest only: what does not fit waits and is overwritten by newer ones meanwhile. */
+static void tell_rates(struct model_thread *t) {
     struct ring *ring = &t->rings.wiring->to_rank[t->rings.index];
 
-    while (t->dirty_count && ring_fits(ring, 2 + t->rings.wiring->accelerators)) {
-        struct variant *v = &t->variants[t->dirty[--t->dirty_count]];
-        v->dirty = false;
-        if (v->candidate_changed) {
-            struct rank_message *message = ring_reserve(ring);
-            message->kind = RANK_CANDIDATE;
-            message->model = v->rank_index;
-            message->origin_ns = v->origin_ns;
-            message->types = t->types;
-            memcpy(message->candidates, v->candidates, t->types * sizeof(v->candidates[0]));
-            ring_push(ring);
-        }
-        if (v->rates_changed) {
-            struct rank_message *message = ring_reserve(ring);
-            message->kind = RANK_RATES;
-            message->model = v->rank_index;
-            message->rates = v->rates;
-            ring_push(ring);
-        }
-        v->candidate_changed = v->rates_changed = false;
+    while (t->rates_changed_count && ring_fits(ring, 1 + t->rings.wiring->accelerators)) {
+        struct variant *v = &t->variants[t->rates_changed[--t->rates_changed_count]];
+        struct rank_message *message = ring_reserve(ring);
+        message->kind = RANK_RATES;
+        message->model = v->rank_index;
+        message->rates = v->rates;
+        ring_push(ring);
+        v->rates_changed = false;
     }
+}
+
+/* True if there was news. */
+static bool announce_candidates(struct model_thread *t) {
+    struct candidate_board *board = &t->rings.wiring->candidates;
+    bool any = false;
+
+    for (uint32_t word = 0; word < board->words; word++)
+        if (t->news[word]) {
+            candidate_board_announce(board, t->rings.index, word, t->news[word]);
+            t->news[word] = 0;
+            any = true;
+        }
+    return any;
 }
 
 /* Publishes the turn's messages. Answers go before the plans they speak of: an accelerator that is soon free again
  * wakes the rank thread, which must then find its answer. */
 static void ring_bells(struct model_thread *t) {
     struct wiring *w = t->rings.wiring;
+    bool news = announce_candidates(t);
 
-    if (ring_publish(&w->to_rank[t->rings.index]) && (t->rank_rung || wiring_accelerators_free(w)))
+    news |= ring_publish(&w->to_rank[t->rings.index]);
+    if (news && (t->rank_rung || wiring_accelerators_free(w)))
         doorbell_ring(&w->rank_bell);
     t->rank_rung = false;
     rings_publish(&t->rings);
@@ -355,13 +420,16 @@ static int64_t nap_end(struct wiring *w, int64_t now_ns) {
 
 static void sleep_until_needed(struct model_thread *t) {
     struct doorbell *bell = &t->rings.wiring->model_bells[t->rings.index];
+    if (doorbell_keeps_awake(bell))
+        return;
     int64_t now = clock_now_ns(), up_ns = nap_end(t->rings.wiring, now);
     int64_t until = heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
     bool nap = up_ns > now; /* what shrinks meanwhile can wait as well */
 
     if (nap)
         until = up_ns;
-    if (t->dirty_count || t->held_up) /* a ring of ours is full: its consumer has no bell of ours, so look again soon */
+    if (t->rates_changed_count ||
+        t->held_up) /* a ring of ours is full: its consumer has no bell of ours, so look again soon */
         until = clock_now_ns() + 50 * NS_PER_US;
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
     if (anything_pending(t)) {
@@ -370,26 +438,35 @@ static void sleep_until_needed(struct model_thread *t) {
     }
     doorbell_sleep(bell, until);
     int64_t late = until == TIME_NEVER ? -1 : clock_now_ns() - until;
-    if (late >= 0 && !bell->busy_poll)
+    if (late >= 0)
         margin_add(&t->rings.wake, late);
+}
+
+static void time_add(_Atomic int64_t *sum, int64_t ns) {
+    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + ns,
+                          memory_order_relaxed); /* statistics, one writer */
 }
 
 static void *model_thread_main(void *argument) {
     struct model_thread *t = argument;
 
     thread_begin("model", t->rings.index, THREAD_PROMPT);
+    int64_t turn_ns = 0; /* when the last turn began, if it had something to do */
     while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with model_thread_stop() */
         int64_t now = clock_now_ns();
-        bool any =
-            rings_poll_requests(&t->rings, now, t, take_request); /* before the grants, whose batches they may join */
+        if (turn_ns)
+            time_add(&t->times.work_ns, now - turn_ns);
+        bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
+        settle_arrivals(t, now);
         any |= poll_grants(t, now);
         any |= rings_poll_ran(&t->rings, now, t, take_ran);
         any |= poll_timers(t, now);
         if (any)
             follow_delays(t, now);
-        tell_rank(t);
+        tell_rates(t);
         ring_bells(t);
         take_times(t);
+        turn_ns = any ? now : 0;
         if (!any)
             sleep_until_needed(t);
     }
@@ -399,6 +476,7 @@ static void *model_thread_main(void *argument) {
 static int variants_make(struct model_thread *t) {
     for (uint32_t m = 0, at = 0; m < t->rings.model_count; m++) {
         const struct thread_model *model = &t->rings.models[m];
+        t->ranges[m] = (struct variant_range){&t->variants[at], model->variant_count};
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
             struct variant *v = &t->variants[at];
             *v = (struct variant){.model = m, .rank_index = model->first_variant + i};
@@ -420,10 +498,13 @@ static void model_thread_free(struct model_thread *t) {
     for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
         free(t->scaled[type]);
     free(t->variants);
+    free(t->ranges);
     free(t->variant_of_rank_index);
     free(t->timer_entries);
     free(t->timer_positions);
-    free(t->dirty);
+    free(t->arriving);
+    free(t->rates_changed);
+    free(t->news);
     thread_rings_free(&t->rings);
     free(t);
 }
@@ -439,11 +520,15 @@ static int variants_allocate(struct model_thread *t) {
     t->variant_count = variants;
     variants = variants ? variants : 1;
     t->variants = calloc(variants, sizeof(*t->variants));
+    t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));
     t->variant_of_rank_index = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));
     t->timer_entries = calloc(variants, sizeof(*t->timer_entries));
     t->timer_positions = calloc(variants, sizeof(*t->timer_positions));
-    t->dirty = calloc(variants, sizeof(*t->dirty));
-    if (!t->variants || !t->variant_of_rank_index || !t->timer_entries || !t->timer_positions || !t->dirty)
+    t->arriving = calloc(variants, sizeof(*t->arriving));
+    t->rates_changed = calloc(variants, sizeof(*t->rates_changed));
+    t->news = calloc(t->rings.wiring->candidates.words, sizeof(*t->news));
+    if (!t->variants || !t->ranges || !t->variant_of_rank_index || !t->timer_entries || !t->timer_positions ||
+        !t->arriving || !t->rates_changed || !t->news)
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))

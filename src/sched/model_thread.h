@@ -33,6 +33,7 @@ struct model_thread_times {
                                  * requests of the turn) */
     struct histogram plan;      /* from a grant to the plan of its batch */
     struct histogram decision;  /* from when the batch could have started to its plan */
+    _Atomic int64_t work_ns;    /* spent on turns that had something to do */
 };
 
 /* Any thread: its statistics. */

@@ -648,6 +648,13 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     out->parameters_changed = true;
 }
 
+void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
+                    struct rank_output *out) {
+    out->left = RANK_NOBODY;
+    offers_release(core, now_ns);
+    message_handle(core, now_ns, message, out);
+}
+
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->grant_count = 0;
     out->parameters_changed = false;

@@ -58,6 +58,10 @@ size_t rank_core_bytes(const struct rank_core_config *config);
 /* Every accelerator of its own starts free. */
 void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
+/* As a step with RANK_MESSAGE, but nothing is granted yet, for more of this time follows, at last a step: of `out` only
+ * `left` is set. */
+void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
+                    struct rank_output *out);
 /* The message for one model after parameters_changed. */
 void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message);
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */

@@ -23,6 +23,7 @@ struct rank_thread {
     struct margin wake;
     struct histogram grant_times;
     _Atomic uint64_t grants;
+    _Atomic int64_t work_ns;
     _Atomic double needed;
     pthread_t thread;
     _Atomic bool stop;
@@ -72,6 +73,29 @@ static void tell_parameters(struct rank_thread *r) {
     }
 }
 
+/* Steps when everything of this turn is in. */
+static void rank_take(struct rank_thread *r, int64_t now, const struct rank_message *message) {
+    if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER)
+        r->origin_ns[message->model] = message->origin_ns;
+    rank_core_take(r->core, now, message, &r->out);
+}
+
+static bool poll_candidates(struct rank_thread *r, int64_t now) {
+    struct candidate_board *board = &r->wiring->candidates;
+    struct rank_message message = {.kind = RANK_CANDIDATE, .types = board->types};
+    bool any = false;
+
+    for (uint32_t t = 0; t < board->threads; t++)
+        for (uint32_t word = 0; word * 64 < board->models; word++)
+            for (uint64_t news = candidate_board_take(board, t, word); news; news &= news - 1) {
+                message.model = word * 64 + (uint32_t)__builtin_ctzll(news);
+                if (candidate_board_read(board, message.model, message.candidates, &message.origin_ns))
+                    rank_take(r, now, &message);
+                any = true;
+            }
+    return any;
+}
+
 /* Notes what has become of an accelerator that is leaving or comes back. */
 static void note_state(struct rank_thread *r, uint32_t accelerator, enum accelerator_news news) {
     if (news == NEWS_LEAVES || news == NEWS_JOINS ||
@@ -80,12 +104,14 @@ static void note_state(struct rank_thread *r, uint32_t accelerator, enum acceler
 }
 
 static void take_news(struct rank_thread *r, int64_t now, const struct freed_message *freed) {
-    static const enum rank_event_kind kinds[] = {
-        [NEWS_ENDED] = RANK_MESSAGE, [NEWS_LEAVES] = RANK_ACCELERATOR_DOWN, [NEWS_JOINS] = RANK_ACCELERATOR_UP};
     struct rank_message message = {.kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns};
 
-    rank_step(r, now,
-              &(struct rank_event){.kind = kinds[freed->news], .accelerator = freed->accelerator, .message = &message});
+    if (freed->news == NEWS_ENDED)
+        rank_take(r, now, &message);
+    else
+        rank_step(r, now,
+                  &(struct rank_event){.kind = freed->news == NEWS_LEAVES ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
+                                       .accelerator = freed->accelerator});
     note_state(r, freed->accelerator, freed->news);
 }
 
@@ -109,11 +135,12 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
 
     for (uint32_t t = 0; t < r->wiring->model_threads; t++) {
         struct ring *ring = &r->wiring->to_rank[t];
-        const struct rank_message *message;
+        struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
-            if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER)
-                r->origin_ns[message->model] = message->origin_ns;
-            rank_step(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+            /* The board may be newer than the answer, and have been passed over while it was under way. */
+            if (message->kind == RANK_ANSWER)
+                candidate_board_read(&r->wiring->candidates, message->model, message->candidates, &message->origin_ns);
+            rank_take(r, now, message);
             if (message->kind == RANK_ANSWER)
                 note_state(r, message->accelerator, NEWS_ENDED);
             any = true;
@@ -123,14 +150,28 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
     return any;
 }
 
-static bool poll_timer(struct rank_thread *r, int64_t now) {
-    bool any = false;
+/* Grants what can be, if there are news or it is time. */
+static bool decide(struct rank_thread *r, int64_t now, bool news) {
+    bool any = news;
 
-    while (r->wake_ns <= now) {
+    if (news)
         rank_step(r, now, &(struct rank_event){.kind = RANK_TIMER});
-        any = true;
-    }
+    for (; r->wake_ns <= now; any = true)
+        rank_step(r, now, &(struct rank_event){.kind = RANK_TIMER});
     return any;
+}
+
+/* What wiring_accelerators_free() and naps go by. Others read it often, so their caches keep it while nothing changes.
+ */
+static void tell_naps(struct rank_thread *r) {
+    struct wiring *w = r->wiring;
+    bool free = rank_core_accelerators_free(r->core) > 0;
+    int64_t offer_ns = free ? TIME_NEVER : rank_core_offer_ns(r->core);
+
+    if (atomic_load_explicit(&w->accelerators_free, memory_order_relaxed) != free) /* own word */
+        atomic_store_explicit(&w->accelerators_free, free, memory_order_relaxed);  /* with wiring_accelerators_free() */
+    if (atomic_load_explicit(&w->offer_ns, memory_order_relaxed) != offer_ns)
+        atomic_store_explicit(&w->offer_ns, offer_ns, memory_order_relaxed); /* a hint */
 }
 
 static void ring_bells(struct rank_thread *r) {
@@ -149,12 +190,15 @@ static bool anything_pending(struct rank_thread *r) {
     for (uint32_t e = 0; e < r->wiring->executors; e++)
         if (ring_pending(&r->wiring->freed[e]))
             return true;
-    return atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
+    return candidate_board_pending(&r->wiring->candidates) ||
+           atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
 }
 
 static void sleep_until_needed(struct rank_thread *r) {
     struct doorbell *bell = &r->wiring->rank_bell;
     int64_t until = r->wake_ns;
+    if (doorbell_keeps_awake(bell))
+        return;
 
     if (r->tell_next < r->wiring->models) /* a model thread's ring is full and has no bell of ours */
         until = clock_now_ns() + 50 * NS_PER_US;
@@ -165,7 +209,7 @@ static void sleep_until_needed(struct rank_thread *r) {
     }
     doorbell_sleep(bell, until);
     int64_t late = until == TIME_NEVER ? -1 : clock_now_ns() - until;
-    if (late >= 0 && !bell->busy_poll)
+    if (late >= 0)
         margin_add(&r->wake, late);
 }
 
@@ -173,16 +217,20 @@ static void *rank_thread_main(void *argument) {
     struct rank_thread *r = argument;
 
     thread_begin("rank", 0, THREAD_PROMPT);
+    int64_t turn_ns = 0; /* when the last turn began, if it had something to do */
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) { /* with rank_thread_stop() */
         int64_t now = clock_now_ns();
-        bool any = poll_messages(r, now); /* before the accelerators they may get */
+        if (turn_ns)
+            atomic_store_explicit(&r->work_ns, atomic_load_explicit(&r->work_ns, memory_order_relaxed) + now - turn_ns,
+                                  memory_order_relaxed); /* statistics, one writer */
+        bool any = poll_candidates(r, now);
+        any |= poll_messages(r, now);
         any |= poll_freed(r, now);
-        any |= poll_timer(r, now);
+        any = decide(r, now, any);
         tell_parameters(r);
-        atomic_store_explicit(&r->wiring->free_accelerators, rank_core_accelerators_free(r->core),
-                              memory_order_relaxed); /* with wiring_accelerators_free() */
-        atomic_store_explicit(&r->wiring->offer_ns, rank_core_offer_ns(r->core), memory_order_relaxed); /* a hint */
+        tell_naps(r);
         ring_bells(r);
+        turn_ns = any ? now : 0;
         if (!any)
             sleep_until_needed(r);
     }
@@ -219,7 +267,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const 
     memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
     own.accelerator_type = r->accelerator_type;
     rank_core_init(r->core, &own);
-    atomic_store_explicit(&wiring->free_accelerators, config->accelerators, memory_order_relaxed); /* no thread yet */
+    atomic_store_explicit(&wiring->accelerators_free, true, memory_order_relaxed); /* no thread yet */
     atomic_store_explicit(&wiring->offer_ns, TIME_NEVER, memory_order_relaxed);
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
@@ -255,6 +303,10 @@ double rank_thread_accelerators_needed(const struct rank_thread *r) {
 
 const struct histogram *rank_thread_grant_times(const struct rank_thread *r) {
     return &r->grant_times;
+}
+
+int64_t rank_thread_work_ns(const struct rank_thread *r) {
+    return atomic_load_explicit(&r->work_ns, memory_order_relaxed); /* statistics */
 }
 
 int64_t rank_thread_cpu_ns(const struct rank_thread *r) {

@@ -23,6 +23,8 @@ const struct margin *rank_thread_wake_margin(const struct rank_thread *thread);
 uint64_t rank_thread_grants(const struct rank_thread *thread);
 /* From when batches could have started, and were handed over, to their grants. */
 const struct histogram *rank_thread_grant_times(const struct rank_thread *thread);
+/* Spent on turns that had something to do. */
+int64_t rank_thread_work_ns(const struct rank_thread *thread);
 int64_t rank_thread_cpu_ns(const struct rank_thread *thread);
 /* How many accelerators the load needs, and the parameters in force. */
 double rank_thread_accelerators_needed(const struct rank_thread *thread);

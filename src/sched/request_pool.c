@@ -14,6 +14,8 @@ uint32_t request_pool_get(struct request_pool *pool) {
     if (node == REQUEST_NONE)
         return node;
     pool->free_head = pool->nodes[node].next;
+    if (pool->free_head != REQUEST_NONE) /* the next one who asks would wait for its line */
+        __builtin_prefetch(&pool->nodes[pool->free_head], 1);
     pool->used++;
     return node;
 }

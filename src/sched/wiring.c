@@ -74,10 +74,19 @@ static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
     return slots > one ? (uint32_t)slots : one;
 }
 
+/* Of a message about candidates of so many types, or about rates. */
+static size_t rank_message_bytes(uint32_t types) {
+    size_t candidates = types * sizeof(struct candidate), rates = sizeof(struct model_rates);
+    return offsetof(struct rank_message, candidates) + (candidates > rates ? candidates : rates);
+}
+
 int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
     if (!w->port_requests)
         w->port_requests = PORT_REQUESTS_MAX;
+    if (!w->types)
+        w->types = 1;
+    w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .threads = t};
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
     int rc;
 
@@ -85,7 +94,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * and each comes back once. An accelerator has at most one batch being answered, one running and one sealed, so
      * three plans, and reports each once. With very many accelerators an executor that lags may find its ring of plans
      * full: then model threads leave grants where they are for the moment, and a central policy's batches are refused.
-     * to_rank may fill up: then candidates wait in the model thread, where newer ones overwrite them. */
+     * to_rank may fill up: then rates wait in the model thread, where newer ones overwrite them. */
     if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->done, e * f, w->port_requests, sizeof(struct done_message))) < 0 ||
@@ -94,7 +103,9 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make(&w->ran, e * t, plans + NEWS_MAX, sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e, plans + NEWS_MAX, sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
-        (rc = rings_make(&w->to_rank, t, 1024 + w->accelerators + TO_RANK_RESERVED, sizeof(struct rank_message))) < 0 ||
+        (rc = rings_make(&w->to_rank, t, 1024 + w->accelerators + TO_RANK_RESERVED, rank_message_bytes(w->types))) <
+            0 ||
+        (rc = candidate_board_init(&w->candidates)) < 0 ||
         (rc = rings_make(&w->grants, t, 2 * w->models + w->accelerators + 64, sizeof(struct grant_message))) < 0 ||
         (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
         (rc = bells_make(&w->model_bells, t, false, busy_poll)) < 0 ||
@@ -129,6 +140,7 @@ void wiring_destroy(struct wiring *w) {
     bells_free(w->model_bells, t);
     bells_free(w->frontend_bells, f);
     rings_free(w->grants, t);
+    candidate_board_free(&w->candidates);
     rings_free(w->to_rank, t);
     rings_free(w->freed, e);
     rings_free(w->ran, e * t);

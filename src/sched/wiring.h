@@ -1,6 +1,6 @@
 /* wiring.h - the rings and doorbells that join the threads of one process.
  *
- *     frontend f --requests[f][t]--> model thread t --to_rank[t]--> rank thread
+ *     frontend f --requests[f][t]--> model thread t --to_rank[t], candidates--> rank thread
  *              <--refusals[t][f]--                 <--grants[t]----
  *              <--done[e][f]------- executor e <--plans[t][e]-- model thread t
  *                                   executor e --ran[e][t]--> model thread t, --freed[e]--> rank thread
@@ -14,6 +14,7 @@
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/ring.h"
+#include "sched/candidate_board.h"
 #include "sched/messages.h"
 
 #define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
@@ -32,6 +33,7 @@ struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
+    uint32_t types;             /* of accelerators; 0: 1 */
     uint32_t batch_max;         /* requests a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
     uint32_t *thread_of_model;  /* [models] */
@@ -40,18 +42,19 @@ struct wiring {
     struct ring *requests;      /* [f * model_threads + t] struct request_message; full only if port_requests is more
                                  * than PORT_REQUESTS_MAX */
     struct ring *refusals;      /* [t * frontends + f] struct refusal_message */
-    struct ring *to_rank;       /* [t] struct rank_message */
-    struct ring *grants;        /* [t] struct grant_message */
-    struct ring *plans;         /* [t * executors + e] struct batch_plan, a run of cache lines */
-    struct ring *ran;           /* [e * model_threads + t] struct ran_message */
-    struct ring *freed;         /* [e] struct freed_message */
-    struct ring *done;          /* [e * frontends + f] struct done_message */
-    struct ring *commands;      /* [e] struct accelerator_command */
+    struct ring *to_rank;       /* [t] struct rank_message, answers and rates */
+    struct candidate_board candidates;
+    struct ring *grants;   /* [t] struct grant_message */
+    struct ring *plans;    /* [t * executors + e] struct batch_plan, a run of cache lines */
+    struct ring *ran;      /* [e * model_threads + t] struct ran_message */
+    struct ring *freed;    /* [e] struct freed_message */
+    struct ring *done;     /* [e * frontends + f] struct done_message */
+    struct ring *commands; /* [e] struct accelerator_command */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, rank_bell;
     _Atomic uint8_t *states; /* [accelerators] enum accelerator_state; written by the rank or the central thread */
     /* written by the rank thread at the end of its turns */
-    _Alignas(CACHE_LINE) _Atomic uint32_t free_accelerators;
-    _Atomic int64_t offer_ns; /* when the next one will be free, ahead of time; TIME_NEVER: not known */
+    _Alignas(CACHE_LINE) _Atomic bool accelerators_free; /* one is, or may be had ahead of time */
+    _Atomic int64_t offer_ns; /* if none is: when the next one will be, ahead of time; TIME_NEVER: not known */
 };
 
 /* Whether news may start a batch. While every accelerator is busy they cannot, and waking a thread for each request
@@ -64,7 +67,7 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
     if (wiring->central) /* only its policy knows */
         return true;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
-    return atomic_load_explicit(&wiring->free_accelerators, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&wiring->accelerators_free, memory_order_relaxed);
 }
 
 /* Allocates the rings and bells from the counts, which are set, as are thread_of_* and executor_of. 0 or -errno with a

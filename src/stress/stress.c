@@ -33,7 +33,7 @@ struct stress {
 
 /* What has happened until a moment. */
 struct moment {
-    int64_t now_ns, model_cpu_ns, rank_cpu_ns, world_cpu_ns;
+    int64_t now_ns, model_cpu_ns, rank_cpu_ns, world_cpu_ns, model_work_ns, rank_work_ns;
     uint64_t fed, planned, late, refused, batches, grants;
     struct histogram candidate, grant, plan, decision;
 };
@@ -213,12 +213,14 @@ static void moment_take(const struct stress *s, struct moment *m) {
     m->now_ns = clock_now_ns();
     for (uint32_t i = 0; i < s->started_model_threads; i++) {
         const struct model_thread_times *times = model_thread_times(s->model_threads[i]);
+        m->model_work_ns += atomic_load_explicit(&times->work_ns, memory_order_relaxed); /* statistics */
         m->model_cpu_ns += model_thread_cpu_ns(s->model_threads[i]);
         histogram_merge(&m->candidate, &times->candidate);
         histogram_merge(&m->plan, &times->plan);
         histogram_merge(&m->decision, &times->decision);
     }
     m->rank_cpu_ns = rank_thread_cpu_ns(s->rank_thread);
+    m->rank_work_ns = rank_thread_work_ns(s->rank_thread);
     m->grants = rank_thread_grants(s->rank_thread);
     histogram_merge(&m->grant, rank_thread_grant_times(s->rank_thread));
     for (uint32_t i = 0; i < s->worlds; i++) {
@@ -275,12 +277,19 @@ static void result_fill(const struct stress *s, struct moment *from, struct mome
     r->grant = times_of(&to->grant, &from->grant);
     r->plan = times_of(&to->plan, &from->plan);
     r->decision = times_of(&to->decision, &from->decision);
-    r->model_cpu_ns = over((double)(to->model_cpu_ns - from->model_cpu_ns), requests);
-    r->rank_cpu_ns = over((double)(to->rank_cpu_ns - from->rank_cpu_ns), requests);
+    double model_cpu_ns = (double)(to->model_cpu_ns - from->model_cpu_ns);
+    double rank_cpu_ns = (double)(to->rank_cpu_ns - from->rank_cpu_ns);
+    r->model_busy = r->rank_busy = 1;
+    if (!s->config->sleep) {
+        r->model_busy = (double)(to->model_work_ns - from->model_work_ns) / ns / threads;
+        r->rank_busy = (double)(to->rank_work_ns - from->rank_work_ns) / ns;
+    }
+    r->model_ran = model_cpu_ns / ns / threads;
+    r->rank_ran = rank_cpu_ns / ns;
+    r->model_cpu_ns = over(model_cpu_ns * r->model_busy, requests);
+    r->rank_cpu_ns = over(rank_cpu_ns * r->rank_busy, requests);
     r->world_cpu_ns = over((double)(to->world_cpu_ns - from->world_cpu_ns), requests);
-    r->rank_cpu_ns_per_grant = over((double)(to->rank_cpu_ns - from->rank_cpu_ns), grants);
-    r->model_busy = (double)(to->model_cpu_ns - from->model_cpu_ns) / ns / threads;
-    r->rank_busy = (double)(to->rank_cpu_ns - from->rank_cpu_ns) / ns;
+    r->rank_cpu_ns_per_grant = over(rank_cpu_ns * r->rank_busy, grants);
     r->batch_max = s->profile->batch_max;
     r->request_bytes = sizeof(struct request_node);
     r->accelerator_bytes = accelerator_bytes(s->config);

@@ -42,9 +42,10 @@ struct stress_result {
     double grants_per_s, batch_mean;
     double bad_rate, dropped_rate, late_rate; /* of what was finished */
     struct stress_times candidate, grant, plan, decision;
-    double model_cpu_ns, rank_cpu_ns, world_cpu_ns; /* a request */
+    double model_cpu_ns, rank_cpu_ns, world_cpu_ns; /* a request, without what threads spun for */
     double rank_cpu_ns_per_grant;
-    double model_busy, rank_busy; /* share of the time that the threads ran; of model threads the mean */
+    double model_busy, rank_busy; /* share of their CPU time that was not spun away; of model threads the mean */
+    double model_ran, rank_ran;   /* share of the time that the kernel let them run */
     uint64_t requests, batches, checked_requests;
     uint32_t batch_max;
     uint64_t request_bytes, accelerator_bytes; /* of memory: of a queued request, of an accelerator in the rank core */

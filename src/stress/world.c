@@ -215,10 +215,11 @@ static void take_refusals(struct world *w, int64_t now_ns) {
 
 /* ---- accelerators ---- */
 
-/* Every request of a batch: of its model, in the order of deadlines, and not to end after its own by the table. */
-static void batch_check(struct world *w, const struct batch_plan *plan, int64_t end_ns) {
+/* Every request of a batch: of its model, in the order of deadlines, and not to end after its own by the table. Returns
+ * how many end late all the same, because their accelerator is not free when it was expected to be. */
+static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int64_t end_ns) {
     int64_t table_end_ns = plan->sealed_ns + w->profile->latency_ns[plan->items], before_ns = -1;
-    uint64_t late = 0;
+    uint32_t late = 0;
 
     for (uint32_t i = 0; i < plan->request_count; i++) {
         uint64_t handle = plan->handles[i];
@@ -236,6 +237,7 @@ static void batch_check(struct world *w, const struct batch_plan *plan, int64_t 
             send_home(w, handle);
     }
     add(&w->counts.late, late);
+    return late;
 }
 
 static void take_plan(struct world *w, uint32_t model_thread, const struct batch_plan *plan, int64_t now_ns) {
@@ -265,7 +267,7 @@ static void take_plan(struct world *w, uint32_t model_thread, const struct batch
         .run_ns = w->profile->latency_ns[plan->items],
         .dispatch_ns = a->batches > 1 ? -1 : now_ns - plan->sealed_ns,
     };
-    batch_check(w, plan, batch->end_ns);
+    batch->ran.late = batch_check(w, plan, batch->end_ns);
     if (a->batches == 1)
         heap_set(&w->ends, index, batch->end_ns);
     add(&w->counts.batches, 1);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "sched/model_core.h"
 #include "sched/model_view.h"
 #include "unit/cmocka_all.h"
@@ -737,6 +738,79 @@ static void a_batch_knows_when_it_changed(void **state) {
     fixture_free(f);
 }
 
+/* The refused handles of a list, each a bit, and their nodes back into the pool. */
+static uint64_t bits(struct fixture *f, uint32_t node) {
+    uint64_t set = 0;
+    while (node != REQUEST_NONE) {
+        uint32_t next = f->nodes[node].next;
+        set |= 1ULL << f->nodes[node].handle % 64;
+        request_pool_put(&f->pool, node);
+        node = next;
+    }
+    return set;
+}
+
+/* Two cores of two types get the same arrivals, grants and timers; one is told of arrivals one by one, the other that
+ * more come. In the end of each instant they say the same, if deadlines come in order: which of two heads is given up
+ * may depend on which was known first. */
+static void arrivals_of_one_time_settle_as_if_each_had(void **state) {
+    (void)state;
+    struct rng rng;
+
+    rng_seed(&rng, 11);
+    for (int round = 0; round < 200; round++) {
+        struct fixture *f[2];
+        uint64_t handle = 0;
+        int64_t now_ns = 0, deadline_ns = 0, slack_ns = 20 + (int64_t)rng_below(&rng, 200);
+        script_reset();
+        script.target = 1 + (uint32_t)rng_below(&rng, 6);
+        for (int i = 0; i < 2; i++)
+            f[i] = fixture_with(
+                (struct model_core_config){.types = 2, .profiles = {line(10, 20), line(25, 10)}, .slo_ns = 300});
+        for (int turn = 0; turn < 60; turn++) {
+            uint64_t refused[2] = {0, 0};
+            uint32_t count = (uint32_t)rng_below(&rng, 6), most = CAPACITY - f[0]->pool.used;
+            now_ns += (int64_t)rng_below(&rng, 60);
+            if (deadline_ns < now_ns + slack_ns)
+                deadline_ns = now_ns + slack_ns;
+            for (uint32_t n = 0; n < count && n < most; n++) {
+                struct request_message message = {.handle = handle++,
+                                                  .arrival_ns = now_ns,
+                                                  .deadline_ns = deadline_ns += (int64_t)rng_below(&rng, 10),
+                                                  .items = 1 + (uint32_t)rng_below(&rng, 2)};
+                for (int i = 0; i < 2; i++) {
+                    step(f[i], now_ns,
+                         (struct model_event){.kind = i ? MODEL_ARRIVING : MODEL_ARRIVED, .request = &message});
+                    refused[i] |= bits(f[i], f[i]->out.refused);
+                }
+            }
+            for (int i = 0; i < 2; i++) {
+                if (rng_below(&rng, 2) == 0) /* need not be said if something else happens */
+                    continue;
+                step(f[i], now_ns, (struct model_event){.kind = MODEL_SETTLED});
+                refused[i] |= bits(f[i], f[i]->out.refused);
+            }
+            bool granted = rng_below(&rng, 3) == 0;
+            for (int i = 0; i < 2; i++) {
+                if (granted)
+                    grant(f[i], now_ns, (uint32_t)turn % 2, turn % 4 == 0);
+                else
+                    timer(f[i], now_ns);
+                refused[i] |= bits(f[i], f[i]->out.refused);
+            }
+            assert_int_equal(f[0]->out.batch_items, f[1]->out.batch_items);
+            assert_int_equal(bits(f[0], f[0]->out.batch), bits(f[1], f[1]->out.batch));
+            assert_int_equal(refused[0], refused[1]);
+            assert_int_equal(f[0]->out.wake_ns, f[1]->out.wake_ns);
+            assert_int_equal(model_core_queued(f[0]->core), model_core_queued(f[1]->core));
+            if (f[0]->out.candidate_changed && f[1]->out.candidate_changed)
+                assert_memory_equal(f[0]->out.candidates, f[1]->out.candidates, 2 * sizeof(struct candidate));
+        }
+        fixture_free(f[0]);
+        fixture_free(f[1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_what_is_queued_in_deadline_order),
@@ -767,6 +841,7 @@ int main(void) {
         cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
         cmocka_unit_test(a_policy_may_cap_batches),
         cmocka_unit_test(a_batch_knows_when_it_changed),
+        cmocka_unit_test(arrivals_of_one_time_settle_as_if_each_had),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,107 @@
+/* test_candidate_board.c - what is announced is found once, what is read is never torn, and the newest is never missed. */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "sched/candidate_board.h"
+#include "unit/cmocka_all.h"
+
+#define MODELS 130
+
+static struct candidate candidate_of(int64_t value) {
+    return (struct candidate){
+        .ready_ns = value,
+        .wake_ns = value + 1,
+        .order_ns = value + 2,
+        .invalid_after_ns = value + 3,
+        .leftover_invalid_after_ns = value + 4,
+        .items = (uint32_t)value,
+    };
+}
+
+static void test_news_are_found_once(void **state) {
+    (void)state;
+    struct candidate_board board = {.types = 2, .models = MODELS, .threads = 2};
+    struct candidate candidates[2], read[2];
+    int64_t origin_ns;
+
+    assert_int_equal(candidate_board_init(&board), 0);
+    assert_false(candidate_board_pending(&board));
+    for (uint32_t m = 0; m < MODELS; m += 3) {
+        candidates[0] = candidate_of(100 + m);
+        candidates[1] = candidate_of(1000 + m);
+        candidate_board_write(&board, m, candidates, 7 + m);
+        assert_int_equal(candidate_board_pending(&board), m > 0);
+        candidate_board_announce(&board, m % 2, m / 64, 1ULL << m % 64);
+    }
+    for (uint32_t m = 0; m < MODELS; m++) {
+        static uint64_t taken[2][3];
+        if (m % 64 == 0)
+            for (uint32_t t = 0; t < 2; t++)
+                taken[t][m / 64] = candidate_board_take(&board, t, m / 64);
+        assert_int_equal(taken[m % 2][m / 64] >> m % 64 & 1, m % 3 == 0);
+        assert_int_equal(taken[(m + 1) % 2][m / 64] >> m % 64 & 1, 0);
+        if (m % 3)
+            continue;
+        assert_true(candidate_board_read(&board, m, read, &origin_ns));
+        assert_int_equal(origin_ns, 7 + m);
+        assert_int_equal(read[0].ready_ns, 100 + m);
+        assert_int_equal(read[1].leftover_invalid_after_ns, 1004 + m);
+        assert_int_equal(read[1].items, 1000 + m);
+    }
+    assert_false(candidate_board_pending(&board));
+    candidate_board_free(&board);
+}
+
+#define WRITES 200000
+
+static void *writer_main(void *argument) {
+    struct candidate_board *board = argument;
+
+    for (int64_t i = 1; i <= WRITES; i++) {
+        struct candidate candidates[3] = {candidate_of(i), candidate_of(2 * i), candidate_of(3 * i)};
+        candidate_board_write(board, 1, candidates, -i);
+        if (i % 5 == 0)
+            candidate_board_announce(board, 0, 0, 1ULL << 1);
+        if (i % 1000 == 0)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) {
+    (void)state;
+    struct candidate_board board = {.types = 3, .models = 2, .threads = 1};
+    struct candidate read[3];
+    int64_t origin_ns, newest = 0;
+    pthread_t writer;
+
+    assert_int_equal(candidate_board_init(&board), 0);
+    assert_int_equal(pthread_create(&writer, NULL, writer_main, &board), 0);
+    while (newest < WRITES) {
+        if (!candidate_board_take(&board, 0, 0)) {
+            sched_yield();
+            continue;
+        }
+        if (!candidate_board_read(&board, 1, read, &origin_ns))
+            continue; /* what is being written will be announced: WRITES is a multiple of 5 */
+        for (int t = 0; t < 3; t++) {
+            struct candidate whole = candidate_of(-origin_ns * (t + 1));
+            assert_int_equal(read[t].ready_ns, whole.ready_ns);
+            assert_int_equal(read[t].leftover_invalid_after_ns, whole.leftover_invalid_after_ns);
+            assert_int_equal(read[t].items, whole.items);
+        }
+        assert_true(-origin_ns >= newest);
+        newest = -origin_ns;
+    }
+    pthread_join(writer, NULL);
+    candidate_board_free(&board);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_news_are_found_once),
+        cmocka_unit_test(test_a_reader_beside_the_writer_sees_whole_candidates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
