@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,11 +11,15 @@
 
 #include "base/container.h"
 
-static enum log_level level_least = LOG_INFO;
+static _Atomic int level_least = LOG_INFO; /* relaxed: nothing is inferred from it */
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void log_set_level(enum log_level level) {
-    level_least = level;
+    atomic_store_explicit(&level_least, level, memory_order_relaxed);
+}
+
+enum log_level log_get_level(void) {
+    return (enum log_level)atomic_load_explicit(&level_least, memory_order_relaxed);
 }
 
 int log_level_parse(const char *name, enum log_level *level) {
@@ -27,7 +32,7 @@ int log_level_parse(const char *name, enum log_level *level) {
 }
 
 void log_write(enum log_level level, const char *event, const char *fmt, ...) {
-    if (level < level_least)
+    if (level < log_get_level())
         return;
     char line[2048];
     struct timespec ts;

@@ -4,8 +4,9 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Lines below `level` are not written. Default LOG_INFO. Call before threads start. */
+/* Lines below `level` are not written. Default LOG_INFO. */
 void log_set_level(enum log_level level);
+enum log_level log_get_level(void);
 /* "debug", "info", "warn", "error"; -EINVAL otherwise. */
 int log_level_parse(const char *name, enum log_level *level);
 

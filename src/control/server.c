@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/server_state.h"
+#include "control/statistics.h"
 #include "frontend/listen.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
@@ -224,6 +225,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .model_count = s->config.model_count,
         .ready = &s->ready,
         .draining = &s->draining,
+        .statistics = {server_statistics, s},
         .body_bytes_max = s->config.body_bytes_max,
         .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,

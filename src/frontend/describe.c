@@ -47,7 +47,7 @@ static char *text_of(const char *literal) {
 
 const ProtobufCMessage *describe_server(struct description *d) {
     static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                             "model_repository"};
+                                             "model_repository",   "statistics", "logging"};
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
     server->name = text_of("symphony");
@@ -168,4 +168,99 @@ const Inference__RepositoryIndexResponse *describe_index(struct description *d, 
         index->models[index->n_models++] = entry;
     }
     return index;
+}
+
+/* ---- statistics ---- */
+
+static Inference__StatisticDuration *duration(struct description *d, uint64_t count, uint64_t ns) {
+    Inference__StatisticDuration *duration = NEW(d, Inference__StatisticDuration, INFERENCE__STATISTIC_DURATION__INIT);
+    duration->count = count;
+    duration->ns = ns;
+    return duration;
+}
+
+static Inference__ModelStatistics *model_statistics(struct description *d, const struct served_model *model,
+                                                    const struct model_statistics *s) {
+    Inference__ModelStatistics *m = NEW(d, Inference__ModelStatistics, INFERENCE__MODEL_STATISTICS__INIT);
+    Inference__InferStatistics *i = NEW(d, Inference__InferStatistics, INFERENCE__INFER_STATISTICS__INIT);
+    i->success = duration(d, s->answered, s->answered_ns);
+    i->fail = duration(d, s->refused, s->refused_ns);
+    i->queue = duration(d, s->answered, s->queue_ns);
+    i->compute_input = duration(d, s->answered, 0); /* counts as queueing */
+    i->compute_infer = duration(d, s->answered, s->run_ns);
+    i->compute_output = duration(d, s->answered, s->reply_ns);
+    i->cache_hit = duration(d, 0, 0);
+    i->cache_miss = duration(d, 0, 0);
+    m->name = text_of(model->name);
+    m->version = version_text(d, model->version);
+    m->last_inference = (uint64_t)s->last_ms;
+    m->inference_count = s->items;
+    m->execution_count = s->batches;
+    m->inference_stats = i;
+    return m;
+}
+
+const ProtobufCMessage *describe_statistics(struct description *d, const struct v2_models *models, uint32_t first,
+                                            uint32_t count, const struct statistics_source *source) {
+    Inference__ModelStatisticsResponse *all =
+        NEW(d, Inference__ModelStatisticsResponse, INFERENCE__MODEL_STATISTICS_RESPONSE__INIT);
+    all->n_model_stats = count;
+    all->model_stats = take(d, count * sizeof(*all->model_stats));
+    for (uint32_t i = 0; i < count; i++) {
+        struct model_statistics statistics = {0};
+        if (source->read)
+            source->read(source->context, first + i, &statistics);
+        all->model_stats[i] = model_statistics(d, &models->models[first + i], &statistics);
+    }
+    return &all->base;
+}
+
+/* ---- settings ---- */
+
+const Inference__LogSettingsResponse *describe_log_settings(struct description *d) {
+    typedef Inference__LogSettingsResponse__SettingValue Value;
+    typedef Inference__LogSettingsResponse__SettingsEntry Entry;
+    Inference__LogSettingsResponse *response =
+        NEW(d, Inference__LogSettingsResponse, INFERENCE__LOG_SETTINGS_RESPONSE__INIT);
+    struct setting settings[LOG_SETTINGS];
+    log_settings_read(settings);
+    response->n_settings = LOG_SETTINGS;
+    response->settings = take(d, LOG_SETTINGS * sizeof(*response->settings));
+    for (int i = 0; i < LOG_SETTINGS; i++) {
+        Value *value = NEW(d, Value, INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__INIT);
+        Entry *entry = NEW(d, Entry, INFERENCE__LOG_SETTINGS_RESPONSE__SETTINGS_ENTRY__INIT);
+        if (settings[i].kind == SETTING_BOOL) {
+            value->parameter_choice_case = INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM;
+            value->bool_param = settings[i].flag;
+        } else if (settings[i].kind == SETTING_NUMBER) {
+            value->parameter_choice_case =
+                INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM;
+            value->uint32_param = settings[i].number;
+        } else {
+            value->parameter_choice_case =
+                INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM;
+            value->string_param = text_of(settings[i].text);
+        }
+        entry->key = text_of(settings[i].name);
+        entry->value = value;
+        response->settings[i] = entry;
+    }
+    return response;
+}
+
+const Inference__TraceSettingResponse *describe_trace_settings(struct description *d) {
+    typedef Inference__TraceSettingResponse__SettingValue Value;
+    typedef Inference__TraceSettingResponse__SettingsEntry Entry;
+    static const char *const off[] = {"OFF"};
+    Inference__TraceSettingResponse *response =
+        NEW(d, Inference__TraceSettingResponse, INFERENCE__TRACE_SETTING_RESPONSE__INIT);
+    Entry *entry = NEW(d, Entry, INFERENCE__TRACE_SETTING_RESPONSE__SETTINGS_ENTRY__INIT);
+    entry->key = text_of("trace_level");
+    entry->value = NEW(d, Value, INFERENCE__TRACE_SETTING_RESPONSE__SETTING_VALUE__INIT);
+    entry->value->n_value = 1;
+    entry->value->value = (char **)off;
+    response->n_settings = 1;
+    response->settings = take(d, sizeof(*response->settings));
+    response->settings[0] = entry;
+    return response;
 }

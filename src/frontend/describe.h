@@ -4,6 +4,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "frontend/settings.h"
+#include "frontend/statistics.h"
 #include "frontend/v2.h"
 #include "inference.pb-c.h"
 
@@ -24,3 +26,8 @@ const ProtobufCMessage *describe_model(struct description *d, const struct v2_mo
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model);
 const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct v2_models *models,
                                                          bool ready_only);
+/* Of models [first, first + count). */
+const ProtobufCMessage *describe_statistics(struct description *d, const struct v2_models *models, uint32_t first,
+                                            uint32_t count, const struct statistics_source *source);
+const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
+const Inference__TraceSettingResponse *describe_trace_settings(struct description *d);

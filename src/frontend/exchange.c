@@ -54,20 +54,22 @@ static enum MHD_Result respond_v2(struct http_frontend *f, struct MHD_Connection
     return respond(f, connection, answer->status, response, close_connection);
 }
 
-static struct v2_state state_now(const struct http_frontend *f) {
+static struct v2_server server_now(const struct http_frontend *f) {
     /* acquire: with who sets them, after what they speak of */
-    return (struct v2_state){.ready = atomic_load_explicit(f->config.ready, memory_order_acquire),
-                             .draining = atomic_load_explicit(f->config.draining, memory_order_acquire)};
+    return (struct v2_server){.models = &f->models,
+                              .ready = atomic_load_explicit(f->config.ready, memory_order_acquire),
+                              .draining = atomic_load_explicit(f->config.draining, memory_order_acquire),
+                              .statistics = f->config.statistics};
 }
 
 static enum MHD_Result respond_route(struct http_frontend *f, struct MHD_Connection *connection,
                                      const struct v2_route *route) {
     struct v2_answer answer = {0};
-    struct v2_state state = state_now(f);
+    struct v2_server server = server_now(f);
     if (route->kind == V2_INFER)
         v2_infer_admit(&answer, route, &f->models);
     else
-        v2_answer(&answer, route, &f->models, &state, NULL, 0);
+        v2_answer(&answer, route, &server, NULL, 0);
     return respond_v2(f, connection, &answer, false);
 }
 
@@ -184,7 +186,9 @@ static struct client *client_of(struct MHD_Connection *connection) {
 
 static int verdict_of(struct http_frontend *f, const struct http_headers *headers, const struct v2_route *route) {
     struct v2_answer answer = {0};
-    bool admitted = route->kind == V2_INDEX || (route->kind == V2_INFER && v2_infer_admit(&answer, route, &f->models));
+    bool admitted = route->kind == V2_INFER
+                        ? v2_infer_admit(&answer, route, &f->models)
+                        : route->posted && route->kind != V2_WRONG_VERB && route->kind != V2_NOT_FOUND;
     text_free(&answer.text);
     if (!admitted)
         return VERDICT_ROUTE;
@@ -256,12 +260,13 @@ static enum MHD_Result body_append(struct exchange *x, const char *data, size_t 
 
 /* ---- running ---- */
 
-static enum MHD_Result index_answer(struct exchange *x) {
+static enum MHD_Result service_answer(struct exchange *x, const char *url, const char *method) {
     struct http_frontend *f = x->frontend;
     struct v2_answer answer = {.text = x->inference.text};
-    struct v2_route route = {.kind = V2_INDEX, .model = -1};
-    struct v2_state state = state_now(f);
-    v2_answer(&answer, &route, &f->models, &state, x->body, x->body_bytes);
+    struct v2_server server = server_now(f);
+    struct v2_route route;
+    v2_route(&route, &f->models, method, url);
+    v2_answer(&answer, &route, &server, x->body, x->body_bytes);
     x->inference.text = answer.text;
     return exchange_send(x, answer.status, false);
 }
@@ -282,7 +287,7 @@ static int body_inflate(struct exchange *x, struct sy_error *err) {
 }
 
 /* The body is complete. */
-static enum MHD_Result exchange_run(struct exchange *x) {
+static enum MHD_Result exchange_run(struct exchange *x, const char *url, const char *method) {
     struct http_frontend *f = x->frontend;
     if (x->body_fault == 413)
         return exchange_send_error(x, 413, false, "the body is larger than %" PRIu64 " bytes",
@@ -293,8 +298,8 @@ static enum MHD_Result exchange_run(struct exchange *x) {
     int rc = x->encoding == BODY_IDENTITY ? 0 : body_inflate(x, &err);
     if (rc)
         return exchange_send_error(x, (unsigned)rc, rc == 503, "%s", err.text);
-    if (x->kind == V2_INDEX)
-        return index_answer(x);
+    if (x->kind != V2_INFER)
+        return service_answer(x, url, method);
     counter_add(&f->inferences.counters.body_bytes, x->body_bytes);
     struct infer_body body = {.model = x->inference.model,
                               .data = x->body,
@@ -367,7 +372,7 @@ enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection
         return body_append(x, upload, bytes);
     switch (x->inference.state) {
     case INFERENCE_UPLOAD:
-        return exchange_run(x);
+        return exchange_run(x, url, method);
     case INFERENCE_FINISHED:
         return exchange_answer(x);
     case INFERENCE_RUNNING:

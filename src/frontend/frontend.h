@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "frontend/port.h"
+#include "frontend/statistics.h"
 #include "repository/served_model.h"
 
 struct frontend_config {
@@ -15,6 +16,7 @@ struct frontend_config {
     struct served_model *models; /* outlive the frontend; the index is request.model */
     uint32_t model_count;
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
+    struct statistics_source statistics;
     uint64_t body_bytes_max;              /* 0: 64 MiB. Of one request; more is answered 413 */
     uint64_t inputs_bytes_max;            /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
     uint32_t requests_max;                /* 0: 8192. Infer requests at once; when all are taken: 503 */

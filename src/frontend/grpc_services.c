@@ -5,6 +5,7 @@
 
 #include "base/container.h"
 #include "frontend/describe.h"
+#include "frontend/settings.h"
 #include "health.pb-c.h"
 
 #define SERVICE "/inference.GRPCInferenceService/"
@@ -25,17 +26,17 @@ enum grpc_method grpc_method_find(const char *path, size_t length) {
         {SERVICE "RepositoryIndex", GRPC_REPOSITORY_INDEX},
         {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
         {"/grpc.health.v1.Health/Watch", GRPC_NOT_SERVED},
-        {SERVICE "ModelStatistics", GRPC_NOT_SERVED},
+        {SERVICE "ModelStatistics", GRPC_MODEL_STATISTICS},
         {SERVICE "RepositoryModelLoad", GRPC_NOT_SERVED},
         {SERVICE "RepositoryModelUnload", GRPC_NOT_SERVED},
         {SERVICE "SystemSharedMemoryStatus", GRPC_NOT_SERVED},
         {SERVICE "SystemSharedMemoryRegister", GRPC_NOT_SERVED},
         {SERVICE "SystemSharedMemoryUnregister", GRPC_NOT_SERVED},
-        {SERVICE "CudaSharedMemoryStatus", GRPC_NOT_SERVED},
+        {SERVICE "CudaSharedMemoryStatus", GRPC_CUDA_STATUS},
         {SERVICE "CudaSharedMemoryRegister", GRPC_NOT_SERVED},
-        {SERVICE "CudaSharedMemoryUnregister", GRPC_NOT_SERVED},
-        {SERVICE "TraceSetting", GRPC_NOT_SERVED},
-        {SERVICE "LogSettings", GRPC_NOT_SERVED},
+        {SERVICE "CudaSharedMemoryUnregister", GRPC_CUDA_UNREGISTER},
+        {SERVICE "TraceSetting", GRPC_TRACE_SETTING},
+        {SERVICE "LogSettings", GRPC_LOG_SETTINGS},
     };
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (strlen(rows[i].path) == length && memcmp(rows[i].path, path, length) == 0)
@@ -163,6 +164,81 @@ static unsigned repository_index(const struct grpc_services *s, struct descripti
     return pack(describe_index(d, s->models, ready_only), out);
 }
 
+static unsigned statistics(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                           struct text *out, struct sy_error *err) {
+    Inference__ModelStatisticsRequest *request =
+        unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    bool all = request->name[0] == '\0';
+    int model = all ? 0
+                    : v2_model_find(s->models, request->name, strlen(request->name), request->version,
+                                    strlen(request->version), err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    if (model < 0)
+        return 404;
+    return pack(describe_statistics(d, s->models, (uint32_t)model, all ? s->models->count : 1, &s->config->statistics),
+                out);
+}
+
+/* ---- settings ---- */
+
+static int log_settings_read_message(const Inference__LogSettingsRequest *request, struct sy_error *err) {
+    struct setting settings[LOG_SETTINGS];
+    if (request->n_settings > LOG_SETTINGS)
+        return error_set(err, 400, "there are not so many log settings");
+    for (size_t i = 0; i < request->n_settings; i++) {
+        static const Inference__LogSettingsRequest__SettingValue none =
+            INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__INIT;
+        const Inference__LogSettingsRequest__SettingValue *value =
+            request->settings[i]->value ? request->settings[i]->value : &none;
+        struct setting *s = &settings[i];
+        *s = (struct setting){.name = request->settings[i]->key};
+        switch (value->parameter_choice_case) {
+        case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM:
+            s->flag = value->bool_param;
+            break;
+        case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM:
+            s->kind = SETTING_NUMBER;
+            s->number = value->uint32_param > 0 ? 1 : 0; /* how much more than none makes no difference */
+            break;
+        case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM:
+            s->kind = SETTING_TEXT;
+            s->text = value->string_param;
+            break;
+        default:
+            return error_set(err, 400, "'%.64s' has no value", s->name);
+        }
+    }
+    return log_settings_change(settings, request->n_settings, err);
+}
+
+static unsigned log_settings(struct description *d, const char *message, size_t bytes, struct text *out,
+                             struct sy_error *err) {
+    Inference__LogSettingsRequest *request = unpack(&inference__log_settings_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    int status = log_settings_read_message(request, err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : pack(describe_log_settings(d), out);
+}
+
+static unsigned trace_settings(struct description *d, const char *message, size_t bytes, struct text *out,
+                               struct sy_error *err) {
+    Inference__TraceSettingRequest *request =
+        unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
+    int status = 0;
+    if (!request)
+        return 400;
+    for (size_t i = 0; i < request->n_settings && status == 0; i++) {
+        const Inference__TraceSettingRequest__SettingValue *value = request->settings[i]->value;
+        status = trace_setting_check(request->settings[i]->key, value ? (const char *const *)value->value : NULL,
+                                     value ? value->n_value : 0, err);
+    }
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : pack(describe_trace_settings(d), out);
+}
+
 /* ---- the table ---- */
 
 static unsigned server_live(struct text *out) {
@@ -188,6 +264,12 @@ static unsigned described(const struct grpc_services *s, enum grpc_method method
         return model_config(s, d, message, bytes, out, err);
     case GRPC_REPOSITORY_INDEX:
         return repository_index(s, d, message, bytes, out, err);
+    case GRPC_MODEL_STATISTICS:
+        return statistics(s, d, message, bytes, out, err);
+    case GRPC_LOG_SETTINGS:
+        return log_settings(d, message, bytes, out, err);
+    case GRPC_TRACE_SETTING:
+        return trace_settings(d, message, bytes, out, err);
     default:
         return (unsigned)error_set(err, 501, "this method is not served");
     }
@@ -204,6 +286,9 @@ unsigned grpc_service_answer(const struct grpc_services *s, enum grpc_method met
         return model_ready(s, message, bytes, out, err);
     case GRPC_HEALTH_CHECK:
         return health_check(s, message, bytes, out, err);
+    case GRPC_CUDA_STATUS: /* there are no regions: an empty message */
+    case GRPC_CUDA_UNREGISTER:
+        return 200;
     default:
         break;
     }

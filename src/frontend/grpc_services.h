@@ -20,6 +20,11 @@ enum grpc_method {
     GRPC_MODEL_METADATA,
     GRPC_MODEL_CONFIG,
     GRPC_REPOSITORY_INDEX,
+    GRPC_MODEL_STATISTICS,
+    GRPC_TRACE_SETTING,
+    GRPC_LOG_SETTINGS,
+    GRPC_CUDA_STATUS,
+    GRPC_CUDA_UNREGISTER,
     GRPC_HEALTH_CHECK,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,

@@ -33,7 +33,7 @@ struct client {
 
 struct exchange {
     struct inference inference;
-    enum v2_kind kind; /* V2_INFER or V2_INDEX */
+    enum v2_kind kind;
     struct http_frontend *frontend;
     struct MHD_Connection *connection; /* NULL: gone while the request ran */
     struct client *client;

@@ -21,6 +21,7 @@ enum outcome {
 struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
     _Atomic uint64_t in_time;    /* answered OK by the deadline: the goodput */
+    _Atomic uint64_t items;      /* of OK ones */
     _Atomic uint64_t run_ns;     /* of OK ones: what their batches ran, added up */
     _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run to the answer handed to the kernel, added up */
     _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */

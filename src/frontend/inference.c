@@ -204,6 +204,7 @@ void inference_count(const struct inference *inference, bool sent) {
         counter_add(&counters->fail_ns, (uint64_t)(inference->answered_ns - request->arrival_ns));
     if (outcome != OUTCOME_OK)
         return;
+    counter_add(&counters->items, request->items);
     counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
     counter_add(&counters->reply_ns, (uint64_t)(inference->answered_ns - request->run_end_ns));
     atomic_store_explicit(&counters->last_ns, inference->answered_ns, memory_order_relaxed); /* statistics */

@@ -1,17 +1,11 @@
-/* v2.c - paths, and the JSON of everything but infer. Nothing here is on the hot path but v2_route(). */
+/* v2.c - served models by name, and paths. */
 #include "frontend/v2.h"
 
 #include <errno.h>
-#include <jansson.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time.h"
-#include "frontend/describe.h"
-#include "frontend/json_put.h"
-#include "frontend/message_json.h"
+#include "base/container.h"
 
 /* FNV-1a. */
 static uint32_t name_hash(const char *name, size_t length) {
@@ -100,208 +94,86 @@ bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_err
     return state == MODEL_READY;
 }
 
-/* Takes the path's next element: "/word". NULL at the end. */
-static const char *path_next(const char **path, size_t *length) {
-    *length = 0;
-    if (**path != '/')
-        return NULL;
-    const char *word = *path + 1;
-    *length = strcspn(word, "/");
-    *path = word + *length;
-    return word;
-}
+enum verbs { READS, POSTS, READS_OR_POSTS };
 
-static bool word_is(const char *word, size_t length, const char *literal) {
-    return word && strlen(literal) == length && memcmp(word, literal, length) == 0;
-}
+/* '*' stands for a name, '#' for digits; of two names the last counts. */
+static const struct {
+    const char *path;
+    enum v2_kind kind;
+    enum verbs verbs;
+} rows[] = {
+    {"/models/*/infer", V2_INFER, POSTS},
+    {"/models/*/versions/#/infer", V2_INFER, POSTS},
+    {"", V2_SERVER, READS},
+    {"/", V2_SERVER, READS},
+    {"/health/live", V2_LIVE, READS},
+    {"/health/ready", V2_READY, READS},
+    {"/models/stats", V2_STATISTICS_ALL, READS},
+    {"/models/*", V2_MODEL, READS},
+    {"/models/*/versions/#", V2_MODEL, READS},
+    {"/models/*/ready", V2_MODEL_READY, READS},
+    {"/models/*/versions/#/ready", V2_MODEL_READY, READS},
+    {"/models/*/config", V2_MODEL_CONFIG, READS},
+    {"/models/*/versions/#/config", V2_MODEL_CONFIG, READS},
+    {"/models/*/stats", V2_STATISTICS, READS},
+    {"/models/*/versions/#/stats", V2_STATISTICS, READS},
+    {"/models/*/trace/setting", V2_MODEL_TRACE, READS_OR_POSTS},
+    {"/trace/setting", V2_TRACE, READS_OR_POSTS},
+    {"/logging", V2_LOGGING, READS_OR_POSTS},
+    {"/repository/index", V2_INDEX, POSTS},
+    {"/repository/*/index", V2_INDEX, POSTS},
+    {"/repository/models/*/load", V2_LOAD, POSTS},
+    {"/repository/*/models/*/load", V2_LOAD, POSTS},
+    {"/repository/models/*/unload", V2_LOAD, POSTS},
+    {"/repository/*/models/*/unload", V2_LOAD, POSTS},
+    {"/cudasharedmemory/status", V2_CUDA_STATUS, READS},
+    {"/cudasharedmemory/region/*/status", V2_CUDA_REGION, READS},
+    {"/cudasharedmemory/region/*/register", V2_CUDA_REGISTER, POSTS},
+    {"/cudasharedmemory/region/*/unregister", V2_CUDA_UNREGISTER, POSTS},
+    {"/cudasharedmemory/unregister", V2_CUDA_UNREGISTER, POSTS},
+};
 
-/* What follows /v2/models. */
-static enum v2_kind model_path(struct v2_route *route, const struct v2_models *models, const char *path) {
-    size_t length;
-    route->name = path_next(&path, &route->name_length);
-    if (!route->name || route->name_length == 0)
-        return V2_NOT_FOUND;
-    const char *word = path_next(&path, &length);
-    if (word_is(word, length, "versions")) {
-        route->version = path_next(&path, &route->version_length);
-        if (!route->version || route->version_length == 0 ||
-            strspn(route->version, "0123456789") < route->version_length)
-            return V2_NOT_FOUND;
-        word = path_next(&path, &length);
+/* Whether the path is of the pattern; its names then are in the route. */
+static bool path_match(struct v2_route *route, const char *pattern, const char *path) {
+    route->name = route->version = NULL;
+    for (; *pattern; pattern++) {
+        if (*pattern != '*' && *pattern != '#') {
+            if (*path++ != *pattern)
+                return false;
+            continue;
+        }
+        size_t length = *pattern == '*' ? strcspn(path, "/") : strspn(path, "0123456789");
+        if (length == 0)
+            return false;
+        *(*pattern == '*' ? &route->name : &route->version) = path;
+        *(*pattern == '*' ? &route->name_length : &route->version_length) = length;
+        path += length;
     }
-    if (*path != '\0')
-        return V2_NOT_FOUND;
-    route->model = v2_model_find(models, route->name, route->name_length, route->version, route->version_length, NULL);
-    return !word                             ? V2_MODEL
-           : word_is(word, length, "infer")  ? V2_INFER
-           : word_is(word, length, "ready")  ? V2_MODEL_READY
-           : word_is(word, length, "config") ? V2_MODEL_CONFIG
-                                             : V2_NOT_FOUND;
+    return *path == '\0';
 }
 
-static enum v2_kind path_kind(struct v2_route *route, const struct v2_models *models, const char *path) {
-    static const struct {
-        const char *path;
-        enum v2_kind kind;
-    } fixed[] = {{"", V2_SERVER}, {"/", V2_SERVER}, {"/health/live", V2_LIVE}, {"/health/ready", V2_READY}};
-    size_t length;
-    if (strncmp(path, "/v2", 3) != 0)
-        return V2_NOT_FOUND;
-    path += 3;
-    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
-        if (strcmp(path, fixed[i].path) == 0)
-            return fixed[i].kind;
-    const char *word = path_next(&path, &length);
-    if (word_is(word, length, "models"))
-        return model_path(route, models, path);
-    if (!word_is(word, length, "repository"))
-        return V2_NOT_FOUND;
-    word = path_next(&path, &length);
-    if (word && !word_is(word, length, "index"))
-        word = path_next(&path, &length); /* behind a repository's name */
-    return word_is(word, length, "index") && *path == '\0' ? V2_INDEX : V2_NOT_FOUND;
+static bool of_a_model(enum v2_kind kind) {
+    return kind == V2_INFER || kind == V2_MODEL || kind == V2_MODEL_READY || kind == V2_MODEL_CONFIG ||
+           kind == V2_STATISTICS || kind == V2_MODEL_TRACE;
 }
 
 void v2_route(struct v2_route *route, const struct v2_models *models, const char *method, const char *path) {
-    *route = (struct v2_route){.model = -1};
-    route->path_kind = path_kind(route, models, path);
-    bool posts = route->path_kind == V2_INFER || route->path_kind == V2_INDEX;
-    bool fits = posts ? strcmp(method, "POST") == 0 : strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    route->kind = route->path_kind == V2_NOT_FOUND || fits ? route->path_kind : V2_WRONG_VERB;
-}
-
-void v2_error(struct v2_answer *answer, unsigned status, const char *fmt, ...) {
-    char sentence[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof(sentence), fmt, ap);
-    va_end(ap);
-    answer->status = status;
-    json_put_error(&answer->text, sentence);
-}
-
-/* The item that the profile was measured with, for inputs whose shape is open: what a client may try first. */
-static json_t *item_shapes_json(const struct served_model *model) {
-    json_t *shapes = json_object();
-    for (uint32_t i = 0; model->signature.variable_shapes && i < model->signature.input_count; i++) {
-        const struct tensor_spec *input = &model->signature.inputs[i];
-        json_t *dims = json_array();
-        for (uint32_t d = model->signature.batched ? 1 : 0; d < input->rank; d++)
-            json_array_append_new(dims, json_integer(model->reference_dims[i][d]));
-        json_object_set_new(shapes, input->name, dims);
-    }
-    return shapes;
-}
-
-/* What is said in a message, as JSON. */
-static void message_answer(struct v2_answer *answer, const ProtobufCMessage *message) {
-    message_json_put(&answer->text, message, false);
-}
-
-/* The metadata, and behind them what the protocol has no field for. */
-static void model_answer(struct v2_answer *answer, struct description *d, const struct served_model *model,
-                         const struct v2_models *models, bool one_version) {
-    json_t *parameters = json_pack("{s:f,s:i,s:o}", "slo_ms", (double)model->slo_ns / (double)NS_PER_MS,
-                                   "max_batch_size", (int)model->batch_max, "item_shapes", item_shapes_json(model));
-    char *json = json_dumps(parameters, JSON_COMPACT);
-    message_answer(answer, describe_model(d, models, model, one_version));
-    if (json && answer->text.length > 0) {
-        answer->text.length--; /* its closing brace */
-        text_put(&answer->text, ",\"parameters\":");
-        text_put(&answer->text, json);
-        text_put_char(&answer->text, '}');
-    }
-    free(json);
-    json_decref(parameters);
-}
-
-static void index_answer(struct v2_answer *answer, struct description *d, const struct v2_models *models,
-                         const char *body, size_t bytes) {
-    bool ready_only = false;
-    if (bytes > 0) {
-        json_error_t error;
-        json_t *request = json_loadb(body, bytes, 0, &error);
-        json_t *ready = json_object_get(request, "ready");
-        if (!json_is_object(request) || (ready && !json_is_boolean(ready))) {
-            if (!request)
-                v2_error(answer, 400, "the request's JSON is wrong: %s at byte %d", error.text, error.position);
-            else
-                v2_error(answer, 400, "expected an object, with true or false for 'ready'");
-            json_decref(request);
-            return;
-        }
-        ready_only = json_is_true(ready);
-        json_decref(request);
-    }
-    const Inference__RepositoryIndexResponse *index = describe_index(d, models, ready_only);
-    text_put_char(&answer->text, '[');
-    for (size_t i = 0; i < index->n_models; i++) {
-        if (i > 0)
-            text_put_char(&answer->text, ',');
-        message_json_put(&answer->text, &index->models[i]->base, true);
-    }
-    text_put_char(&answer->text, ']');
-}
-
-/* Whether the route's model exists and is ready; if not, the answer says so with the given status. */
-static bool model_admit(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models,
-                        unsigned not_ready_status) {
-    struct sy_error err;
-    if (v2_model_find(models, route->name, route->name_length, route->version, route->version_length, &err) < 0) {
-        v2_error(answer, 404, "%s", err.text);
-        return false;
-    }
-    if (v2_model_ready(&models->models[route->model], &answer->retry, &err))
-        return true;
-    v2_error(answer, not_ready_status, "%s", err.text);
-    return false;
-}
-
-bool v2_infer_admit(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models) {
-    return model_admit(answer, route, models, 503);
-}
-
-void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models,
-               const struct v2_state *state, const char *body, size_t body_bytes) {
-    const struct served_model *model = route->model < 0 ? NULL : &models->models[route->model];
-    struct description d;
-    if (describe_begin(&d, models) < 0) {
-        v2_error(answer, 503, "out of memory for the answer");
+    *route = (struct v2_route){.kind = V2_NOT_FOUND, .path_kind = V2_NOT_FOUND, .model = -1};
+    if (strncmp(path, "/v2", 3) != 0)
+        return;
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
+        if (!path_match(route, rows[i].path, path + 3))
+            continue;
+        bool read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+        route->posted = strcmp(method, "POST") == 0;
+        bool fits = (read && rows[i].verbs != POSTS) || (route->posted && rows[i].verbs != READS);
+        route->path_kind = rows[i].kind;
+        route->kind = fits ? rows[i].kind : V2_WRONG_VERB;
+        route->allow = rows[i].verbs == READS ? "GET, HEAD" : rows[i].verbs == POSTS ? "POST" : "GET, HEAD, POST";
+        if (of_a_model(rows[i].kind))
+            route->model =
+                v2_model_find(models, route->name, route->name_length, route->version, route->version_length, NULL);
         return;
     }
-    answer->status = 200;
-    switch (route->kind) {
-    case V2_LIVE:
-        break;
-    case V2_READY:
-        if (state->draining || !state->ready)
-            answer->status = state->draining ? 503 : 400;
-        break;
-    case V2_SERVER:
-        message_answer(answer, describe_server(&d));
-        break;
-    case V2_MODEL:
-        if (model_admit(answer, route, models, 503))
-            model_answer(answer, &d, model, models, route->version != NULL);
-        break;
-    case V2_MODEL_CONFIG:
-        if (model_admit(answer, route, models, 503))
-            message_answer(answer, &describe_config(&d, model)->base);
-        break;
-    case V2_MODEL_READY:
-        model_admit(answer, route, models, 400);
-        break;
-    case V2_INDEX:
-        index_answer(answer, &d, models, body, body_bytes);
-        break;
-    case V2_WRONG_VERB:
-        answer->allow = route->path_kind == V2_INFER || route->path_kind == V2_INDEX ? "POST" : "GET, HEAD";
-        v2_error(answer, 405, "this path takes %s only", answer->allow);
-        break;
-    case V2_INFER:
-    case V2_NOT_FOUND:
-        v2_error(answer, 404, "there is no such path; the protocol's begin with /v2");
-        break;
-    }
-    describe_end(&d);
+    route->name = route->version = NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "frontend/statistics.h"
 #include "repository/served_model.h"
 
 /* The served models by name. */
@@ -33,23 +34,35 @@ int v2_model_state(const struct served_model *model);
 bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_error *err);
 
 enum v2_kind {
-    V2_SERVER, /* GET /v2 */
-    V2_LIVE,   /* GET /v2/health/live */
-    V2_READY,  /* GET /v2/health/ready */
-    V2_MODEL,  /* GET /v2/models/M[/versions/V] */
-    V2_MODEL_READY,
-    V2_MODEL_CONFIG,
-    V2_INFER,      /* POST .../infer */
-    V2_INDEX,      /* POST /v2/repository[/R]/index */
-    V2_NOT_FOUND,  /* no such path */
-    V2_WRONG_VERB, /* the path exists */
+    V2_SERVER,          /* GET /v2 */
+    V2_LIVE,            /* GET /v2/health/live */
+    V2_READY,           /* GET /v2/health/ready */
+    V2_MODEL,           /* GET /v2/models/M[/versions/V] */
+    V2_MODEL_READY,     /* GET .../ready */
+    V2_MODEL_CONFIG,    /* GET .../config */
+    V2_INFER,           /* POST .../infer */
+    V2_STATISTICS,      /* GET .../stats */
+    V2_STATISTICS_ALL,  /* GET /v2/models/stats */
+    V2_MODEL_TRACE,     /* GET, POST /v2/models/M/trace/setting */
+    V2_TRACE,           /* GET, POST /v2/trace/setting */
+    V2_LOGGING,         /* GET, POST /v2/logging */
+    V2_INDEX,           /* POST /v2/repository[/R]/index */
+    V2_LOAD,            /* POST /v2/repository[/R]/models/M/load, unload */
+    V2_CUDA_STATUS,     /* GET /v2/cudasharedmemory/status */
+    V2_CUDA_REGION,     /* GET /v2/cudasharedmemory/region/N/status */
+    V2_CUDA_REGISTER,   /* POST /v2/cudasharedmemory/region/N/register */
+    V2_CUDA_UNREGISTER, /* POST /v2/cudasharedmemory[/region/N]/unregister */
+    V2_NOT_FOUND,       /* no such path */
+    V2_WRONG_VERB,      /* the path exists */
 };
 
 struct v2_route {
     enum v2_kind kind;
     enum v2_kind path_kind;     /* of the path, whatever the verb */
+    bool posted;                /* by POST */
+    const char *allow;          /* the verbs of the path */
     int model;                  /* index, for paths of models; -1: unknown model or version */
-    const char *name, *version; /* of a model, as they stand in the path */
+    const char *name, *version; /* of a model or a region, as they stand in the path; NULL: none */
     size_t name_length, version_length;
 };
 
@@ -63,13 +76,16 @@ struct v2_answer {
     struct text text;  /* JSON, or empty */
 };
 
-struct v2_state {
+/* What answers speak of. */
+struct v2_server {
+    const struct v2_models *models;
     bool ready, draining;
+    struct statistics_source statistics;
 };
 
-/* Answers a route other than infer. `body` belongs to V2_INDEX. */
-void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models,
-               const struct v2_state *state, const char *body, size_t body_bytes);
+/* Answers a route other than infer; `body` is a POST's. */
+void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server, const char *body,
+               size_t body_bytes);
 /* Whether an infer route can be served; if not, the answer says why. */
 bool v2_infer_admit(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models);
 /* Makes the answer an error of one sentence. */

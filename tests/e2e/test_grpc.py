@@ -112,6 +112,45 @@ def test_repository_index(client):
     assert states["broken"].state == "UNAVAILABLE" and states["broken"].reason
 
 
+def test_statistics(client):
+    def of(model):
+        return client.get_inference_statistics(model).model_stats[0]
+    before = of("double")
+    client.infer("double", [tensor("x", np.zeros((3, 4), np.float32))])
+    wait_until(lambda: of("double").inference_count == before.inference_count + 3)
+    after = of("double")
+    assert after.execution_count > before.execution_count and after.last_inference > time.time() * 1000 - 60000
+    for name in ("success", "queue", "compute_input", "compute_infer", "compute_output"):
+        assert getattr(after.inference_stats, name).count == getattr(before.inference_stats, name).count + 1
+    assert after.inference_stats.success.ns > before.inference_stats.success.ns
+    parts = sum(getattr(after.inference_stats, name).ns for name in ("queue", "compute_infer", "compute_output"))
+    assert parts == after.inference_stats.success.ns
+    everything = client.get_inference_statistics().model_stats
+    assert {"double", "broken", "echo"} <= {m.name for m in everything}
+    with pytest.raises(InferenceServerException):
+        client.get_inference_statistics("none")
+
+
+def test_settings(client):
+    assert client.get_trace_settings().settings["trace_level"].value == ["OFF"]
+    assert client.get_log_settings().settings["log_info"].bool_param
+    assert client.update_log_settings({"log_verbose_level": 1}).settings["log_verbose_level"].uint32_param == 1
+    assert client.update_log_settings({"log_verbose_level": 0}).settings["log_verbose_level"].uint32_param == 0
+    for wrong in (lambda: client.update_log_settings({"log_file": "/x"}),
+                  lambda: client.update_log_settings({"nope": True}),
+                  lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]})):
+        with pytest.raises(InferenceServerException):
+            wrong()
+
+
+def test_cuda_shared_memory_is_not_supported(client):
+    assert len(client.get_cuda_shared_memory_status().regions) == 0
+    client.unregister_cuda_shared_memory()
+    with pytest.raises(InferenceServerException) as failed:
+        client.register_cuda_shared_memory("r", b"0" * 64, 0, 64)
+    assert failed.value.status() == "StatusCode.UNIMPLEMENTED"
+
+
 def test_what_is_not_served_says_so(server, stub):
     with channel_to(server) as channel:
         for path in ("/inference.GRPCInferenceService/Nothing", "/other.Service/ModelInfer", "/"):

@@ -105,6 +105,26 @@ def test_repository_index(server):
     assert request_json(server, "POST", "/v2/repository/index", "{")[0] == 400
 
 
+def test_statistics(server):
+    def stats():
+        status, answer = request_json(server, "GET", "/v2/models/double/stats")
+        assert status == 200 and len(answer["model_stats"]) == 1
+        return answer["model_stats"][0]
+    before = stats()
+    assert request_json(server, "POST", "/v2/models/double/infer", json.dumps({"inputs": [X]}))[0] == 200
+    wait_until(lambda: stats()["inference_stats"]["success"]["count"] == before["inference_stats"]["success"]["count"] + 1)
+    assert stats()["inference_stats"]["queue"]["count"] == before["inference_stats"]["queue"]["count"] + 1
+    status, answer = request_json(server, "GET", "/v2/models/stats")
+    assert status == 200 and {"double", "broken"} <= {m["name"] for m in answer["model_stats"]}
+
+
+def test_settings(server):
+    assert request_json(server, "GET", "/v2/trace/setting") == (200, {"trace_level": ["OFF"]})
+    status, logging = request_json(server, "POST", "/v2/logging", '{"log_info":true}')
+    assert status == 200 and logging["log_info"] and logging["log_format"] == "default"
+    assert request_json(server, "POST", "/v2/repository/models/double/unload")[0] == 501
+
+
 @pytest.mark.parametrize("method, path, status, allow", [
     ("GET", "/", 404, None), ("GET", "/v2/nothing", 404, None), ("GET", "/v2/models", 404, None),
     ("GET", "/v2/models/none", 404, None), ("GET", "/v2/models/none/ready", 404, None),

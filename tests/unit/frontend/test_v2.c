@@ -74,7 +74,17 @@ static void paths_become_routes(void **state) {
         {"POST", "/v2/models/a/versions/1/infer", V2_INFER, 0},
         {"GET", "/v2/models/a/infer", V2_WRONG_VERB, 2},
         {"POST", "/v2/models/a/infer/", V2_NOT_FOUND, -1},
-        {"POST", "/v2/models/a/other", V2_NOT_FOUND, 2},
+        {"POST", "/v2/models/a/other", V2_NOT_FOUND, -1},
+        {"GET", "/v2/models/stats", V2_STATISTICS_ALL, -1},
+        {"GET", "/v2/models/a/stats", V2_STATISTICS, 2},
+        {"GET", "/v2/models/a/versions/1/stats", V2_STATISTICS, 0},
+        {"POST", "/v2/models/a/trace/setting", V2_MODEL_TRACE, 2},
+        {"POST", "/v2/trace/setting", V2_TRACE, -1},
+        {"PUT", "/v2/logging", V2_WRONG_VERB, -1},
+        {"POST", "/v2/repository/models/a/load", V2_LOAD, -1},
+        {"POST", "/v2/repository/main/models/a/unload", V2_LOAD, -1},
+        {"POST", "/v2/cudasharedmemory/unregister", V2_CUDA_UNREGISTER, -1},
+        {"GET", "/v2/cudasharedmemory/region/r/status", V2_CUDA_REGION, -1},
         {"POST", "/v2/repository/index", V2_INDEX, -1},
         {"POST", "/v2/repository/main/index", V2_INDEX, -1},
         {"POST", "/v2/repository/index/x/y", V2_NOT_FOUND, -1},
@@ -106,11 +116,11 @@ static void many_models_are_found(void **state) {
 }
 
 static void check_answer(const struct v2_models *index, const char *method, const char *path, const char *body,
-                         const struct v2_state *server, unsigned status, const char *want) {
+                         const struct v2_server *server, unsigned status, const char *want) {
     struct v2_answer answer = {0};
     struct v2_route route;
     v2_route(&route, index, method, path);
-    v2_answer(&answer, &route, index, server, body, strlen(body));
+    v2_answer(&answer, &route, server, body, strlen(body));
     const char *text = text_end(&answer.text);
     if (answer.status != status || !strstr(text, want))
         fail_msg("%s %s: %u %s", method, path, answer.status, text);
@@ -120,10 +130,11 @@ static void check_answer(const struct v2_models *index, const char *method, cons
 }
 
 static void answers(void **state) {
-    static const struct v2_state up = {.ready = true}, starting = {0}, draining = {.ready = true, .draining = true};
-    static const struct {
+    const struct v2_server up = {.models = *state, .ready = true}, starting = {.models = *state},
+                           draining = {.models = *state, .ready = true, .draining = true};
+    const struct {
         const char *method, *path, *body;
-        const struct v2_state *server;
+        const struct v2_server *server;
         unsigned status;
         const char *want;
     } cases[] = {
@@ -136,7 +147,8 @@ static void answers(void **state) {
         {"GET", "/v2/models/a/versions/3", "", &up, 200, "\"versions\":[\"3\"]"},
         {"GET", "/v2/models/a", "", &up, 200, "{\"name\":\"x \\\"quoted\\\"\",\"datatype\":\"FP32\",\"shape\":[-1,4]"},
         {"GET", "/v2/models/a", "", &up, 200, "\"slo_ms\":25.0,\"max_batch_size\":8"},
-        {"GET", "/v2/models/a/config", "", &up, 200, "\"data_type\":\"TYPE_FP32\",\"format\":\"FORMAT_NONE\",\"dims\":[4]"},
+        {"GET", "/v2/models/a/config", "", &up, 200,
+         "\"data_type\":\"TYPE_FP32\",\"format\":\"FORMAT_NONE\",\"dims\":[4]"},
         {"GET", "/v2/models/a/config", "", &up, 200, "\"platform\":\"onnxruntime_onnx\",\"max_batch_size\":8"},
         {"GET", "/v2/models/a/config", "", &up, 200, "\"data_type\":\"TYPE_STRING\",\"dims\":[-1]"},
         {"GET", "/v2/models/a/ready", "", &up, 200, ""},
@@ -154,6 +166,30 @@ static void answers(void **state) {
          "\"state\":\"READY\"}]"},
         {"POST", "/v2/repository/index", "{\"ready\":", &up, 400, "JSON is wrong"},
         {"POST", "/v2/repository/index", "[]", &up, 400, "expected an object"},
+        {"POST", "/v2/repository/index", "{\"ready\":1}", &up, 400, "true or false"},
+        {"GET", "/v2/models/stats", "", &up, 200,
+         "{\"model_stats\":[{\"name\":\"a\",\"version\":\"1\",\"last_inference\":0,"},
+        {"GET", "/v2/models/gone/stats", "", &up, 200, "\"inference_stats\":{\"success\":{\"count\":0,\"ns\":0},"},
+        {"GET", "/v2/models/c/stats", "", &up, 404, "there is no model 'c'"},
+        {"GET", "/v2/trace/setting", "", &up, 200, "{\"trace_level\":[\"OFF\"]}"},
+        {"POST", "/v2/trace/setting", "{\"trace_level\":[\"OFF\"]}", &up, 200, "OFF"},
+        {"POST", "/v2/trace/setting", "{\"trace_level\":[\"TIMESTAMPS\"]}", &up, 501, "tracing is not supported"},
+        {"POST", "/v2/trace/setting", "{\"trace_level\":7}", &up, 501, "tracing is not supported"},
+        {"POST", "/v2/models/a/trace/setting", "{\"trace_rate\":\"1\"}", &up, 501, "trace_rate"},
+        {"GET", "/v2/models/c/trace/setting", "", &up, 404, "there is no model 'c'"},
+        {"GET", "/v2/logging", "", &up, 200, "\"log_info\":true,\"log_warning\":true,\"log_error\":true,"},
+        {"POST", "/v2/logging", "{\"log_verbose_level\":3}", &up, 200, "\"log_verbose_level\":1"},
+        {"POST", "/v2/logging", "{\"log_info\":false}", &up, 200, "\"log_info\":false,\"log_warning\":true"},
+        {"POST", "/v2/logging", "{\"log_info\":true,\"log_file\":\"\"}", &up, 200, "\"log_verbose_level\":0"},
+        {"POST", "/v2/logging", "{\"log_file\":\"/x\"}", &up, 501, "cannot be changed"},
+        {"POST", "/v2/logging", "{\"log_error\":false}", &up, 501, "cannot be changed"},
+        {"POST", "/v2/logging", "{\"log_info\":1}", &up, 400, "is true or false"},
+        {"POST", "/v2/logging", "{\"log_info\":[]}", &up, 400, "neither"},
+        {"POST", "/v2/logging", "{\"nope\":true}", &up, 400, "no log setting 'nope'"},
+        {"POST", "/v2/repository/models/a/load", "", &up, 501, "while the server runs"},
+        {"GET", "/v2/cudasharedmemory/status", "", &up, 200, "[]"},
+        {"POST", "/v2/cudasharedmemory/unregister", "", &up, 200, ""},
+        {"POST", "/v2/cudasharedmemory/region/r/register", "{}", &up, 501, "CUDA"},
         {"PUT", "/v2", "", &up, 405, "takes GET, HEAD only"},
         {"GET", "/v2/models/a/infer", "", &up, 405, "takes POST only"},
         {"GET", "/nothing", "", &up, 404, "there is no such path"},

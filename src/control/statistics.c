@@ -1,0 +1,48 @@
+/* statistics.c - sums up what the threads count. Disturbs none of them. */
+#include "control/statistics.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+#include "control/server_state.h"
+#include "frontend/infer_counters.h"
+
+static uint64_t get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
+}
+
+static void add(struct model_statistics *s, int64_t *last_ns, const struct model_infer_counters *c) {
+    int64_t last = atomic_load_explicit(&c->last_ns, memory_order_relaxed); /* statistics */
+    s->answered += get(&c->outcomes[OUTCOME_OK]);
+    s->refused += get(&c->outcomes[OUTCOME_REFUSED]) + get(&c->outcomes[OUTCOME_FAILED]);
+    s->items += get(&c->items);
+    s->answered_ns += get(&c->latency_ns.sum);
+    s->refused_ns += get(&c->fail_ns);
+    s->queue_ns += get(&c->queue_ns.sum);
+    s->run_ns += get(&c->run_ns);
+    s->reply_ns += get(&c->reply_ns);
+    *last_ns = last > *last_ns ? last : *last_ns;
+}
+
+/* A time of the clock that the server goes by, in milliseconds since 1970. */
+static int64_t wall_ms(int64_t ns) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return ((int64_t)now.tv_sec * NS_PER_S + now.tv_nsec - (clock_now_ns() - ns)) / NS_PER_MS;
+}
+
+void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics) {
+    const struct server *s = server;
+    const struct server_placement *p = &s->placements[model];
+    int64_t last_ns = 0;
+
+    *statistics = (struct model_statistics){0};
+    /* acquire: with server_start()'s release, after every frontend has started */
+    if (!atomic_load_explicit(&s->ready, memory_order_acquire))
+        return;
+    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+        add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
+    statistics->batches = get(&server_rings(s, p->thread)->counters[p->thread_model].run_ns.count);
+    if (last_ns > 0)
+        statistics->last_ms = wall_ms(last_ns);
+}

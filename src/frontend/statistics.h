@@ -1,0 +1,21 @@
+/* statistics.h - what became of a model's requests since the server started, whichever frontend took them. */
+#pragma once
+
+#include <stdint.h>
+
+struct model_statistics {
+    uint64_t answered, refused; /* requests; failed ones among the refused */
+    uint64_t items;             /* in those answered */
+    uint64_t batches;           /* run */
+    /* sums over requests */
+    uint64_t answered_ns, refused_ns; /* from the first byte read to the answer */
+    uint64_t queue_ns;                /* of those answered: to the start of the run, gathering of inputs included */
+    uint64_t run_ns, reply_ns;        /* of those answered: the run, and from its end to the answer */
+    int64_t last_ms;                  /* when the last was answered, since 1970; 0: none was */
+};
+
+/* Who knows them. Any thread. */
+struct statistics_source {
+    void (*read)(const void *context, uint32_t model, struct model_statistics *statistics); /* NULL: nobody */
+    const void *context;
+};
