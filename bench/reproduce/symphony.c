@@ -117,7 +117,8 @@ const struct figure symphony_figures[] = {
      "2 to 2.4 times the baselines' goodput on all, 3.5 times (1080Ti) and 5.7 times (A100) on gt2, 1.23 and 1.10 "
      "times on "
      "lt2; Nexus loses 11 to 45 % with eight frontends instead of one.",
-     "Over Nexus the gain is greater than published on all models and on lt2, and smaller on gt2; its eight frontends cost more on "
+     "Over Nexus the gain is greater than published on all models and on lt2, and smaller on gt2; its eight frontends "
+     "cost more on "
      "the "
      "A100, and nothing on all models of the 1080Ti, where sessions with one accelerator each decide. Over Clockwork "
      "the gain "
