@@ -112,7 +112,8 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     struct wiring *w = x->wiring;
 
     if (!w->central) {
-        struct ring *ring = &w->freed[x->config.index];
+        uint32_t part = wiring_part_of_accelerator(w, ran->accelerator);
+        struct ring *ring = &w->freed[x->config.index * w->rank_threads + part];
         struct freed_message *freed = ring_reserve(ring);
         CHECK(freed); /* an accelerator has two batches under way at most */
         freed->news = NEWS_ENDED;
@@ -133,8 +134,9 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
 void executor_publish_reports(struct executor *x) {
     struct wiring *w = x->wiring;
 
-    if (!w->central && ring_publish(&w->freed[x->config.index]))
-        doorbell_ring(&w->rank_bell);
+    for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
+        if (ring_publish(&w->freed[x->config.index * w->rank_threads + k]))
+            doorbell_ring(&w->rank_bells[k]);
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (x->model_rung[t]) {
             x->model_rung[t] = false;

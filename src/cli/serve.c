@@ -13,10 +13,13 @@
 #include "cli/options.h"
 #include "control/curl_line.h"
 #include "control/deployment.h"
+#include "sched/wiring.h"
+
+#define BALANCE_EVERY_S 5
 
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
-    int64_t http_port, grpc_port, metrics_port, model_threads, frontends, queue_max, body_mib, inputs_mib;
+    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
     bool busy_poll, no_learn, no_grpc, no_metrics;
 };
@@ -41,6 +44,8 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64,
                "threads that speak HTTP, and as many that speak gRPC"),
     OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"),
+    OPTION_INT(struct serve_settings, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,
+               "threads that give accelerators to models, each those of its part of the cluster"),
     OPTION_HEADING("Scheduling"),
     OPTION_TEXT(struct serve_settings, policy, "policy", "NAME[:KEY=VALUE,...]",
                 "scheduling policy and its options, as docs/scheduling.md lists them, e.g. deferred:consolidate=true"),
@@ -175,6 +180,11 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->accelerators = plan->deployment.accelerators;
     c->type_count = plan->deployment.type_count;
     c->model_threads = (uint32_t)s->model_threads;
+    c->rank_threads = (uint32_t)s->rank_threads;
+    for (uint32_t type = 0; type < c->type_count; type++)
+        if (c->rank_threads > c->accelerators[type].count)
+            return error_set(err, -EINVAL, "--rank-threads: %u for %u accelerators of type %s", c->rank_threads,
+                             c->accelerators[type].count, c->accelerators[type].type);
     c->frontends = (uint32_t)s->frontends;
     c->host = s->host;
     c->http_port = (int)s->http_port;
@@ -204,11 +214,12 @@ static void say_ready(const struct server *server, const struct server_config *c
 }
 
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
-static void wait_for_signal(const sigset_t *signals) {
+static void wait_for_signal(struct server *server, const sigset_t *signals) {
+    const struct timespec every = {.tv_sec = BALANCE_EVERY_S};
     int signal_number;
 
-    while (sigwait(signals, &signal_number) != 0 || signal_number == SIGHUP) {
-    }
+    while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP)
+        server_balance(server);
     log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
     pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 }
@@ -240,7 +251,7 @@ static int serve(const struct serve_settings *settings) {
         return CLI_FAILURE;
     }
     say_ready(server, &plan.config);
-    wait_for_signal(&signals);
+    wait_for_signal(server, &signals);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
     deployment_free(&plan.deployment);
@@ -255,6 +266,7 @@ static int serve_run(int argc, char **argv) {
         .grpc_port = 8001,
         .metrics_port = 8002,
         .model_threads = 1,
+        .rank_threads = 1,
         .frontends = 1,
         .queue_max = 65536,
         .spin = 2,

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "load/goodput_search.h"
+#include "sched/wiring.h"
 #include "stress/handle.h"
 #include "stress/stress.h"
 
@@ -23,7 +24,7 @@ _Static_assert((1ULL << HANDLE_ARRIVAL_BITS) > (SECONDS_MOST + 60ULL) * NS_PER_S
 
 struct settings {
     int64_t models, model_threads, rank_threads, accelerators, feed_batch, closed, seed;
-    double alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
+    double moves, alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
     const char *policy, *pin;
     int find;
     bool sleep, json;
@@ -34,7 +35,9 @@ static const struct option_row rows[] = {
     OPTION_HEADING("Scheduler"),
     OPTION_INT(S, models, "models", "M", 1, 1 << HANDLE_MODEL_BITS, "models, all alike"),
     OPTION_INT(S, model_threads, "model-threads", "T", 1, 64, "threads that hold their queues"),
-    OPTION_INT(S, rank_threads, "rank-threads", "K", 1, 1, "threads that match batches to accelerators"),
+    OPTION_INT(S, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,
+               "threads that match batches to accelerators, each for a part of the models and accelerators"),
+    OPTION_DOUBLE(S, moves, "moves", "R", 0, 1e5, "models that move to another rank thread, a second"),
     OPTION_INT(S, accelerators, "accelerators", "N", 1, 1000000, "accelerators, all alike"),
     OPTION_TEXT(S, policy, "policy", "NAME[:KEY=VALUE,...]",
                 "a policy with model threads and rank thread, as docs/scheduling.md lists them"),
@@ -54,7 +57,7 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, SECONDS_MOST / 2, "seconds of the same load before"),
     OPTION_INT(S, seed, "seed", "N", 0, INT64_MAX / 2, "of the arrivals"),
     OPTION_TEXT(S, pin, "pin", "CORES",
-                "cores, e.g. 0-3: one for each model thread, then the rank thread, then the threads that feed; the "
+                "cores, e.g. 0-3: one for each model thread, then the rank threads, then the threads that feed; the "
                 "last core is shared by those for whom none is left"),
     OPTION_FLAG(S, sleep, "sleep",
                 "threads sleep when they have nothing to do, as those of a server do without --busy-poll"),
@@ -107,6 +110,7 @@ static void print_json(const struct stress_result *r, double max_rate) {
                                   (json_int_t)r->accelerator_bytes));
     json_object_set_new(root, "requests", json_integer((json_int_t)r->requests));
     json_object_set_new(root, "batches", json_integer((json_int_t)r->batches));
+    json_object_set_new(root, "moves", json_integer((json_int_t)r->moves));
     json_object_set_new(root, "checked_requests", json_integer((json_int_t)r->checked_requests));
     json_object_set_new(root, "wrong", r->wrong ? json_string(r->wrong_text) : json_null());
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
@@ -192,6 +196,9 @@ static int config_fill(const struct settings *s, struct stress_config *config, s
     if (s->alpha_us + s->beta_us >= s->slo_us)
         return cli_usage_error("stress", "--slo-us: %g is not enough for a batch of one, which takes %g", s->slo_us,
                                s->alpha_us + s->beta_us);
+    if (s->rank_threads > s->accelerators)
+        return cli_usage_error("stress", "--rank-threads: %lld for %lld accelerators", (long long)s->rank_threads,
+                               (long long)s->accelerators);
     if (s->closed && s->find >= 0)
         return cli_usage_error("stress", "--closed does not go with --find");
     if (s->seconds + s->warmup_s > SECONDS_MOST)
@@ -199,6 +206,8 @@ static int config_fill(const struct settings *s, struct stress_config *config, s
     config->models = (uint32_t)s->models;
     config->model_threads = (uint32_t)s->model_threads;
     config->accelerators = (uint32_t)s->accelerators;
+    config->rank_threads = (uint32_t)s->rank_threads;
+    config->moves_per_s = s->rank_threads > 1 ? s->moves : 0;
     config->alpha_ns = (int64_t)(s->alpha_us * 1e3);
     config->beta_ns = (int64_t)(s->beta_us * 1e3);
     config->slo_ns = (int64_t)(s->slo_us * 1e3);

@@ -118,13 +118,19 @@ static void render_accelerators(const struct server *s, struct text *out) {
     for (uint32_t a = 0; a < s->wiring.accelerators; a++)
         serving += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
     text_printf(out, "symphony_accelerators_serving %u\n", serving);
-    if (!s->rank_thread)
+    if (s->central_thread)
         return;
+    double needed = 0;
+    uint64_t grants = 0;
+    for (uint32_t k = 0; k < s->wiring.rank_threads; k++) {
+        needed += rank_thread_accelerators_needed(s->rank_threads[k]);
+        grants += rank_thread_grants(s->rank_threads[k]);
+    }
     metric_heading(out, "symphony_accelerators_needed", "gauge",
                    "How many the present load needs, at the best batch sizes.");
-    text_printf(out, "symphony_accelerators_needed %.6g\n", rank_thread_accelerators_needed(s->rank_thread));
+    text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
     metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
-    text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)rank_thread_grants(s->rank_thread));
+    text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
 }
 
 static void margin_row(struct text *out, const char *kind, const char *thread, unsigned index, int64_t ns) {
@@ -135,8 +141,8 @@ static void margin_row(struct text *out, const char *kind, const char *thread, u
 static void render_margins(const struct server *s, struct text *out) {
     metric_heading(out, "symphony_margin_seconds", "gauge",
                    "95th percentiles that the scheduler allows for: late wake-ups, dispatch of a batch, reply.");
-    if (s->rank_thread)
-        margin_row(out, "wake", "rank", 0, margin_ns(rank_thread_wake_margin(s->rank_thread)));
+    for (uint32_t k = 0; k < s->wiring.rank_threads && !s->central_thread; k++)
+        margin_row(out, "wake", "rank", k, margin_ns(rank_thread_wake_margin(s->rank_threads[k])));
     for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
         const struct thread_rings *rings = server_rings(s, t);
         const char *thread = s->central_thread ? "central" : "model";

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "control/balance.h"
 #include "control/server_state.h"
 #include "control/statistics.h"
 #include "frontend/listen.h"
@@ -54,11 +55,15 @@ static int place_models(struct server *s) {
     }
     s->wiring.models = variants;
     s->wiring.thread_of_model = calloc(variants + 1, sizeof(uint32_t));
-    if (!s->wiring.thread_of_model)
+    s->wiring.part_of_model = calloc(variants + 1, 1);
+    s->ran_ns = calloc(count + 1, sizeof(*s->ran_ns));
+    if (!s->wiring.thread_of_model || !s->wiring.part_of_model || !s->ran_ns)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t v = 0; v < s->placements[i].variant_count; v++)
+        for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
             s->wiring.thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
+            s->wiring.part_of_model[s->placements[i].first_variant + v] = (uint8_t)(i % s->wiring.rank_threads);
+        }
     return 0;
 }
 
@@ -174,7 +179,7 @@ static int start_model_thread(struct server *s, uint32_t index, struct thread_mo
     return model_thread_start(&s->model_threads[index], &config, err);
 }
 
-static int start_rank_thread(struct server *s, struct sy_error *err) {
+static int start_rank_threads(struct server *s, struct sy_error *err) {
     struct rank_core_config config = {
         .models = s->wiring.models,
         .accelerators = s->wiring.accelerators,
@@ -184,7 +189,11 @@ static int start_rank_thread(struct server *s, struct sy_error *err) {
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };
-    return rank_thread_start(&s->rank_thread, &s->wiring, &config, err);
+    int rc = 0;
+
+    for (uint32_t k = 0; k < s->wiring.rank_threads && rc == 0; k++)
+        rc = rank_thread_start(&s->rank_threads[k], &s->wiring, k, &config, err);
+    return rc;
 }
 
 static int start_central_thread(struct server *s, struct thread_model *models, struct sy_error *err) {
@@ -204,7 +213,7 @@ static int start_scheduler(struct server *s, struct sy_error *err) {
 
     if (!models)
         return error_set(err, -ENOMEM, "no memory for %u models", s->config.model_count);
-    rc = s->wiring.central ? start_central_thread(s, models, err) : start_rank_thread(s, err);
+    rc = s->wiring.central ? start_central_thread(s, models, err) : start_rank_threads(s, err);
     for (uint32_t t = 0; t < s->wiring.model_threads && !s->wiring.central && rc == 0; t++)
         rc = start_model_thread(s, t, models, err);
     free(models);
@@ -268,23 +277,28 @@ static int server_allocate(struct server *s) {
     s->wiring.central = s->config.policy->central != NULL;
     s->wiring.types = s->config.type_count;
     s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
+    s->wiring.rank_threads = s->wiring.central ? 1 : s->config.rank_threads;
     s->wiring.frontends = s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
     s->accelerator_type = calloc(s->wiring.accelerators, 1);
     s->wiring.executor_of = calloc(s->wiring.accelerators, sizeof(uint32_t));
+    s->wiring.part_of_accelerator = calloc(s->wiring.accelerators, 1);
     s->executors = calloc(s->wiring.executors, sizeof(*s->executors));
+    s->rank_threads = calloc(s->wiring.rank_threads, sizeof(*s->rank_threads));
     s->model_threads = calloc(s->wiring.model_threads, sizeof(*s->model_threads));
     s->ports = calloc(s->wiring.frontends, sizeof(*s->ports));
     s->http = calloc(s->config.frontends, sizeof(*s->http));
     s->grpc = calloc(s->config.frontends, sizeof(*s->grpc));
-    if (!s->accelerator_type || !s->wiring.executor_of || !s->executors || !s->model_threads || !s->ports || !s->http ||
-        !s->grpc)
+    if (!s->accelerator_type || !s->wiring.executor_of || !s->wiring.part_of_accelerator || !s->executors ||
+        !s->rank_threads || !s->model_threads || !s->ports || !s->http || !s->grpc)
         return -ENOMEM;
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count; type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
+        uint32_t of_type = 0;
         for (uint32_t i = 0, threads = executors_of(a); i < threads; i++, executor++)
-            for (uint32_t n = accelerators_of(a, i); n > 0; n--, at++) {
+            for (uint32_t n = accelerators_of(a, i); n > 0; n--, at++, of_type++) {
                 s->accelerator_type[at] = (uint8_t)type;
                 s->wiring.executor_of[at] = executor;
+                s->wiring.part_of_accelerator[at] = (uint8_t)(of_type % s->wiring.rank_threads);
             }
     }
     return place_models(s);
@@ -317,8 +331,9 @@ static void server_end(struct server *s) {
             model_thread_stop(s->model_threads[t]);
     if (s->central_thread)
         central_thread_stop(s->central_thread);
-    if (s->rank_thread)
-        rank_thread_stop(s->rank_thread);
+    for (uint32_t k = 0; s->rank_threads && k < s->wiring.rank_threads; k++)
+        if (s->rank_threads[k])
+            rank_thread_stop(s->rank_threads[k]);
     for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
         if (s->executors[e])
             executor_stop(s->executors[e]);
@@ -328,6 +343,10 @@ static void server_end(struct server *s) {
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
     free(s->wiring.executor_of);
+    free(s->wiring.part_of_model);
+    free(s->wiring.part_of_accelerator);
+    free(s->rank_threads);
+    free(s->ran_ns);
     free(s->placements);
     free(s->accelerator_type);
     free(s->executors);
@@ -348,7 +367,7 @@ int server_start(struct server **server, const struct server_config *config, str
     memset(s, 0, sizeof(*s));
     s->config = *config;
     s->started_ns = clock_now_ns();
-    s->wiring.rank_bell.event_fd = s->http_fd = s->grpc_fd = -1;
+    s->http_fd = s->grpc_fd = -1;
     s->bound = (struct server_ports){-1, -1, -1};
     rc = server_allocate(s);
     if (rc < 0) {
@@ -374,6 +393,52 @@ err_end:
 
 struct server_ports server_ports(const struct server *s) {
     return s->bound;
+}
+
+/* What batches of a served model took since the last time. */
+static double ran_since(struct server *s, uint32_t model) {
+    const struct server_placement *p = &s->placements[model];
+    const struct histogram *run_ns = &server_rings(s, p->thread)->counters[p->thread_model].run_ns;
+    uint64_t total = atomic_load_explicit(&run_ns->sum, memory_order_relaxed),
+             before = s->ran_ns[model]; /* statistics */
+
+    s->ran_ns[model] = total;
+    return (double)(total - before);
+}
+
+static void move_model(struct server *s, uint32_t model, uint32_t part) {
+    const struct server_placement *p = &s->placements[model];
+
+    log_info("model moves to another rank thread", "model=%s rank_thread=%u", s->config.models[model].name, part);
+    for (uint32_t v = 0; v < p->variant_count; v++)
+        wiring_move(&s->wiring, p->first_variant + v, part); /* a full ring: the rest follows when it is chosen again */
+}
+
+void server_balance(struct server *s) {
+    uint32_t capacity[RANK_THREADS_MAX] = {0}, count = s->config.model_count, model, part;
+    int64_t now_ns = clock_now_ns(), passed_ns = now_ns - s->balanced_ns;
+
+    if (s->wiring.rank_threads == 1)
+        return;
+    double *load = calloc(count + 1, sizeof(*load));
+    uint32_t *parts = calloc(count + 1, sizeof(*parts));
+    if (!load || !parts)
+        goto out;
+    for (uint32_t i = 0; i < count; i++) {
+        load[i] = ran_since(s, i) / (double)passed_ns;
+        parts[i] = s->placements[i].variant_count ? wiring_part(&s->wiring, s->placements[i].first_variant) : 0;
+    }
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++)
+        capacity[s->wiring.part_of_accelerator[a]]++;
+    bool first = s->balanced_ns == 0;
+    s->balanced_ns = now_ns;
+    struct balance balance = {
+        .load = load, .part = parts, .capacity = capacity, .models = count, .parts = s->wiring.rank_threads};
+    if (!first && balance_choose(&balance, &model, &part))
+        move_model(s, model, part);
+out:
+    free(parts);
+    free(load);
 }
 
 static uint32_t in_flight(const struct server *s) {

@@ -25,7 +25,8 @@ struct server_config {
     struct server_accelerators *accelerators; /* [type_count] */
     uint32_t type_count;
     uint32_t model_threads;
-    uint32_t frontends; /* threads of each protocol */
+    uint32_t rank_threads; /* no more than accelerators of any type */
+    uint32_t frontends;    /* threads of each protocol */
     const struct policy_ops *policy;
     struct policy_options policy_options;
     const char *host;
@@ -48,6 +49,9 @@ struct server_ports {
     int http, grpc, metrics;
 };
 struct server_ports server_ports(const struct server *server);
+/* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
+ * since the last call. For the thread that started the server, every few seconds. */
+void server_balance(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections; waits for requests in
  * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off.
  */

@@ -27,9 +27,11 @@ struct server {
     struct server_placement *placements; /* [model_count] */
     struct calibration calibration;
     uint8_t *accelerator_type;           /* [wiring.accelerators] */
+    uint64_t *ran_ns;                    /* [model_count] what batches had taken at the last server_balance() */
+    int64_t balanced_ns;                 /* when that was */
     struct executor **executors;         /* [wiring.executors] */
-    struct model_thread **model_threads; /* [wiring.model_threads], and the rank thread; or the central thread */
-    struct rank_thread *rank_thread;
+    struct model_thread **model_threads; /* [wiring.model_threads], and the rank threads; or the central thread */
+    struct rank_thread **rank_threads;   /* [wiring.rank_threads] */
     struct central_thread *central_thread;
     struct port **ports;
     struct http_frontend **http; /* [frontends]; their ports come first */

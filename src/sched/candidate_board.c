@@ -28,14 +28,6 @@ static void *zeroed(size_t bytes) {
     return memory;
 }
 
-int candidate_board_init(struct candidate_board *board) {
-    board->slot_bytes = lines(sizeof(struct slot) + board->types * sizeof(struct candidate));
-    board->words = (uint32_t)(lines((board->models + 63) / 64 * sizeof(uint64_t)) / sizeof(uint64_t));
-    board->slots = zeroed(board->models * board->slot_bytes);
-    board->news = zeroed((size_t)board->threads * board->words * sizeof(*board->news));
-    return board->slots && board->news ? 0 : -ENOMEM;
-}
-
 void candidate_board_free(struct candidate_board *board) {
     free(board->slots);
     free((void *)board->news);
@@ -62,21 +54,40 @@ void candidate_board_write(struct candidate_board *board, uint32_t model, const 
     atomic_store_explicit(&slot->version, version + 2, memory_order_release); /* with candidate_board_read() */
 }
 
-void candidate_board_announce(struct candidate_board *board, uint32_t thread, uint32_t word, uint64_t models) {
-    _Atomic uint64_t *news = &board->news[(size_t)thread * board->words + word];
+int candidate_board_init(struct candidate_board *board) {
+    board->slot_bytes = lines(sizeof(struct slot) + board->types * sizeof(struct candidate));
+    board->words = (uint32_t)(lines((board->models + 63) / 64 * sizeof(uint64_t)) / sizeof(uint64_t));
+    board->slots = zeroed(board->models * board->slot_bytes);
+    board->news = zeroed((size_t)board->lanes * board->words * sizeof(*board->news));
+    if (!board->slots || !board->news)
+        return -ENOMEM;
+    struct candidate none[ACCELERATOR_TYPES_MAX];
+    for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
+        none[t] = (struct candidate){.ready_ns = TIME_NEVER,
+                                     .wake_ns = TIME_NEVER,
+                                     .invalid_after_ns = TIME_NEVER,
+                                     .leftover_invalid_after_ns = TIME_NEVER};
+    for (uint32_t m = 0; m < board->models; m++)
+        candidate_board_write(board, m, none, 0);
+    return 0;
+}
+
+void candidate_board_announce(struct candidate_board *board, uint32_t lane, uint32_t word, uint64_t models) {
+    _Atomic uint64_t *news = &board->news[(size_t)lane * board->words + word];
     atomic_fetch_or_explicit(news, models, memory_order_release); /* with candidate_board_take() */
 }
 
-uint64_t candidate_board_take(struct candidate_board *board, uint32_t thread, uint32_t word) {
-    _Atomic uint64_t *news = &board->news[(size_t)thread * board->words + word];
+uint64_t candidate_board_take(struct candidate_board *board, uint32_t lane, uint32_t word) {
+    _Atomic uint64_t *news = &board->news[(size_t)lane * board->words + word];
     if (!atomic_load_explicit(news, memory_order_relaxed)) /* the usual case costs no locked operation */
         return 0;
     return atomic_exchange_explicit(news, 0, memory_order_acquire); /* with candidate_board_announce() */
 }
 
-bool candidate_board_pending(const struct candidate_board *board) {
-    for (uint32_t i = 0; i < board->threads * board->words; i++)
-        if (atomic_load_explicit(&board->news[i], memory_order_relaxed)) /* looked at again by take */
+bool candidate_board_pending(const struct candidate_board *board, uint32_t lane) {
+    const _Atomic uint64_t *news = &board->news[(size_t)lane * board->words];
+    for (uint32_t i = 0; i < board->words; i++)
+        if (atomic_load_explicit(&news[i], memory_order_relaxed)) /* looked at again by take */
             return true;
     return false;
 }

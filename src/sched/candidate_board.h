@@ -1,23 +1,24 @@
-/* candidate_board.h - the newest candidates of all models, as model threads tell them to the rank thread.
+/* candidate_board.h - the newest candidates of all models, as model threads tell them to rank threads.
  *
  * Candidates change with every request, and only the newest one matters: so they are overwritten in place, and the rank
- * thread takes what it finds when it looks. A slot is written by its model's thread alone and read by the rank thread;
- * its version is odd while it is written, and a reader that saw it change looks again later (a seqlock that nobody
- * waits for). Which slots are new is in a bitmap a model thread, so that a turn's changes cost one atomic operation for
- * every 64 models. */
+ * thread takes what it finds when it looks. A slot is written by its model's thread alone and read by rank threads; its
+ * version is odd while it is written, and a reader that saw it change looks again later (a seqlock that nobody waits
+ * for). Which slots are new is in a lane: a bitmap for each pair of a model thread and a rank thread, so that a turn's
+ * changes cost one atomic operation for every 64 models. */
 #pragma once
 
 #include "sched/messages.h"
 
 struct candidate_board {
-    uint32_t types, models, threads;
-    uint32_t words;         /* of 64 models, in a thread's bitmap: a multiple of cache lines */
+    uint32_t types, models, lanes;
+    uint32_t words;         /* of 64 models, in a lane: a multiple of cache lines */
     size_t slot_bytes;      /* a multiple of cache lines */
     char *slots;            /* [models] */
-    _Atomic uint64_t *news; /* [threads][words]; a model thread sets bits, the rank thread takes them */
+    _Atomic uint64_t *news; /* [lanes][words]; a model thread sets bits, a rank thread takes them */
 };
 
-/* From `types`, `models` and `threads`, which are set. 0 or -ENOMEM; candidate_board_free() is due in either case. */
+/* From `types`, `models` and `lanes`, which are set; no model has a candidate. 0 or -ENOMEM; candidate_board_free() is
+ * due in either case. */
 int candidate_board_init(struct candidate_board *board);
 void candidate_board_free(struct candidate_board *board);
 
@@ -26,12 +27,12 @@ void candidate_board_free(struct candidate_board *board);
 void candidate_board_write(struct candidate_board *board, uint32_t model, const struct candidate *candidates,
                            int64_t origin_ns);
 /* The model's thread: some of models 64*word to 64*word+63 are new. */
-void candidate_board_announce(struct candidate_board *board, uint32_t thread, uint32_t word, uint64_t models);
+void candidate_board_announce(struct candidate_board *board, uint32_t lane, uint32_t word, uint64_t models);
 
-/* The rank thread: takes what a thread announced of these 64 models. */
-uint64_t candidate_board_take(struct candidate_board *board, uint32_t thread, uint32_t word);
+/* The rank thread: takes what was announced of these 64 models. */
+uint64_t candidate_board_take(struct candidate_board *board, uint32_t lane, uint32_t word);
 /* The rank thread: whether anything is announced; for the check before sleeping. */
-bool candidate_board_pending(const struct candidate_board *board);
-/* The rank thread: copies a slot. False, with nothing copied, if it is just being written: it will be announced. */
+bool candidate_board_pending(const struct candidate_board *board, uint32_t lane);
+/* Any thread: copies a slot. False, with nothing copied, if it is just being written: it will be announced. */
 bool candidate_board_read(const struct candidate_board *board, uint32_t model, struct candidate *candidates,
                           int64_t *origin_ns);

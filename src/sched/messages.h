@@ -81,19 +81,19 @@ enum rank_message_kind {
     RANK_RATES,
     RANK_FREE,  /* from an executor */
     RANK_LEAVE, /* the model goes to another sub-cluster; until GRANT_LEFT it only answers grants */
-    RANK_JOIN,  /* the model comes from one, with no grant outstanding; what it has to say follows */
+    RANK_JOIN,  /* the model comes from one, with no grant outstanding, and brings its candidate */
 };
 
 struct rank_message {
     enum rank_message_kind kind;
     uint32_t model;
     uint32_t accelerator; /* ANSWER, FREE */
-    int64_t origin_ns;    /* CANDIDATE, ANSWER: when what it follows from was handed over */
+    int64_t origin_ns;    /* CANDIDATE, ANSWER, JOIN: when what it follows from was handed over */
     uint32_t items;       /* ANSWER: items of the batch; 0: the accelerator was not used and is given back */
     int64_t sealed_ns;    /* ANSWER: when it was decided */
     int64_t free_ns;      /* ANSWER: when the batch will have ended by the tables; FREE: when it has */
     int64_t run_ns;       /* ANSWER: for how much of that it occupies the accelerator */
-    uint32_t types;       /* CANDIDATE, ANSWER: how many of candidates[] count (an answer brings the next candidate) */
+    uint32_t types;       /* CANDIDATE, ANSWER (the next one), JOIN: how many of candidates[] count */
     union {
         struct model_rates rates;                           /* RATES */
         struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* by type; rings have room for those there are */
@@ -180,6 +180,13 @@ struct freed_message {
     enum accelerator_news news;
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */
+};
+
+/* ---- who started the threads -> model thread ---- */
+
+struct model_move {
+    uint32_t model; /* the rank core's index */
+    uint32_t part;  /* the sub-cluster that it is to belong to */
 };
 
 /* ---- who started the threads -> executor ---- */

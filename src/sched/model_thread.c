@@ -14,6 +14,14 @@
 #define GROUP        16 /* requests whose models are asked for together */
 #define WARM_FROM    64 /* models; fewer stay in the cache anyway */
 
+/* Where a variant is on its way from one rank thread to another. Meanwhile it answers grants, and gets no new ones. */
+enum moving {
+    SETTLED,
+    TO_LEAVE, /* to be told to its rank thread */
+    LEAVING,  /* told; until GRANT_LEFT */
+    TO_JOIN,  /* to be told to the next one */
+};
+
 /* One core and what the thread keeps of it. */
 struct variant {
     struct model_core *core;
@@ -23,6 +31,9 @@ struct variant {
     uint32_t rank_index; /* the rank core's */
     uint32_t generation; /* counts the shapes it has served; 0: none yet */
     uint32_t queued;
+    uint32_t part, part_next; /* the rank thread that it belongs to, and the one that it is to */
+    enum moving moving;
+    bool rates_known;
     bool arriving;      /* on the list of variants whose arrivals of this turn are not settled */
     bool rates_changed; /* on the list of variants with rates to tell */
     int64_t origin_ns;  /* hand-over of the first of these arrivals */
@@ -53,10 +64,13 @@ struct model_thread {
     uint32_t arriving_count;
     uint32_t *rates_changed; /* [variant_count] */
     uint32_t rates_changed_count;
-    uint64_t *news; /* [words of the board] whose candidates this turn changed, not announced yet */
+    uint32_t *movers; /* [variant_count] those that have to tell that they leave or join */
+    uint32_t mover_count;
+    uint64_t *news; /* [rank threads][words of the board] whose candidates this turn changed, not announced yet */
     struct model_output out;
-    bool rank_rung; /* the rank thread gets the bell at the end of the turn, whatever is free */
-    bool held_up;   /* a grant waits until an executor has room for its batch */
+    bool rank_rung[RANK_THREADS_MAX]; /* who gets the bell at the end of the turn, whatever is free */
+    bool held_up[RANK_THREADS_MAX];   /* a grant of theirs waits until an executor has room for its batch */
+    bool any_held_up;
     /* this turn's, for the times */
     int64_t oldest_ns; /* hand-over of a request */
     uint32_t requests, answered_count;
@@ -68,14 +82,26 @@ struct model_thread {
     _Atomic bool stop;
 };
 
+static struct ring *to_rank(const struct model_thread *t, uint32_t part) {
+    return &t->rings.wiring->to_rank[t->rings.index * t->rings.wiring->rank_threads + part];
+}
+
+static struct ring *grants_of(const struct model_thread *t, uint32_t part) {
+    return &t->rings.wiring->grants[t->rings.index * t->rings.wiring->rank_threads + part];
+}
+
+/* The word of news that has a variant's bit. */
+static uint64_t *news_of(const struct model_thread *t, const struct variant *v) {
+    return &t->news[(size_t)v->part * t->rings.wiring->candidates.words + v->rank_index / 64];
+}
+
 /* The newest candidate is written at once, and announced at the end of the turn, if it is not part of an answer. */
 static void tell_candidate(struct model_thread *t, const struct variant *v, int64_t origin_ns) {
     candidate_board_write(&t->rings.wiring->candidates, v->rank_index, t->out.candidates, origin_ns);
-    t->news[v->rank_index / 64] |= 1ULL << v->rank_index % 64;
+    *news_of(t, v) |= 1ULL << v->rank_index % 64;
 }
 
 static void note_rates(struct model_thread *t, struct variant *v) {
-    v->rates = t->out.rates;
     if (!v->rates_changed)
         t->rates_changed[t->rates_changed_count++] = (uint32_t)(v - t->variants);
     v->rates_changed = true;
@@ -87,8 +113,11 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
 
     model_core_step(v->core, now, event, out);
     rings_refuse_list(&t->rings, out->refused);
-    if (out->rates_changed)
+    if (out->rates_changed) {
+        v->rates = out->rates;
+        v->rates_known = true;
         note_rates(t, v);
+    }
     if (event->kind == MODEL_ARRIVING)
         return;
     if (out->candidate_changed)
@@ -271,9 +300,44 @@ static void take_times(struct model_thread *t) {
     t->oldest_ns = TIME_NEVER;
 }
 
+/* To be told by tell_moves(). */
+static void set_moving(struct model_thread *t, struct variant *v, enum moving moving) {
+    v->moving = moving;
+    t->movers[t->mover_count++] = (uint32_t)(v - t->variants);
+}
+
+static void set_part(struct model_thread *t, struct variant *v) {
+    v->part = v->part_next;
+    atomic_store_explicit(&t->rings.wiring->parts[v->rank_index], (uint8_t)v->part,
+                          memory_order_relaxed); /* own word */
+}
+
+static void take_move(struct model_thread *t, const struct model_move *move) {
+    struct variant *v = &t->variants[t->variant_of_rank_index[move->model]];
+
+    CHECK_LT(move->part, t->rings.wiring->rank_threads);
+    v->part_next = move->part;
+    if (v->moving == TO_JOIN) /* nobody there knows of it yet */
+        set_part(t, v);
+    else if (v->moving == SETTLED && v->part != v->part_next)
+        set_moving(t, v, TO_LEAVE);
+    /* else it goes where it was told to last */
+}
+
+/* The old rank thread knows nothing of the variant any more. */
+static void has_left(struct model_thread *t, struct variant *v) {
+    CHECK_EQ(v->moving, LEAVING);
+    set_part(t, v);
+    set_moving(t, v, TO_JOIN);
+}
+
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
     struct variant *v = &t->variants[t->variant_of_rank_index[grant->model]];
 
+    if (grant->kind == GRANT_LEFT) {
+        has_left(t, v);
+        return;
+    }
     if (grant->kind == GRANT_PARAMETERS) {
         if (v->generation)
             variant_step(t, v, now, &(struct model_event){.kind = MODEL_PARAMETERS, .grant = grant});
@@ -281,7 +345,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     }
     variant_step(t, v, now, &(struct model_event){.kind = MODEL_GRANTED, .grant = grant});
 
-    struct ring *ring = &t->rings.wiring->to_rank[t->rings.index];
+    struct ring *ring = to_rank(t, v->part);
     struct rank_message *answer = ring_reserve(ring);
     CHECK(answer); /* tell_rates() keeps room for one answer an accelerator */
     bool used = t->out.batch != REQUEST_NONE;
@@ -296,8 +360,8 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     answer->types = t->types;
     memcpy(answer->candidates, t->out.candidates, t->types * sizeof(answer->candidates[0]));
     ring_push(ring);
-    t->rank_rung |= !used;
-    t->news[v->rank_index / 64] &= ~(1ULL << v->rank_index % 64); /* the answer brings it */
+    t->rank_rung[v->part] |= !used;
+    *news_of(t, v) &= ~(1ULL << v->rank_index % 64); /* the answer brings it */
     if (used) {
         if (t->answered_count == ANSWERED_MAX)
             take_times(t);
@@ -334,30 +398,77 @@ static void follow_delays(struct model_thread *t, int64_t now) {
     }
 }
 
-/* Sends the rates that changed, newest only: what does not fit waits and is overwritten by newer ones meanwhile. */
-static void tell_rates(struct model_thread *t) {
-    struct ring *ring = &t->rings.wiring->to_rank[t->rings.index];
+/* What is not an answer leaves room for them. */
+static bool may_say(const struct model_thread *t, const struct variant *v) {
+    return ring_fits(to_rank(t, v->part), 1 + t->rings.wiring->part_accelerators);
+}
 
-    while (t->rates_changed_count && ring_fits(ring, 1 + t->rings.wiring->accelerators)) {
-        struct variant *v = &t->variants[t->rates_changed[--t->rates_changed_count]];
-        struct rank_message *message = ring_reserve(ring);
-        message->kind = RANK_RATES;
-        message->model = v->rank_index;
-        message->rates = v->rates;
-        ring_push(ring);
-        v->rates_changed = false;
+static struct rank_message *say(const struct model_thread *t, const struct variant *v, enum rank_message_kind kind) {
+    struct rank_message *message = ring_reserve(to_rank(t, v->part));
+
+    CHECK(message); /* may_say() */
+    message->kind = kind;
+    message->model = v->rank_index;
+    ring_push(to_rank(t, v->part));
+    return message;
+}
+
+/* Joining brings the candidate; the rank thread may have passed over what was announced before it knew the variant. */
+static void say_join(struct model_thread *t, struct variant *v) {
+    struct rank_message *message = say(t, v, RANK_JOIN);
+
+    message->types = t->types;
+    CHECK(candidate_board_read(&t->rings.wiring->candidates, v->rank_index, message->candidates, &message->origin_ns));
+    v->moving = SETTLED;
+    if (v->rates_known)
+        note_rates(t, v);
+}
+
+/* Tells of those who leave or join, as far as there is room: the others wait. */
+static void tell_moves(struct model_thread *t) {
+    uint32_t count = t->mover_count;
+
+    t->mover_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct variant *v = &t->variants[t->movers[i]];
+        if (!may_say(t, v)) {
+            t->movers[t->mover_count++] = t->movers[i];
+        } else if (v->moving == TO_LEAVE) {
+            say(t, v, RANK_LEAVE);
+            v->moving = LEAVING;
+            t->rank_rung[v->part] = true; /* it does not wait for a free accelerator */
+        } else {
+            say_join(t, v);
+        }
     }
 }
 
-/* True if there was news. */
-static bool announce_candidates(struct model_thread *t) {
+/* Sends the rates that changed, newest only: what does not fit waits and is overwritten by newer ones meanwhile. */
+static void tell_rates(struct model_thread *t) {
+    uint32_t waiting = 0;
+
+    for (uint32_t i = 0; i < t->rates_changed_count; i++) {
+        struct variant *v = &t->variants[t->rates_changed[i]];
+        if (!may_say(t, v)) {
+            t->rates_changed[waiting++] = t->rates_changed[i];
+            continue;
+        }
+        say(t, v, RANK_RATES)->rates = v->rates;
+        v->rates_changed = false;
+    }
+    t->rates_changed_count = waiting;
+}
+
+/* True if there was news for the rank thread of a part. */
+static bool announce_candidates(struct model_thread *t, uint32_t part) {
     struct candidate_board *board = &t->rings.wiring->candidates;
+    uint64_t *news = &t->news[(size_t)part * board->words];
     bool any = false;
 
     for (uint32_t word = 0; word < board->words; word++)
-        if (t->news[word]) {
-            candidate_board_announce(board, t->rings.index, word, t->news[word]);
-            t->news[word] = 0;
+        if (news[word]) {
+            candidate_board_announce(board, t->rings.index * t->rings.wiring->rank_threads + part, word, news[word]);
+            news[word] = 0;
             any = true;
         }
     return any;
@@ -367,28 +478,49 @@ static bool announce_candidates(struct model_thread *t) {
  * wakes the rank thread, which must then find its answer. */
 static void ring_bells(struct model_thread *t) {
     struct wiring *w = t->rings.wiring;
-    bool news = announce_candidates(t);
 
-    news |= ring_publish(&w->to_rank[t->rings.index]);
-    if (news && (t->rank_rung || wiring_accelerators_free(w)))
-        doorbell_ring(&w->rank_bell);
-    t->rank_rung = false;
+    for (uint32_t k = 0; k < w->rank_threads; k++) {
+        bool news = announce_candidates(t, k);
+        news |= ring_publish(to_rank(t, k));
+        if (news && (t->rank_rung[k] || wiring_part_free(w, k)))
+            doorbell_ring(&w->rank_bells[k]);
+        t->rank_rung[k] = false;
+    }
     rings_publish(&t->rings);
 }
 
 static bool poll_grants(struct model_thread *t, int64_t now) {
-    struct ring *ring = &t->rings.wiring->grants[t->rings.index];
-    const struct grant_message *message;
     bool any = false;
 
-    for (; (message = ring_peek(ring)); ring_pop(ring)) {
-        t->held_up = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
-        if (t->held_up)
-            break;
-        take_grant(t, now, message);
+    t->any_held_up = false;
+    for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++) {
+        struct ring *ring = grants_of(t, k);
+        const struct grant_message *message;
+        t->held_up[k] = false;
+        for (; (message = ring_peek(ring)); ring_pop(ring)) {
+            t->held_up[k] = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
+            if (t->held_up[k])
+                break;
+            take_grant(t, now, message);
+            any = true;
+        }
+        ring_release(ring);
+        t->any_held_up |= t->held_up[k];
+    }
+    return any;
+}
+
+static bool poll_moves(struct model_thread *t) {
+    struct ring *ring = &t->rings.wiring->moves[t->rings.index];
+    const struct model_move *move;
+    bool any = false;
+
+    for (; (move = ring_peek(ring)); ring_pop(ring)) {
+        take_move(t, move);
         any = true;
     }
-    ring_release(ring);
+    if (any)
+        ring_release(ring);
     return any;
 }
 
@@ -405,17 +537,24 @@ static bool poll_timers(struct model_thread *t, int64_t now) {
 }
 
 static bool anything_pending(struct model_thread *t) {
-    return rings_pending(&t->rings) || (!t->held_up && ring_pending(&t->rings.wiring->grants[t->rings.index])) ||
+    for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++)
+        if (!t->held_up[k] && ring_pending(grants_of(t, k)))
+            return true;
+    return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) ||
            atomic_load_explicit(&t->stop, memory_order_acquire); /* with model_thread_stop() */
 }
 
 /* Until when requests need not wake the thread; not after now_ns: they must. */
 static int64_t nap_end(struct wiring *w, int64_t now_ns) {
-    int64_t up_ns = atomic_load_explicit(&w->offer_ns, memory_order_relaxed) - WIRING_UP_NS; /* a hint */
+    int64_t up_ns = now_ns + WIRING_NAP_NS;
 
     if (wiring_accelerators_free(w))
         return now_ns;
-    return up_ns < now_ns + WIRING_NAP_NS ? up_ns : now_ns + WIRING_NAP_NS;
+    for (uint32_t k = 0; k < w->rank_threads; k++) {
+        int64_t offer_ns = atomic_load_explicit(&w->hints[k].offer_ns, memory_order_relaxed); /* a hint */
+        up_ns = offer_ns - WIRING_UP_NS < up_ns ? offer_ns - WIRING_UP_NS : up_ns;
+    }
+    return up_ns;
 }
 
 static void sleep_until_needed(struct model_thread *t) {
@@ -428,8 +567,8 @@ static void sleep_until_needed(struct model_thread *t) {
 
     if (nap)
         until = up_ns;
-    if (t->rates_changed_count ||
-        t->held_up) /* a ring of ours is full: its consumer has no bell of ours, so look again soon */
+    if (t->rates_changed_count || t->mover_count ||
+        t->any_held_up) /* a ring of ours is full, and has no bell of ours */
         until = clock_now_ns() + 50 * NS_PER_US;
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
     if (anything_pending(t)) {
@@ -458,11 +597,13 @@ static void *model_thread_main(void *argument) {
             time_add(&t->times.work_ns, now - turn_ns);
         bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
         settle_arrivals(t, now);
+        any |= poll_moves(t);
         any |= poll_grants(t, now);
         any |= rings_poll_ran(&t->rings, now, t, take_ran);
         any |= poll_timers(t, now);
         if (any)
             follow_delays(t, now);
+        tell_moves(t);
         tell_rates(t);
         ring_bells(t);
         take_times(t);
@@ -480,6 +621,7 @@ static int variants_make(struct model_thread *t) {
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
             struct variant *v = &t->variants[at];
             *v = (struct variant){.model = m, .rank_index = model->first_variant + i};
+            v->part = v->part_next = wiring_part(t->rings.wiring, v->rank_index);
             t->variant_of_rank_index[v->rank_index] = at;
             struct model_core_config config = variant_config(t, v, 1.0f);
             v->core = malloc(model_core_bytes(&config));
@@ -504,6 +646,7 @@ static void model_thread_free(struct model_thread *t) {
     free(t->timer_positions);
     free(t->arriving);
     free(t->rates_changed);
+    free(t->movers);
     free(t->news);
     thread_rings_free(&t->rings);
     free(t);
@@ -526,9 +669,10 @@ static int variants_allocate(struct model_thread *t) {
     t->timer_positions = calloc(variants, sizeof(*t->timer_positions));
     t->arriving = calloc(variants, sizeof(*t->arriving));
     t->rates_changed = calloc(variants, sizeof(*t->rates_changed));
-    t->news = calloc(t->rings.wiring->candidates.words, sizeof(*t->news));
+    t->movers = calloc(variants, sizeof(*t->movers));
+    t->news = calloc((size_t)t->rings.wiring->rank_threads * t->rings.wiring->candidates.words, sizeof(*t->news));
     if (!t->variants || !t->ranges || !t->variant_of_rank_index || !t->timer_entries || !t->timer_positions ||
-        !t->arriving || !t->rates_changed || !t->news)
+        !t->arriving || !t->rates_changed || !t->movers || !t->news)
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))

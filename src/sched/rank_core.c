@@ -541,11 +541,13 @@ static void leave(struct rank_core *core, uint32_t model, struct rank_output *ou
     model_leaves(core, model, out);
 }
 
-static void join(struct rank_core *core, uint32_t model) {
-    CHECK(!core->model[model].member && !core->model[model].granted);
-    core->model[model].member = true;
-    core->admit_share[model] = 1;
-    core->parameters_due_ns = INT64_MIN; /* it should know soon */
+static void join(struct rank_core *core, const struct rank_message *message, struct rank_output *out) {
+    struct model_slot *model = &core->model[message->model];
+    CHECK(!model->member && !model->granted);
+    model->member = true;
+    core->admit_share[message->model] = 1;
+    candidates_store(core, message);
+    out->joined = message->model;
 }
 
 static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
@@ -599,7 +601,7 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
         break;
     case RANK_JOIN:
         CHECK_LT(message->model, core->models);
-        join(core, message->model);
+        join(core, message, out);
         break;
     case RANK_FREE:
         CHECK_LT(message->accelerator, core->accelerators);
@@ -650,7 +652,7 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
 
 void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                     struct rank_output *out) {
-    out->left = RANK_NOBODY;
+    out->joined = out->left = RANK_NOBODY;
     offers_release(core, now_ns);
     message_handle(core, now_ns, message, out);
 }
@@ -658,7 +660,7 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_me
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->grant_count = 0;
     out->parameters_changed = false;
-    out->left = RANK_NOBODY;
+    out->joined = out->left = RANK_NOBODY;
     offers_release(core, now_ns);
     switch (event->kind) {
     case RANK_MESSAGE:

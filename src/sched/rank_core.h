@@ -50,6 +50,7 @@ struct rank_output {
     uint32_t grant_count;
     struct grant_message grants[RANK_GRANTS_MAX]; /* kind GRANT_ACCELERATOR */
     bool parameters_changed;                      /* tell every model: rank_core_parameters() */
+    uint32_t joined;                              /* tell this model rank_core_parameters(); RANK_NOBODY: none */
     uint32_t left;                                /* tell this model GRANT_LEFT; RANK_NOBODY: none */
     int64_t wake_ns; /* step again with RANK_TIMER then (now, if more grants wait); TIME_NEVER: not needed */
 };
@@ -59,7 +60,7 @@ size_t rank_core_bytes(const struct rank_core_config *config);
 void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
 /* As a step with RANK_MESSAGE, but nothing is granted yet, for more of this time follows, at last a step: of `out` only
- * `left` is set. */
+ * `joined` and `left` are set. */
 void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                     struct rank_output *out);
 /* The message for one model after parameters_changed. */

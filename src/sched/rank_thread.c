@@ -13,6 +13,7 @@
 
 struct rank_thread {
     struct wiring *wiring;
+    uint32_t part;
     struct rank_core *core;
     uint8_t *accelerator_type; /* [wiring->accelerators] */
     int64_t *origin_ns;        /* [wiring->models] when what its candidate follows from was handed over */
@@ -29,10 +30,37 @@ struct rank_thread {
     _Atomic bool stop;
 };
 
+/* The ring of grants to a model thread. */
+static struct ring *grants_to(struct rank_thread *r, uint32_t thread) {
+    return &r->wiring->grants[thread * r->wiring->rank_threads + r->part];
+}
+
 static struct ring *grants_ring(struct rank_thread *r, uint32_t model) {
     uint32_t thread = r->wiring->thread_of_model[model];
     r->model_rung[thread] = true;
-    return &r->wiring->grants[thread];
+    return grants_to(r, thread);
+}
+
+/* The model will hear nothing more. What it was told before is in the ring before this. */
+static void tell_left(struct rank_thread *r, uint32_t model) {
+    struct ring *ring = grants_ring(r, model);
+    struct grant_message *message = ring_reserve(ring);
+    CHECK(message); /* tell_parameters_to() keeps room */
+    message->kind = GRANT_LEFT;
+    message->model = model;
+    ring_push(ring);
+}
+
+/* Tells a model the parameters in force. False if its ring has no room, for the moment. */
+static bool tell_parameters_to(struct rank_thread *r, uint32_t model) {
+    struct ring *ring = grants_ring(r, model);
+
+    /* what grants and those who leave may need stays free */
+    if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->part_accelerators))
+        return false;
+    rank_core_parameters(r->core, model, ring_reserve(ring));
+    ring_push(ring);
+    return true;
 }
 
 static void rank_step(struct rank_thread *r, int64_t now, const struct rank_event *event) {
@@ -61,23 +89,20 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
 
 /* Tells the models the newest parameters, as far as the rings have room. */
 static void tell_parameters(struct rank_thread *r) {
-    struct wiring *w = r->wiring;
-
-    for (; r->tell_next < w->models; r->tell_next++) {
-        struct ring *ring = grants_ring(r, r->tell_next);
-        if (!ring_fits(ring, 1 + w->accelerators))
+    for (; r->tell_next < r->wiring->models; r->tell_next++)
+        if (rank_core_member(r->core, r->tell_next) && !tell_parameters_to(r, r->tell_next))
             return;
-        struct grant_message *message = ring_reserve(ring);
-        rank_core_parameters(r->core, r->tell_next, message);
-        ring_push(ring);
-    }
 }
 
 /* Steps when everything of this turn is in. */
 static void rank_take(struct rank_thread *r, int64_t now, const struct rank_message *message) {
-    if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER)
+    if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER || message->kind == RANK_JOIN)
         r->origin_ns[message->model] = message->origin_ns;
     rank_core_take(r->core, now, message, &r->out);
+    if (r->out.left != RANK_NOBODY)
+        tell_left(r, r->out.left);
+    if (r->out.joined != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
+        r->tell_next = 0;
 }
 
 static bool poll_candidates(struct rank_thread *r, int64_t now) {
@@ -85,9 +110,9 @@ static bool poll_candidates(struct rank_thread *r, int64_t now) {
     struct rank_message message = {.kind = RANK_CANDIDATE, .types = board->types};
     bool any = false;
 
-    for (uint32_t t = 0; t < board->threads; t++)
+    for (uint32_t lane = r->part; lane < board->lanes; lane += r->wiring->rank_threads)
         for (uint32_t word = 0; word * 64 < board->models; word++)
-            for (uint64_t news = candidate_board_take(board, t, word); news; news &= news - 1) {
+            for (uint64_t news = candidate_board_take(board, lane, word); news; news &= news - 1) {
                 message.model = word * 64 + (uint32_t)__builtin_ctzll(news);
                 if (candidate_board_read(board, message.model, message.candidates, &message.origin_ns))
                     rank_take(r, now, &message);
@@ -119,7 +144,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
     bool any = false;
 
     for (uint32_t e = 0; e < r->wiring->executors; e++) {
-        struct ring *ring = &r->wiring->freed[e];
+        struct ring *ring = &r->wiring->freed[e * r->wiring->rank_threads + r->part];
         const struct freed_message *freed;
         for (; (freed = ring_peek(ring)); ring_pop(ring)) {
             take_news(r, now, freed);
@@ -134,11 +159,11 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
     bool any = false;
 
     for (uint32_t t = 0; t < r->wiring->model_threads; t++) {
-        struct ring *ring = &r->wiring->to_rank[t];
+        struct ring *ring = &r->wiring->to_rank[t * r->wiring->rank_threads + r->part];
         struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
-            /* The board may be newer than the answer, and have been passed over while it was under way. */
-            if (message->kind == RANK_ANSWER)
+            /* The board may be newer than the message, and have been passed over while that was under way. */
+            if (message->kind == RANK_ANSWER || message->kind == RANK_JOIN)
                 candidate_board_read(&r->wiring->candidates, message->model, message->candidates, &message->origin_ns);
             rank_take(r, now, message);
             if (message->kind == RANK_ANSWER)
@@ -164,38 +189,40 @@ static bool decide(struct rank_thread *r, int64_t now, bool news) {
 /* What wiring_accelerators_free() and naps go by. Others read it often, so their caches keep it while nothing changes.
  */
 static void tell_naps(struct rank_thread *r) {
-    struct wiring *w = r->wiring;
+    struct rank_hints *hints = &r->wiring->hints[r->part];
     bool free = rank_core_accelerators_free(r->core) > 0;
     int64_t offer_ns = free ? TIME_NEVER : rank_core_offer_ns(r->core);
 
-    if (atomic_load_explicit(&w->accelerators_free, memory_order_relaxed) != free) /* own word */
-        atomic_store_explicit(&w->accelerators_free, free, memory_order_relaxed);  /* with wiring_accelerators_free() */
-    if (atomic_load_explicit(&w->offer_ns, memory_order_relaxed) != offer_ns)
-        atomic_store_explicit(&w->offer_ns, offer_ns, memory_order_relaxed); /* a hint */
+    if (atomic_load_explicit(&hints->accelerators_free, memory_order_relaxed) != free) /* own word */
+        atomic_store_explicit(&hints->accelerators_free, free,
+                              memory_order_relaxed); /* with wiring_accelerators_free() */
+    if (atomic_load_explicit(&hints->offer_ns, memory_order_relaxed) != offer_ns)
+        atomic_store_explicit(&hints->offer_ns, offer_ns, memory_order_relaxed); /* a hint */
 }
 
 static void ring_bells(struct rank_thread *r) {
     for (uint32_t t = 0; t < r->wiring->model_threads; t++)
         if (r->model_rung[t]) {
             r->model_rung[t] = false;
-            if (ring_publish(&r->wiring->grants[t]))
+            if (ring_publish(grants_to(r, t)))
                 doorbell_ring(&r->wiring->model_bells[t]);
         }
 }
 
 static bool anything_pending(struct rank_thread *r) {
-    for (uint32_t t = 0; t < r->wiring->model_threads; t++)
-        if (ring_pending(&r->wiring->to_rank[t]))
+    struct wiring *w = r->wiring;
+
+    for (uint32_t lane = r->part; lane < w->candidates.lanes; lane += w->rank_threads) /* one a model thread */
+        if (ring_pending(&w->to_rank[lane]) || candidate_board_pending(&w->candidates, lane))
             return true;
-    for (uint32_t e = 0; e < r->wiring->executors; e++)
-        if (ring_pending(&r->wiring->freed[e]))
+    for (uint32_t e = 0; e < w->executors; e++)
+        if (ring_pending(&w->freed[e * w->rank_threads + r->part]))
             return true;
-    return candidate_board_pending(&r->wiring->candidates) ||
-           atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
+    return atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
 }
 
 static void sleep_until_needed(struct rank_thread *r) {
-    struct doorbell *bell = &r->wiring->rank_bell;
+    struct doorbell *bell = &r->wiring->rank_bells[r->part];
     int64_t until = r->wake_ns;
     if (doorbell_keeps_awake(bell))
         return;
@@ -216,7 +243,7 @@ static void sleep_until_needed(struct rank_thread *r) {
 static void *rank_thread_main(void *argument) {
     struct rank_thread *r = argument;
 
-    thread_begin("rank", 0, THREAD_PROMPT);
+    thread_begin("rank", r->part, THREAD_PROMPT);
     int64_t turn_ns = 0; /* when the last turn began, if it had something to do */
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) { /* with rank_thread_stop() */
         int64_t now = clock_now_ns();
@@ -245,8 +272,8 @@ static void rank_thread_free(struct rank_thread *r) {
     free(r);
 }
 
-int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const struct rank_core_config *config,
-                      struct sy_error *err) {
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+                      const struct rank_core_config *config, struct sy_error *err) {
     struct rank_thread *r = calloc(1, sizeof(*r));
     struct rank_core_config own = *config;
     int rc = -ENOMEM;
@@ -254,6 +281,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const 
     if (!r)
         return error_set(err, rc, "no memory for the rank thread");
     r->wiring = wiring;
+    r->part = part;
     r->wake_ns = TIME_NEVER;
     r->tell_next = wiring->models;
     r->core = malloc(rank_core_bytes(config));
@@ -266,9 +294,10 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const 
     }
     memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
     own.accelerator_type = r->accelerator_type;
+    own.part = part;
+    own.part_of_accelerator = wiring->part_of_accelerator;
+    own.part_of_model = wiring->part_of_model;
     rank_core_init(r->core, &own);
-    atomic_store_explicit(&wiring->accelerators_free, true, memory_order_relaxed); /* no thread yet */
-    atomic_store_explicit(&wiring->offer_ns, TIME_NEVER, memory_order_relaxed);
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
         error_set(err, rc, "cannot start the rank thread: %s", strerror(-rc));
@@ -284,7 +313,7 @@ err_free:
 
 void rank_thread_stop(struct rank_thread *r) {
     atomic_store_explicit(&r->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
-    doorbell_ring(&r->wiring->rank_bell);
+    doorbell_ring(&r->wiring->rank_bells[r->part]);
     pthread_join(r->thread, NULL);
     rank_thread_free(r);
 }

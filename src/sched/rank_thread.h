@@ -1,4 +1,4 @@
-/* rank_thread.h - the thread that holds the rank core: candidates in, grants out. */
+/* rank_thread.h - the thread that holds the rank core of a sub-cluster: candidates in, grants out. */
 #pragma once
 
 #include <pthread.h>
@@ -12,9 +12,10 @@
 
 struct rank_thread;
 
-/* Starts the thread. `config` and what it points to are copied or outlive the thread. 0 or -errno with a sentence. */
-int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, const struct rank_core_config *config,
-                      struct sy_error *err);
+/* Starts the wiring's rank thread number `part`. `config` (but for its parts, which the wiring knows) and what it
+ * points to are copied or outlive the thread. 0 or -errno with a sentence. */
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+                      const struct rank_core_config *config, struct sy_error *err);
 /* Ends the thread and frees it. */
 void rank_thread_stop(struct rank_thread *thread);
 

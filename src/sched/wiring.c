@@ -80,13 +80,44 @@ static size_t rank_message_bytes(uint32_t types) {
     return offsetof(struct rank_message, candidates) + (candidates > rates ? candidates : rates);
 }
 
+/* Most accelerators of one part. */
+static uint32_t part_accelerators(const struct wiring *w) {
+    uint32_t count[RANK_THREADS_MAX] = {0}, most = 0;
+
+    for (uint32_t a = 0; a < w->accelerators; a++)
+        count[wiring_part_of_accelerator(w, a)]++;
+    for (uint32_t k = 0; k < w->rank_threads; k++)
+        most = count[k] > most ? count[k] : most;
+    return most;
+}
+
+/* What is written by one thread and read by any. */
+static int states_make(struct wiring *w) {
+    w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
+    w->parts = calloc(w->models + 1, sizeof(*w->parts));
+    w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
+    if (!w->states || !w->parts || !w->hints)
+        return -ENOMEM;
+    for (uint32_t m = 0; m < w->models && w->part_of_model; m++)
+        atomic_init(&w->parts[m], w->part_of_model[m]);
+    for (uint32_t k = 0; k < w->rank_threads; k++) {
+        atomic_init(&w->hints[k].accelerators_free, true);
+        atomic_init(&w->hints[k].offer_ns, TIME_NEVER);
+    }
+    return 0;
+}
+
 int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
+    if (!w->rank_threads)
+        w->rank_threads = 1;
+    uint32_t k = w->rank_threads;
+    w->part_accelerators = part_accelerators(w);
     if (!w->port_requests)
         w->port_requests = PORT_REQUESTS_MAX;
     if (!w->types)
         w->types = 1;
-    w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .threads = t};
+    w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
     uint32_t plans = accelerators_most(w) * (w->central ? WIRING_PLANS_CENTRAL : 3);
     int rc;
 
@@ -101,20 +132,32 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
         (rc = rings_make(&w->ran, e * t, plans + NEWS_MAX, sizeof(struct ran_message))) < 0 ||
-        (rc = rings_make(&w->freed, e, plans + NEWS_MAX, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->freed, e * k, plans + NEWS_MAX, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
-        (rc = rings_make(&w->to_rank, t, 1024 + w->accelerators + TO_RANK_RESERVED, rank_message_bytes(w->types))) <
-            0 ||
+        (rc = rings_make(&w->to_rank, t * k, 1024 + w->part_accelerators + TO_RANK_RESERVED,
+                         rank_message_bytes(w->types))) < 0 ||
         (rc = candidate_board_init(&w->candidates)) < 0 ||
-        (rc = rings_make(&w->grants, t, 2 * w->models + w->accelerators + 64, sizeof(struct grant_message))) < 0 ||
+        (rc = rings_make(&w->grants, t * k, 2 * w->models + w->part_accelerators + 64, sizeof(struct grant_message))) <
+            0 ||
         (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
         (rc = bells_make(&w->model_bells, t, false, busy_poll)) < 0 ||
         (rc = bells_make(&w->executor_bells, e, false, busy_poll)) < 0 ||
-        (rc = doorbell_init(&w->rank_bell, false, busy_poll)) < 0)
+        (rc = bells_make(&w->rank_bells, k, false, busy_poll)) < 0 || (rc = states_make(w)) < 0)
         return error_set(err, rc, "cannot build the threads' rings: %s", strerror(-rc));
-    w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
-    if (!w->states)
-        return error_set(err, -ENOMEM, "no memory for %u accelerators", w->accelerators);
+    return 0;
+}
+
+int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
+    uint32_t t = w->thread_of_model[model];
+    struct model_move *move = ring_reserve(&w->moves[t]);
+
+    if (!move)
+        return -EAGAIN;
+    *move = (struct model_move){.model = model, .part = part};
+    ring_push(&w->moves[t]);
+    ring_publish(&w->moves[t]);
+    doorbell_ring(&w->model_bells[t]);
     return 0;
 }
 
@@ -132,17 +175,21 @@ int wiring_command(struct wiring *w, uint32_t accelerator, enum accelerator_orde
 }
 
 void wiring_destroy(struct wiring *w) {
-    uint32_t f = w->frontends, t = w->model_threads, e = w->executors;
+    uint32_t f = w->frontends, t = w->model_threads, e = w->executors, k = w->rank_threads;
 
     free(w->states);
+    free(w->parts);
+    free(w->hints);
+    bells_free(w->rank_bells, k);
     rings_free(w->commands, e);
+    rings_free(w->moves, t);
     bells_free(w->executor_bells, e);
     bells_free(w->model_bells, t);
     bells_free(w->frontend_bells, f);
-    rings_free(w->grants, t);
+    rings_free(w->grants, t * k);
     candidate_board_free(&w->candidates);
-    rings_free(w->to_rank, t);
-    rings_free(w->freed, e);
+    rings_free(w->to_rank, t * k);
+    rings_free(w->freed, e * k);
     rings_free(w->ran, e * t);
     rings_free(w->plans, t * e);
     rings_free(w->done, e * f);

@@ -1,11 +1,13 @@
 /* wiring.h - the rings and doorbells that join the threads of one process.
  *
- *     frontend f --requests[f][t]--> model thread t --to_rank[t], candidates--> rank thread
- *              <--refusals[t][f]--                 <--grants[t]----
+ *     frontend f --requests[f][t]--> model thread t --to_rank[t][k], candidates--> rank thread k
+ *              <--refusals[t][f]--                 <--grants[t][k]----
  *              <--done[e][f]------- executor e <--plans[t][e]-- model thread t
- *                                   executor e --ran[e][t]--> model thread t, --freed[e]--> rank thread
- *     who started them --commands[e]--> executor e
+ *                                   executor e --ran[e][t]--> model thread t, --freed[e][k]--> rank thread k
+ *     who started them --commands[e]--> executor e, --moves[t]--> model thread t
  *
+ * Each rank thread has a sub-cluster ("part"): some of the accelerators, for good, and some of the models, which may
+ * move. A model thread speaks with the rank thread of each of its models.
  * An executor drives one accelerator or, emulated ones, many: rings are by executor, messages name the accelerator.
  * Every ring has one producer and one consumer. The bounds make most of them impossible to overfill: see
  * wiring_init(). Built before the threads start; constant afterwards. */
@@ -22,6 +24,7 @@
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
+#define RANK_THREADS_MAX     64
 
 enum accelerator_state {
     ACCELERATOR_SERVING,
@@ -29,8 +32,15 @@ enum accelerator_state {
     ACCELERATOR_GONE,    /* has nothing any more */
 };
 
+/* What a rank thread shows of its accelerators, written at the end of its turns. */
+struct rank_hints {
+    _Alignas(CACHE_LINE) _Atomic bool accelerators_free; /* one is, or may be had ahead of time */
+    _Atomic int64_t offer_ns; /* if none is: when the next one will be, ahead of time; TIME_NEVER: not known */
+};
+
 struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
+    uint32_t rank_threads;      /* 0: one */
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
     uint32_t types;             /* of accelerators; 0: 1 */
@@ -39,23 +49,29 @@ struct wiring {
     uint32_t *thread_of_model;  /* [models] */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */
-    struct ring *requests;      /* [f * model_threads + t] struct request_message; full only if port_requests is more
-                                 * than PORT_REQUESTS_MAX */
-    struct ring *refusals;      /* [t * frontends + f] struct refusal_message */
-    struct ring *to_rank;       /* [t] struct rank_message, answers and rates */
-    struct candidate_board candidates;
-    struct ring *grants;   /* [t] struct grant_message */
-    struct ring *plans;    /* [t * executors + e] struct batch_plan, a run of cache lines */
-    struct ring *ran;      /* [e * model_threads + t] struct ran_message */
-    struct ring *freed;    /* [e] struct freed_message */
-    struct ring *done;     /* [e * frontends + f] struct done_message */
-    struct ring *commands; /* [e] struct accelerator_command */
-    struct doorbell *frontend_bells, *model_bells, *executor_bells, rank_bell;
-    _Atomic uint8_t *states; /* [accelerators] enum accelerator_state; written by the rank or the central thread */
-    /* written by the rank thread at the end of its turns */
-    _Alignas(CACHE_LINE) _Atomic bool accelerators_free; /* one is, or may be had ahead of time */
-    _Atomic int64_t offer_ns; /* if none is: when the next one will be, ahead of time; TIME_NEVER: not known */
+    uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL with one rank thread */
+    uint32_t part_accelerators;                   /* most of a part; set by wiring_init() */
+    struct ring *requests; /* [f * model_threads + t] struct request_message; full only if port_requests is more
+                            * than PORT_REQUESTS_MAX */
+    struct ring *refusals; /* [t * frontends + f] struct refusal_message */
+    struct ring *to_rank;  /* [t * rank_threads + k] struct rank_message, all but candidates */
+    struct candidate_board candidates; /* announced in lane t * rank_threads + k */
+    struct ring *grants;               /* [t * rank_threads + k] struct grant_message */
+    struct ring *moves;                /* [t] struct model_move */
+    struct ring *plans;                /* [t * executors + e] struct batch_plan, a run of cache lines */
+    struct ring *ran;                  /* [e * model_threads + t] struct ran_message */
+    struct ring *freed;                /* [e * rank_threads + k] struct freed_message */
+    struct ring *done;                 /* [e * frontends + f] struct done_message */
+    struct ring *commands;             /* [e] struct accelerator_command */
+    struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
+    struct rank_hints *hints; /* [rank_threads] */
+    _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */
+    _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */
 };
+
+static inline uint32_t wiring_part_of_accelerator(const struct wiring *wiring, uint32_t accelerator) {
+    return wiring->part_of_accelerator ? wiring->part_of_accelerator[accelerator] : 0;
+}
 
 /* Whether news may start a batch. While every accelerator is busy they cannot, and waking a thread for each request
  * would only take the core from whoever runs the batches (three wake-ups a request were 40 us on a shared core, a third
@@ -67,11 +83,20 @@ static inline bool wiring_accelerators_free(struct wiring *wiring) {
     if (wiring->central) /* only its policy knows */
         return true;
     atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
-    return atomic_load_explicit(&wiring->accelerators_free, memory_order_relaxed);
+    for (uint32_t k = 0; k < wiring->rank_threads; k++)
+        if (atomic_load_explicit(&wiring->hints[k].accelerators_free, memory_order_relaxed))
+            return true;
+    return false;
 }
 
-/* Allocates the rings and bells from the counts, which are set, as are thread_of_* and executor_of. 0 or -errno with a
- * sentence; wiring_destroy() is due in either case. */
+/* The same of one part. */
+static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
+    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(): the rank thread stores, then looks */
+    return atomic_load_explicit(&wiring->hints[part].accelerators_free, memory_order_relaxed);
+}
+
+/* Allocates the rings and bells from the counts, which are set, as are thread_of_*, executor_of and part_of_*. 0 or
+ * -errno with a sentence; wiring_destroy() is due in either case. */
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);
 
@@ -79,7 +104,14 @@ void wiring_destroy(struct wiring *wiring);
  * much has been said that the executor has not read yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
+/* The same thread: moves a model to another part, with all that it has queued; wiring_part() tells when it is there. 0,
+ * or -EAGAIN if too many moves have not been read yet. */
+int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
+
 /* Any thread. */
+static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
+    return atomic_load_explicit(&wiring->parts[model], memory_order_relaxed); /* a word on its own */
+}
 static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {
     return atomic_load_explicit(&wiring->states[accelerator], memory_order_relaxed); /* a word on its own */
 }

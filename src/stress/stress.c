@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "base/thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
@@ -17,6 +18,7 @@
 #define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
 #define DRAIN_NS          (10 * NS_PER_S)
 #define POLL_NS           NS_PER_MS
+#define MOVES_APART_NS    (50 * NS_PER_US) /* those that are due closer together are told together */
 
 struct stress {
     const struct stress_config *config;
@@ -24,8 +26,10 @@ struct stress {
     struct profile *profile;
     uint8_t *accelerator_type;
     struct model_thread **model_threads;
-    struct rank_thread *rank_thread;
-    uint32_t worlds, started_model_threads, started_worlds;
+    struct rank_thread **rank_threads;
+    uint32_t worlds, started_model_threads, started_rank_threads, started_worlds;
+    struct rng rng; /* which models move */
+    uint64_t moves;
     struct world **world;
     _Atomic uint64_t *finished; /* [worlds] */
     uint32_t next_core;
@@ -76,6 +80,7 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
 
     w->frontends = w->executors = s->worlds;
     w->model_threads = c->model_threads;
+    w->rank_threads = c->rank_threads;
     w->accelerators = c->accelerators;
     w->models = c->models;
     w->batch_max = s->profile->batch_max;
@@ -83,12 +88,18 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
     w->thread_of_model = calloc(c->models, sizeof(uint32_t));
     w->thread_of_served = calloc(c->models, sizeof(uint32_t));
     w->executor_of = calloc(c->accelerators, sizeof(uint32_t));
-    if (!w->thread_of_model || !w->thread_of_served || !w->executor_of)
+    w->part_of_accelerator = calloc(c->accelerators, 1);
+    w->part_of_model = calloc(c->models, 1);
+    if (!w->thread_of_model || !w->thread_of_served || !w->executor_of || !w->part_of_accelerator || !w->part_of_model)
         return error_set(err, -ENOMEM, "no memory for %u models and %u accelerators", c->models, c->accelerators);
-    for (uint32_t m = 0; m < c->models; m++)
+    for (uint32_t m = 0; m < c->models; m++) {
         w->thread_of_model[m] = w->thread_of_served[m] = m % c->model_threads;
-    for (uint32_t a = 0; a < c->accelerators; a++)
+        w->part_of_model[m] = (uint8_t)(m % c->rank_threads);
+    }
+    for (uint32_t a = 0; a < c->accelerators; a++) {
         w->executor_of[a] = (uint32_t)((uint64_t)a * s->worlds / c->accelerators);
+        w->part_of_accelerator[a] = (uint8_t)(a % c->rank_threads);
+    }
     return wiring_init(w, !c->sleep, err);
 }
 
@@ -120,7 +131,7 @@ static int model_thread_make(struct stress *s, uint32_t index, struct sy_error *
     return rc;
 }
 
-static int rank_thread_make(struct stress *s, struct sy_error *err) {
+static int rank_thread_make(struct stress *s, uint32_t part, struct sy_error *err) {
     const struct stress_config *c = s->config;
     struct rank_core_config config = {
         .models = c->models,
@@ -133,7 +144,7 @@ static int rank_thread_make(struct stress *s, struct sy_error *err) {
     };
 
     next_core_take(s);
-    return rank_thread_start(&s->rank_thread, &s->wiring, &config, err);
+    return rank_thread_start(&s->rank_threads[part], &s->wiring, part, &config, err);
 }
 
 static int worlds_make(struct stress *s, struct sy_error *err) {
@@ -168,9 +179,11 @@ static int stress_start(struct stress *s, struct sy_error *err) {
     s->profile = malloc(profile_bytes(batch_max(c)));
     s->accelerator_type = calloc(c->accelerators, 1);
     s->model_threads = calloc(c->model_threads, sizeof(*s->model_threads));
+    s->rank_threads = calloc(c->rank_threads, sizeof(*s->rank_threads));
     s->world = calloc(s->worlds, sizeof(*s->world));
+    rng_seed(&s->rng, c->seed);
     s->finished = calloc(s->worlds, sizeof(*s->finished));
-    if (!s->profile || !s->accelerator_type || !s->model_threads || !s->world || !s->finished)
+    if (!s->profile || !s->accelerator_type || !s->model_threads || !s->rank_threads || !s->world || !s->finished)
         return error_set(err, -ENOMEM, "no memory for %u accelerators", c->accelerators);
     profile_set_line(s->profile, batch_max(c), (double)c->alpha_ns, (double)c->beta_ns);
     if ((rc = wiring_make(s, err)) < 0)
@@ -178,28 +191,52 @@ static int stress_start(struct stress *s, struct sy_error *err) {
     for (; s->started_model_threads < c->model_threads; s->started_model_threads++)
         if ((rc = model_thread_make(s, s->started_model_threads, err)) < 0)
             return rc;
-    if ((rc = rank_thread_make(s, err)) < 0)
-        return rc;
+    for (; s->started_rank_threads < c->rank_threads; s->started_rank_threads++)
+        if ((rc = rank_thread_make(s, s->started_rank_threads, err)) < 0)
+            return rc;
     return worlds_make(s, err);
 }
 
 static void stress_end(struct stress *s) {
     for (uint32_t i = 0; i < s->started_model_threads; i++)
         model_thread_stop(s->model_threads[i]);
-    if (s->rank_thread)
-        rank_thread_stop(s->rank_thread);
+    for (uint32_t k = 0; k < s->started_rank_threads; k++)
+        rank_thread_stop(s->rank_threads[k]);
     for (uint32_t i = 0; i < s->started_worlds; i++)
         world_free(s->world[i]);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
     free(s->wiring.executor_of);
+    free(s->wiring.part_of_accelerator);
+    free(s->wiring.part_of_model);
+    free(s->rank_threads);
     free(s->finished);
     free(s->world);
     free(s->model_threads);
     free(s->accelerator_type);
     free(s->profile);
     free(s);
+}
+
+/* Lets time pass, in which models move. */
+static void pass(struct stress *s, int64_t ns) {
+    const struct stress_config *c = s->config;
+    int64_t until_ns = clock_now_ns() + ns, every_ns = (int64_t)(1e9 / c->moves_per_s);
+
+    if (c->moves_per_s <= 0) {
+        sleep_ns(ns);
+        return;
+    }
+    for (int64_t due_ns = clock_now_ns() + every_ns; due_ns < until_ns; due_ns += every_ns) {
+        int64_t left_ns = due_ns - clock_now_ns();
+        if (left_ns > MOVES_APART_NS)
+            sleep_ns(left_ns);
+        uint32_t model = (uint32_t)rng_below(&s->rng, c->models), part = (uint32_t)rng_below(&s->rng, c->rank_threads);
+        s->moves += wiring_move(&s->wiring, model, part) == 0; /* else its model thread is far behind */
+    }
+    if (until_ns > clock_now_ns())
+        sleep_ns(until_ns - clock_now_ns());
 }
 
 /* ---- measuring ---- */
@@ -219,10 +256,12 @@ static void moment_take(const struct stress *s, struct moment *m) {
         histogram_merge(&m->plan, &times->plan);
         histogram_merge(&m->decision, &times->decision);
     }
-    m->rank_cpu_ns = rank_thread_cpu_ns(s->rank_thread);
-    m->rank_work_ns = rank_thread_work_ns(s->rank_thread);
-    m->grants = rank_thread_grants(s->rank_thread);
-    histogram_merge(&m->grant, rank_thread_grant_times(s->rank_thread));
+    for (uint32_t k = 0; k < s->started_rank_threads; k++) {
+        m->rank_cpu_ns += rank_thread_cpu_ns(s->rank_threads[k]);
+        m->rank_work_ns += rank_thread_work_ns(s->rank_threads[k]);
+        m->grants += rank_thread_grants(s->rank_threads[k]);
+        histogram_merge(&m->grant, rank_thread_grant_times(s->rank_threads[k]));
+    }
     for (uint32_t i = 0; i < s->worlds; i++) {
         const struct world_counts *c = world_counts(s->world[i]);
         m->world_cpu_ns += world_cpu_ns(s->world[i]);
@@ -282,14 +321,15 @@ static void result_fill(const struct stress *s, struct moment *from, struct mome
     r->model_busy = r->rank_busy = 1;
     if (!s->config->sleep) {
         r->model_busy = (double)(to->model_work_ns - from->model_work_ns) / ns / threads;
-        r->rank_busy = (double)(to->rank_work_ns - from->rank_work_ns) / ns;
+        r->rank_busy = (double)(to->rank_work_ns - from->rank_work_ns) / ns / s->config->rank_threads;
     }
     r->model_ran = model_cpu_ns / ns / threads;
-    r->rank_ran = rank_cpu_ns / ns;
+    r->rank_ran = rank_cpu_ns / ns / s->config->rank_threads;
     r->model_cpu_ns = over(model_cpu_ns * r->model_busy, requests);
     r->rank_cpu_ns = over(rank_cpu_ns * r->rank_busy, requests);
     r->world_cpu_ns = over((double)(to->world_cpu_ns - from->world_cpu_ns), requests);
     r->rank_cpu_ns_per_grant = over(rank_cpu_ns * r->rank_busy, grants);
+    r->moves = s->moves;
     r->batch_max = s->profile->batch_max;
     r->request_bytes = sizeof(struct request_node);
     r->accelerator_bytes = accelerator_bytes(s->config);
@@ -332,13 +372,12 @@ int stress_run(const struct stress_config *config, struct stress_result *result,
     }
     memset(s, 0, sizeof(*s));
     s->config = config;
-    s->wiring.rank_bell.event_fd = -1;
     rc = stress_start(s, err);
     thread_pin(&before);
     if (rc == 0) {
-        sleep_ns((int64_t)(config->warmup_s * 1e9));
+        pass(s, (int64_t)(config->warmup_s * 1e9));
         moment_take(s, &moments[0]);
-        sleep_ns((int64_t)(config->seconds * 1e9));
+        pass(s, (int64_t)(config->seconds * 1e9));
         moment_take(s, &moments[1]);
         result_fill(s, &moments[0], &moments[1], result);
         verdict(s, result);

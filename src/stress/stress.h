@@ -17,8 +17,9 @@
 #include "policy/policy.h"
 
 struct stress_config {
-    uint32_t models, model_threads, accelerators;
+    uint32_t models, model_threads, rank_threads, accelerators;
     int64_t alpha_ns, beta_ns, slo_ns; /* of every model: l(b) = alpha*b + beta; alpha + beta < slo */
+    double moves_per_s;                /* models that change their rank thread, at random */
     double rate;                       /* requests per second over all models, Poisson; or, if 0, */
     uint32_t outstanding;              /* a closed loop of so many requests */
     uint32_t feed_batch;               /* requests handed over at once */
@@ -27,7 +28,7 @@ struct stress_config {
     uint64_t seed;
     const struct policy_ops *policy; /* not a central one */
     const struct policy_options *policy_options;
-    cpu_set_t cores; /* model threads get one each, then the rank thread, then the worlds; the last is shared by those
+    cpu_set_t cores; /* model threads get one each, then the rank threads, then the worlds; the last is shared by those
                       * for whom none is left. Empty: not pinned */
 };
 
@@ -46,6 +47,7 @@ struct stress_result {
     double rank_cpu_ns_per_grant;
     double model_busy, rank_busy; /* share of their CPU time that was not spun away; of model threads the mean */
     double model_ran, rank_ran;   /* share of the time that the kernel let them run */
+    uint64_t moves;               /* of models from one rank thread to another */
     uint64_t requests, batches, checked_requests;
     uint32_t batch_max;
     uint64_t request_bytes, accelerator_bytes; /* of memory: of a queued request, of an accelerator in the rank core */

@@ -290,7 +290,8 @@ static void take_plans(struct world *w, int64_t now_ns) {
 static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
     struct accelerator *a = &w->accelerators[index];
     const struct batch *batch = &a->batch[0];
-    struct ring *freed_ring = &w->wiring->freed[w->config.index];
+    uint32_t part = wiring_part_of_accelerator(w->wiring, batch->ran.accelerator);
+    struct ring *freed_ring = &w->wiring->freed[w->config.index * w->wiring->rank_threads + part];
     struct ring *ran_ring = &w->wiring->ran[w->config.index * w->wiring->model_threads + batch->model_thread];
     struct freed_message *freed = ring_reserve(freed_ring);
     struct ran_message *ran = ring_reserve(ran_ring);
@@ -321,8 +322,9 @@ static void end_batches(struct world *w, int64_t now_ns) {
 static void publish(struct world *w) {
     struct wiring *wiring = w->wiring;
 
-    if (ring_publish(&wiring->freed[w->config.index]))
-        doorbell_ring(&wiring->rank_bell);
+    for (uint32_t k = 0; k < wiring->rank_threads; k++)
+        if (ring_publish(&wiring->freed[w->config.index * wiring->rank_threads + k]))
+            doorbell_ring(&wiring->rank_bells[k]);
     for (uint32_t t = 0; t < wiring->model_threads; t++)
         if (w->model_rung[t]) {
             w->model_rung[t] = false;

@@ -59,6 +59,27 @@ def test_a_thousand_accelerators_need_few_threads(tmp_path):
         assert sum(v for k, v in samples.items() if k.startswith("symphony_accelerator_items_total")) == 60
 
 
+def test_a_busy_model_moves_to_the_rank_thread_that_has_time(tmp_path):
+    path = scenario(tmp_path, accelerators=4, beta_ms=30, slo_ms=4000, models=4)
+    with Server("--scenario", path, "--rank-threads", "2") as server:
+        assert server.metrics()["symphony_accelerators_serving"] == 4
+        asked = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # m-1 and m-3 begin in the same part
+            while "moves to another rank thread" not in server.log_text() and time.monotonic() < asked + 40:
+                answers = list(pool.map(lambda n: server.infer(("m-1", "m-3")[n % 2], ONE)[0], range(100)))
+                assert answers == [200] * 100
+            assert "moves to another rank thread" in server.log_text()
+            answers = list(pool.map(lambda n: server.infer("m-%d" % (n % 4 + 1), ONE)[0], range(100)))
+        assert answers == [200] * 100
+        assert server.stop() == 0
+
+
+def test_more_rank_threads_than_accelerators_make_no_sense(tmp_path):
+    done = subprocess.run([BINARY, "serve", "--scenario", scenario(tmp_path, accelerators=2), "--rank-threads", "3"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "--rank-threads" in done.stderr
+
+
 def test_clients_that_left_are_not_run(tmp_path):
     # One accelerator, 1 s a batch of one, no batching gain: the first occupies it, the others queue and leave.
     path = scenario(tmp_path, alpha_ms=1000, beta_ms=1, slo_ms=60000)

@@ -40,6 +40,14 @@ def test_closed_loop_and_text():
     assert "requests/s" in done.stdout and "all right" in done.stdout
 
 
+def test_models_move_between_rank_threads():
+    done = stress("--json", "--models", "8", "--accelerators", "20", "--rank-threads", "2", "--moves", "500", *QUICK)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["wrong"] is None
+    assert result["moves"] > 0
+
+
 def test_find_max_finds_something():
     done = stress("--json", "--find", "max", "--precision", "0.5", "--warmup", "0.2", "--seconds", "0.2", "--rate", "2000",
                   "--slo-us", "200000")
@@ -54,6 +62,7 @@ def test_find_max_finds_something():
     (["--policy", "nope"], "nope"),
     (["--slo-us", "100"], "--slo-us"),
     (["--models", "2", "--model-threads", "4"], "--model-threads"),
+    (["--rank-threads", "3", "--accelerators", "2"], "--rank-threads"),
     (["--closed", "5", "--find", "max"], "--closed"),
     (["--pin", "x"], "--pin"),
     (["--rate", "-1"], "--rate"),

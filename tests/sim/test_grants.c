@@ -359,8 +359,7 @@ static void model_has_left(struct world *w, uint32_t m) {
         wrong(w, "a model has left that did not want to, or has a grant to answer");
     model->leaving = 0;
     model->part = (model->part + 1) % parts_of(w->section);
-    to_rank_push(w, m, RANK_JOIN);
-    memcpy(to_rank_push(w, m, RANK_CANDIDATE)->candidates, model->told, sizeof(model->told));
+    memcpy(to_rank_push(w, m, RANK_JOIN)->candidates, model->told, sizeof(model->told));
 }
 
 static void model_moves(struct world *w, uint32_t m) {
@@ -400,6 +399,13 @@ static void rank_grants(struct world *w, uint32_t r, const struct grant_message 
     w->known[grant->accelerator].granted = grant->model + 1;
 }
 
+static void rank_tells(struct rank_state *rank, uint32_t m) {
+    struct grant_message parameters, *message = to_model_push(rank, m, GRANT_PARAMETERS);
+    rank_core_parameters(rank->core, m, &parameters);
+    message->admit_share = parameters.admit_share;
+    message->parameters = parameters.parameters;
+}
+
 static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct rank_event *event) {
     static struct rank_output out;
     struct rank_state *rank = &w->ranks[r];
@@ -416,15 +422,9 @@ static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct 
     }
     if (out.left != RANK_NOBODY)
         to_model_push(rank, out.left, GRANT_LEFT);
-    for (uint32_t m = 0; out.parameters_changed && m < w->section->models; m++) {
-        struct grant_message parameters;
-        if (!rank_core_member(rank->core, m))
-            continue;
-        rank_core_parameters(rank->core, m, &parameters);
-        struct grant_message *message = to_model_push(rank, m, GRANT_PARAMETERS);
-        message->admit_share = parameters.admit_share;
-        message->parameters = parameters.parameters;
-    }
+    for (uint32_t m = 0; m < w->section->models; m++)
+        if (m == out.joined || (out.parameters_changed && rank_core_member(rank->core, m)))
+            rank_tells(rank, m);
 }
 
 static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {

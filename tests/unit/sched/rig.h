@@ -23,6 +23,7 @@
 #define EXECUTORS    2
 #define MODELS       4 /* the last has variable shapes */
 #define BATCH_MAX    16
+#define RANKS_MAX    2
 
 struct rig {
     struct wiring wiring;
@@ -31,7 +32,8 @@ struct rig {
     struct executor *executors[EXECUTORS];
     uint32_t executor_of[ACCELERATORS];
     struct model_thread *model_threads[THREADS];
-    struct rank_thread *rank_thread;
+    struct rank_thread *rank_threads[RANKS_MAX];
+    uint8_t part_of_accelerator[ACCELERATORS], part_of_model[MODELS - 1 + VARIANTS_MAX];
     struct central_thread *central_thread;
     const struct policy_ops *policy;
     struct policy_options options;
@@ -120,12 +122,14 @@ static void start_scheduler(struct rig *rig) {
                                     .types = 1,
                                     .policy = rig->policy,
                                     .policy_options = &rig->options};
-    assert_int_equal(rank_thread_start(&rig->rank_thread, w, &rank, &err), 0);
+    for (uint32_t k = 0; k < w->rank_threads; k++)
+        assert_int_equal(rank_thread_start(&rig->rank_threads[k], w, k, &rank, &err), 0);
     for (uint32_t t = 0; t < w->model_threads; t++)
         start_model_thread(rig, t);
 }
 
-static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {
+static struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                   uint32_t rank_threads) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
@@ -138,9 +142,14 @@ static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t acce
     w->model_threads = w->central ? 1 : THREADS;
     w->accelerators = accelerators;
     w->executors = accelerators < EXECUTORS ? accelerators : EXECUTORS;
+    w->rank_threads = rank_threads;
     w->executor_of = rig->executor_of;
-    for (uint32_t a = 0; a < accelerators; a++)
+    w->part_of_accelerator = rig->part_of_accelerator;
+    w->part_of_model = rig->part_of_model;
+    for (uint32_t a = 0; a < accelerators; a++) {
         rig->executor_of[a] = a / (accelerators / w->executors);
+        rig->part_of_accelerator[a] = (uint8_t)(a % rank_threads);
+    }
     rig->fixed_ns = fixed_ns;
     w->models = MODELS - 1 + VARIANTS_MAX;
     w->batch_max = BATCH_MAX;
@@ -150,8 +159,10 @@ static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t acce
         model_make(rig, i, i == MODELS - 1);
         rig->thread_of_served[i] = i % w->model_threads;
     }
-    for (uint32_t v = 0; v < w->models; v++)
+    for (uint32_t v = 0; v < w->models; v++) {
         rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
+        rig->part_of_model[v] = (uint8_t)(v % rank_threads);
+    }
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
     start_scheduler(rig);
@@ -160,7 +171,11 @@ static struct rig *rig_start_with(const struct policy_ops *policy, uint32_t acce
     return rig;
 }
 
-static struct rig *rig_start(uint32_t accelerators, double fixed_ns) {
+static inline struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {
+    return rig_start_parts(policy, accelerators, fixed_ns, 1);
+}
+
+static inline struct rig *rig_start(uint32_t accelerators, double fixed_ns) {
     return rig_start_with(&policy_deferred, accelerators, fixed_ns);
 }
 
@@ -169,8 +184,8 @@ static void rig_stop(struct rig *rig) {
         model_thread_stop(rig->model_threads[t]);
     if (rig->wiring.central)
         central_thread_stop(rig->central_thread);
-    else
-        rank_thread_stop(rig->rank_thread);
+    for (uint32_t k = 0; k < rig->wiring.rank_threads && !rig->wiring.central; k++)
+        rank_thread_stop(rig->rank_threads[k]);
     for (uint32_t e = 0; e < rig->wiring.executors; e++)
         executor_stop(rig->executors[e]);
     for (uint32_t f = 0; f < PORTS; f++)
@@ -247,5 +262,21 @@ static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
     while (c->done < c->count) {
         crowd_collect(c, rig, f);
         pause_us(500);
+    }
+}
+
+/* Sends up to `most` more over both ports, one in ten cancelled, and takes what is finished. */
+static inline void crowd_send_some(struct crowd *c, struct rig *rig, uint32_t *sent, uint32_t most) {
+    for (uint32_t n = (uint32_t)rng_below(&c->rng, most); n > 0 && *sent < c->count; n--, ++*sent) {
+        struct port *port = rig->ports[*sent % PORTS];
+        struct request *r = crowd_request(c, rig, *sent, (uint32_t)rng_below(&c->rng, MODELS),
+                                          (int64_t)rng_below(&c->rng, 60) * NS_PER_MS);
+        assert_int_equal(port_submit(port, r), 0);
+        if (rng_below(&c->rng, 10) == 0)
+            port_cancel(port, r);
+    }
+    for (uint32_t f = 0; f < PORTS; f++) {
+        port_flush(rig->ports[f]);
+        crowd_collect(c, rig, f);
     }
 }

@@ -1,4 +1,5 @@
-/* test_candidate_board.c - what is announced is found once, what is read is never torn, and the newest is never missed. */
+/* test_candidate_board.c - what is announced is found once, what is read is never torn, and the newest is never missed.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -19,19 +20,26 @@ static struct candidate candidate_of(int64_t value) {
     };
 }
 
+static bool any_pending(const struct candidate_board *board) {
+    return candidate_board_pending(board, 0) || candidate_board_pending(board, 1);
+}
+
 static void test_news_are_found_once(void **state) {
     (void)state;
-    struct candidate_board board = {.types = 2, .models = MODELS, .threads = 2};
+    struct candidate_board board = {.types = 2, .models = MODELS, .lanes = 2};
     struct candidate candidates[2], read[2];
     int64_t origin_ns;
 
     assert_int_equal(candidate_board_init(&board), 0);
-    assert_false(candidate_board_pending(&board));
+    assert_false(any_pending(&board));
+    assert_true(candidate_board_read(&board, 1, read, &origin_ns));
+    assert_int_equal(read[0].ready_ns, TIME_NEVER); /* no candidate yet */
+    assert_int_equal(read[1].leftover_invalid_after_ns, TIME_NEVER);
     for (uint32_t m = 0; m < MODELS; m += 3) {
         candidates[0] = candidate_of(100 + m);
         candidates[1] = candidate_of(1000 + m);
         candidate_board_write(&board, m, candidates, 7 + m);
-        assert_int_equal(candidate_board_pending(&board), m > 0);
+        assert_int_equal(any_pending(&board), m > 0);
         candidate_board_announce(&board, m % 2, m / 64, 1ULL << m % 64);
     }
     for (uint32_t m = 0; m < MODELS; m++) {
@@ -49,7 +57,7 @@ static void test_news_are_found_once(void **state) {
         assert_int_equal(read[1].leftover_invalid_after_ns, 1004 + m);
         assert_int_equal(read[1].items, 1000 + m);
     }
-    assert_false(candidate_board_pending(&board));
+    assert_false(any_pending(&board));
     candidate_board_free(&board);
 }
 
@@ -71,7 +79,7 @@ static void *writer_main(void *argument) {
 
 static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) {
     (void)state;
-    struct candidate_board board = {.types = 3, .models = 2, .threads = 1};
+    struct candidate_board board = {.types = 3, .models = 2, .lanes = 1};
     struct candidate read[3];
     int64_t origin_ns, newest = 0;
     pthread_t writer;

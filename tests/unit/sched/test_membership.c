@@ -23,21 +23,6 @@ static void change(struct rig *rig, struct rng *rng) {
     assert_int_equal(rc, 0);
 }
 
-static void send_some(struct crowd *c, struct rig *rig, uint32_t *sent, uint32_t most) {
-    for (uint32_t n = (uint32_t)rng_below(&c->rng, most); n > 0 && *sent < c->count; n--, ++*sent) {
-        struct port *port = rig->ports[*sent % PORTS];
-        struct request *r = crowd_request(c, rig, *sent, (uint32_t)rng_below(&c->rng, MODELS),
-                                          (int64_t)rng_below(&c->rng, 60) * NS_PER_MS);
-        assert_int_equal(port_submit(port, r), 0);
-        if (rng_below(&c->rng, 10) == 0)
-            port_cancel(port, r);
-    }
-    for (uint32_t f = 0; f < PORTS; f++) {
-        port_flush(rig->ports[f]);
-        crowd_collect(c, rig, f);
-    }
-}
-
 static uint64_t batches_of(const struct rig *rig, uint32_t accelerator) {
     return executor_counters(rig->executors[rig->executor_of[accelerator]], accelerator)->batches;
 }
@@ -77,14 +62,14 @@ static void comings_and_goings(const struct policy_ops *policy, uint32_t count) 
     crowd_init(&c, 10 * count);
     for (uint32_t i = 0; i < count; i++) {
         change(rig, &c.rng);
-        send_some(&c, rig, &sent, 20);
+        crowd_send_some(&c, rig, &sent, 20);
         pause_us((int64_t)rng_below(&c.rng, 600));
     }
     for (uint32_t a = 0; a < ACCELERATORS; a++) /* or requests without a deadline that matters would wait for ever */
         while (wiring_command(&rig->wiring, a, ACCELERATOR_JOIN) == -EAGAIN)
             pause_us(100);
     while (c.done < c.count) {
-        send_some(&c, rig, &sent, 200);
+        crowd_send_some(&c, rig, &sent, 200);
         pause_us(200);
     }
     for (uint32_t i = 0; i < c.count; i++)

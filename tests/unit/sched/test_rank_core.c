@@ -755,9 +755,8 @@ static void a_model_leaves_at_once_or_with_its_answer(void **state) {
     ended(&f, 60, 0);
     assert_nothing(&f); /* the candidate that the answer brought is for the next rank core */
 
-    send(&f, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2});
-    assert_true(f.out.parameters_changed); /* it should know what holds here */
-    candidate(&f, 62, 2, candidate_at(0, 0, 90));
+    send(&f, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2, .candidates = {candidate_at(0, 0, 90)}});
+    assert_int_equal(f.out.joined, 2); /* it should know what holds here */
     assert_granted(&f, 2, 0);
     free(f.core);
 }

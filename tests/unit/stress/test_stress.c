@@ -10,6 +10,7 @@ static struct stress_config config_of(uint32_t models, uint32_t threads, uint32_
     return (struct stress_config){
         .models = models,
         .model_threads = threads,
+        .rank_threads = 1,
         .accelerators = accelerators,
         .alpha_ns = 100 * NS_PER_US,
         .beta_ns = NS_PER_MS,
@@ -50,6 +51,17 @@ static void test_open_loop(void **state) {
         assert_true(result.batch_mean >= 1);
         assert_true(result.decision.p50 > 0 && result.decision.p50 <= result.decision.p999);
     }
+}
+
+/* Models move between rank threads all the while: nothing is started or refused wrongly, and everybody comes back. */
+static void test_models_move(void **state) {
+    (void)state;
+    struct stress_config config = config_of(20, 2, 50);
+
+    config.rank_threads = 3;
+    config.moves_per_s = 2000;
+    struct stress_result result = run(&config);
+    assert_true(result.moves > 0);
 }
 
 static void test_closed_loop(void **state) {
@@ -96,7 +108,8 @@ static void test_memory_is_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_loop),         cmocka_unit_test(test_closed_loop),
+        cmocka_unit_test(test_open_loop),         cmocka_unit_test(test_models_move),
+        cmocka_unit_test(test_closed_loop),
         cmocka_unit_test(test_overload),          cmocka_unit_test(test_other_policies),
         cmocka_unit_test(test_memory_is_bounded),
     };
