@@ -23,8 +23,8 @@ void arrival_rates_count(struct arrival_rates *rates, int64_t now_ns, uint32_t i
     rates->tick_slo_ns += slo_ns;
     int64_t gap_ns = now_ns - rates->last_arrival_ns;
     uint32_t bin = gap_bin_of(gap_ns);
-    rates->gaps_ended[bin] += 1;
-    rates->gaps_inside_ns[bin] += (double)(gap_ns - gap_bin_start(bin));
+    rates->gaps[bin].ended += 1;
+    rates->gaps[bin].inside_ns += (double)(gap_ns - gap_bin_start(bin));
     rates->last_arrival_ns = now_ns;
 }
 
@@ -39,8 +39,8 @@ static void rates_decay(struct arrival_rates *rates, double slow, double fast, d
     rates->requests_fast *= fast;
     rates->seconds_fast = rates->seconds_fast * fast + seconds_fast;
     for (uint32_t bin = 0; bin < GAP_BINS; bin++) {
-        rates->gaps_ended[bin] *= slow;
-        rates->gaps_inside_ns[bin] *= slow;
+        rates->gaps[bin].ended *= slow;
+        rates->gaps[bin].inside_ns *= slow;
     }
 }
 
@@ -85,8 +85,8 @@ void arrival_rates_hazard(const struct arrival_rates *rates, double items_per_ns
     double longer = 0; /* gaps that went through the whole bin */
     for (uint32_t bin = GAP_BINS; bin-- > 0;) {
         double width_ns = (double)(gap_bin_start(bin + 1) - gap_bin_start(bin));
-        double exposed_ns = longer * width_ns + rates->gaps_inside_ns[bin];
-        items_per_ns[bin] = (rates->gaps_ended[bin] + 1) * items_per_request / (exposed_ns + mean_gap_ns);
-        longer += rates->gaps_ended[bin];
+        double exposed_ns = longer * width_ns + rates->gaps[bin].inside_ns;
+        items_per_ns[bin] = (rates->gaps[bin].ended + 1) * items_per_request / (exposed_ns + mean_gap_ns);
+        longer += rates->gaps[bin].ended;
     }
 }

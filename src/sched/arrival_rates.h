@@ -25,8 +25,10 @@ struct arrival_rates {
     double seconds_slow, items_slow, requests_slow, slo_sum_ns;
     /* weighted over 0.1 s */
     double seconds_fast, items_fast, requests_fast;
-    /* gaps between arrivals, by length, weighted over 2 s: how many ended in the bin, time they spent in it */
-    double gaps_ended[GAP_BINS], gaps_inside_ns[GAP_BINS];
+    struct gap_bin {
+        double ended, inside_ns;
+    } gaps[GAP_BINS]; /* between arrivals, by length, weighted over 2 s: how many ended in the bin, time they spent in
+                         it */
 };
 
 void arrival_rates_init(struct arrival_rates *rates);

@@ -15,7 +15,6 @@ struct slot {
     _Atomic uint64_t words[]; /* [types][CANDIDATE_WORDS] */
 };
 _Static_assert(sizeof(struct candidate) % sizeof(uint64_t) == 0, "candidates are copied by words");
-_Static_assert(sizeof(struct slot) + sizeof(struct candidate) == CACHE_LINE, "one type: one cache line");
 
 static size_t lines(size_t bytes) {
     return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
@@ -52,6 +51,10 @@ void candidate_board_write(struct candidate_board *board, uint32_t model, const 
         atomic_store_explicit(&slot->words[i], word, memory_order_relaxed);
     }
     atomic_store_explicit(&slot->version, version + 2, memory_order_release); /* with candidate_board_read() */
+}
+
+void candidate_board_warm(const struct candidate_board *board, uint32_t model) {
+    __builtin_prefetch(slot_of(board, model), 1);
 }
 
 int candidate_board_init(struct candidate_board *board) {

@@ -26,6 +26,8 @@ void candidate_board_free(struct candidate_board *board);
  * over. Not announced yet. */
 void candidate_board_write(struct candidate_board *board, uint32_t model, const struct candidate *candidates,
                            int64_t origin_ns);
+/* The model's thread: the slot will be written soon. A hint. */
+void candidate_board_warm(const struct candidate_board *board, uint32_t model);
 /* The model's thread: some of models 64*word to 64*word+63 are new. */
 void candidate_board_announce(struct candidate_board *board, uint32_t lane, uint32_t word, uint64_t models);
 

@@ -28,25 +28,27 @@ struct type_batch {
     int64_t changed_ns;
 };
 
+/* What an arrival touches comes first, and index 0 of the arrays: with one type of accelerators, some twelve cache
+ * lines together with the policy's first one (model_core_warm()). */
 struct model_core {
-    struct model_view view;
+    const struct policy_ops *policy;
     struct request_pool *pool;
-    struct deadline_queue queue, leftovers;
-    struct type_batch batches[ACCELERATOR_TYPES_MAX];
-    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
-    uint32_t refused_last;                              /* in the list of the step's output */
-    double dropped_rate, late_rate, weight;
-    bool hopeless;  /* a request was refused for its deadline at this time */
-    bool stranded;  /* no accelerator in service runs the model */
-    bool grown;     /* some batch is, by arrivals of this time */
-    bool changed;   /* a candidate is, and nobody was told */
-    bool stale;     /* batches are to be composed anew because of arrivals of this time */
-    int64_t ran_ns; /* the last run or relaxation; TIME_NEVER: none yet */
     uint32_t model;
     uint32_t batch_max;
-    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    uint32_t refused_last; /* in the list of the step's output */
     bool prefetch;
-    const struct policy_ops *policy;
+    bool hopeless;   /* a request was refused for its deadline at this time */
+    bool stranded;   /* no accelerator in service runs the model */
+    bool grown;      /* some batch is, by arrivals of this time */
+    bool changed;    /* a candidate is, and nobody was told */
+    bool stale;      /* batches are to be composed anew because of arrivals of this time */
+    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;  /* the last run or relaxation; TIME_NEVER: none yet */
+    double dropped_rate, late_rate, weight;
+    struct deadline_queue queue, leftovers;
+    struct model_view view;
+    struct type_batch batches[ACCELERATOR_TYPES_MAX];
+    struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
     _Alignas(16) char own[];                        /* the policy's room; then profiles and windows */
@@ -699,21 +701,31 @@ static void warm(const void *from, size_t bytes) {
 }
 
 void model_core_warm(const struct model_core *core) {
-    warm(core, offsetof(struct model_core, view.rates.gaps_ended));
-    warm(&core->queue, sizeof(core->queue));
+    warm(core, offsetof(struct model_core, view.rates.gaps));
     warm(&core->batches[0], sizeof(core->batches[0]));
     warm(&core->candidates[0], sizeof(core->candidates[0]));
     warm(core->own, CACHE_LINE);
 }
 
-void model_core_warm_queue(const struct model_core *core) {
-    const struct type_batch *batch = &core->batches[0];
+void model_core_warm_arrival(const struct model_core *core, int64_t now_ns) {
+    const struct model_view *m = &core->view;
     if (core->queue.count) {
-        warm(&core->pool->nodes[core->queue.tail[0]], CACHE_LINE);
-        warm(&core->pool->nodes[core->queue.head[0]], CACHE_LINE);
+        warm(node_at(core, core->queue.tail[0]), CACHE_LINE);
+        warm(node_at(core, core->queue.head[0]), CACHE_LINE);
     }
-    if (core->view.profiles[0])
-        warm(&core->view.profiles[0]->latency_ns[batch->items], 2 * sizeof(int64_t));
+    warm(&m->rates.gaps[gap_bin_of(now_ns - m->rates.last_arrival_ns)], sizeof(m->rates.gaps[0]));
+    if (m->profiles[0])
+        warm(&m->profiles[0]->latency_ns[core->batches[0].items], 2 * sizeof(int64_t));
+}
+
+uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node) {
+    if (node == REQUEST_NONE)
+        node = core->queue.count ? deadline_queue_first(&core->queue) : REQUEST_NONE;
+    else
+        node = deadline_queue_next(core->pool->nodes, node);
+    if (node != REQUEST_NONE)
+        warm(node_at(core, node), CACHE_LINE);
+    return node;
 }
 
 bool model_core_idle(const struct model_core *core) {

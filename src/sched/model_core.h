@@ -71,10 +71,12 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
 /* Handles one event; time never goes back. `out` is overwritten. */
 void model_core_step(struct model_core *core, int64_t now_ns, const struct model_event *event,
                      struct model_output *out);
-/* Asks for what an arrival will touch, so that it need not wait for it: first the core itself, and some time later what
- * its queue points to. Hints; of use where many cores take turns. */
+/* Asks for the cache lines of a core that is about to be stepped, and some time later for those they point to that an
+ * arrival touches. Hints; of use where many cores take turns. */
 void model_core_warm(const struct model_core *core);
-void model_core_warm_queue(const struct model_core *core);
+void model_core_warm_arrival(const struct model_core *core, int64_t now_ns);
+/* The same of a queued request, from the first (after REQUEST_NONE) to the next after `node`, which must have come. */
+uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */
 bool model_core_idle(const struct model_core *core);
 /* Requests queued, leftovers included. */

@@ -10,9 +10,10 @@
 #include "base/heap.h"
 #include "base/thread.h"
 
-#define ANSWERED_MAX 64 /* grants whose times are taken together */
-#define GROUP        16 /* requests whose models are asked for together */
-#define WARM_FROM    64 /* models; fewer stay in the cache anyway */
+#define ANSWERED_MAX  64 /* grants whose times are taken together */
+#define GROUP         16 /* requests whose models are asked for together */
+#define WARM_FROM     64 /* models; fewer stay in the cache anyway */
+#define WARM_REQUESTS 24 /* of a batch */
 
 /* Where a variant is on its way from one rank thread to another. Meanwhile it answers grants, and gets no new ones. */
 enum moving {
@@ -24,7 +25,7 @@ enum moving {
 
 /* One core and what the thread keeps of it. */
 struct variant {
-    struct model_core *core;
+    _Alignas(CACHE_LINE) struct model_core *core;
     uint64_t shape_key;
     int64_t used_ns;     /* last arrival; the least recently used idle one goes to a new shape */
     uint32_t model;      /* within the thread */
@@ -37,8 +38,8 @@ struct variant {
     bool arriving;      /* on the list of variants whose arrivals of this turn are not settled */
     bool rates_changed; /* on the list of variants with rates to tell */
     int64_t origin_ns;  /* hand-over of the first of these arrivals */
-    struct model_rates rates;
 };
+_Static_assert(sizeof(struct variant) <= CACHE_LINE, "all that a request needs of it comes at once");
 
 /* Those of a served model. */
 struct variant_range {
@@ -62,7 +63,8 @@ struct model_thread {
     uint32_t *timer_positions;
     uint32_t *arriving; /* [variant_count] */
     uint32_t arriving_count;
-    uint32_t *rates_changed; /* [variant_count] */
+    struct model_rates *rates; /* [variant_count] the newest of those that changed */
+    uint32_t *rates_changed;   /* [variant_count] */
     uint32_t rates_changed_count;
     uint32_t *movers; /* [variant_count] those that have to tell that they leave or join */
     uint32_t mover_count;
@@ -114,7 +116,7 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
     model_core_step(v->core, now, event, out);
     rings_refuse_list(&t->rings, out->refused);
     if (out->rates_changed) {
-        v->rates = out->rates;
+        t->rates[v - t->variants] = out->rates;
         v->rates_known = true;
         note_rates(t, v);
     }
@@ -228,15 +230,19 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
 static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *ring) {
     uint32_t count = ring_ready(ring, GROUP);
 
-    for (uint32_t i = 0; i < count && t->variant_count >= WARM_FROM; i++) {
-        const struct request_message *message = ring_peek_ahead(ring, i);
-        struct variant *v = t->ranges[t->rings.model_of_served[message->model]].first;
-        __builtin_prefetch(v, 1);
-        model_core_warm(v->core);
-    }
-    for (uint32_t i = 0; i < count && t->variant_count >= WARM_FROM; i++) {
-        const struct request_message *message = ring_peek_ahead(ring, i);
-        model_core_warm_queue(t->ranges[t->rings.model_of_served[message->model]].first->core);
+    if (t->variant_count >= WARM_FROM) {
+        const struct variant *soon[GROUP];
+        for (uint32_t i = 0; i < count; i++) {
+            const struct request_message *message = ring_peek_ahead(ring, i);
+            soon[i] = t->ranges[t->rings.model_of_served[message->model]].first;
+            __builtin_prefetch(soon[i], 1);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            model_core_warm(soon[i]->core);
+            candidate_board_warm(&t->rings.wiring->candidates, soon[i]->rank_index);
+        }
+        for (uint32_t i = 0; i < count; i++)
+            model_core_warm_arrival(soon[i]->core, now);
     }
     for (uint32_t i = 0; i < count; i++, ring_pop(ring))
         take_request(t, now, ring_peek_ahead(ring, 0));
@@ -250,8 +256,9 @@ static bool poll_requests(struct model_thread *t, int64_t now) {
     for (uint32_t f = 0; f < w->frontends; f++) {
         struct ring *ring = &w->requests[f * w->model_threads + t->rings.index];
         uint32_t taken = 0, count;
-        for (; taken < RINGS_POLL_MAX && (count = take_group(t, now, ring)); taken += count)
+        for (; taken < RINGS_POLL_MAX && (count = take_group(t, now, ring)); taken += count) {
             any = true;
+        }
         ring_release(ring);
     }
     return any;
@@ -453,7 +460,7 @@ static void tell_rates(struct model_thread *t) {
             t->rates_changed[waiting++] = t->rates_changed[i];
             continue;
         }
-        say(t, v, RANK_RATES)->rates = v->rates;
+        say(t, v, RANK_RATES)->rates = t->rates[v - t->variants];
         v->rates_changed = false;
     }
     t->rates_changed_count = waiting;
@@ -489,8 +496,29 @@ static void ring_bells(struct model_thread *t) {
     rings_publish(&t->rings);
 }
 
+/* Asks for what the grants that wait will touch: the walks through their batches go side by side. */
+static void warm_grants(struct model_thread *t, struct ring *ring) {
+    uint32_t count = ring_ready(ring, GROUP), nodes[GROUP], left = 0;
+    const struct variant *soon[GROUP];
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct grant_message *message = ring_peek_ahead(ring, i);
+        soon[left] = &t->variants[t->variant_of_rank_index[message->model]];
+        left += message->kind == GRANT_ACCELERATOR;
+    }
+    for (uint32_t i = 0; i < left; i++) {
+        model_core_warm(soon[i]->core);
+        nodes[i] = REQUEST_NONE;
+    }
+    for (uint32_t step = 0; step < WARM_REQUESTS; step++)
+        for (uint32_t i = 0; i < left; i++)
+            if (step == 0 || nodes[i] != REQUEST_NONE)
+                nodes[i] = model_core_warm_batch(soon[i]->core, nodes[i]);
+}
+
 static bool poll_grants(struct model_thread *t, int64_t now) {
     bool any = false;
+    uint32_t taken = 0;
 
     t->any_held_up = false;
     for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++) {
@@ -501,6 +529,8 @@ static bool poll_grants(struct model_thread *t, int64_t now) {
             t->held_up[k] = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
             if (t->held_up[k])
                 break;
+            if (taken++ % GROUP == 0 && t->variant_count >= WARM_FROM)
+                warm_grants(t, ring);
             take_grant(t, now, message);
             any = true;
         }
@@ -624,7 +654,7 @@ static int variants_make(struct model_thread *t) {
             v->part = v->part_next = wiring_part(t->rings.wiring, v->rank_index);
             t->variant_of_rank_index[v->rank_index] = at;
             struct model_core_config config = variant_config(t, v, 1.0f);
-            v->core = malloc(model_core_bytes(&config));
+            v->core = aligned_alloc(CACHE_LINE, (model_core_bytes(&config) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
             if (!v->core)
                 return -ENOMEM;
             variant_reset(t, v, 0, 1.0f);
@@ -645,6 +675,7 @@ static void model_thread_free(struct model_thread *t) {
     free(t->timer_entries);
     free(t->timer_positions);
     free(t->arriving);
+    free(t->rates);
     free(t->rates_changed);
     free(t->movers);
     free(t->news);
@@ -662,17 +693,20 @@ static int variants_allocate(struct model_thread *t) {
     }
     t->variant_count = variants;
     variants = variants ? variants : 1;
-    t->variants = calloc(variants, sizeof(*t->variants));
+    t->variants = aligned_alloc(CACHE_LINE, variants * sizeof(*t->variants));
     t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));
     t->variant_of_rank_index = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));
     t->timer_entries = calloc(variants, sizeof(*t->timer_entries));
     t->timer_positions = calloc(variants, sizeof(*t->timer_positions));
     t->arriving = calloc(variants, sizeof(*t->arriving));
+    t->rates = calloc(variants, sizeof(*t->rates));
     t->rates_changed = calloc(variants, sizeof(*t->rates_changed));
     t->movers = calloc(variants, sizeof(*t->movers));
     t->news = calloc((size_t)t->rings.wiring->rank_threads * t->rings.wiring->candidates.words, sizeof(*t->news));
+    if (t->variants)
+        memset(t->variants, 0, variants * sizeof(*t->variants));
     if (!t->variants || !t->ranges || !t->variant_of_rank_index || !t->timer_entries || !t->timer_positions ||
-        !t->arriving || !t->rates_changed || !t->movers || !t->news)
+        !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news)
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))

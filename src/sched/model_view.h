@@ -11,22 +11,23 @@
 struct model_view {
     /* set by the core; read by policies */
     uint32_t types;
-    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
-    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: over it, items only get dearer */
-    uint32_t items_worth;                            /* up to where waiting for company pays, on some type */
-    bool used[ACCELERATOR_TYPES_MAX];                /* it runs on them, and there are some in service */
-    int64_t ctrl_ns, data_ns;                        /* delay(b) = ctrl + data*b */
-    double alpha_ns, beta_ns;                        /* mean of the tables' fits over the accelerators */
-    double slo_ns;                                   /* mean over the arrivals */
-    struct arrival_rates rates;
-    double rate_per_ns; /* items, over 2 s, as of the last tick */
-    struct cluster_parameters parameters;
+    uint32_t items_worth;             /* up to where waiting for company pays, on some type */
+    bool used[ACCELERATOR_TYPES_MAX]; /* it runs on them, and there are some in service */
+    int64_t ctrl_ns, data_ns;         /* delay(b) = ctrl + data*b */
     double admit_share;
-    const struct policy_options *options;
     /* set by the policy's model_update() */
-    double batch_best;     /* b*: the batch that its rate and SLO allow, >= 1 */
     uint32_t target_items; /* window drop: the head is given up when so many (or all, if fewer) no longer fit */
     uint32_t items_cap;    /* a batch holds no more than this; 0: what pays */
+    double batch_best;     /* b*: the batch that its rate and SLO allow, >= 1 */
+    /* set by the core again */
+    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: over it, items only get dearer */
+    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
+    struct arrival_rates rates;
+    double alpha_ns, beta_ns; /* mean of the tables' fits over the accelerators */
+    double slo_ns;            /* mean over the arrivals */
+    double rate_per_ns;       /* items, over 2 s, as of the last tick */
+    struct cluster_parameters parameters;
+    const struct policy_options *options;
 };
 
 /* When a batch was last looked at because of its requests: when one joined or left it, or another one came. */

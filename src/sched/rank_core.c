@@ -23,6 +23,7 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
+#include "base/bit_tree.h"
 #include "base/fmath.h"
 #include "base/heap.h"
 
@@ -76,7 +77,7 @@ struct stage {
 };
 
 struct lane {
-    struct heap free;      /* accelerators, by number */
+    struct bit_tree free;  /* accelerators */
     struct stage ready;    /* for an accelerator that becomes free: from ready_ns on */
     struct stage idle;     /* for one that is free already: from wake_ns on */
     struct heap leftovers; /* models, by the latest start of their leftovers */
@@ -123,7 +124,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
     heap_take(arena, &core->offers, config->accelerators);
     for (uint32_t t = 0; t < config->types; t++) {
         struct lane *lane = &core->lanes[t];
-        heap_take(arena, &lane->free, config->accelerators);
+        bit_tree_take(arena, &lane->free, config->accelerators);
         heap_take(arena, &lane->ready.waiting, config->models);
         heap_take(arena, &lane->ready.open, config->models);
         heap_take(arena, &lane->idle.waiting, config->models);
@@ -176,7 +177,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a], .down = !own};
         if (!own)
             continue;
-        heap_set(&core->lanes[config->accelerator_type[a]].free, a, a);
+        bit_tree_add(&core->lanes[config->accelerator_type[a]].free, a);
         core->up_of_type[config->accelerator_type[a]]++;
         core->free++;
     }
@@ -270,9 +271,9 @@ static int64_t due_of(const struct rank_core *core, int64_t now_ns, const struct
 
 static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, bool by_freeing,
                   bool leftovers, struct rank_output *out) {
-    struct heap *free = &core->lanes[type].free;
-    uint32_t a = heap_top(free).item;
-    heap_remove(free, a);
+    struct bit_tree *free = &core->lanes[type].free;
+    uint32_t a = bit_tree_first(free);
+    bit_tree_remove(free, a);
     struct accelerator *accelerator = &core->accelerator[a];
     CHECK(!accelerator->granted && accelerator->batches < BATCHES_MOST);
     core->free--;
@@ -301,10 +302,10 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
 /* Which lane's free accelerator `model` gets, among those whose idle stage it leads: the lowest-numbered. */
 static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
     for (uint32_t t = 0; t < core->types; t++) {
-        const struct heap *free = &core->lanes[t].free;
+        const struct bit_tree *free = &core->lanes[t].free;
         const struct candidate *c = candidate_of(core, model, t);
-        if (!heap_empty(free) && c->wake_ns <= now_ns && c->invalid_after_ns >= now_ns &&
-            heap_top(free).item < heap_top(&core->lanes[type].free).item)
+        if (!bit_tree_empty(free) && c->wake_ns <= now_ns && c->invalid_after_ns >= now_ns &&
+            bit_tree_first(free) < bit_tree_first(&core->lanes[type].free))
             type = t;
     }
     return type;
@@ -316,7 +317,7 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
     for (uint32_t t = 0; t < core->types; t++) {
         struct lane *lane = &core->lanes[t];
         uint32_t model;
-        while (!heap_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
+        while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
                (model = leftovers_best(core, lane, now_ns)) != RANK_NOBODY)
             grant(core, now_ns, model, t, false, true, out);
     }
@@ -328,7 +329,7 @@ static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_outpu
         uint32_t best = RANK_NOBODY, best_type = 0;
         int64_t best_ns = TIME_NEVER;
         for (uint32_t t = 0; t < core->types; t++) {
-            if (heap_empty(&core->lanes[t].free))
+            if (bit_tree_empty(&core->lanes[t].free))
                 continue;
             uint32_t model = stage_best(core, t, &core->lanes[t].idle, now_ns);
             if (model != RANK_NOBODY && candidate_of(core, model, t)->order_ns < best_ns) {
@@ -346,7 +347,7 @@ static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_outpu
 /* An accelerator of this type became free. */
 static void freed_match(struct rank_core *core, uint32_t type, int64_t now_ns, struct rank_output *out) {
     struct lane *lane = &core->lanes[type];
-    if (heap_empty(&lane->free))
+    if (bit_tree_empty(&lane->free))
         return;
     uint32_t model = stage_best(core, type, &lane->ready, now_ns);
     if (model != RANK_NOBODY) {
@@ -392,7 +393,7 @@ static int64_t ahead(const struct rank_core *core) {
 
 static void offer(struct rank_core *core, uint32_t a, bool awaited) {
     struct lane *lane = &core->lanes[core->accelerator[a].type];
-    heap_set(&lane->free, a, a);
+    bit_tree_add(&lane->free, a);
     lane->freed += awaited;
     core->free++;
 }
@@ -401,7 +402,7 @@ static void offer(struct rank_core *core, uint32_t a, bool awaited) {
 static void accelerator_review(struct rank_core *core, int64_t now_ns, uint32_t a) {
     struct accelerator *accelerator = &core->accelerator[a];
     if (accelerator->granted || accelerator->down || accelerator->batches == BATCHES_MOST ||
-        heap_contains(&core->lanes[accelerator->type].free, a)) {
+        bit_tree_has(&core->lanes[accelerator->type].free, a)) {
         heap_remove(&core->offers, a);
         return;
     }
@@ -458,8 +459,8 @@ static void accelerator_down(struct rank_core *core, uint32_t a) {
     core->up--;
     core->up_of_type[accelerator->type]--;
     core->parameters_due_ns = INT64_MIN; /* the models should know */
-    core->free -= heap_contains(&core->lanes[accelerator->type].free, a);
-    heap_remove(&core->lanes[accelerator->type].free, a);
+    core->free -= bit_tree_has(&core->lanes[accelerator->type].free, a);
+    bit_tree_remove(&core->lanes[accelerator->type].free, a);
     heap_remove(&core->offers, a);
 }
 
@@ -688,7 +689,7 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
         out->wake_ns = now_ns;
     for (uint32_t t = 0; t < core->types && core->free; t++) {
         const struct lane *lane = &core->lanes[t];
-        if (!heap_empty(&lane->free) && !heap_empty(&lane->idle.waiting) &&
+        if (!bit_tree_empty(&lane->free) && !heap_empty(&lane->idle.waiting) &&
             heap_top(&lane->idle.waiting).key < out->wake_ns)
             out->wake_ns = heap_top(&lane->idle.waiting).key;
     }

@@ -115,6 +115,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     w->part_accelerators = part_accelerators(w);
     if (!w->port_requests)
         w->port_requests = PORT_REQUESTS_MAX;
+    if (!w->request_slots)
+        w->request_slots = 2 * w->port_requests;
     if (!w->types)
         w->types = 1;
     w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
@@ -126,7 +128,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * three plans, and reports each once. With very many accelerators an executor that lags may find its ring of plans
      * full: then model threads leave grants where they are for the moment, and a central policy's batches are refused.
      * to_rank may fill up: then rates wait in the model thread, where newer ones overwrite them. */
-    if ((rc = rings_make(&w->requests, f * t, 2 * PORT_REQUESTS_MAX, sizeof(struct request_message))) < 0 ||
+    if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->done, e * f, w->port_requests, sizeof(struct done_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <

@@ -46,23 +46,23 @@ struct wiring {
     uint32_t types;             /* of accelerators; 0: 1 */
     uint32_t batch_max;         /* requests a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
+    uint32_t request_slots;     /* messages that a ring of requests holds; 0: two for each of those, so never full */
     uint32_t *thread_of_model;  /* [models] */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */
     uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL with one rank thread */
     uint32_t part_accelerators;                   /* most of a part; set by wiring_init() */
-    struct ring *requests; /* [f * model_threads + t] struct request_message; full only if port_requests is more
-                            * than PORT_REQUESTS_MAX */
-    struct ring *refusals; /* [t * frontends + f] struct refusal_message */
-    struct ring *to_rank;  /* [t * rank_threads + k] struct rank_message, all but candidates */
-    struct candidate_board candidates; /* announced in lane t * rank_threads + k */
-    struct ring *grants;               /* [t * rank_threads + k] struct grant_message */
-    struct ring *moves;                /* [t] struct model_move */
-    struct ring *plans;                /* [t * executors + e] struct batch_plan, a run of cache lines */
-    struct ring *ran;                  /* [e * model_threads + t] struct ran_message */
-    struct ring *freed;                /* [e * rank_threads + k] struct freed_message */
-    struct ring *done;                 /* [e * frontends + f] struct done_message */
-    struct ring *commands;             /* [e] struct accelerator_command */
+    struct ring *requests;                        /* [f * model_threads + t] struct request_message */
+    struct ring *refusals;                        /* [t * frontends + f] struct refusal_message */
+    struct ring *to_rank;                         /* [t * rank_threads + k] struct rank_message, all but candidates */
+    struct candidate_board candidates;            /* announced in lane t * rank_threads + k */
+    struct ring *grants;                          /* [t * rank_threads + k] struct grant_message */
+    struct ring *moves;                           /* [t] struct model_move */
+    struct ring *plans;                           /* [t * executors + e] struct batch_plan, a run of cache lines */
+    struct ring *ran;                             /* [e * model_threads + t] struct ran_message */
+    struct ring *freed;                           /* [e * rank_threads + k] struct freed_message */
+    struct ring *done;                            /* [e * frontends + f] struct done_message */
+    struct ring *commands;                        /* [e] struct accelerator_command */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
     _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */

@@ -15,6 +15,7 @@
 
 #define THREADS_PER_WORLD 4                 /* model threads that a world can feed */
 #define OUTSTANDING_MAX   (1U << 18)        /* requests of a world */
+#define REQUEST_SLOTS     65536             /* that wait between a world and a model thread; more are turned away */
 #define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
 #define DRAIN_NS          (10 * NS_PER_S)
 #define POLL_NS           NS_PER_MS
@@ -38,7 +39,7 @@ struct stress {
 /* What has happened until a moment. */
 struct moment {
     int64_t now_ns, model_cpu_ns, rank_cpu_ns, world_cpu_ns, model_work_ns, rank_work_ns;
-    uint64_t fed, planned, late, refused, batches, grants;
+    uint64_t fed, turned_away, planned, late, refused, batches, grants;
     struct histogram candidate, grant, plan, decision;
 };
 
@@ -85,6 +86,7 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
     w->models = c->models;
     w->batch_max = s->profile->batch_max;
     w->port_requests = OUTSTANDING_MAX;
+    w->request_slots = REQUEST_SLOTS;
     w->thread_of_model = calloc(c->models, sizeof(uint32_t));
     w->thread_of_served = calloc(c->models, sizeof(uint32_t));
     w->executor_of = calloc(c->accelerators, sizeof(uint32_t));
@@ -269,6 +271,7 @@ static void moment_take(const struct stress *s, struct moment *m) {
         m->planned += get(&c->planned);
         m->late += get(&c->late);
         m->refused += get(&c->refused);
+        m->turned_away += get(&c->turned_away);
         m->batches += get(&c->batches);
     }
 }
@@ -298,7 +301,8 @@ static uint64_t accelerator_bytes(const struct stress_config *c) {
 
 static void result_fill(const struct stress *s, struct moment *from, struct moment *to, struct stress_result *r) {
     double ns = (double)(to->now_ns - from->now_ns), requests = (double)(to->fed - from->fed);
-    double planned = (double)(to->planned - from->planned), refused = (double)(to->refused - from->refused);
+    double planned = (double)(to->planned - from->planned);
+    double refused = (double)(to->refused - from->refused + to->turned_away - from->turned_away);
     double late = (double)(to->late - from->late), grants = (double)(to->grants - from->grants);
     uint32_t threads = s->config->model_threads;
 

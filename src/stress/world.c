@@ -136,20 +136,25 @@ static void feed(struct world *w, int64_t now_ns) {
     uint64_t fed = get(&w->counts.fed), before = fed;
     uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed); /* statistics */
 
-    for (; fed - back < w->outstanding_max; fed++) {
+    uint64_t turned_away = 0;
+
+    for (;;) {
         int64_t arrival_ns = w->gap_ns > 0 ? (int64_t)w->due_ns : now_ns;
-        if (arrival_ns > now_ns)
+        if (arrival_ns > now_ns || (w->gap_ns <= 0 && fed - back >= w->outstanding_max))
             break;
         if (arrival_ns <= w->arrival_ns)
             arrival_ns = w->arrival_ns + 1;
-        if (!feed_one(w, now_ns, arrival_ns, model_draw(w)))
-            break;
+        if (fed - back < w->outstanding_max && feed_one(w, now_ns, arrival_ns, model_draw(w)))
+            fed++;
+        else
+            turned_away++; /* as a frontend does: what queues up before the scheduler would come too late for it */
         w->due_ns += w->gap_ns * rng_exponential(&w->rng);
     }
     for (uint32_t t = 0; t < w->wiring->model_threads; t++)
         if (w->unpublished[t])
             feed_publish(w, t);
     add(&w->counts.fed, fed - before);
+    add(&w->counts.turned_away, turned_away);
 }
 
 /* ---- what comes back ---- */

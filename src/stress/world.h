@@ -13,10 +13,10 @@
 
 /* Written by the world's thread, read by anyone. */
 struct world_counts {
-    _Atomic uint64_t due;     /* requests that should have been handed over */
-    _Atomic uint64_t fed;     /* handed over */
-    _Atomic uint64_t planned; /* in a batch */
-    _Atomic uint64_t late;    /* of these: the batch ends after their deadline */
+    _Atomic uint64_t fed;         /* requests handed over */
+    _Atomic uint64_t turned_away; /* others, because the scheduler was too far behind */
+    _Atomic uint64_t planned;     /* in a batch */
+    _Atomic uint64_t late;        /* of these: the batch ends after their deadline */
     _Atomic uint64_t refused;
     _Atomic uint64_t batches;
     _Atomic uint64_t checked; /* requests of the sample that came back as they should */

@@ -79,7 +79,7 @@ static void silence_decays_in_closed_form(void **state) {
     assert_int_equal(one.tick_end_ns, many.tick_end_ns);
     assert_near(arrival_rates_slow(&one) / arrival_rates_slow(&many), 1, 1e-9);
     assert_near(arrival_rates_fast(&one) / arrival_rates_fast(&many), 1, 1e-9);
-    assert_near(one.gaps_ended[gap_bin_of(NS_PER_MS)] / many.gaps_ended[gap_bin_of(NS_PER_MS)], 1, 1e-9);
+    assert_near(one.gaps[gap_bin_of(NS_PER_MS)].ended / many.gaps[gap_bin_of(NS_PER_MS)].ended, 1, 1e-9);
     /* 3 s of 3000/s, 7 s ago: 3000 * (1 - exp(-1.5)) * exp(-3.5) / (1 - exp(-5)) */
     assert_near(arrival_rates_slow(&one), 70.8, 1);
     arrival_rates_roll(&one, now + NS_PER_S * 86400 * 30); /* a month */

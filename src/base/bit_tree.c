@@ -1,0 +1,41 @@
+/* bit_tree.c - bitmaps over bitmaps. */
+#include "base/bit_tree.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+/* Words of a level; one in the last. */
+static uint32_t words_at(uint32_t capacity, uint32_t level) {
+    uint32_t words = capacity;
+    for (uint32_t i = 0; i <= level; i++)
+        words = (words + 63) / 64;
+    return words ? words : 1;
+}
+
+void bit_tree_take(struct arena *arena, struct bit_tree *tree, uint32_t capacity) {
+    struct bit_tree own = {.capacity = capacity};
+    for (uint32_t level = 0; level < BIT_TREE_LEVELS; level++)
+        own.words[level] = arena_take(arena, words_at(capacity, level) * sizeof(uint64_t));
+    if (!arena->base)
+        return;
+    CHECK_EQ(words_at(capacity, BIT_TREE_LEVELS - 1), 1);
+    for (uint32_t level = 0; level < BIT_TREE_LEVELS; level++)
+        memset(own.words[level], 0, words_at(capacity, level) * sizeof(uint64_t));
+    *tree = own;
+}
+
+void bit_tree_add(struct bit_tree *tree, uint32_t item) {
+    CHECK_LT(item, tree->capacity);
+    tree->count += !bit_tree_has(tree, item);
+    for (uint32_t level = 0; level < BIT_TREE_LEVELS; level++, item /= 64)
+        tree->words[level][item / 64] |= 1ULL << item % 64;
+}
+
+void bit_tree_remove(struct bit_tree *tree, uint32_t item) {
+    CHECK_LT(item, tree->capacity);
+    tree->count -= bit_tree_has(tree, item);
+    for (uint32_t level = 0; level < BIT_TREE_LEVELS; level++, item /= 64)
+        if (tree->words[level][item / 64] &= ~(1ULL << item % 64))
+            return; /* the word above it need not know */
+}
