@@ -5,9 +5,12 @@
  * delivers them, lets timers fire late and batches end early or late, accelerators die, drain and join, and clients
  * leave, in every order. Times are a few nanoseconds, so that what is derived every 10 ms stays as it is.
  *
- *     clients --arrive, cancel--> model m --to_rank[r][m]--> rank core r
- *                                         <--to_model[r][m]--
- *                                 model m --plans--> accelerator a --notices[a]--> its rank core
+ *     clients --arrive, cancel--> model m --messages, board--> rank core r
+ *                                         <--messages--
+ *                                 model m --plans--> accelerator a --notices--> its rank core
+ *
+ * Candidates are overwritten in place and announced, as on the board of the live threads (sched/candidate_board.h), and
+ * a rank core may take any number of messages before it decides.
  *
  * With several rank cores each has some of the accelerators, and a model belongs to one at a time: it moves by
  * RANK_LEAVE, GRANT_LEFT, RANK_JOIN.
@@ -34,7 +37,7 @@
 #define PARTS_MAX        2
 #define REQUESTS_MAX     8
 #define CHANNEL_MAX      6
-#define CHANNEL_LONG     4 /* from so many on, a newer candidate or newer parameters replace the last */
+#define CHANNEL_LONG     4 /* from so many on, newer parameters replace the last */
 #define NOTICES_MAX      12
 #define BATCHES_MOST     2 /* of an accelerator at once: one runs, one is sealed */
 #define BATCH_MAX        3
@@ -54,12 +57,13 @@ struct section {
     uint32_t models, accelerators, types;
     uint8_t accelerator_type[ACCELERATORS_MAX];
     int64_t alpha_ns, beta_ns; /* of every model on type 0; type t takes t+1 times as long */
-    int64_t ctrl_ns, data_ns;
+    int64_t ctrl_ns, data_ns, grace_ns;
     uint32_t request_count;
     struct script_request requests[REQUESTS_MAX]; /* of one model: by arrival */
     uint32_t cancels, deaths, drains, moves;      /* at most so many, at any time */
     uint32_t parts;                               /* rank cores, model and accelerator i at i modulo parts; 0: one */
     uint32_t lags;                                /* time goes on so often while something is still to be done */
+    bool lazy;                                    /* rank cores take several messages before they decide */
     bool stale;                                   /* threads may go on with the time at which their turn began */
     bool random;                                  /* too large for every order */
 };
@@ -70,8 +74,9 @@ enum action {
     TO_MODEL,
     MODEL_TIME,
     TO_RANK,
+    BOARD,
     NOTICE,
-    RANK_TIME,
+    DECIDE,
     END,
     DIE,
     DRAIN,
@@ -87,7 +92,6 @@ enum action {
 struct to_rank {
     uint32_t kind, accelerator, items, pad;
     int64_t sealed_ns, free_ns, run_ns;
-    struct candidate candidates[TYPES_MAX];
 };
 
 struct to_rank_channel {
@@ -125,7 +129,7 @@ struct executor {
 struct model_state {
     struct model_core *core;
     int64_t wake_ns, turn_ns;
-    struct candidate told[TYPES_MAX]; /* what the rank core will know once all is delivered */
+    struct candidate told[TYPES_MAX]; /* the board's */
     uint64_t granted;                 /* an accelerator + 1, from the rank core's grant to its reading the answer */
     uint32_t part, leaving;           /* which rank core it belongs to, and whether it is about to leave it */
 };
@@ -133,6 +137,8 @@ struct model_state {
 struct rank_state {
     struct rank_core *core;
     int64_t wake_ns, turn_ns;
+    uint32_t announced; /* models whose candidates have changed, a bit each */
+    uint32_t undecided; /* something was taken since the last decision */
     struct to_rank_channel from_models[MODELS_MAX];
     struct to_model_channel to_models[MODELS_MAX];
 };
@@ -164,11 +170,8 @@ static void wrong(struct world *w, const char *what) {
 /* Room for one more message. */
 static struct to_rank *to_rank_push(struct world *w, uint32_t m, enum rank_message_kind kind) {
     struct to_rank_channel *channel = &w->ranks[w->models[m].part].from_models[m];
-    bool replaces = kind == RANK_CANDIDATE && channel->count >= CHANNEL_LONG &&
-                    channel->slots[channel->count - 1].kind == RANK_CANDIDATE;
-    channel->count += !replaces;
-    CHECK_LE(channel->count, CHANNEL_MAX);
-    struct to_rank *message = &channel->slots[channel->count - 1];
+    CHECK_LT(channel->count, CHANNEL_MAX);
+    struct to_rank *message = &channel->slots[channel->count++];
     message->kind = kind;
     return message;
 }
@@ -216,6 +219,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
                                     .types = s->types,
                                     .ctrl_ns = s->ctrl_ns,
                                     .data_ns = s->data_ns,
+                                    .grace_ns = s->grace_ns,
                                     .policy = s->policy,
                                     .part_of_accelerator = part_of,
                                     .part_of_model = part_of};
@@ -241,7 +245,10 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
         model->wake_ns = TIME_NEVER;
         model->part = m % parts_of(s);
         for (uint32_t t = 0; t < TYPES_MAX; t++)
-            model->told[t].ready_ns = model->told[t].wake_ns = TIME_NEVER;
+            model->told[t] = (struct candidate){.ready_ns = TIME_NEVER,
+                                                .wake_ns = TIME_NEVER,
+                                                .invalid_after_ns = TIME_NEVER,
+                                                .leftover_invalid_after_ns = TIME_NEVER};
         if (model->core)
             model_core_init(model->core, &config, &w->pool);
     }
@@ -286,7 +293,6 @@ static void model_answers(struct world *w, uint32_t m, int64_t now_ns, const str
     answer->sealed_ns = now_ns;
     answer->free_ns = used ? out->batch_finish_ns : now_ns;
     answer->run_ns = used ? out->batch_run_ns : 0;
-    memcpy(answer->candidates, w->models[m].told, sizeof(answer->candidates));
     if (!used)
         return;
     struct executor *executor = &w->executors[grant->accelerator];
@@ -321,11 +327,10 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
     }
     if (out.candidate_changed)
         memcpy(model->told, out.candidates, w->section->types * sizeof(model->told[0]));
-    if (event->kind == MODEL_GRANTED) {
+    if (event->kind == MODEL_GRANTED)
         model_answers(w, m, now_ns, event->grant, &out);
-    } else if (out.candidate_changed && !model->leaving) {
-        memcpy(to_rank_push(w, m, RANK_CANDIDATE)->candidates, model->told, sizeof(model->told));
-    }
+    else if (out.candidate_changed)
+        w->ranks[model->part].announced |= 1U << m;
 }
 
 static struct request_message request_message(const struct world *w, uint32_t r) {
@@ -359,7 +364,7 @@ static void model_has_left(struct world *w, uint32_t m) {
         wrong(w, "a model has left that did not want to, or has a grant to answer");
     model->leaving = 0;
     model->part = (model->part + 1) % parts_of(w->section);
-    memcpy(to_rank_push(w, m, RANK_JOIN)->candidates, model->told, sizeof(model->told));
+    to_rank_push(w, m, RANK_JOIN);
 }
 
 static void model_moves(struct world *w, uint32_t m) {
@@ -406,11 +411,20 @@ static void rank_tells(struct rank_state *rank, uint32_t m) {
     message->parameters = parameters.parameters;
 }
 
+/* Whoever moves is told at once. */
+static void rank_moves(struct world *w, uint32_t r, const struct rank_output *out) {
+    if (out->left != RANK_NOBODY)
+        to_model_push(&w->ranks[r], out->left, GRANT_LEFT);
+    if (out->joined != RANK_NOBODY)
+        rank_tells(&w->ranks[r], out->joined);
+}
+
 static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct rank_event *event) {
     static struct rank_output out;
     struct rank_state *rank = &w->ranks[r];
     rank_core_step(rank->core, now_ns, event, &out);
     rank->wake_ns = out.wake_ns;
+    rank->undecided = 0;
     for (uint32_t i = 0; i < out.grant_count; i++) {
         const struct grant_message *grant = &out.grants[i];
         rank_grants(w, r, grant);
@@ -420,32 +434,52 @@ static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct 
         message->leftovers = grant->leftovers;
         message->free_ns = grant->free_ns;
     }
-    if (out.left != RANK_NOBODY)
-        to_model_push(rank, out.left, GRANT_LEFT);
-    for (uint32_t m = 0; m < w->section->models; m++)
-        if (m == out.joined || (out.parameters_changed && rank_core_member(rank->core, m)))
+    rank_moves(w, r, &out);
+    for (uint32_t m = 0; out.parameters_changed && m < w->section->models; m++)
+        if (rank_core_member(rank->core, m))
             rank_tells(rank, m);
+}
+
+/* Decides at once, as in the simulator, or when more has been taken, as in the live threads. */
+static void rank_take(struct world *w, uint32_t r, int64_t now_ns, const struct rank_message *message) {
+    static struct rank_output out;
+    if (!w->section->lazy) {
+        rank_step(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+        return;
+    }
+    rank_core_take(w->ranks[r].core, now_ns, message, &out);
+    w->ranks[r].undecided = 1;
+    rank_moves(w, r, &out);
+}
+
+static struct rank_message rank_message(const struct world *w, uint32_t m, enum rank_message_kind kind) {
+    struct rank_message message = {.kind = kind, .model = m, .types = w->section->types};
+    memcpy(message.candidates, w->models[m].told, sizeof(w->models[m].told));
+    return message;
+}
+
+static void rank_takes_candidate(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
+    struct rank_message message = rank_message(w, m, RANK_CANDIDATE);
+    w->ranks[r].announced &= ~(1U << m);
+    rank_take(w, r, now_ns, &message);
 }
 
 static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
     struct to_rank said = w->ranks[r].from_models[m].slots[0];
     POP(&w->ranks[r].from_models[m]);
-    struct rank_message message = {.kind = said.kind,
-                                   .model = m,
-                                   .accelerator = said.accelerator,
-                                   .items = said.items,
-                                   .sealed_ns = said.sealed_ns,
-                                   .free_ns = said.free_ns,
-                                   .run_ns = said.run_ns,
-                                   .types = w->section->types};
-    memcpy(message.candidates, said.candidates, sizeof(said.candidates));
+    struct rank_message message = rank_message(w, m, said.kind);
+    message.accelerator = said.accelerator;
+    message.items = said.items;
+    message.sealed_ns = said.sealed_ns;
+    message.free_ns = said.free_ns;
+    message.run_ns = said.run_ns;
     if (said.kind == RANK_ANSWER) {
         if (w->models[m].granted != said.accelerator + 1)
             wrong(w, "an answer to no grant");
         w->models[m].granted = w->known[said.accelerator].granted = 0;
         w->known[said.accelerator].batches += said.items > 0;
     }
-    rank_step(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+    rank_take(w, r, now_ns, &message);
 }
 
 static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
@@ -455,7 +489,7 @@ static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
     if (kind == NOTICE_FREE) {
         struct rank_message message = {.kind = RANK_FREE, .accelerator = a, .free_ns = said_ns};
         w->known[a].batches--;
-        rank_step(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+        rank_take(w, r, now_ns, &message);
         return;
     }
     w->known[a].out = kind == NOTICE_DOWN;
@@ -586,6 +620,8 @@ static void offer_model(const struct world *w, struct offers *o, uint32_t m) {
             offer_turn(w, o, TO_MODEL, m, r, model->turn_ns);
         if (w->ranks[r].from_models[m].count)
             offer_turn(w, o, TO_RANK, m, r, w->ranks[r].turn_ns);
+        if (w->ranks[r].announced & 1U << m)
+            offer_turn(w, o, BOARD, m, r, w->ranks[r].turn_ns);
     }
     if (model->wake_ns <= w->now_ns)
         offer(o, MODEL_TIME, m, 0, false);
@@ -600,8 +636,10 @@ static uint32_t world_enabled(const void *state, struct explore_action *actions)
     for (uint32_t m = 0; m < w->section->models; m++)
         offer_model(w, &o, m);
     for (uint32_t r = 0; r < parts_of(w->section); r++)
-        if (w->ranks[r].wake_ns <= w->now_ns)
-            offer(&o, RANK_TIME, r, 0, false);
+        if (w->ranks[r].undecided)
+            offer_turn(w, &o, DECIDE, r, 0, w->ranks[r].turn_ns);
+        else if (w->ranks[r].wake_ns <= w->now_ns)
+            offer(&o, DECIDE, r, 0, false);
     for (uint32_t a = 0; a < w->section->accelerators; a++)
         offer_accelerator(w, &o, a);
     bool late = something_is_due(w, &o);
@@ -632,6 +670,8 @@ static bool is_quiet(const struct world *w) {
     const struct section *s = w->section;
     for (uint32_t r = 0; r < parts_of(s); r++) {
         if (w->ranks[r].wake_ns <= w->now_ns + 1) /* what was given back is held for a nanosecond */
+            return false;
+        if (w->ranks[r].undecided || w->ranks[r].announced)
             return false;
         for (uint32_t m = 0; m < s->models; m++)
             if (w->ranks[r].to_models[m].count || w->ranks[r].from_models[m].count)
@@ -682,10 +722,13 @@ static const char *world_apply(void *state, struct explore_action action) {
     case TO_RANK:
         rank_takes(w, x, action.y, rank_turn(w, action.y, stale));
         break;
+    case BOARD:
+        rank_takes_candidate(w, x, action.y, rank_turn(w, action.y, stale));
+        break;
     case NOTICE:
         rank_notices(w, x, rank_turn(w, x % parts_of(w->section), stale));
         break;
-    case RANK_TIME:
+    case DECIDE:
         rank_step(w, x, rank_turn(w, x, stale), &(struct rank_event){.kind = RANK_TIMER});
         break;
     case END:
@@ -757,7 +800,8 @@ static void world_print(struct explore_action action) {
         [MODEL_TIME] = "model %u's timer",
         [TO_RANK] = "model %u's message is taken by rank core %u",
         [NOTICE] = "accelerator %u's news are taken by its rank core",
-        [RANK_TIME] = "rank core %u's timer",
+        [BOARD] = "model %u's candidate is taken by rank core %u",
+        [DECIDE] = "rank core %u decides",
         [END] = "accelerator %u ends a batch, number %u",
         [DIE] = "accelerator %u dies",
         [DRAIN] = "accelerator %u is to drain",
@@ -783,7 +827,8 @@ static const struct section sections[] = {
         TIMES,
         .request_count = 3,
         .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}, {0, 2, 6, 40}},
-        .lags = 3,
+        .lazy = true,
+        .lags = 2,
     },
     {
         .name = "two models for one accelerator",
@@ -791,7 +836,7 @@ static const struct section sections[] = {
         TIMES,
         .request_count = 3,
         .requests = {{0, 1, 0, 40}, {1, 1, 0, 30}, {0, 1, 5, 40}},
-        .lags = 1,
+        .lazy = true,
     },
     {
         .name = "two accelerators for two models",
@@ -799,6 +844,7 @@ static const struct section sections[] = {
         TIMES,
         .request_count = 3,
         .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}, {0, 1, 5, 40}},
+        .lazy = true,
     },
     {
         .name = "two accelerators for two models, deferred",
@@ -815,6 +861,7 @@ static const struct section sections[] = {
         .data_ns = 1,
         .request_count = 4,
         .requests = {{0, 1, 0, 60}, {1, 1, 0, 60}, {0, 1, 5, 60}, {1, 1, 6, 60}},
+        .lazy = true,
     },
     {
         .name = "sealed ahead of time, late messages",
@@ -825,6 +872,7 @@ static const struct section sections[] = {
         .request_count = 4,
         .requests = {{0, 1, 0, 60}, {0, 1, 5, 60}, {0, 1, 6, 60}, {0, 1, 20, 60}},
         .lags = 1,
+        .lazy = true,
     },
     {
         .name = "leftovers and refusals",
@@ -832,7 +880,7 @@ static const struct section sections[] = {
         TIMES,
         .request_count = 4,
         .requests = {{0, 1, 0, 14}, {0, 1, 0, 14}, {0, 1, 1, 16}, {0, 3, 2, 18}},
-        .lags = 2,
+        .lags = 1,
     },
     {
         .name = "clients leave",
@@ -849,14 +897,14 @@ static const struct section sections[] = {
         .request_count = 2,
         .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
         .deaths = 1,
-        .lags = 1,
+        .lazy = true,
     },
     {
         .name = "one of two accelerators dies",
         MODELS(eager, 2, 2),
         TIMES,
         .request_count = 2,
-        .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}},
+        .requests = {{0, 1, 0, 40}, {1, 1, 5, 40}},
         .deaths = 1,
     },
     {
@@ -886,7 +934,7 @@ static const struct section sections[] = {
         TIMES,
         .request_count = 2,
         .requests = {{0, 1, 0, 40}, {1, 1, 0, 40}},
-        .drains = 2,
+        .drains = 1,
     },
     {
         .name = "two types of accelerators",
@@ -899,6 +947,7 @@ static const struct section sections[] = {
         .request_count = 3,
         .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}, {0, 1, 6, 30}},
         .lags = 1,
+        .lazy = true,
     },
     {
         .name = "threads whose turns began long ago",
@@ -909,6 +958,8 @@ static const struct section sections[] = {
         .requests = {{0, 1, 0, 60}, {1, 1, 5, 60}},
         .lags = 1,
         .stale = true,
+        .lazy = true,
+        .grace_ns = 3,
     },
     {
         .name = "a model moves",
@@ -917,8 +968,8 @@ static const struct section sections[] = {
         .request_count = 2,
         .requests = {{0, 1, 0, 40}, {0, 1, 5, 40}},
         .moves = 2,
-        .lags = 1,
         .parts = 2,
+        .lazy = true,
     },
     {
         .name = "two models move",
@@ -966,6 +1017,7 @@ static const struct section sections[] = {
         .lags = 100,
         .stale = true,
         .random = true,
+        .lazy = true,
     },
     {
         .name = "all at once, some orders",
@@ -992,6 +1044,8 @@ static const struct section sections[] = {
         .lags = 100,
         .stale = true,
         .random = true,
+        .lazy = true,
+        .grace_ns = 3,
     },
 };
 
