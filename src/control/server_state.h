@@ -9,7 +9,6 @@
 #include "frontend/http.h"
 #include "frontend/metrics.h"
 #include "frontend/port.h"
-#include "frontend/shared_memory.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
@@ -38,8 +37,7 @@ struct server {
     struct http_frontend **http; /* [frontends]; their ports come first */
     struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;
-    struct shared_memory *shared; /* of clients; NULL: not served */
-    int http_fd, grpc_fd;         /* listening */
+    int http_fd, grpc_fd; /* listening */
     struct server_ports bound;
     _Atomic bool ready, draining;
     int64_t started_ns;

@@ -256,8 +256,11 @@ static bool head_stays(const struct model_core *core, int64_t now_ns) {
 
 static void queue_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
-    while (core->queue.count && !head_stays(core, now_ns))
-        leftovers_add(core, now_ns, deadline_queue_pop(&core->queue, nodes), out);
+    while (core->queue.count && !head_stays(core, now_ns)) {
+        uint32_t node = deadline_queue_pop(&core->queue, nodes);
+        request_pool_warm(core->pool, node, deadline_queue_first(&core->queue));
+        leftovers_add(core, now_ns, node, out);
+    }
     while (core->leftovers.count && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->leftovers))))
         refuse(core, out, deadline_queue_pop(&core->leftovers, nodes), REFUSAL_DEADLINE);
 }
@@ -512,6 +515,7 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
     while (items < batch->items) {
         uint32_t next = deadline_queue_next(nodes, node);
+        request_pool_warm(core->pool, node, next);
         if (node == deadline_queue_first(queue))
             deadline_queue_pop(queue, nodes);
         else

@@ -20,9 +20,16 @@ struct request_node {
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
 
+/* The free nodes are a stack. Its top few are kept at hand, and each node below them says who comes so many after it:
+ * so the nodes that will be asked for soon are known, and on their way to the cache, without a look at those between.
+ */
+#define REQUEST_POOL_TOP 8
+
 struct request_pool {
     struct request_node *nodes;
-    uint32_t capacity, free_head, used;
+    uint32_t capacity, used;
+    uint32_t top[REQUEST_POOL_TOP]; /* in a circle: [at] is the next one to be taken, [at - 1] the one after it */
+    uint32_t at;
 };
 
 /* `nodes` is the caller's, [capacity]. */
@@ -30,6 +37,14 @@ void request_pool_init(struct request_pool *pool, struct request_node *nodes, ui
 /* Index of a free node, or REQUEST_NONE. */
 uint32_t request_pool_get(struct request_pool *pool);
 void request_pool_put(struct request_pool *pool, uint32_t node);
+
+/* Who walks a queue comes from `node` to `next`: asks for a node some steps later. Those that wait one behind the other
+ * mostly lie side by side, as they were taken from the pool. */
+static inline void request_pool_warm(const struct request_pool *pool, uint32_t node, uint32_t next) {
+    uint32_t later = next + 8 * (next - node); /* wraps around on the way down */
+    if (later < pool->capacity)
+        __builtin_prefetch(&pool->nodes[later], 1);
+}
 
 /* What a request's arrival says, into its node. */
 static inline void request_node_set(struct request_node *node, const struct request_message *message) {
