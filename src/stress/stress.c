@@ -13,9 +13,11 @@
 #include "sched/rank_thread.h"
 #include "stress/world.h"
 
-#define THREADS_PER_WORLD 4                 /* model threads that a world can feed */
-#define OUTSTANDING_MAX   (1U << 18)        /* requests of a world */
-#define REQUEST_SLOTS     65536             /* that wait between a world and a model thread; more are turned away */
+#define THREADS_PER_WORLD 4          /* model threads that a world can feed */
+#define OUTSTANDING_MAX   (1U << 18) /* requests of a world */
+#define REQUEST_SLOTS_MIN 8192       /* twice the largest --feed-batch */
+#define REQUEST_SLOTS_MAX 65536
+#define LAG_PART          8 /* of an SLO: what waits longer between a world and a model thread is turned away */
 #define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
 #define DRAIN_NS          (10 * NS_PER_S)
 #define POLL_NS           NS_PER_MS
@@ -75,6 +77,14 @@ static uint32_t world_count(const struct stress_config *c) {
     return worlds;
 }
 
+/* Slots of a ring of requests (rounded up to a power of two there). */
+static uint32_t request_slots(const struct stress_config *c) {
+    double slots = c->rate / c->model_threads * (double)c->slo_ns / 1e9 / LAG_PART;
+    if (c->rate <= 0 || slots > REQUEST_SLOTS_MAX)
+        return REQUEST_SLOTS_MAX;
+    return slots < REQUEST_SLOTS_MIN ? REQUEST_SLOTS_MIN : (uint32_t)slots;
+}
+
 static int wiring_make(struct stress *s, struct sy_error *err) {
     const struct stress_config *c = s->config;
     struct wiring *w = &s->wiring;
@@ -86,7 +96,7 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
     w->models = c->models;
     w->batch_max = s->profile->batch_max;
     w->port_requests = OUTSTANDING_MAX;
-    w->request_slots = REQUEST_SLOTS;
+    w->request_slots = request_slots(c);
     w->thread_of_model = calloc(c->models, sizeof(uint32_t));
     w->thread_of_served = calloc(c->models, sizeof(uint32_t));
     w->executor_of = calloc(c->accelerators, sizeof(uint32_t));
