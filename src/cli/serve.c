@@ -21,7 +21,7 @@ struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
-    bool busy_poll, no_learn, no_grpc, no_metrics;
+    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory;
 };
 
 static const struct option_row rows[] = {
@@ -61,6 +61,8 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, metrics_port, "metrics-port", "PORT", 0, 65535,
                "Prometheus metrics; 0: any free port"),
     OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port"),
+    OPTION_FLAG(struct serve_settings, no_shared_memory, "no-shared-memory",
+                "clients may not name shared memory of this machine as the place of tensors"),
     OPTION_HEADING("Limits"),
     OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,
                "requests queued per model thread; more are answered 503"),
@@ -191,6 +193,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->grpc_port = s->no_grpc ? -1 : (int)s->grpc_port;
     c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
     c->busy_poll = s->busy_poll;
+    c->shared_memory = !s->no_shared_memory;
     c->spin = s->spin;
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;

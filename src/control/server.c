@@ -235,6 +235,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .ready = &s->ready,
         .draining = &s->draining,
         .statistics = {server_statistics, s},
+        .shared = s->shared,
         .body_bytes_max = s->config.body_bytes_max,
         .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,
@@ -289,7 +290,8 @@ static int server_allocate(struct server *s) {
     s->http = calloc(s->config.frontends, sizeof(*s->http));
     s->grpc = calloc(s->config.frontends, sizeof(*s->grpc));
     if (!s->accelerator_type || !s->wiring.executor_of || !s->wiring.part_of_accelerator || !s->executors ||
-        !s->rank_threads || !s->model_threads || !s->ports || !s->http || !s->grpc)
+        !s->rank_threads || !s->model_threads || !s->ports || !s->http || !s->grpc ||
+        (s->config.shared_memory && shared_memory_create(&s->shared) < 0))
         return -ENOMEM;
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count; type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -339,6 +341,7 @@ static void server_end(struct server *s) {
             executor_stop(s->executors[e]);
     for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
+    shared_memory_destroy(s->shared);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);

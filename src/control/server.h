@@ -35,6 +35,7 @@ struct server_config {
     bool busy_poll;
     double
         spin; /* CPU executors with a core of their own look for the next batch for so many times what the last took */
+    bool shared_memory; /* clients may register regions of it */
     bool learn;         /* correct profiles from measured runs */
     uint32_t queue_max; /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;

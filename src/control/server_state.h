@@ -9,6 +9,7 @@
 #include "frontend/http.h"
 #include "frontend/metrics.h"
 #include "frontend/port.h"
+#include "frontend/shared_memory.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
@@ -37,7 +38,8 @@ struct server {
     struct http_frontend **http; /* [frontends]; their ports come first */
     struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;
-    int http_fd, grpc_fd; /* listening */
+    struct shared_memory *shared; /* of clients; NULL: not served */
+    int http_fd, grpc_fd;         /* listening */
     struct server_ports bound;
     _Atomic bool ready, draining;
     int64_t started_ns;

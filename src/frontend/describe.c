@@ -9,8 +9,8 @@
 #include "base/assert.h"
 #include "base/container.h"
 
-#define BYTES_FIXED     ((size_t)64 * 1024)
-#define BYTES_PER_MODEL ((size_t)2048) /* in an answer that lists all models */
+#define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
+#define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
 
 int describe_begin(struct description *d, const struct v2_models *models) {
     d->bytes = BYTES_FIXED + models->count * BYTES_PER_MODEL;
@@ -46,8 +46,9 @@ static char *text_of(const char *literal) {
 }
 
 const ProtobufCMessage *describe_server(struct description *d) {
-    static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                             "model_repository",   "statistics", "logging"};
+    static const char *const extensions[] = {"binary_tensor_data",  "parameters", "model_configuration",
+                                             "model_repository",    "statistics", "logging",
+                                             "system_shared_memory"};
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
     server->name = text_of("symphony");
@@ -263,4 +264,46 @@ const Inference__TraceSettingResponse *describe_trace_settings(struct descriptio
     response->settings = take(d, sizeof(*response->settings));
     response->settings[0] = entry;
     return response;
+}
+
+/* ---- shared memory ---- */
+
+static char *text_copy(struct description *d, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    return memcpy(take(d, bytes), text, bytes);
+}
+
+static Inference__SystemSharedMemoryStatusResponse__RegionsEntry *region_describe(struct description *d,
+                                                                                  const struct shared_region *region) {
+    typedef Inference__SystemSharedMemoryStatusResponse__RegionStatus Status;
+    typedef Inference__SystemSharedMemoryStatusResponse__RegionsEntry Entry;
+    Entry *entry = NEW(d, Entry, INFERENCE__SYSTEM_SHARED_MEMORY_STATUS_RESPONSE__REGIONS_ENTRY__INIT);
+    Status *status = NEW(d, Status, INFERENCE__SYSTEM_SHARED_MEMORY_STATUS_RESPONSE__REGION_STATUS__INIT);
+    status->name = entry->key = text_copy(d, region->name);
+    status->key = text_copy(d, region->key);
+    status->offset = region->offset;
+    status->byte_size = region->bytes;
+    entry->value = status;
+    return entry;
+}
+
+int describe_regions(struct description *d, struct shared_memory *memory, const char *name,
+                     const Inference__SystemSharedMemoryStatusResponse **response, struct sy_error *err) {
+    if (!memory)
+        return error_set(err, 501, "shared memory is not served");
+    struct shared_region **regions = malloc(SHARED_REGIONS_MAX * sizeof(*regions));
+    if (!regions)
+        return error_set(err, 503, "out of memory for the answer");
+    uint32_t count = shared_memory_list(memory, name, regions);
+    Inference__SystemSharedMemoryStatusResponse *all =
+        NEW(d, Inference__SystemSharedMemoryStatusResponse, INFERENCE__SYSTEM_SHARED_MEMORY_STATUS_RESPONSE__INIT);
+    all->n_regions = count;
+    all->regions = take(d, count * sizeof(*all->regions));
+    for (uint32_t i = 0; i < count; i++) {
+        all->regions[i] = region_describe(d, regions[i]);
+        shared_region_put(regions[i]);
+    }
+    free(regions);
+    *response = all;
+    return count == 0 && name[0] != '\0' ? error_set(err, 404, "there is no shared memory region '%.64s'", name) : 0;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "frontend/settings.h"
+#include "frontend/shared_memory.h"
 #include "frontend/statistics.h"
 #include "frontend/v2.h"
 #include "inference.pb-c.h"
@@ -31,3 +32,10 @@ const ProtobufCMessage *describe_statistics(struct description *d, const struct 
                                             uint32_t count, const struct statistics_source *source);
 const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
 const Inference__TraceSettingResponse *describe_trace_settings(struct description *d);
+
+/* ---- shared memory: what both protocols do with the registry ---- */
+
+/* The regions of that name, or with "" all. 0; 404 with a sentence: there is no such one; 501:
+ * none are served; 503. */
+int describe_regions(struct description *d, struct shared_memory *memory, const char *name,
+                     const Inference__SystemSharedMemoryStatusResponse **response, struct sy_error *err);

@@ -59,7 +59,8 @@ static struct v2_server server_now(const struct http_frontend *f) {
     return (struct v2_server){.models = &f->models,
                               .ready = atomic_load_explicit(f->config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->config.draining, memory_order_acquire),
-                              .statistics = f->config.statistics};
+                              .statistics = f->config.statistics,
+                              .shared = f->config.shared};
 }
 
 static enum MHD_Result respond_route(struct http_frontend *f, struct MHD_Connection *connection,
@@ -311,8 +312,9 @@ static enum MHD_Result exchange_run(struct exchange *x, const char *url, const c
         return exchange_send_error(x, (unsigned)status, status == 503, "%s", err.text);
     if (x->client && x->client->gone)
         return MHD_NO;
-    if (inference_submit(&x->inference, 0, &err) != 0)
-        return exchange_send_error(x, 503, true, "%s", err.text);
+    unsigned submitted = inference_submit(&x->inference, 0, &err);
+    if (submitted != 0)
+        return exchange_send_error(x, submitted, submitted == 503, "%s", err.text);
     f->asked++;
     if (x->client)
         x->client->running = x;

@@ -9,6 +9,8 @@
 #include "frontend/statistics.h"
 #include "repository/served_model.h"
 
+struct shared_memory;
+
 struct frontend_config {
     int listen_fd;               /* of listen_open(); the frontend duplicates it */
     uint32_t index;              /* names the thread: "http-0" */
@@ -17,12 +19,13 @@ struct frontend_config {
     uint32_t model_count;
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
-    uint64_t body_bytes_max;              /* 0: 64 MiB. Of one request; more is answered 413 */
-    uint64_t inputs_bytes_max;            /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
-    uint32_t requests_max;                /* 0: 8192. Infer requests at once; when all are taken: 503 */
-    uint32_t connections_max;             /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
-    uint32_t idle_timeout_s;              /* 0: 300. A connection that sends nothing for so long is closed */
-    bool busy_poll;                       /* spin instead of sleeping */
+    struct shared_memory *shared; /* NULL: shared memory is not served */
+    uint64_t body_bytes_max;      /* 0: 64 MiB. Of one request; more is answered 413 */
+    uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
+    uint32_t requests_max;        /* 0: 8192. Infer requests at once; when all are taken: 503 */
+    uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
+    uint32_t idle_timeout_s;      /* 0: 300. A connection that sends nothing for so long is closed */
+    bool busy_poll;               /* spin instead of sleeping */
 };
 
 /* The same with every 0 replaced. Raises the limit of open files. */

@@ -22,6 +22,8 @@ enum {
     TENSOR_SHAPE = 3
 };
 
+enum { TENSOR_PARAMETERS = 4 };
+
 static int malformed(struct sy_error *err) {
     return error_set(err, 400, "the message is not valid protobuf");
 }
@@ -106,6 +108,23 @@ static int parameter_read(const struct protobuf_field *entry, struct parameter *
     return rc < 0 ? malformed(err) : 0;
 }
 
+/* One that says where in shared memory a tensor is. */
+static int shared_parameter_read(const struct parameter *p, struct infer_shared *shared, struct sy_error *err) {
+    bool offset = key_is(p, "shared_memory_offset"), bytes = key_is(p, "shared_memory_byte_size");
+    if (key_is(p, "shared_memory_region")) {
+        if (p->value.number != PARAMETER_STRING || p->value.wire != PROTOBUF_BYTES)
+            return error_set(err, 400, "parameter 'shared_memory_region' is not a string_param");
+        shared->region = (const char *)p->value.data;
+        shared->region_length = p->value.value;
+    } else if (offset || bytes) {
+        if (!whole_number(p) || (int64_t)p->value.value < 0)
+            return error_set(err, 400, "parameter '%.*s' is not an int64_param of 0 or more", (int)p->key_length,
+                             p->key);
+        *(offset ? &shared->offset : &shared->bytes) = p->value.value;
+    }
+    return 0;
+}
+
 /* ---- inputs ---- */
 
 struct reader {
@@ -126,6 +145,7 @@ struct input_given {
     int64_t dims[TENSOR_DIMS_MAX];
     bool has_contents;
     struct protobuf_field contents;
+    struct infer_shared shared;
 };
 
 static int dim_add(struct input_given *given, uint64_t dim, struct sy_error *err) {
@@ -153,14 +173,6 @@ static int shape_read(struct input_given *given, const struct protobuf_field *fi
     return 0;
 }
 
-static int input_parameter_read(const struct protobuf_field *field, struct sy_error *err) {
-    struct parameter p;
-    int status = parameter_read(field, &p, err);
-    if (status == 0 && key_is(&p, "shared_memory_region"))
-        return error_set(err, 501, "shared memory is not supported yet");
-    return status;
-}
-
 static int input_fields_read(struct reader *r, const struct protobuf_field *message, struct input_given *given) {
     struct protobuf_in in = protobuf_inside(message);
     struct protobuf_field field;
@@ -177,7 +189,9 @@ static int input_fields_read(struct reader *r, const struct protobuf_field *mess
         } else if (field.number == INPUT_SHAPE) {
             status = shape_read(given, &field, r->err);
         } else if (field.number == INPUT_PARAMETERS && bytes) {
-            status = input_parameter_read(&field, r->err);
+            struct parameter p;
+            status = parameter_read(&field, &p, r->err);
+            status = status ? status : shared_parameter_read(&p, &given->shared, r->err);
         } else if (field.number == INPUT_CONTENTS && bytes) {
             if (given->has_contents)
                 return error_set(r->err, 400, "an input has its contents twice");
@@ -307,6 +321,12 @@ static int input_read(struct reader *r, const struct protobuf_field *field) {
         status = infer_call_shape(r->call, r->model, index, type, given.dims, given.rank, r->err);
     if (status)
         return status;
+    if (given.shared.region) {
+        if (given.has_contents)
+            return error_set(r->err, 400, "input '%.64s' has contents and a shared_memory_region",
+                             r->model->signature.inputs[index].name);
+        return infer_call_shared(r->call, r->model, index, &given.shared, r->err);
+    }
     if (given.has_contents) {
         r->typed = r->model->signature.inputs[index].name;
         return r->message->raw_count > 0 ? 0 : contents_read(r, &given, type, index);
@@ -317,24 +337,24 @@ static int input_read(struct reader *r, const struct protobuf_field *field) {
 
 /* ---- outputs, parameters ---- */
 
-static int output_parameter_read(const struct protobuf_field *field, struct sy_error *err) {
+static int output_parameter_read(const struct protobuf_field *field, struct infer_shared *shared,
+                                 struct sy_error *err) {
     struct parameter p;
     int status = parameter_read(field, &p, err);
     if (status)
         return status;
-    if (key_is(&p, "shared_memory_region"))
-        return error_set(err, 501, "shared memory is not supported yet");
     if (key_is(&p, "classification") && !whole_number(&p))
         return error_set(err, 400, "parameter 'classification' is not a whole number");
     if (key_is(&p, "classification") && p.value.value != 0)
         return error_set(err, 501, "classification of outputs is not supported yet");
-    return 0;
+    return shared_parameter_read(&p, shared, err);
 }
 
 static int output_read(struct reader *r, const struct protobuf_field *message) {
     struct protobuf_in in = protobuf_inside(message);
     struct protobuf_field field;
     struct infer_output *output;
+    struct infer_shared shared = {0};
     const char *name = "";
     size_t name_length = 0;
     int rc, status = 0;
@@ -345,12 +365,15 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
             name = (const char *)field.data;
             name_length = field.value;
         } else if (field.number == OUTPUT_PARAMETERS) {
-            status = output_parameter_read(&field, r->err);
+            status = output_parameter_read(&field, &shared, r->err);
         }
     }
     if (status == 0 && rc < 0)
         return malformed(r->err);
-    return status ? status : infer_call_output(r->call, r->model, name, name_length, &output, r->err);
+    status = status ? status : infer_call_output(r->call, r->model, name, name_length, &output, r->err);
+    if (status == 0)
+        output->shared = shared;
+    return status;
 }
 
 static int request_parameter_read(struct reader *r, const struct protobuf_field *field) {
@@ -412,30 +435,67 @@ int grpc_infer_parse(const struct grpc_message *message, const struct served_mod
 
 /* ---- answers ---- */
 
-static void output_put(struct text *text, const char *name, enum datatype type, const struct tensor_view *part) {
+/* An entry of a map of parameters; its number is that of the map's field. */
+static void parameter_put(struct text *text, uint32_t number, const char *key, const struct text *value) {
+    size_t key_bytes = strlen(key);
+    protobuf_put_head(text, number,
+                      1 + protobuf_varint_bytes(key_bytes) + key_bytes + 1 + protobuf_varint_bytes(value->length) +
+                          value->length);
+    protobuf_put_bytes(text, ENTRY_KEY, key, key_bytes);
+    protobuf_put_bytes(text, ENTRY_VALUE, value->data, value->length);
+}
+
+static void number_parameter_put(struct text *text, uint32_t number, const char *key, uint64_t value) {
+    char memory[1 + PROTOBUF_VARINT_MAX];
+    struct text packed;
+    text_init(&packed, memory, sizeof(memory));
+    protobuf_put_tag(&packed, PARAMETER_INT64, PROTOBUF_VARINT);
+    protobuf_put_varint(&packed, value);
+    parameter_put(text, number, key, &packed);
+}
+
+/* Where in shared memory an output now is. */
+static void shared_put(struct text *text, const struct infer_shared *shared, size_t bytes) {
+    char memory[512];
+    struct text name;
+    text_init(&name, memory, sizeof(memory));
+    protobuf_put_bytes(&name, PARAMETER_STRING, shared->region, shared->region_length);
+    parameter_put(text, TENSOR_PARAMETERS, "shared_memory_region", &name);
+    number_parameter_put(text, TENSOR_PARAMETERS, "shared_memory_byte_size", bytes);
+    if (shared->offset > 0)
+        number_parameter_put(text, TENSOR_PARAMETERS, "shared_memory_offset", shared->offset);
+    text_free(&name);
+}
+
+static void output_put(struct text *text, const char *name, enum datatype type, const struct tensor_view *part,
+                       const struct infer_shared *shared) {
     const char *datatype = datatype_name(type);
-    size_t dims_bytes = 0;
+    char memory[512];
+    struct text parameters;
+    size_t dims_bytes = 0, name_bytes = strlen(name), type_bytes = strlen(datatype);
+    text_init(&parameters, memory, sizeof(memory));
+    if (shared->region)
+        shared_put(&parameters, shared, part->bytes);
     for (uint32_t d = 0; d < part->rank; d++)
         dims_bytes += protobuf_varint_bytes((uint64_t)part->dims[d]);
-    size_t name_bytes = strlen(name), type_bytes = strlen(datatype);
     protobuf_put_head(text, RESPONSE_OUTPUTS,
                       3 + protobuf_varint_bytes(name_bytes) + name_bytes + protobuf_varint_bytes(type_bytes) +
-                          type_bytes + protobuf_varint_bytes(dims_bytes) + dims_bytes);
+                          type_bytes + protobuf_varint_bytes(dims_bytes) + dims_bytes + parameters.length);
     protobuf_put_bytes(text, TENSOR_NAME, name, name_bytes);
     protobuf_put_bytes(text, TENSOR_DATATYPE, datatype, type_bytes);
     protobuf_put_head(text, TENSOR_SHAPE, dims_bytes);
     for (uint32_t d = 0; d < part->rank; d++)
         protobuf_put_varint(text, (uint64_t)part->dims[d]);
+    text_append(text, parameters.data, parameters.length);
+    text->failed |= parameters.failed;
+    text_free(&parameters);
 }
 
 /* parameters["triton_final_response"] = true: clients of decoupled models look for it. */
 static void final_put(struct text *text) {
-    static const char key[] = "triton_final_response";
-    protobuf_put_head(text, RESPONSE_PARAMETERS, 2 + sizeof(key) - 1 + 2 + 2);
-    protobuf_put_bytes(text, ENTRY_KEY, key, sizeof(key) - 1);
-    protobuf_put_head(text, ENTRY_VALUE, 2);
-    protobuf_put_tag(text, PARAMETER_BOOL, PROTOBUF_VARINT);
-    protobuf_put_varint(text, 1);
+    char memory[2] = {PARAMETER_BOOL << 3 | PROTOBUF_VARINT, 1};
+    struct text yes = {.data = memory, .length = sizeof(memory)};
+    parameter_put(text, RESPONSE_PARAMETERS, "triton_final_response", &yes);
 }
 
 static void room_put(struct text *text) {
@@ -482,7 +542,9 @@ int grpc_answer_build(struct infer_answer *answer, struct text *text, const stru
         int rc = infer_output_slice(&parts[i], model, call, &call->outputs[i], outputs, output_count, first_item, err);
         if (rc)
             return rc;
-        output_put(text, spec->name, spec->type, &parts[i]);
+        output_put(text, spec->name, spec->type, &parts[i], &call->outputs[i].shared);
+        if (call->outputs[i].shared.region)
+            parts[i].bytes = 0; /* its raw content is there all the same, so that the others keep their places */
         raw_bytes += parts[i].bytes;
     }
     bool copied = raw_bytes <= INFER_ANSWER_COPY_MAX;

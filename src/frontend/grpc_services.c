@@ -29,9 +29,9 @@ enum grpc_method grpc_method_find(const char *path, size_t length) {
         {SERVICE "ModelStatistics", GRPC_MODEL_STATISTICS},
         {SERVICE "RepositoryModelLoad", GRPC_NOT_SERVED},
         {SERVICE "RepositoryModelUnload", GRPC_NOT_SERVED},
-        {SERVICE "SystemSharedMemoryStatus", GRPC_NOT_SERVED},
-        {SERVICE "SystemSharedMemoryRegister", GRPC_NOT_SERVED},
-        {SERVICE "SystemSharedMemoryUnregister", GRPC_NOT_SERVED},
+        {SERVICE "SystemSharedMemoryStatus", GRPC_SHARED_STATUS},
+        {SERVICE "SystemSharedMemoryRegister", GRPC_SHARED_REGISTER},
+        {SERVICE "SystemSharedMemoryUnregister", GRPC_SHARED_UNREGISTER},
         {SERVICE "CudaSharedMemoryStatus", GRPC_CUDA_STATUS},
         {SERVICE "CudaSharedMemoryRegister", GRPC_NOT_SERVED},
         {SERVICE "CudaSharedMemoryUnregister", GRPC_CUDA_UNREGISTER},
@@ -239,6 +239,45 @@ static unsigned trace_settings(struct description *d, const char *message, size_
     return status ? (unsigned)status : pack(describe_trace_settings(d), out);
 }
 
+/* ---- shared memory ---- */
+
+static unsigned shared_status(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                              struct text *out, struct sy_error *err) {
+    const Inference__SystemSharedMemoryStatusResponse *response;
+    Inference__SystemSharedMemoryStatusRequest *request =
+        unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    int status = describe_regions(d, s->config->shared, request->name, &response, err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : pack(response, out);
+}
+
+static unsigned shared_register(const struct grpc_services *s, const char *message, size_t bytes,
+                                struct sy_error *err) {
+    Inference__SystemSharedMemoryRegisterRequest *request =
+        unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    int status = s->config->shared ? shared_memory_register(s->config->shared, request->name, request->key,
+                                                            request->offset, request->byte_size, err)
+                                   : error_set(err, 501, "shared memory is not served");
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : 200; /* an empty message */
+}
+
+static unsigned shared_unregister(const struct grpc_services *s, const char *message, size_t bytes,
+                                  struct sy_error *err) {
+    Inference__SystemSharedMemoryUnregisterRequest *request =
+        unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    if (s->config->shared)
+        shared_memory_unregister(s->config->shared, request->name);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return 200;
+}
+
 /* ---- the table ---- */
 
 static unsigned server_live(struct text *out) {
@@ -264,6 +303,12 @@ static unsigned described(const struct grpc_services *s, enum grpc_method method
         return model_config(s, d, message, bytes, out, err);
     case GRPC_REPOSITORY_INDEX:
         return repository_index(s, d, message, bytes, out, err);
+    case GRPC_SHARED_STATUS:
+        return shared_status(s, d, message, bytes, out, err);
+    case GRPC_SHARED_REGISTER:
+        return shared_register(s, message, bytes, err);
+    case GRPC_SHARED_UNREGISTER:
+        return shared_unregister(s, message, bytes, err);
     case GRPC_MODEL_STATISTICS:
         return statistics(s, d, message, bytes, out, err);
     case GRPC_LOG_SETTINGS:

@@ -7,8 +7,21 @@
 #include "frontend/json_put.h"
 #include "frontend/tensor_json.h"
 
-static int output_put(struct text *text, const struct tensor_spec *spec, const struct tensor_view *part, bool binary,
-                      struct sy_error *err) {
+/* Where in shared memory an output now is. */
+static void shared_put(struct text *text, const struct infer_shared *shared, size_t bytes) {
+    text_put(text, "],\"parameters\":{\"shared_memory_region\":\"");
+    text_append(text, shared->region, shared->region_length); /* as it stands in the request's JSON */
+    text_put(text, "\",\"shared_memory_byte_size\":");
+    json_put_unsigned(text, bytes);
+    if (shared->offset > 0) {
+        text_put(text, ",\"shared_memory_offset\":");
+        json_put_unsigned(text, shared->offset);
+    }
+    text_put(text, "}}");
+}
+
+static int output_put(struct text *text, const struct tensor_spec *spec, const struct tensor_view *part,
+                      const struct infer_output *wanted, struct sy_error *err) {
     text_put(text, "{\"name\":");
     json_put_string(text, spec->name);
     text_put(text, ",\"datatype\":\"");
@@ -19,7 +32,11 @@ static int output_put(struct text *text, const struct tensor_spec *spec, const s
             text_put_char(text, ',');
         json_put_unsigned(text, (uint64_t)part->dims[d]);
     }
-    if (binary) {
+    if (wanted->shared.region) {
+        shared_put(text, &wanted->shared, part->bytes);
+        return 0;
+    }
+    if (wanted->binary) {
         text_put(text, "],\"parameters\":{\"binary_data_size\":");
         json_put_unsigned(text, part->bytes);
         text_put(text, "}}");
@@ -69,10 +86,10 @@ int infer_answer_build(struct infer_answer *answer, struct text *text, const str
             return rc;
         if (i > 0)
             text_put_char(text, ',');
-        rc = output_put(text, spec, &part, wanted->binary, err);
+        rc = output_put(text, spec, &part, wanted, err);
         if (rc)
             return rc;
-        if (wanted->binary) {
+        if (wanted->binary && !wanted->shared.region) {
             answer->pieces[1 + binary_count++] = (struct iovec){part.data, part.bytes};
             binary_bytes += part.bytes;
         }

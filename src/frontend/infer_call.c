@@ -11,7 +11,7 @@ _Static_assert(TENSORS_MAX <= 32, "inputs_named and outputs_named hold a bit eac
 
 void infer_call_begin(struct infer_call *call) {
     call->output_count = 0;
-    call->inputs_named = call->outputs_named = 0;
+    call->inputs_named = call->outputs_named = call->inputs_shared = 0;
     call->timeout_us = 0;
     call->id = NULL;
     call->id_length = 0;
@@ -75,6 +75,18 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     view->rank = rank;
     memcpy(view->dims, dims, rank * sizeof(dims[0]));
     view->bytes = (size_t)(elements * element_bytes);
+    return 0;
+}
+
+int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
+                      const struct infer_shared *shared, struct sy_error *err) {
+    if (shared->bytes != call->inputs[index].bytes)
+        return error_set(err, 400,
+                         "input '%.64s': shared_memory_byte_size is %" PRIu64
+                         ", but its shape and datatype take %zu bytes",
+                         model->signature.inputs[index].name, shared->bytes, call->inputs[index].bytes);
+    call->shared[index] = *shared;
+    call->inputs_shared |= 1u << index;
     return 0;
 }
 

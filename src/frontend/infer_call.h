@@ -21,16 +21,26 @@ struct infer_memory {
     void *context;
 };
 
+/* A tensor's place in shared memory, as the request gives it. */
+struct infer_shared {
+    const char *region; /* name, in the body; NULL: the tensor is not in shared memory */
+    size_t region_length;
+    uint64_t offset, bytes;
+};
+
 struct infer_output {
     uint32_t index; /* in the signature */
     bool binary;    /* of an answer in JSON: beside it */
+    struct infer_shared shared;
 };
 
 struct infer_call {
     struct tensor_view inputs[TENSORS_MAX];   /* in the signature's order; data lie in the body or in taken memory */
     struct infer_output outputs[TENSORS_MAX]; /* wanted, in the order to answer in */
     uint32_t output_count;
-    uint32_t inputs_named, outputs_named; /* bits by the signature's index */
+    struct infer_shared shared[TENSORS_MAX]; /* of inputs; those in `inputs_shared` */
+    uint32_t inputs_named, outputs_named;    /* bits by the signature's index */
+    uint32_t inputs_shared;                  /* their data are not read yet */
     uint32_t items;
     uint64_t shape_key; /* 0 for models of one shape, never 0 for others */
     float work;         /* 1 for models of one shape */
@@ -51,6 +61,9 @@ int infer_call_datatype(const char *name, size_t length, enum datatype *type, st
 /* Its type and shape: the view's rank, dims and bytes are set, its data are the caller's to set. */
 int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
                      const int64_t *dims, uint32_t rank, struct sy_error *err);
+/* Its data are in shared memory. */
+int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
+                      const struct infer_shared *shared, struct sy_error *err);
 /* An output of this name is asked for. */
 int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                       struct infer_output **output, struct sy_error *err);

@@ -17,6 +17,7 @@ struct input_given {
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
     int64_t binary_bytes;
+    struct infer_shared shared;
     const char *data_at; /* `data` that came before the shape or the type: where to read it again */
 };
 
@@ -111,18 +112,47 @@ static int binary_size_read(struct parser *p, struct input_given *given) {
     return 0;
 }
 
+/* A parameter that says where in shared memory a tensor is; *known: it is one. */
+static int shared_parameter_read(struct parser *p, const struct json_string *key, struct infer_shared *shared,
+                                 bool *known) {
+    struct json_string name;
+    int64_t number;
+    *known = true;
+    if (json_is(key, "shared_memory_region")) {
+        if (json_read_string(&p->scan, &name))
+            return fail_json(p);
+        if (memchr(name.data, '\\', name.length))
+            return FAIL(p, 400, "a region's name has a backslash");
+        shared->region = name.data;
+        shared->region_length = name.length;
+        return 0;
+    }
+    bool offset = json_is(key, "shared_memory_offset");
+    *known = offset || json_is(key, "shared_memory_byte_size");
+    if (!*known)
+        return 0;
+    if (json_read_int(&p->scan, &number))
+        return fail_json(p);
+    if (number < 0)
+        return FAIL(p, 400, "%.*s is %" PRId64 ", which is negative", (int)key->length, key->data, number);
+    *(offset ? &shared->offset : &shared->bytes) = (uint64_t)number;
+    return 0;
+}
+
 static int input_parameters_read(struct parser *p, struct input_given *given) {
     struct json_members members;
     struct json_string key;
+    bool known;
     int rc = json_open(&p->scan, &members, '{', "parameters, an object");
     while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        rc = shared_parameter_read(p, &key, &given->shared, &known);
+        if (rc)
+            return rc;
         if (json_is(&key, "binary_data_size")) {
             rc = binary_size_read(p, given);
             if (rc)
                 return rc;
-        } else if (json_is(&key, "shared_memory_region")) {
-            return FAIL(p, 501, "shared memory is not supported yet");
-        } else {
+        } else if (!known) {
             rc = json_skip(&p->scan);
         }
     }
@@ -178,14 +208,18 @@ static int input_finish(struct parser *p, const struct input_given *given, uint3
         return FAIL(p, 400, "input '%.64s' has no 'shape'", name);
     if (given->type == DATATYPE_INVALID)
         return FAIL(p, 400, "input '%.64s' has no 'datatype'", name);
-    if (given->has_data == given->has_binary)
+    int sources = given->has_data + given->has_binary + (given->shared.region != NULL);
+    if (sources != 1)
         return FAIL(p, 400,
-                    given->has_data ? "input '%.64s' has both 'data' and 'binary_data_size'"
-                                    : "input '%.64s' has neither 'data' nor 'binary_data_size'",
+                    sources > 0
+                        ? "input '%.64s' has more than one of 'data', 'binary_data_size', 'shared_memory_region'"
+                        : "input '%.64s' has none of 'data', 'binary_data_size', 'shared_memory_region'",
                     name);
     if (given->has_data && !given->data_at)
         return 0; /* checked and read */
     int rc = input_check(p, index);
+    if (rc == 0 && given->shared.region)
+        return infer_call_shared(p->call, p->body->model, index, &given->shared, p->err);
     if (rc || !given->has_data)
         return rc;
     struct json_scan behind = p->scan;
@@ -234,22 +268,24 @@ static int inputs_read(struct parser *p) {
     return rc ? fail_json(p) : 0;
 }
 
-static int output_parameters_read(struct parser *p, bool *explicit, bool *binary) {
+static int output_parameters_read(struct parser *p, struct infer_output *output, bool *explicit) {
     struct json_members members;
     struct json_string key;
     int rc = json_open(&p->scan, &members, '{', "parameters, an object");
     while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
+        bool known;
+        rc = shared_parameter_read(p, &key, &output->shared, &known);
+        if (rc)
+            return rc;
         if (json_is(&key, "binary_data")) {
-            rc = json_read_bool(&p->scan, binary);
+            rc = json_read_bool(&p->scan, &output->binary);
             *explicit = true;
         } else if (json_is(&key, "classification")) {
             int64_t classes;
             rc = json_read_int(&p->scan, &classes);
             if (rc == 0 && classes != 0)
                 return FAIL(p, 501, "classification of outputs is not supported yet");
-        } else if (json_is(&key, "shared_memory_region")) {
-            return FAIL(p, 501, "shared memory is not supported yet");
-        } else {
+        } else if (!known) {
             rc = json_skip(&p->scan);
         }
     }
@@ -260,7 +296,8 @@ static int output_read(struct parser *p) {
     struct json_members members;
     struct json_string key;
     char name[TENSOR_NAME_MAX];
-    bool named = false, explicit = false, binary = false;
+    struct infer_output given = {0};
+    bool named = false, explicit = false;
     int rc = json_open(&p->scan, &members, '{', "an output, an object");
     while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
         int status = 0;
@@ -269,7 +306,7 @@ static int output_read(struct parser *p) {
             status = name_read(p, name, sizeof(name));
             named = true;
         } else if (json_is(&key, "parameters")) {
-            status = output_parameters_read(p, &explicit, &binary);
+            status = output_parameters_read(p, &given, &explicit);
         } else {
             rc = json_skip(&p->scan);
         }
@@ -284,7 +321,8 @@ static int output_read(struct parser *p) {
     int status = infer_call_output(p->call, p->body->model, name, strlen(name), &output, p->err);
     if (status)
         return status;
-    output->binary = binary;
+    output->binary = given.binary;
+    output->shared = given.shared;
     p->output_explicit[output - p->call->outputs] = explicit;
     return 0;
 }

@@ -21,6 +21,7 @@ int inferences_init(struct inferences *home, const struct frontend_config *confi
     *home = (struct inferences){.port = config->port,
                                 .slot_bytes = (slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE,
                                 .slot_count = config->requests_max,
+                                .shared = {.memory = config->shared},
                                 .free = NO_FREE,
                                 .busy_ns = clock_now_ns()};
     /* calloc leaves pages untouched until a request needs them */
@@ -30,6 +31,7 @@ int inferences_init(struct inferences *home, const struct frontend_config *confi
 }
 
 void inferences_destroy(struct inferences *home) {
+    shared_view_end(&home->shared);
     slab_destroy(home->slab);
     infer_counters_destroy(&home->counters);
     free(home->slots);
@@ -49,7 +51,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->model = NULL;
     taken->state = INFERENCE_UPLOAD;
     taken->cancelled = taken->limited = false;
-    taken->block_count = 0;
+    taken->block_count = taken->region_count = 0;
     taken->request.block = NULL;
     taken->request.arrival_ns = now_ns;
     text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
@@ -77,6 +79,8 @@ void inference_free(struct inference *inference) {
     struct inferences *home = inference->home;
     CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_FREE);
     inference_blocks_give(inference);
+    while (inference->region_count > 0)
+        shared_region_put(inference->regions[--inference->region_count]);
     output_block_put(inference->request.block);
     text_free(&inference->text);
     inference->state = INFERENCE_FREE;
@@ -99,6 +103,60 @@ void *inference_block(void *context, size_t bytes) {
     return block;
 }
 
+/* ---- shared memory ---- */
+
+static int input_fetch(struct inference *inference, uint32_t index, struct sy_error *err) {
+    const struct infer_shared *place = &inference->call.shared[index];
+    int status = 0;
+    struct shared_region *region = shared_view_find(&inference->home->shared, place, &status, err);
+    if (!region)
+        return status;
+    void *data = inference_block(inference, place->bytes);
+    status =
+        data ? shared_region_read(region, place, data, err) : error_set(err, 503, "the memory for inputs is exhausted");
+    inference->call.inputs[index].data = data;
+    shared_region_put(region);
+    return status;
+}
+
+/* Reads inputs, and finds outputs' regions, so that what is wrong with them is said before the run. */
+static int shared_fetch(struct inference *inference, struct sy_error *err) {
+    const struct infer_call *call = &inference->call;
+    int status = 0;
+    for (uint32_t i = 0; i < inference->model->signature.input_count && status == 0; i++)
+        if (call->inputs_shared & 1u << i)
+            status = input_fetch(inference, i, err);
+    for (uint32_t i = 0; i < call->output_count && status == 0; i++)
+        if (call->outputs[i].shared.region) {
+            struct shared_region *region =
+                shared_view_find(&inference->home->shared, &call->outputs[i].shared, &status, err);
+            if (region)
+                inference->regions[inference->region_count++] = region;
+        }
+    return status;
+}
+
+static int shared_store(struct inference *inference, struct sy_error *err) {
+    const struct infer_call *call = &inference->call;
+    const struct output_block *block = inference->request.block;
+    uint32_t region = 0;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        struct tensor_view part;
+        if (!call->outputs[i].shared.region)
+            continue;
+        if (infer_output_slice(&part, inference->model, call, &call->outputs[i], block->outputs, block->output_count,
+                               inference->request.first_item, err) < 0)
+            return 500;
+        int status =
+            shared_region_write(inference->regions[region++], &call->outputs[i].shared, part.data, part.bytes, err);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* ---- the way to the scheduler and back ---- */
+
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     const struct served_model *model = inference->model;
@@ -106,6 +164,9 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
     int64_t slo_ns = call->timeout_us > 0 ? call->timeout_us * NS_PER_US
                      : model->slo_ns > 0  ? model->slo_ns
                                           : SLO_DEFAULT_NS;
+    int status = shared_fetch(inference, err);
+    if (status)
+        return (unsigned)status;
     request->items = call->items;
     request->shape_key = call->shape_key;
     request->work = call->work;
@@ -168,14 +229,15 @@ static unsigned refusal_result(const struct inference *inference, bool *retry, s
     return (unsigned)error_set(err, 503, "the request was cancelled");
 }
 
-unsigned inference_result(const struct inference *inference, bool *retry, struct sy_error *err) {
+unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     *retry = false;
     if (request->status == REQUEST_REFUSED)
         return refusal_result(inference, retry, err);
     if (request->status == REQUEST_FAILED)
         return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request->failure);
-    return 200;
+    int status = inference->region_count > 0 ? shared_store(inference, err) : 0;
+    return status ? (unsigned)status : 200;
 }
 
 void inference_answered(struct inference *inference, unsigned status) {

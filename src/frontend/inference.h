@@ -12,6 +12,7 @@
 #include "frontend/infer_answer.h"
 #include "frontend/infer_call.h"
 #include "frontend/infer_counters.h"
+#include "frontend/shared_memory.h"
 #include "frontend/slab.h"
 
 #define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX) /* the body in up to four, inputs that cannot stay in it */
@@ -31,6 +32,8 @@ struct inference {
     unsigned status;     /* of the answer */
     int64_t answered_ns; /* when it was handed over to be sent, which follows in the same turn */
     struct infer_call call;
+    uint32_t region_count;
+    struct shared_region *regions[TENSORS_MAX]; /* of outputs; a reference each */
     struct infer_answer answer;
     struct text text;
     struct request request; /* while RUNNING: of the scheduler */
@@ -41,6 +44,7 @@ struct inference {
 struct inferences {
     struct slab *slab;
     struct port *port;
+    struct shared_view shared;
     struct infer_counters counters; /* read by any thread */
     uint32_t running;               /* those that the scheduler has */
     int64_t busy_ns;                /* when the slab was last in use */
@@ -70,16 +74,18 @@ void inference_block_give(void *inference, void *block);
 /* Gives the inputs' memory back: the answer is built, and points into the outputs only. */
 void inference_blocks_give(struct inference *inference);
 
-/* Hands a request over whose `call` is filled, for a deadline of the timeout it gives or its model's SLO, and of
- * `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
+/* Hands a request over whose `call` is filled (what it has in shared memory is read first), for a deadline of the
+ * timeout it gives or its model's SLO, and of `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a
+ * sentence. */
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);
 /* Nobody waits for it any more; it comes back all the same. Does nothing unless RUNNING. */
 void inference_cancel(struct inference *inference);
 void inferences_cancel(struct inferences *home);
 /* The next one that the scheduler gives back, FINISHED; NULL: none now. */
 struct inference *inferences_next(struct inferences *home);
-/* 200, or the status of its refusal or failure with a sentence. *retry: worth trying again soon. */
-unsigned inference_result(const struct inference *inference, bool *retry, struct sy_error *err);
+/* 200, or the status of its refusal or failure with a sentence. *retry: worth trying again soon. Outputs that go to
+ * shared memory are there then. */
+unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
 /* The answer is handed over to be sent. */
 void inference_answered(struct inference *inference, unsigned status);
 /* The end: counts it. `sent`: the answer went out. */

@@ -34,26 +34,29 @@ int v2_model_state(const struct served_model *model);
 bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_error *err);
 
 enum v2_kind {
-    V2_SERVER,          /* GET /v2 */
-    V2_LIVE,            /* GET /v2/health/live */
-    V2_READY,           /* GET /v2/health/ready */
-    V2_MODEL,           /* GET /v2/models/M[/versions/V] */
-    V2_MODEL_READY,     /* GET .../ready */
-    V2_MODEL_CONFIG,    /* GET .../config */
-    V2_INFER,           /* POST .../infer */
-    V2_STATISTICS,      /* GET .../stats */
-    V2_STATISTICS_ALL,  /* GET /v2/models/stats */
-    V2_MODEL_TRACE,     /* GET, POST /v2/models/M/trace/setting */
-    V2_TRACE,           /* GET, POST /v2/trace/setting */
-    V2_LOGGING,         /* GET, POST /v2/logging */
-    V2_INDEX,           /* POST /v2/repository[/R]/index */
-    V2_LOAD,            /* POST /v2/repository[/R]/models/M/load, unload */
-    V2_CUDA_STATUS,     /* GET /v2/cudasharedmemory/status */
-    V2_CUDA_REGION,     /* GET /v2/cudasharedmemory/region/N/status */
-    V2_CUDA_REGISTER,   /* POST /v2/cudasharedmemory/region/N/register */
-    V2_CUDA_UNREGISTER, /* POST /v2/cudasharedmemory[/region/N]/unregister */
-    V2_NOT_FOUND,       /* no such path */
-    V2_WRONG_VERB,      /* the path exists */
+    V2_SERVER,            /* GET /v2 */
+    V2_LIVE,              /* GET /v2/health/live */
+    V2_READY,             /* GET /v2/health/ready */
+    V2_MODEL,             /* GET /v2/models/M[/versions/V] */
+    V2_MODEL_READY,       /* GET .../ready */
+    V2_MODEL_CONFIG,      /* GET .../config */
+    V2_INFER,             /* POST .../infer */
+    V2_STATISTICS,        /* GET .../stats */
+    V2_STATISTICS_ALL,    /* GET /v2/models/stats */
+    V2_MODEL_TRACE,       /* GET, POST /v2/models/M/trace/setting */
+    V2_TRACE,             /* GET, POST /v2/trace/setting */
+    V2_LOGGING,           /* GET, POST /v2/logging */
+    V2_INDEX,             /* POST /v2/repository[/R]/index */
+    V2_LOAD,              /* POST /v2/repository[/R]/models/M/load, unload */
+    V2_SHARED_STATUS,     /* GET /v2/systemsharedmemory[/region/N]/status */
+    V2_SHARED_REGISTER,   /* POST .../region/N/register */
+    V2_SHARED_UNREGISTER, /* POST /v2/systemsharedmemory[/region/N]/unregister */
+    V2_CUDA_STATUS,       /* GET /v2/cudasharedmemory/status */
+    V2_CUDA_REGION,       /* GET /v2/cudasharedmemory/region/N/status */
+    V2_CUDA_REGISTER,     /* POST /v2/cudasharedmemory/region/N/register */
+    V2_CUDA_UNREGISTER,   /* POST /v2/cudasharedmemory[/region/N]/unregister */
+    V2_NOT_FOUND,         /* no such path */
+    V2_WRONG_VERB,        /* the path exists */
 };
 
 struct v2_route {
@@ -76,11 +79,14 @@ struct v2_answer {
     struct text text;  /* JSON, or empty */
 };
 
+struct shared_memory;
+
 /* What answers speak of. */
 struct v2_server {
     const struct v2_models *models;
     bool ready, draining;
     struct statistics_source statistics;
+    struct shared_memory *shared; /* NULL: not served */
 };
 
 /* Answers a route other than infer; `body` is a POST's. */

@@ -155,6 +155,66 @@ static void settings_answer(struct v2_answer *answer, const struct v2_route *rou
         text_put(&answer->text, "{\"trace_level\":[\"OFF\"]}");
 }
 
+/* ---- shared memory ---- */
+
+/* The name in a path, as a string of at most SHARED_NAME_MAX; "" if there is none. */
+static bool region_name(struct v2_answer *answer, const struct v2_route *route, char name[SHARED_NAME_MAX]) {
+    size_t length = route->name ? route->name_length : 0;
+    if (length >= SHARED_NAME_MAX) {
+        v2_error(answer, 400, "a region's name has at most %d bytes", SHARED_NAME_MAX - 1);
+        return false;
+    }
+    memcpy(name, route->name ? route->name : "", length);
+    name[length] = '\0';
+    return true;
+}
+
+static void regions_answer(struct v2_answer *answer, struct description *d, const struct v2_route *route,
+                           struct shared_memory *memory) {
+    const Inference__SystemSharedMemoryStatusResponse *regions;
+    char name[SHARED_NAME_MAX];
+    struct sy_error err;
+    if (!region_name(answer, route, name))
+        return;
+    int status = describe_regions(d, memory, name, &regions, &err);
+    if (status) {
+        v2_error(answer, (unsigned)status, "%s", err.text);
+        return;
+    }
+    for (size_t i = 0; i < regions->n_regions; i++) {
+        text_put_char(&answer->text, i == 0 ? '[' : ',');
+        message_json_put(&answer->text, &regions->regions[i]->value->base, false);
+    }
+    text_put(&answer->text, regions->n_regions == 0 ? "[]" : "]");
+}
+
+static void region_register(struct v2_answer *answer, const struct v2_route *route, struct shared_memory *memory,
+                            const json_t *request) {
+    const json_t *key = json_object_get(request, "key"), *offset = json_object_get(request, "offset"),
+                 *bytes = json_object_get(request, "byte_size");
+    char name[SHARED_NAME_MAX];
+    struct sy_error err;
+    if (!region_name(answer, route, name))
+        return;
+    if (!json_is_string(key) || !json_is_integer(bytes) || json_integer_value(bytes) < 0 ||
+        (offset && (!json_is_integer(offset) || json_integer_value(offset) < 0))) {
+        v2_error(answer, 400, "expected 'key', a string, 'byte_size' and perhaps 'offset', whole numbers of 0 or more");
+        return;
+    }
+    int status =
+        memory ? shared_memory_register(memory, name, json_string_value(key), (uint64_t)json_integer_value(offset),
+                                        (uint64_t)json_integer_value(bytes), &err)
+               : error_set(&err, 501, "shared memory is not served");
+    if (status)
+        v2_error(answer, (unsigned)status, "%s", err.text);
+}
+
+static void region_unregister(struct v2_answer *answer, const struct v2_route *route, struct shared_memory *memory) {
+    char name[SHARED_NAME_MAX];
+    if (region_name(answer, route, name) && memory)
+        shared_memory_unregister(memory, name);
+}
+
 /* Whether the route's model exists; if not, the answer says so. */
 static bool model_known(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models) {
     struct sy_error err;
@@ -188,6 +248,8 @@ static void posted_answer(struct v2_answer *answer, struct description *d, const
         return;
     if (route->kind == V2_INDEX)
         index_answer(answer, d, server->models, request);
+    else if (route->kind == V2_SHARED_REGISTER)
+        region_register(answer, route, server->shared, request);
     else
         settings_answer(answer, route, request);
     json_decref(request);
@@ -239,10 +301,17 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     case V2_TRACE:
     case V2_LOGGING:
     case V2_INDEX:
+    case V2_SHARED_REGISTER:
         posted_answer(answer, &d, route, server, body, body_bytes);
         break;
     case V2_LOAD:
         v2_error(answer, 501, "models are not loaded or unloaded while the server runs");
+        break;
+    case V2_SHARED_STATUS:
+        regions_answer(answer, &d, route, server->shared);
+        break;
+    case V2_SHARED_UNREGISTER:
+        region_unregister(answer, route, server->shared);
         break;
     case V2_CUDA_STATUS:
         text_put(&answer->text, "[]");

@@ -2,6 +2,7 @@
 # sanitizers: yes
 
 import contextlib
+import os
 import queue
 import signal
 import socket
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, shared_memory
 
 from repository import SLOW_RUN_S, TYPES, repository, slow_scenario, wait_until  # noqa: F401 (fixtures)
 from server import Server
@@ -266,6 +267,93 @@ def test_concurrent_requests_on_one_connection(client):
         seen.add(i)
         assert np.all(result.as_numpy("y") == 2 * i)
     assert len(seen) == 300
+
+
+# ---- shared memory ----
+
+@contextlib.contextmanager
+def region(client, name, size, offset=0):
+    """A registered region of so many bytes behind an offset; it is gone at the end."""
+    key = f"/symphony-test-{os.getpid()}-{name}"
+    handle = shared_memory.create_shared_memory_region(name, key, offset + size)
+    client.register_system_shared_memory(name, key, size, offset=offset)
+    try:
+        yield handle, key
+    finally:
+        client.unregister_system_shared_memory(name)
+        shared_memory.destroy_shared_memory_region(handle)
+
+
+def shared_infer(client, handle, request_id="", **places):
+    """double, from the region `in` to the region `out`."""
+    given, wanted = triton.InferInput("x", [2, 4], "FP32"), triton.InferRequestedOutput("y")
+    given.set_shared_memory("in", places.get("in_bytes", 32), places.get("in_offset", 0))
+    wanted.set_shared_memory("out", places.get("out_bytes", 32), places.get("out_offset", 0))
+    return client.infer("double", [given], outputs=[wanted], request_id=request_id)
+
+
+def test_shared_memory(client):
+    array = np.arange(8, dtype=np.float32).reshape(2, 4)
+    with region(client, "in", 64) as (sent, _), region(client, "out", 64, offset=32) as (got, key):
+        status = client.get_system_shared_memory_status().regions
+        assert set(status) == {"in", "out"} and (status["out"].key, status["out"].offset) == (key, 32)
+        assert status["out"].byte_size == 64
+        shared_memory.set_shared_memory_region(sent, [np.zeros(8, np.float32), array])
+        result = shared_infer(client, got, in_offset=32, out_offset=16)
+        output = result.get_output("y")
+        assert output.parameters["shared_memory_region"].string_param == "out"
+        assert output.parameters["shared_memory_byte_size"].int64_param == 32
+        assert output.parameters["shared_memory_offset"].int64_param == 16
+        assert np.array_equal(shared_memory.get_contents_as_numpy(got, np.float32, [2, 4], offset=48), 2 * array)
+        with pytest.raises(InferenceServerException) as failed:
+            client.register_system_shared_memory("in", key, 64)
+        assert failed.value.status() == "StatusCode.ALREADY_EXISTS"
+    assert not client.get_system_shared_memory_status().regions
+    with pytest.raises(InferenceServerException) as failed:
+        client.get_system_shared_memory_status("in")
+    assert failed.value.status() == "StatusCode.NOT_FOUND"
+
+
+def test_shared_memory_beside_raw(client):
+    """An output in shared memory leaves the others' raw contents in their places."""
+    arrays = {name: np.array([values], dtype) for name, (_, dtype, values) in TYPES.items()}
+    with region(client, "out", 64) as (got, _):
+        wanted = [triton.InferRequestedOutput("out_FP32"), triton.InferRequestedOutput("out_INT64")]
+        wanted[0].set_shared_memory("out", 8)
+        result = client.infer("echo", [tensor(f"in_{n}", a, n) for n, a in arrays.items()], outputs=wanted)
+        assert np.array_equal(result.as_numpy("out_INT64"), arrays["INT64"])
+        assert np.array_equal(shared_memory.get_contents_as_numpy(got, np.float32, [1, 2]), arrays["FP32"])
+
+
+def test_shared_memory_mistakes(client):
+    def fails(code, words, call, *args, **kwargs):
+        with pytest.raises(InferenceServerException) as failed:
+            call(*args, **kwargs)
+        assert failed.value.status() == f"StatusCode.{code}" and words in failed.value.message()
+
+    fails("INVALID_ARGUMENT", "cannot open", client.register_system_shared_memory, "r", "/symphony-none", 64)
+    fails("INVALID_ARGUMENT", "cannot open", client.register_system_shared_memory, "r", "/../../etc/passwd", 64)
+    fails("INVALID_ARGUMENT", "1 to 255", client.register_system_shared_memory, "r" * 300, "/x", 64)
+    with region(client, "in", 64) as (sent, key):
+        fails("INVALID_ARGUMENT", "fewer than", client.register_system_shared_memory, "r", key, 65)
+        fails("INVALID_ARGUMENT", "fewer than", client.register_system_shared_memory, "r", key, 64, offset=2**63)
+        fails("NOT_FOUND", "no shared memory region 'out'", shared_infer, client, None)
+        with region(client, "out", 64) as (got, _):
+            fails("INVALID_ARGUMENT", "take 32 bytes", shared_infer, client, got, in_bytes=16)
+            fails("INVALID_ARGUMENT", "reach beyond", shared_infer, client, got, in_offset=33)
+            fails("INVALID_ARGUMENT", "does not fit into 31", shared_infer, client, got, out_bytes=31)
+            os.truncate("/dev/shm" + key, 16)  # not the end of the server
+            fails("INVALID_ARGUMENT", "shorter than it was", shared_infer, client, got)
+            os.truncate("/dev/shm" + key, 64)
+            assert shared_infer(client, got).get_output("y") is not None
+
+
+def test_shared_memory_may_be_switched_off(slow_scenario):
+    with Server("--scenario", str(slow_scenario), "--no-shared-memory") as running:
+        with triton.InferenceServerClient(f"127.0.0.1:{running.grpc_port}") as refused:
+            with pytest.raises(InferenceServerException) as failed:
+                refused.register_system_shared_memory("r", "/x", 64)
+            assert failed.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
 # ---- streams ----

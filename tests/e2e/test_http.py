@@ -8,6 +8,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import multiprocessing.shared_memory
 import signal
 import socket
 import subprocess
@@ -103,6 +104,39 @@ def test_repository_index(server):
     assert status == 200 and "broken" not in [entry["name"] for entry in ready]
     assert request_json(server, "POST", "/v2/repository/index", '{"ready":1}')[0] == 400
     assert request_json(server, "POST", "/v2/repository/index", "{")[0] == 400
+
+
+def test_shared_memory(server):
+    memory = multiprocessing.shared_memory.SharedMemory(create=True, size=64)
+    try:
+        numbers = np.ndarray(16, np.float32, memory.buf)
+        numbers[:4] = [1, 2, 3, 4]
+        path, body = "/v2/systemsharedmemory/region/r/", {"key": "/" + memory.name, "offset": 0, "byte_size": 64}
+        assert request_json(server, "POST", path + "register", json.dumps(body)) == (200, None)
+        assert request_json(server, "POST", path + "register", json.dumps(body))[0] == 409
+        assert request_json(server, "GET", path + "status") == (200, [{"name": "r", **body}])
+        place = {"shared_memory_region": "r", "shared_memory_byte_size": 16}
+        given = {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": place}
+        wanted = {"name": "y", "parameters": {**place, "shared_memory_offset": 32}}
+        infer = {"inputs": [given], "outputs": [wanted]}
+        status, answer = request_json(server, "POST", "/v2/models/double/infer", json.dumps(infer))
+        assert status == 200 and answer["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [1, 4],
+                                                        "parameters": {**place, "shared_memory_offset": 32}}]
+        assert numbers[8:12].tolist() == [2, 4, 6, 8]
+        for spoilt in ({**place, "shared_memory_offset": 60}, {**place, "shared_memory_byte_size": 12},
+                       {**place, "shared_memory_offset": -1}, {**place, "binary_data_size": 16}):
+            infer["inputs"] = [{**given, "parameters": spoilt}]
+            assert request_json(server, "POST", "/v2/models/double/infer", json.dumps(infer))[0] == 400
+        assert request_json(server, "POST", "/v2/systemsharedmemory/unregister") == (200, None)
+        assert request_json(server, "GET", "/v2/systemsharedmemory/status") == (200, [])
+        infer["inputs"] = [given]
+        assert request_json(server, "POST", "/v2/models/double/infer", json.dumps(infer))[0] == 404
+        for wrong in ({}, {"key": 1, "byte_size": 1}, {"key": "/x", "byte_size": -1}, {"key": "/symphony-none", "byte_size": 1}):
+            assert request_json(server, "POST", path + "register", json.dumps(wrong))[0] == 400
+    finally:
+        numbers = None
+        memory.close()
+        memory.unlink()
 
 
 def test_statistics(server):
@@ -280,7 +314,7 @@ MISTAKES = [  # body, a piece of the sentence
     ({"inputs": [X | {"data": [None] * 4}]}, "number"), ({"inputs": [X | {"data": [1, 2, 3, 1e39]}]}, "FP32"),
     ({"inputs": [X | {"data": [1, 2, 3, float("nan")]}]}, "number"),
     ({"inputs": [X | {"data": [1, 2, 3, float("inf")]}]}, "number"),
-    ({"inputs": [X | {"parameters": {"binary_data_size": 16}}]}, "both"),
+    ({"inputs": [X | {"parameters": {"binary_data_size": 16}}]}, "more than one of"),
     ({"inputs": [X], "outputs": [{"name": "q"}]}, "unexpected output 'q'"),
     ({"inputs": [X], "outputs": [{"name": "y"}, {"name": "y"}]}, "twice"),
     ({"inputs": [X], "parameters": {"timeout": "x"}}, "timeout"), ({"inputs": [X], "parameters": {"timeout": -1}}, "timeout"),
@@ -322,7 +356,6 @@ def test_mistakes_in_binary_bodies(server):
 
 @pytest.mark.parametrize("body, status", [
     ({"inputs": [X | {"datatype": "BYTES"}]}, 501),
-    ({"inputs": [{"name": "x", "parameters": {"shared_memory_region": "r"}}]}, 501),
     ({"inputs": [X], "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, 501)])
 def test_what_is_not_served_yet(server, body, status):
     got, answer = request_json(server, "POST", "/v2/models/double/infer", json.dumps(body))
