@@ -24,7 +24,7 @@ _Static_assert((1ULL << HANDLE_ARRIVAL_BITS) > (SECONDS_MOST + 60ULL) * NS_PER_S
 
 struct settings {
     int64_t models, model_threads, rank_threads, accelerators, feed_batch, closed, seed;
-    double moves, alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
+    double deaths, moves, alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
     const char *policy, *pin;
     int find;
     bool sleep, json;
@@ -37,6 +37,8 @@ static const struct option_row rows[] = {
     OPTION_INT(S, model_threads, "model-threads", "T", 1, 64, "threads that hold their queues"),
     OPTION_INT(S, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,
                "threads that match batches to accelerators, each for a part of the models and accelerators"),
+    OPTION_DOUBLE(S, deaths, "deaths", "R", 0, 1e5,
+                  "accelerators that die, a second; each joins again after 5 ms, and what it had is lost"),
     OPTION_DOUBLE(S, moves, "moves", "R", 0, 1e5, "models that move to another rank thread, a second"),
     OPTION_INT(S, accelerators, "accelerators", "N", 1, 1000000, "accelerators, all alike"),
     OPTION_TEXT(S, policy, "policy", "NAME[:KEY=VALUE,...]",
@@ -110,6 +112,8 @@ static void print_json(const struct stress_result *r, double max_rate) {
                                   (json_int_t)r->accelerator_bytes));
     json_object_set_new(root, "requests", json_integer((json_int_t)r->requests));
     json_object_set_new(root, "batches", json_integer((json_int_t)r->batches));
+    json_object_set_new(root, "lost_rate", json_real(r->lost_rate));
+    json_object_set_new(root, "deaths", json_integer((json_int_t)r->deaths));
     json_object_set_new(root, "moves", json_integer((json_int_t)r->moves));
     json_object_set_new(root, "checked_requests", json_integer((json_int_t)r->checked_requests));
     json_object_set_new(root, "wrong", r->wrong ? json_string(r->wrong_text) : json_null());
@@ -127,8 +131,11 @@ static void print_text(const struct stress_result *r, double max_rate) {
         printf("highest rate that holds: %.0f requests/s\n", max_rate);
     printf("%.0f requests/s (offered %.0f), %.0f grants/s, mean batch %.2f of at most %u\n", r->requests_per_s,
            r->offered_per_s, r->grants_per_s, r->batch_mean, r->batch_max);
-    printf("bad %.3f %%: dropped %.3f %%, late %.3f %%\n", 100 * r->bad_rate, 100 * r->dropped_rate,
-           100 * r->late_rate);
+    printf("bad %.3f %%: dropped %.3f %%, late %.3f %%, lost %.3f %%\n", 100 * r->bad_rate, 100 * r->dropped_rate,
+           100 * r->late_rate, 100 * r->lost_rate);
+    if (r->deaths || r->moves)
+        printf("%llu accelerators died, %llu models moved\n", (unsigned long long)r->deaths,
+               (unsigned long long)r->moves);
     printf("%-24s %8s %8s %8s\n", "times", "p50", "p99", "p99.9");
     print_times("request to candidate", &r->candidate);
     print_times("due to grant", &r->grant);
@@ -207,6 +214,7 @@ static int config_fill(const struct settings *s, struct stress_config *config, s
     config->model_threads = (uint32_t)s->model_threads;
     config->accelerators = (uint32_t)s->accelerators;
     config->rank_threads = (uint32_t)s->rank_threads;
+    config->deaths_per_s = s->deaths;
     config->moves_per_s = s->rank_threads > 1 ? s->moves : 0;
     config->alpha_ns = (int64_t)(s->alpha_us * 1e3);
     config->beta_ns = (int64_t)(s->beta_us * 1e3);

@@ -8,6 +8,7 @@
  *
  * Each rank thread has a sub-cluster ("part"): some of the accelerators, for good, and some of the models, which may
  * move. A model thread speaks with the rank thread of each of its models.
+ *
  * An executor drives one accelerator or, emulated ones, many: rings are by executor, messages name the accelerator.
  * Every ring has one producer and one consumer. The bounds make most of them impossible to overfill: see
  * wiring_init(). Built before the threads start; constant afterwards. */
@@ -112,6 +113,7 @@ int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
 static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
     return atomic_load_explicit(&wiring->parts[model], memory_order_relaxed); /* a word on its own */
 }
+
 static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {
     return atomic_load_explicit(&wiring->states[accelerator], memory_order_relaxed); /* a word on its own */
 }

@@ -41,7 +41,7 @@ struct stress {
 /* What has happened until a moment. */
 struct moment {
     int64_t now_ns, model_cpu_ns, rank_cpu_ns, world_cpu_ns, model_work_ns, rank_work_ns;
-    uint64_t fed, turned_away, planned, late, refused, batches, grants;
+    uint64_t fed, turned_away, planned, late, lost, deaths, refused, batches, grants;
     struct histogram candidate, grant, plan, decision;
 };
 
@@ -280,6 +280,8 @@ static void moment_take(const struct stress *s, struct moment *m) {
         m->fed += get(&c->fed);
         m->planned += get(&c->planned);
         m->late += get(&c->late);
+        m->lost += get(&c->lost);
+        m->deaths += get(&c->deaths);
         m->refused += get(&c->refused);
         m->turned_away += get(&c->turned_away);
         m->batches += get(&c->batches);
@@ -325,7 +327,9 @@ static void result_fill(const struct stress *s, struct moment *from, struct mome
     r->batch_mean = over(planned, (double)r->batches);
     r->dropped_rate = over(refused, planned + refused);
     r->late_rate = over(late, planned + refused);
-    r->bad_rate = r->dropped_rate + r->late_rate;
+    r->lost_rate = over((double)(to->lost - from->lost), planned + refused);
+    r->bad_rate = r->dropped_rate + r->late_rate + r->lost_rate;
+    r->deaths = to->deaths - from->deaths;
     r->candidate = times_of(&to->candidate, &from->candidate);
     r->grant = times_of(&to->grant, &from->grant);
     r->plan = times_of(&to->plan, &from->plan);
@@ -358,7 +362,6 @@ static void verdict(struct stress *s, struct stress_result *r) {
     for (uint32_t i = 0; i < s->worlds; i++)
         while (!world_drained(s->world[i]) && clock_now_ns() < until_ns)
             sleep_ns(POLL_NS);
-    sleep_ns(2 * POLL_NS); /* the last of the sample go home */
     for (uint32_t i = 0; i < s->worlds; i++) {
         bool drained = world_drained(s->world[i]);
         world_stop(s->world[i]);
@@ -366,7 +369,12 @@ static void verdict(struct stress *s, struct stress_result *r) {
         r->checked_requests += get(&world_counts(s->world[i])->checked);
         if (r->wrong || (drained && !wrong))
             continue;
-        snprintf(r->wrong_text, sizeof(r->wrong_text), "%s", wrong ? wrong : "requests never came back");
+        if (wrong)
+            snprintf(r->wrong_text, sizeof(r->wrong_text), "%s", wrong);
+        else
+            snprintf(r->wrong_text, sizeof(r->wrong_text), "%llu of %llu requests of world %u never came back",
+                     (unsigned long long)(get(&world_counts(s->world[i])->fed) - get(&s->finished[i])),
+                     (unsigned long long)get(&world_counts(s->world[i])->fed), i);
         r->wrong = true;
     }
 }

@@ -19,6 +19,7 @@
 struct stress_config {
     uint32_t models, model_threads, rank_threads, accelerators;
     int64_t alpha_ns, beta_ns, slo_ns; /* of every model: l(b) = alpha*b + beta; alpha + beta < slo */
+    double deaths_per_s;               /* accelerators that die, and join again after 5 ms */
     double moves_per_s;                /* models that change their rank thread, at random */
     double rate;                       /* requests per second over all models, Poisson; or, if 0, */
     uint32_t outstanding;              /* a closed loop of so many requests */
@@ -41,12 +42,13 @@ struct stress_result {
     double seconds;                       /* really measured */
     double offered_per_s, requests_per_s; /* due by the Poisson process, or asked by the loop; taken by the scheduler */
     double grants_per_s, batch_mean;
-    double bad_rate, dropped_rate, late_rate; /* of what was finished */
+    double bad_rate, dropped_rate, late_rate, lost_rate; /* of what was finished */
     struct stress_times candidate, grant, plan, decision;
     double model_cpu_ns, rank_cpu_ns, world_cpu_ns; /* a request, without what threads spun for */
     double rank_cpu_ns_per_grant;
     double model_busy, rank_busy; /* share of their CPU time that was not spun away; of model threads the mean */
     double model_ran, rank_ran;   /* share of the time that the kernel let them run */
+    uint64_t deaths;              /* of accelerators */
     uint64_t moves;               /* of models from one rank thread to another */
     uint64_t requests, batches, checked_requests;
     uint32_t batch_max;

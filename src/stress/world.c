@@ -18,8 +18,9 @@
 
 #define TURN_NS_MIN  (10 * NS_PER_US) /* a sleep costs some microseconds */
 #define TURN_NS_MAX  NS_PER_MS
-#define CTRL_PART    8 /* d_ctrl is this part of an SLO at most: thread_rings.c */
-#define BATCHES_MOST 2 /* of an accelerator: one runs, one is sealed */
+#define CTRL_PART    8               /* d_ctrl is this part of an SLO at most: thread_rings.c */
+#define BATCHES_MOST 2               /* of an accelerator: one runs, one is sealed */
+#define DEAD_NS      (5 * NS_PER_MS) /* an accelerator that died joins again after so long */
 
 /* A batch that an accelerator has. */
 struct batch {
@@ -30,6 +31,7 @@ struct batch {
 
 struct accelerator {
     uint32_t batches;
+    bool dead;       /* what it has is lost, and what is sent to it */
     int64_t free_ns; /* when all have ended */
     struct batch batch[BATCHES_MOST];
 };
@@ -53,12 +55,16 @@ struct world {
     struct heap_entry *end_entries;
     uint32_t *end_positions;
     bool *frontend_rung; /* [worlds] */
+    double death_ns;     /* when one of them dies next; INT64_MAX: never */
+    uint32_t *dead;      /* [config.accelerators] a circle from dead_head on, in the order in which they join again */
+    int64_t *join_ns;    /* [config.accelerators] when those do */
+    uint32_t dead_head, dead_count;
     /* checks */
     struct sample sample;
     char wrong[256];
     _Alignas(CACHE_LINE) struct world_counts counts;
     pthread_t thread;
-    _Atomic bool fed_enough, stop;
+    _Atomic bool fed_enough, feeding_over, stop;
 };
 
 static uint64_t get(const _Atomic uint64_t *counter) {
@@ -117,8 +123,10 @@ static bool feed_one(struct world *w, int64_t now_ns, int64_t arrival_ns, uint32
         .kind = REQUEST_ARRIVED,
     };
     ring_push(ring);
-    if (sample_has(handle))
+    if (sample_has(handle)) {
         sample_add(&w->sample, handle);
+        add(&w->counts.sampled, 1);
+    }
     w->arrival_ns = arrival_ns;
     if (++w->unpublished[thread] == w->config.stress->feed_batch)
         feed_publish(w, thread);
@@ -245,6 +253,43 @@ static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int6
     return late;
 }
 
+static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
+    struct accelerator *a = &w->accelerators[index];
+    const struct batch *batch = &a->batch[0];
+    uint32_t part = wiring_part_of_accelerator(w->wiring, batch->ran.accelerator);
+    struct ring *freed_ring = &w->wiring->freed[w->config.index * w->wiring->rank_threads + part];
+    struct ring *ran_ring = &w->wiring->ran[w->config.index * w->wiring->model_threads + batch->model_thread];
+    struct freed_message *freed = ring_reserve(freed_ring);
+    struct ran_message *ran = ring_reserve(ran_ring);
+
+    CHECK(freed); /* room for all batches of all accelerators */
+    *freed = (struct freed_message){.accelerator = batch->ran.accelerator, .ended_ns = now_ns};
+    ring_push(freed_ring);
+    if (ran) { /* else lost: it may be */
+        *ran = batch->ran;
+        ring_push(ran_ring);
+        w->model_rung[batch->model_thread] = true;
+    }
+    a->batch[0] = a->batch[1];
+    if (--a->batches)
+        heap_set(&w->ends, index, a->batch[0].end_ns);
+    else
+        heap_remove(&w->ends, index);
+}
+
+static void lose_batches(struct world *w, uint32_t index, int64_t now_ns) {
+    struct accelerator *a = &w->accelerators[index];
+
+    while (a->batches) {
+        struct ran_message *ran = &a->batch[0].ran;
+        add(&w->counts.lost, ran->items - ran->late);
+        ran->run_ns = 0; /* it teaches nothing */
+        ran->late = ran->items;
+        batch_end(w, index, now_ns);
+    }
+    a->free_ns = now_ns;
+}
+
 static void take_plan(struct world *w, uint32_t model_thread, const struct batch_plan *plan, int64_t now_ns) {
     uint32_t index = plan->accelerator - w->config.first_accelerator;
 
@@ -278,6 +323,8 @@ static void take_plan(struct world *w, uint32_t model_thread, const struct batch
     add(&w->counts.batches, 1);
     add(&w->counts.planned, plan->request_count);
     finished_add(w, handle_world(plan->handles[0]), plan->request_count);
+    if (a->dead)
+        lose_batches(w, index, now_ns);
 }
 
 static void take_plans(struct world *w, int64_t now_ns) {
@@ -292,28 +339,43 @@ static void take_plans(struct world *w, int64_t now_ns) {
     }
 }
 
-static void batch_end(struct world *w, uint32_t index, int64_t now_ns) {
-    struct accelerator *a = &w->accelerators[index];
-    const struct batch *batch = &a->batch[0];
-    uint32_t part = wiring_part_of_accelerator(w->wiring, batch->ran.accelerator);
-    struct ring *freed_ring = &w->wiring->freed[w->config.index * w->wiring->rank_threads + part];
-    struct ring *ran_ring = &w->wiring->ran[w->config.index * w->wiring->model_threads + batch->model_thread];
-    struct freed_message *freed = ring_reserve(freed_ring);
-    struct ran_message *ran = ring_reserve(ran_ring);
+/* Tells the rank thread. False if the ring has no room beside the ends of batches: not now. */
+static bool tell(struct world *w, uint32_t index, enum accelerator_news news) {
+    uint32_t accelerator = w->config.first_accelerator + index;
+    uint32_t part = wiring_part_of_accelerator(w->wiring, accelerator);
+    struct ring *ring = &w->wiring->freed[w->config.index * w->wiring->rank_threads + part];
 
-    CHECK(freed); /* room for all batches of all accelerators */
-    *freed = (struct freed_message){.accelerator = batch->ran.accelerator, .ended_ns = now_ns};
-    ring_push(freed_ring);
-    if (ran) { /* else lost: it may be */
-        *ran = batch->ran;
-        ring_push(ran_ring);
-        w->model_rung[batch->model_thread] = true;
+    if (!ring_fits(ring, 1 + BATCHES_MOST * w->config.accelerators))
+        return false;
+    *(struct freed_message *)ring_reserve(ring) = (struct freed_message){.news = news, .accelerator = accelerator};
+    ring_push(ring);
+    return true;
+}
+
+static void one_dies(struct world *w, uint32_t index, int64_t now_ns) {
+    if (w->accelerators[index].dead || !tell(w, index, NEWS_LEAVES))
+        return;
+    w->accelerators[index].dead = true;
+    lose_batches(w, index, now_ns);
+    uint32_t last = (w->dead_head + w->dead_count++) % w->config.accelerators;
+    w->dead[last] = index;
+    w->join_ns[last] = now_ns + DEAD_NS;
+    add(&w->counts.deaths, 1);
+}
+
+static void some_die(struct world *w, int64_t now_ns) {
+    double gap_ns = (double)NS_PER_S / w->config.stress->deaths_per_s * w->config.worlds;
+
+    for (; w->death_ns <= (double)now_ns; w->death_ns += gap_ns * rng_exponential(&w->rng))
+        one_dies(w, (uint32_t)rng_below(&w->rng, w->config.accelerators), now_ns);
+}
+
+static void some_join(struct world *w, int64_t now_ns) {
+    while (w->dead_count && w->join_ns[w->dead_head] <= now_ns && tell(w, w->dead[w->dead_head], NEWS_JOINS)) {
+        w->accelerators[w->dead[w->dead_head]].dead = false;
+        w->dead_head = (w->dead_head + 1) % w->config.accelerators;
+        w->dead_count--;
     }
-    a->batch[0] = a->batch[1];
-    if (--a->batches)
-        heap_set(&w->ends, index, a->batch[0].end_ns);
-    else
-        heap_remove(&w->ends, index);
 }
 
 static void end_batches(struct world *w, int64_t now_ns) {
@@ -363,15 +425,20 @@ static void *world_main(void *argument) {
 
     thread_begin("world", w->config.index, THREAD_PROMPT);
     w->due_ns = (double)clock_now_ns();
+    w->death_ns = w->config.stress->deaths_per_s > 0 ? w->due_ns : (double)INT64_MAX;
     while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* with world_stop() */
         int64_t now_ns = clock_now_ns();
         take_plans(w, now_ns);
         end_batches(w, now_ns);
+        some_die(w, now_ns);
+        some_join(w, now_ns);
         take_refusals(w, now_ns);
         take_done(w);
         publish(w);
         if (!atomic_load_explicit(&w->fed_enough, memory_order_relaxed)) /* soon enough */
             feed(w, now_ns);
+        else
+            atomic_store_explicit(&w->feeding_over, true, memory_order_release); /* with world_drained() */
         sleep_until(now_ns + every_ns);
     }
     return NULL;
@@ -386,8 +453,10 @@ static int world_allocate(struct world *w) {
     w->accelerators = calloc(c->accelerators, sizeof(*w->accelerators));
     w->end_entries = calloc(c->accelerators, sizeof(*w->end_entries));
     w->end_positions = calloc(c->accelerators, sizeof(*w->end_positions));
+    w->dead = calloc(c->accelerators, sizeof(*w->dead));
+    w->join_ns = calloc(c->accelerators, sizeof(*w->join_ns));
     if (!w->unpublished || !w->model_rung || !w->frontend_rung || !w->accelerators || !w->end_entries ||
-        !w->end_positions || sample_init(&w->sample, w->wiring->port_requests) < 0)
+        !w->end_positions || !w->dead || !w->join_ns || sample_init(&w->sample, w->wiring->port_requests) < 0)
         return -ENOMEM;
     heap_init(&w->ends, w->end_entries, w->end_positions, c->accelerators);
     return 0;
@@ -425,7 +494,10 @@ void world_stop_feeding(struct world *w) {
 }
 
 bool world_drained(const struct world *w) {
-    return atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed) == get(&w->counts.fed);
+    if (!atomic_load_explicit(&w->feeding_over, memory_order_acquire)) /* then the counts are of all that was fed */
+        return false;
+    return atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed) == get(&w->counts.fed) &&
+           get(&w->counts.checked) == get(&w->counts.sampled);
 }
 
 void world_stop(struct world *w) {
@@ -443,6 +515,8 @@ void world_free(struct world *w) {
     free(w->accelerators);
     free(w->end_entries);
     free(w->end_positions);
+    free(w->dead);
+    free(w->join_ns);
     free(w);
 }
 

@@ -17,8 +17,11 @@ struct world_counts {
     _Atomic uint64_t turned_away; /* others, because the scheduler was too far behind */
     _Atomic uint64_t planned;     /* in a batch */
     _Atomic uint64_t late;        /* of these: the batch ends after their deadline */
+    _Atomic uint64_t lost;        /* of these: their accelerator died before, and they are not late anyway */
+    _Atomic uint64_t deaths;      /* of accelerators */
     _Atomic uint64_t refused;
     _Atomic uint64_t batches;
+    _Atomic uint64_t sampled;
     _Atomic uint64_t checked; /* requests of the sample that came back as they should */
 };
 
@@ -38,7 +41,7 @@ struct world;
 int world_start(struct world **world, const struct world_config *config, struct sy_error *err);
 /* Nothing more is fed; from then on everything comes back. */
 void world_stop_feeding(struct world *world);
-/* Whether all that it fed has come back. */
+/* Whether all that it fed has come back, and the sample is ticked off. */
 bool world_drained(const struct world *world);
 /* Ends the thread. Its counts and verdict can be read until it is freed. */
 void world_stop(struct world *world);

@@ -24,7 +24,8 @@ def test_json_has_what_is_promised():
     assert result["requests"] > 0 and result["batches"] > 0
     assert result["requests_per_s"] > 0 and result["grants_per_s"] > 0
     assert 0 <= result["bad_rate"] <= 1
-    assert result["bad_rate"] == pytest.approx(result["dropped_rate"] + result["late_rate"], abs=1e-9)
+    assert result["bad_rate"] == pytest.approx(result["dropped_rate"] + result["late_rate"] + result["lost_rate"],
+                                              abs=1e-9)
     assert 1 <= result["batch_mean"] <= 1024
     for times in ("decision_us", "request_to_candidate_us", "due_to_grant_us", "grant_to_plan_us"):
         assert 0 <= result[times]["p50"] <= result[times]["p99"] <= result[times]["p999"]
@@ -40,12 +41,13 @@ def test_closed_loop_and_text():
     assert "requests/s" in done.stdout and "all right" in done.stdout
 
 
-def test_models_move_between_rank_threads():
-    done = stress("--json", "--models", "8", "--accelerators", "20", "--rank-threads", "2", "--moves", "500", *QUICK)
+def test_models_move_and_accelerators_die():
+    done = stress("--json", "--models", "8", "--accelerators", "20", "--rank-threads", "2", "--moves", "500",
+                  "--deaths", "200", *QUICK)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["wrong"] is None
-    assert result["moves"] > 0
+    assert result["moves"] > 0 and result["deaths"] > 0
 
 
 def test_find_max_finds_something():

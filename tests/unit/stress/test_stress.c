@@ -53,15 +53,18 @@ static void test_open_loop(void **state) {
     }
 }
 
-/* Models move between rank threads all the while: nothing is started or refused wrongly, and everybody comes back. */
-static void test_models_move(void **state) {
+/* Models move between rank threads, and accelerators die, all the while: nothing is started or refused wrongly, and
+ * everybody comes back. */
+static void test_models_move_and_accelerators_die(void **state) {
     (void)state;
     struct stress_config config = config_of(20, 2, 50);
 
     config.rank_threads = 3;
     config.moves_per_s = 2000;
+    config.deaths_per_s = 1000;
     struct stress_result result = run(&config);
     assert_true(result.moves > 0);
+    assert_true(result.deaths > 0);
 }
 
 static void test_closed_loop(void **state) {
@@ -108,10 +111,9 @@ static void test_memory_is_bounded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open_loop),         cmocka_unit_test(test_models_move),
-        cmocka_unit_test(test_closed_loop),
-        cmocka_unit_test(test_overload),          cmocka_unit_test(test_other_policies),
-        cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_open_loop),      cmocka_unit_test(test_models_move_and_accelerators_die),
+        cmocka_unit_test(test_closed_loop),    cmocka_unit_test(test_overload),
+        cmocka_unit_test(test_other_policies), cmocka_unit_test(test_memory_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
