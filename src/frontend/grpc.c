@@ -231,6 +231,7 @@ static void frontend_free(struct grpc_frontend *f) {
     close_open(f->wake_fd);
     nghttp2_session_callbacks_del(f->callbacks);
     nghttp2_option_del(f->options);
+    recycler_end(&f->recycler);
     v2_models_destroy(&f->models);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);

@@ -96,7 +96,24 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
     return 0;
 }
 
+static void *memory_take(size_t bytes, void *recycler) {
+    return recycler_take(recycler, bytes);
+}
+
+static void *memory_take_zeroed(size_t count, size_t bytes, void *recycler) {
+    return recycler_take_zeroed(recycler, count, bytes);
+}
+
+static void *memory_resize(void *piece, size_t bytes, void *recycler) {
+    return recycler_resize(recycler, piece, bytes);
+}
+
+static void memory_give(void *piece, void *recycler) {
+    recycler_give(recycler, piece);
+}
+
 int connections_init(struct grpc_frontend *f) {
+    f->memory = (nghttp2_mem){&f->recycler, memory_take, memory_give, memory_take_zeroed, memory_resize};
     if (nghttp2_session_callbacks_new(&f->callbacks) != 0 || nghttp2_option_new(&f->options) != 0)
         return -ENOMEM;
     nghttp2_session_callbacks_set_on_begin_headers_callback(f->callbacks, on_begin_headers);
@@ -124,7 +141,7 @@ void connection_begin(struct grpc_frontend *f, int fd) {
     *c = (struct grpc_connection){.frontend = f, .fd = fd, .active_ns = f->turn_ns};
     list_init(&c->dirty);
     list_init(&c->calls);
-    if (nghttp2_session_server_new2(&c->session, f->callbacks, c, f->options) != 0)
+    if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
         goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||

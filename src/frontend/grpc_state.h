@@ -19,6 +19,7 @@
 #include "frontend/grpc_status.h"
 #include "frontend/inference.h"
 #include "frontend/inflate.h"
+#include "frontend/recycler.h"
 #include "frontend/v2.h"
 
 #define IN_BYTES  ((size_t)128 * 1024) /* read from a socket at once */
@@ -81,6 +82,8 @@ struct grpc_frontend {
     int64_t turn_ns;
     int64_t sweep_ns; /* when to look for idle connections */
     bool quiesced;
+    struct recycler recycler; /* nghttp2's memory */
+    nghttp2_mem memory;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct list_node connections, dirty;
