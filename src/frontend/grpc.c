@@ -1,10 +1,10 @@
 /* grpc.c - a gRPC frontend's thread: its loop, start and end.
  *
- * One turn of the loop answers what the scheduler gave back, sends, hands over what was read, and waits:
+ * One turn of the loop hands over what was read, answers what the scheduler gave back, sends, and waits:
  *
+ *     port_flush()                                   one hand-over for all that was submitted
  *     inferences_next() ... -> exchange_returned()
  *     connection_send() ...                          one write a connection
- *     port_flush()                                   one hand-over for all that was submitted
  *     epoll_wait() -> connection_readable() ...      messages read, checked and submitted */
 #include "frontend/grpc.h"
 
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,11 +34,6 @@
 
 /* What epoll gives back: which of our descriptors, or a connection. */
 static char mark_listen, mark_port, mark_wake;
-
-static int watch(struct grpc_frontend *f, int fd, char *mark) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = mark};
-    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
 
 /* ---- connections ---- */
 
@@ -62,9 +56,9 @@ static void accept_or_not(struct grpc_frontend *f) {
     if (wanted == f->accepting)
         return;
     if (wanted)
-        watch(f, f->listen_fd, &mark_listen);
+        frontend_loop_watch(&f->loop, f->listen_fd, &mark_listen);
     else
-        epoll_ctl(f->epoll_fd, EPOLL_CTL_DEL, f->listen_fd, NULL);
+        epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_DEL, f->listen_fd, NULL);
     f->accepting = wanted;
 }
 
@@ -105,12 +99,10 @@ static void send_all(struct grpc_frontend *f) {
 
 static void take_event(struct grpc_frontend *f, const struct epoll_event *event) {
     const void *from = event->data.ptr;
-    uint64_t count;
     if (from == &mark_listen) {
         accept_some(f);
     } else if (from == &mark_wake) {
-        while (read(f->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
-        }
+        frontend_loop_woken(&f->loop);
     } else if (from != &mark_port) {
         struct grpc_connection *c = event->data.ptr;
         if ((event->events & EPOLLOUT) && c->unsent)
@@ -122,7 +114,7 @@ static void take_event(struct grpc_frontend *f, const struct epoll_event *event)
 
 static void take_events(struct grpc_frontend *f, int timeout_ms) {
     struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    int n = epoll_wait(f->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
     f->turn_ns = clock_now_ns();
     for (int i = 0; i < n; i++)
         take_event(f, &events[i]);
@@ -140,9 +132,10 @@ static void rest(struct grpc_frontend *f) {
 }
 
 static void turn(struct grpc_frontend *f) {
+    port_flush(f->config.port); /* what was read: somebody may wait for it */
     take_finished(f);
     send_all(f);
-    port_flush(f->config.port);
+    port_flush(f->config.port); /* cancellations */
     if (f->turn_ns >= f->sweep_ns)
         sweep(f);
     accept_or_not(f);
@@ -192,9 +185,8 @@ static void *frontend_main(void *context) {
     struct grpc_frontend *f = context;
     thread_begin("grpc", f->config.index, THREAD_PROMPT);
     f->turn_ns = clock_now_ns();
-    /* acquire: with the release stores of who asks */
-    while (!atomic_load_explicit(&f->stop_wanted, memory_order_acquire)) {
-        if (!f->quiesced && atomic_load_explicit(&f->quiesce_wanted, memory_order_acquire))
+    while (!frontend_loop_ends(&f->loop)) {
+        if (!f->quiesced && frontend_loop_quiesces(&f->loop))
             quiesce(f);
         turn(f);
         rest(f);
@@ -206,29 +198,12 @@ static void *frontend_main(void *context) {
 
 /* ---- start and end ---- */
 
-static int descriptors_open(struct grpc_frontend *f, struct sy_error *err) {
-    f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    f->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    f->listen_fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
-    if (f->epoll_fd < 0 || f->wake_fd < 0 || f->listen_fd < 0)
-        return error_set(err, -errno, "no descriptors for a frontend: %s", strerror(errno));
-    if (watch(f, port_event_fd(f->config.port), &mark_port) < 0 || watch(f, f->wake_fd, &mark_wake) < 0)
-        return error_set(err, -errno, "cannot watch a frontend's descriptors: %s", strerror(errno));
-    accept_or_not(f);
-    return 0;
-}
-
-static void close_open(int fd) {
-    if (fd >= 0)
-        close(fd);
-}
-
 static void frontend_free(struct grpc_frontend *f) {
     list_for_each_safe (it, &f->connections)
         connection_close(list_entry(it, struct grpc_connection, link));
-    close_open(f->listen_fd);
-    close_open(f->epoll_fd);
-    close_open(f->wake_fd);
+    if (f->listen_fd >= 0)
+        close(f->listen_fd);
+    frontend_loop_close(&f->loop);
     nghttp2_session_callbacks_del(f->callbacks);
     nghttp2_option_del(f->options);
     recycler_end(&f->recycler);
@@ -260,7 +235,7 @@ int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_c
         return error_set(err, -ENOMEM, "no memory for a frontend");
     memset(f, 0, sizeof(*f));
     f->config = frontend_config_completed(config);
-    f->epoll_fd = f->wake_fd = f->listen_fd = -1;
+    f->loop.epoll_fd = f->loop.wake_fd = f->listen_fd = -1;
     list_init(&f->connections);
     list_init(&f->dirty);
     int rc = frontend_allocate(f);
@@ -268,14 +243,15 @@ int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_c
         error_set(err, rc, "no memory for a frontend");
         goto err_free;
     }
-    rc = descriptors_open(f, err);
-    if (rc < 0)
+    if ((rc = frontend_loop_open(&f->loop, &f->config, &mark_port, &mark_wake, err)) < 0)
         goto err_free;
-    rc = -pthread_create(&f->thread, NULL, frontend_main, f);
-    if (rc < 0) {
-        error_set(err, rc, "cannot start a frontend's thread: %s", strerror(-rc));
+    f->listen_fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
+    if (f->listen_fd < 0) {
+        rc = error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
         goto err_free;
     }
+    if ((rc = frontend_loop_start(&f->loop, frontend_main, f, err)) < 0)
+        goto err_free;
     *frontend = f;
     return 0;
 
@@ -284,15 +260,8 @@ err_free:
     return rc;
 }
 
-static void wake(struct grpc_frontend *f) {
-    uint64_t one = 1;
-    while (write(f->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
-    }
-}
-
 void grpc_frontend_quiesce(struct grpc_frontend *f) {
-    atomic_store_explicit(&f->quiesce_wanted, true, memory_order_release); /* with the loop's load */
-    wake(f);
+    frontend_loop_quiesce(&f->loop);
 }
 
 uint32_t grpc_frontend_in_flight(const struct grpc_frontend *f) {
@@ -302,9 +271,7 @@ uint32_t grpc_frontend_in_flight(const struct grpc_frontend *f) {
 void grpc_frontend_stop(struct grpc_frontend *f) {
     if (!f)
         return;
-    atomic_store_explicit(&f->stop_wanted, true, memory_order_release); /* with the loop's load */
-    wake(f);
-    pthread_join(f->thread, NULL);
+    frontend_loop_stop(&f->loop);
     frontend_free(f);
 }
 

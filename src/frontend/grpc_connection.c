@@ -145,7 +145,7 @@ void connection_begin(struct grpc_frontend *f, int fd) {
         goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
-        epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
         goto err_session;
     list_init(&c->link);
     list_append(&f->connections, &c->link);
@@ -210,7 +210,7 @@ void connection_readable(struct grpc_connection *c) {
 
 static void watch_writable(struct grpc_connection *c, bool wanted) {
     struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.ptr = c};
-    epoll_ctl(c->frontend->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+    epoll_ctl(c->frontend->loop.epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
 }
 
 /* Keeps what is left of two pieces after `sent` bytes. */

@@ -8,10 +8,10 @@
 #pragma once
 
 #include <nghttp2/nghttp2.h>
-#include <pthread.h>
 
 #include "base/container.h"
 #include "base/list.h"
+#include "frontend/frontend_loop.h"
 #include "frontend/grpc.h"
 #include "frontend/grpc_infer.h"
 #include "frontend/grpc_message.h"
@@ -75,10 +75,9 @@ struct grpc_frontend {
     struct frontend_config config;
     struct v2_models models;
     struct grpc_services services;
-    int epoll_fd, listen_fd;
-    int wake_fd; /* somebody calls from outside */
+    struct frontend_loop loop;
+    int listen_fd;
     bool accepting;
-    pthread_t thread;
     int64_t turn_ns;
     int64_t sweep_ns; /* when to look for idle connections */
     bool quiesced;
@@ -96,9 +95,6 @@ struct grpc_frontend {
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
     _Atomic uint32_t connection_count;
-
-    /* written by other threads */
-    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
 };
 
 /* ---- grpc_connection.c, for grpc.c ---- */

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -50,7 +49,7 @@ static void client_begin(struct http_frontend *f, struct MHD_Connection *connect
     /* edge-triggered and for the end only: data wake libmicrohttpd, not us. A closed descriptor leaves the set itself
      */
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = client};
-    if (epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, client->fd, &event) < 0)
+    if (epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_ADD, client->fd, &event) < 0)
         log_warn("cannot watch a connection", "error=\"%s\"", strerror(errno));
 }
 
@@ -90,13 +89,11 @@ static void take_finished(struct http_frontend *f) {
 
 static void take_events(struct http_frontend *f, int timeout_ms) {
     struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    int n = epoll_wait(f->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
     for (int i = 0; i < n; i++) {
         const void *from = events[i].data.ptr;
-        uint64_t count;
         if (from == &mark_wake)
-            while (read(f->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
-            }
+            frontend_loop_woken(&f->loop);
         else if (from != &mark_daemon && from != &mark_port)
             client_leave(f, events[i].data.ptr);
     }
@@ -172,9 +169,8 @@ static void finish_all(struct http_frontend *f) {
 static void *frontend_main(void *context) {
     struct http_frontend *f = context;
     thread_begin("http", f->config.index, THREAD_PROMPT);
-    /* acquire: with the release stores of who asks */
-    while (!atomic_load_explicit(&f->stop_wanted, memory_order_acquire)) {
-        if (!f->quiesced && atomic_load_explicit(&f->quiesce_wanted, memory_order_acquire))
+    while (!frontend_loop_ends(&f->loop)) {
+        if (!f->quiesced && frontend_loop_quiesces(&f->loop))
             quiesce(f);
         turn(f);
         if (f->more_turns == 0)
@@ -188,11 +184,6 @@ static void *frontend_main(void *context) {
 }
 
 /* ---- start and end ---- */
-
-static int watch(struct http_frontend *f, int fd, char *mark) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = mark};
-    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
 
 static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     int fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
@@ -211,21 +202,10 @@ static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     return 0;
 }
 
-static int descriptors_open(struct http_frontend *f, struct sy_error *err) {
-    f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    f->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (f->epoll_fd < 0 || f->wake_fd < 0)
-        return error_set(err, -errno, "no descriptors for a frontend: %s", strerror(errno));
-    return 0;
-}
-
 static void frontend_free(struct http_frontend *f) {
     if (f->daemon)
         MHD_stop_daemon(f->daemon);
-    if (f->epoll_fd >= 0)
-        close(f->epoll_fd);
-    if (f->wake_fd >= 0)
-        close(f->wake_fd);
+    frontend_loop_close(&f->loop);
     v2_models_destroy(&f->models);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
@@ -238,7 +218,7 @@ int http_frontend_start(struct http_frontend **frontend, const struct frontend_c
         return error_set(err, -ENOMEM, "no memory for a frontend");
     memset(f, 0, sizeof(*f));
     f->config = frontend_config_completed(config);
-    f->epoll_fd = f->wake_fd = -1;
+    f->loop.epoll_fd = f->loop.wake_fd = -1;
     list_init(&f->leaving);
     int rc = -ENOMEM;
     if (inferences_init(&f->inferences, &f->config, sizeof(struct exchange)) < 0 ||
@@ -246,18 +226,17 @@ int http_frontend_start(struct http_frontend **frontend, const struct frontend_c
         error_set(err, rc, "no memory for a frontend");
         goto err_free;
     }
-    if ((rc = descriptors_open(f, err)) < 0 || (rc = daemon_start(f, err)) < 0)
+    if ((rc = frontend_loop_open(&f->loop, &f->config, &mark_port, &mark_wake, err)) < 0 ||
+        (rc = daemon_start(f, err)) < 0)
         goto err_free;
-    if ((rc = watch(f, MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, &mark_daemon)) < 0 ||
-        (rc = watch(f, port_event_fd(config->port), &mark_port)) < 0 || (rc = watch(f, f->wake_fd, &mark_wake)) < 0) {
+    rc =
+        frontend_loop_watch(&f->loop, MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, &mark_daemon);
+    if (rc < 0) {
         error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
         goto err_free;
     }
-    rc = -pthread_create(&f->thread, NULL, frontend_main, f);
-    if (rc < 0) {
-        error_set(err, rc, "cannot start a frontend's thread: %s", strerror(-rc));
+    if ((rc = frontend_loop_start(&f->loop, frontend_main, f, err)) < 0)
         goto err_free;
-    }
     *frontend = f;
     return 0;
 
@@ -266,15 +245,8 @@ err_free:
     return rc;
 }
 
-static void wake(struct http_frontend *f) {
-    uint64_t one = 1;
-    while (write(f->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
-    }
-}
-
 void http_frontend_quiesce(struct http_frontend *f) {
-    atomic_store_explicit(&f->quiesce_wanted, true, memory_order_release); /* with the loop's load */
-    wake(f);
+    frontend_loop_quiesce(&f->loop);
 }
 
 uint32_t http_frontend_in_flight(const struct http_frontend *f) {
@@ -284,9 +256,7 @@ uint32_t http_frontend_in_flight(const struct http_frontend *f) {
 void http_frontend_stop(struct http_frontend *f) {
     if (!f)
         return;
-    atomic_store_explicit(&f->stop_wanted, true, memory_order_release); /* with the loop's load */
-    wake(f);
-    pthread_join(f->thread, NULL);
+    frontend_loop_stop(&f->loop);
     frontend_free(f);
 }
 

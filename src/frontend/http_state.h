@@ -7,10 +7,10 @@
 #pragma once
 
 #include <microhttpd.h>
-#include <pthread.h>
 
 #include "base/container.h"
 #include "base/list.h"
+#include "frontend/frontend_loop.h"
 #include "frontend/http.h"
 #include "frontend/http_headers.h"
 #include "frontend/infer_parse.h"
@@ -51,13 +51,11 @@ struct http_frontend {
     struct frontend_config config;
     struct v2_models models;
     struct MHD_Daemon *daemon;
-    int epoll_fd; /* waits for libmicrohttpd's epoll, the port, `wake_fd` and clients that leave */
-    int wake_fd;  /* somebody calls from outside */
-    pthread_t thread;
-    int64_t turn_ns;     /* when this turn began */
-    uint32_t turns;      /* counted, round and round */
-    uint32_t more_turns; /* turns to take before sleeping: libmicrohttpd has something to go on with */
-    uint32_t asked;      /* running exchanges that libmicrohttpd asks about every turn */
+    struct frontend_loop loop; /* waits for libmicrohttpd's epoll, too, and for clients that leave */
+    int64_t turn_ns;           /* when this turn began */
+    uint32_t turns;            /* counted, round and round */
+    uint32_t more_turns;       /* turns to take before sleeping: libmicrohttpd has something to go on with */
+    uint32_t asked;            /* running exchanges that libmicrohttpd asks about every turn */
     bool quiesced;
     struct list_node leaving; /* clients that are gone and whose connections libmicrohttpd has not closed yet */
     int64_t poke_ns;          /* when to poke it about them */
@@ -68,9 +66,6 @@ struct http_frontend {
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
     _Atomic uint32_t connections;
-
-    /* written by other threads */
-    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
 };
 
 /* An answer in one piece goes out in the turn after it was queued, one in several pieces takes one turn more; a body

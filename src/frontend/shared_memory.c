@@ -180,11 +180,13 @@ static int cut_short(const struct shared_region *region, struct sy_error *err) {
     return error_set(err, 400, "the shared memory region '%s' is shorter than it was", region->name);
 }
 
-int shared_region_read(const struct shared_region *region, const struct infer_shared *place, void *data,
-                       struct sy_error *err) {
-    for (size_t done = 0; done < place->bytes;) {
+/* All of the bytes at once, or in pieces. `out`: into the region. */
+static int transfer(const struct shared_region *region, const struct infer_shared *place, char *data, size_t bytes,
+                    bool out, struct sy_error *err) {
+    for (size_t done = 0; done < bytes;) {
+        off_t at = (off_t)(region->offset + place->offset + done);
         ssize_t n =
-            pread(region->fd, (char *)data + done, place->bytes - done, (off_t)(region->offset + place->offset + done));
+            out ? pwrite(region->fd, data + done, bytes - done, at) : pread(region->fd, data + done, bytes - done, at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -194,22 +196,18 @@ int shared_region_read(const struct shared_region *region, const struct infer_sh
     return 0;
 }
 
+int shared_region_read(const struct shared_region *region, const struct infer_shared *place, void *data,
+                       struct sy_error *err) {
+    return transfer(region, place, data, place->bytes, false, err);
+}
+
 int shared_region_write(const struct shared_region *region, const struct infer_shared *place, const void *data,
                         size_t bytes, struct sy_error *err) {
     struct stat about;
-    uint64_t at = region->offset + place->offset;
     if (bytes > place->bytes)
         return error_set(err, 400, "an output of %zu bytes does not fit into %" PRIu64 " of the region '%s'", bytes,
                          place->bytes, region->name);
-    if (fstat(region->fd, &about) < 0 || at + bytes > (uint64_t)about.st_size) /* writing would make it longer */
-        return cut_short(region, err);
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = pwrite(region->fd, (const char *)data + done, bytes - done, (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return cut_short(region, err);
-        done += (size_t)n;
-    }
-    return 0;
+    if (fstat(region->fd, &about) < 0 || region->offset + place->offset + bytes > (uint64_t)about.st_size)
+        return cut_short(region, err); /* writing would make it longer */
+    return transfer(region, place, (char *)data, bytes, true, err);
 }

@@ -6,6 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from server import Server
+
 TYPES = {  # datatype: element type in ONNX, in numpy, two values that show the range
     "BOOL": (TensorProto.BOOL, np.bool_, [True, False]),
     "UINT8": (TensorProto.UINT8, np.uint8, [0, 255]),
@@ -50,6 +52,12 @@ def repository(tmp_path_factory):
     (folder / "broken" / "1").mkdir(parents=True)
     (folder / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
     return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository):
+    with Server("--repository", str(repository), "--slo-ms", "10000") as running:
+        yield running
 
 
 SLOW_RUN_S = 0.3

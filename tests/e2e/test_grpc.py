@@ -17,14 +17,8 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException, shared_memory
 
-from repository import SLOW_RUN_S, TYPES, repository, slow_scenario, wait_until  # noqa: F401 (fixtures)
+from repository import SLOW_RUN_S, TYPES, repository, server, slow_scenario, wait_until  # noqa: F401 (fixtures)
 from server import Server
-
-
-@pytest.fixture(scope="module")
-def server(repository):
-    with Server("--repository", str(repository), "--slo-ms", "10000") as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

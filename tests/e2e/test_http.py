@@ -18,14 +18,8 @@ import zlib
 import numpy as np
 import pytest
 
-from repository import SLOW_RUN_S, TYPES, repository, slow_scenario, wait_until  # noqa: F401 (fixtures)
+from repository import SLOW_RUN_S, TYPES, repository, server, slow_scenario, wait_until  # noqa: F401 (fixtures)
 from server import BINARY, Server
-
-@pytest.fixture(scope="module")
-def server(repository):
-    with Server("--repository", str(repository), "--slo-ms", "10000") as running:
-        yield running
-
 
 @pytest.fixture(scope="module")
 def slow(slow_scenario):

@@ -1,0 +1,61 @@
+/* frontend_loop.c - descriptors and thread of a frontend. */
+#include "frontend/frontend_loop.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+int frontend_loop_watch(struct frontend_loop *loop, int fd, void *mark) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = mark};
+    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int frontend_loop_open(struct frontend_loop *loop, const struct frontend_config *config, void *port_mark,
+                       void *wake_mark, struct sy_error *err) {
+    int rc = 0;
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (loop->epoll_fd < 0 || loop->wake_fd < 0)
+        return error_set(err, -errno, "no descriptors for a frontend: %s", strerror(errno));
+    if ((rc = frontend_loop_watch(loop, port_event_fd(config->port), port_mark)) < 0 ||
+        (rc = frontend_loop_watch(loop, loop->wake_fd, wake_mark)) < 0)
+        return error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
+    return 0;
+}
+
+void frontend_loop_close(struct frontend_loop *loop) {
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    if (loop->wake_fd >= 0)
+        close(loop->wake_fd);
+}
+
+int frontend_loop_start(struct frontend_loop *loop, void *(*run)(void *context), void *context, struct sy_error *err) {
+    int rc = -pthread_create(&loop->thread, NULL, run, context);
+    return rc < 0 ? error_set(err, rc, "cannot start a frontend's thread: %s", strerror(-rc)) : 0;
+}
+
+static void wake(struct frontend_loop *loop) {
+    uint64_t one = 1;
+    while (write(loop->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+}
+
+void frontend_loop_woken(struct frontend_loop *loop) {
+    uint64_t count;
+    while (read(loop->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
+    }
+}
+
+void frontend_loop_quiesce(struct frontend_loop *loop) {
+    atomic_store_explicit(&loop->quiesce_wanted, true, memory_order_release); /* with the thread's load */
+    wake(loop);
+}
+
+void frontend_loop_stop(struct frontend_loop *loop) {
+    atomic_store_explicit(&loop->stop_wanted, true, memory_order_release); /* with the thread's load */
+    wake(loop);
+    pthread_join(loop->thread, NULL);
+}
