@@ -153,6 +153,32 @@ static void render_margins(const struct server *s, struct text *out) {
         margin_row(out, "reply", "frontend", f, margin_ns(port_reply_margin(s->ports[f])));
 }
 
+static void decision_rows(struct text *out, const char *kind, uint32_t thread, const struct histogram *h) {
+    static const double quantiles[] = {0.5, 0.99, 0.999};
+
+    for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
+        text_printf(out, "symphony_decision_seconds{kind=\"%s\",thread=\"model-%u\",quantile=\"%g\"} %.9g\n", kind,
+                    thread, quantiles[i], (double)histogram_quantile(h, quantiles[i]) / 1e9);
+    text_printf(out, "symphony_decision_seconds_sum{kind=\"%s\",thread=\"model-%u\"} %.9g\n", kind, thread,
+                (double)get(&h->sum) / 1e9);
+    text_printf(out, "symphony_decision_seconds_count{kind=\"%s\",thread=\"model-%u\"} %llu\n", kind, thread,
+                (unsigned long long)get(&h->count));
+}
+
+static void render_decisions(const struct server *s, struct text *out) {
+    if (s->central_thread)
+        return;
+    metric_heading(out, "symphony_decision_seconds", "summary",
+                   "How long deciding takes: a request to the candidate that counts it, a grant to the plan of its "
+                   "batch, and a batch that could start to its plan.");
+    for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
+        const struct model_thread_times *times = model_thread_times(s->model_threads[t]);
+        decision_rows(out, "candidate", t, &times->candidate);
+        decision_rows(out, "plan", t, &times->plan);
+        decision_rows(out, "decision", t, &times->decision);
+    }
+}
+
 void server_render_metrics(void *server, struct text *out) {
     const struct server *s = server;
 
@@ -163,6 +189,7 @@ void server_render_metrics(void *server, struct text *out) {
     render_models(s, out);
     render_accelerators(s, out);
     render_margins(s, out);
+    render_decisions(s, out);
     const struct infer_counters *counters[s->wiring.frontends];
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         counters[f] = server_infer_counters(s, f);

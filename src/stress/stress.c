@@ -34,7 +34,7 @@ struct stress {
     struct rng rng; /* which models move */
     uint64_t moves;
     struct world **world;
-    _Atomic uint64_t *finished; /* [worlds] */
+    struct world_finished *finished; /* [worlds] */
     uint32_t next_core;
 };
 
@@ -194,9 +194,10 @@ static int stress_start(struct stress *s, struct sy_error *err) {
     s->rank_threads = calloc(c->rank_threads, sizeof(*s->rank_threads));
     s->world = calloc(s->worlds, sizeof(*s->world));
     rng_seed(&s->rng, c->seed);
-    s->finished = calloc(s->worlds, sizeof(*s->finished));
+    s->finished = aligned_alloc(CACHE_LINE, s->worlds * sizeof(*s->finished));
     if (!s->profile || !s->accelerator_type || !s->model_threads || !s->rank_threads || !s->world || !s->finished)
         return error_set(err, -ENOMEM, "no memory for %u accelerators", c->accelerators);
+    memset(s->finished, 0, s->worlds * sizeof(*s->finished));
     profile_set_line(s->profile, batch_max(c), (double)c->alpha_ns, (double)c->beta_ns);
     if ((rc = wiring_make(s, err)) < 0)
         return rc;
@@ -373,7 +374,7 @@ static void verdict(struct stress *s, struct stress_result *r) {
             snprintf(r->wrong_text, sizeof(r->wrong_text), "%s", wrong);
         else
             snprintf(r->wrong_text, sizeof(r->wrong_text), "%llu of %llu requests of world %u never came back",
-                     (unsigned long long)(get(&world_counts(s->world[i])->fed) - get(&s->finished[i])),
+                     (unsigned long long)(get(&world_counts(s->world[i])->fed) - get(&s->finished[i].requests)),
                      (unsigned long long)get(&world_counts(s->world[i])->fed), i);
         r->wrong = true;
     }

@@ -142,8 +142,7 @@ static uint32_t model_draw(struct world *w) {
 
 static void feed(struct world *w, int64_t now_ns) {
     uint64_t fed = get(&w->counts.fed), before = fed;
-    uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed); /* statistics */
-
+    uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed);
     uint64_t turned_away = 0;
 
     for (;;) {
@@ -168,7 +167,7 @@ static void feed(struct world *w, int64_t now_ns) {
 /* ---- what comes back ---- */
 
 static void finished_add(struct world *w, uint32_t world, uint64_t n) {
-    atomic_fetch_add_explicit(&w->config.finished[world], n, memory_order_relaxed); /* a number on its own */
+    atomic_fetch_add_explicit(&w->config.finished[world].requests, n, memory_order_relaxed); /* a number on its own */
 }
 
 /* A request of the sample goes home, to be ticked off. */
@@ -496,7 +495,8 @@ void world_stop_feeding(struct world *w) {
 bool world_drained(const struct world *w) {
     if (!atomic_load_explicit(&w->feeding_over, memory_order_acquire)) /* then the counts are of all that was fed */
         return false;
-    return atomic_load_explicit(&w->config.finished[w->config.index], memory_order_relaxed) == get(&w->counts.fed) &&
+    return atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed) ==
+               get(&w->counts.fed) &&
            get(&w->counts.checked) == get(&w->counts.sampled);
 }
 

@@ -11,6 +11,11 @@
 #include "sched/wiring.h"
 #include "stress/stress.h"
 
+/* Requests of a world that came back; counted by all of them, so on a cache line of its own. */
+struct world_finished {
+    _Alignas(CACHE_LINE) _Atomic uint64_t requests;
+};
+
 /* Written by the world's thread, read by anyone. */
 struct world_counts {
     _Atomic uint64_t fed;         /* requests handed over */
@@ -32,7 +37,7 @@ struct world_config {
     uint32_t index, worlds;
     int64_t epoch_ns;                         /* handles count from here */
     uint32_t first_accelerator, accelerators; /* its own */
-    _Atomic uint64_t *finished;               /* [worlds] requests of each that came back; for closed loops */
+    struct world_finished *finished;          /* [worlds] */
 };
 
 struct world;

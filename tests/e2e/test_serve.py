@@ -56,6 +56,8 @@ def test_a_thousand_accelerators_need_few_threads(tmp_path):
         assert answers == [200] * 60
         samples = server.metrics()
         assert samples["symphony_accelerators"] == 1000
+        assert 0 < samples['symphony_decision_seconds_count{kind="decision",thread="model-0"}'] <= 60
+        assert samples['symphony_decision_seconds_count{kind="candidate",thread="model-0"}'] == 60
         assert sum(v for k, v in samples.items() if k.startswith("symphony_accelerator_items_total")) == 60
 
 
