@@ -129,6 +129,8 @@ static void print_times(const char *name, const struct stress_times *t) {
 static void print_text(const struct stress_result *r, double max_rate) {
     if (max_rate > 0)
         printf("highest rate that holds: %.0f requests/s\n", max_rate);
+    else if (max_rate == 0)
+        puts("no rate holds; the last that was tried:");
     printf("%.0f requests/s (offered %.0f), %.0f grants/s, mean batch %.2f of at most %u\n", r->requests_per_s,
            r->offered_per_s, r->grants_per_s, r->batch_mean, r->batch_max);
     printf("bad %.3f %%: dropped %.3f %%, late %.3f %%, lost %.3f %%\n", 100 * r->bad_rate, 100 * r->dropped_rate,
@@ -159,7 +161,7 @@ static bool holds(const struct stress_config *config, const struct stress_result
            r->requests_per_s > (1 - BAD_MOST) * config->rate;
 }
 
-/* Tries rates until it knows; `result` is then of the highest that held. */
+/* Tries rates until it knows; `result` is then of the highest that held, or if none did of the last that was tried. */
 static int find_max(struct stress_config *config, double precision, struct stress_result *result, double *max_rate,
                     struct sy_error *err) {
     struct goodput_search search;
@@ -175,12 +177,10 @@ static int find_max(struct stress_config *config, double precision, struct stres
         if (rc < 0)
             return rc;
         bool held = holds(config, &trial);
-        if (held)
+        if (held || trial.wrong || search.held_rps <= 0)
             *result = trial;
-        if (trial.wrong) { /* nothing else matters */
-            *result = trial;
+        if (trial.wrong) /* nothing else matters */
             break;
-        }
         goodput_search_report(&search, held);
     }
     if (terminal)
@@ -255,7 +255,7 @@ static int stress_command_run(int argc, char **argv) {
     struct stress_config config;
     struct stress_result result = {.seconds = 0};
     struct sy_error err;
-    double max_rate = 0;
+    double max_rate = -1; /* not asked for; 0: none holds */
     int arguments, status = options_parse(&options, argc, argv, &settings, &arguments);
 
     if (status != OPTIONS_GO_ON)
