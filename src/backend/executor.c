@@ -61,6 +61,8 @@ static void warm_model(struct executor *x, uint32_t index) {
                         &err) < 0)
             log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name,
                      x->config.first_accelerator, batches[i], err.text);
+        else
+            x->warmed[index] = true;
 }
 
 static void load_model(struct executor *x, uint32_t index) {
@@ -139,6 +141,7 @@ static void executor_free(struct executor *x) {
     doorbell_destroy(&x->loaded);
     emulation_free(x->emulation);
     free(x->models);
+    free(x->warmed);
     free(x->gather);
     free(x->counters);
     free(x->members);
@@ -159,13 +162,14 @@ int executor_start(struct executor **executor, const struct executor_config *con
     atomic_init(&x->load_status, 1);
     doorbell_init(&x->loaded, false, false);
     x->models = calloc(config->model_count + 1, sizeof(*x->models));
+    x->warmed = calloc(config->model_count + 1, sizeof(*x->warmed));
     x->counters = calloc(config->accelerators, sizeof(*x->counters));
     x->members = calloc(config->accelerators, sizeof(*x->members));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
-    if (!x->models || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
+    if (!x->models || !x->warmed || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
         !x->emulation != !config->engine->emulate) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
         goto err_free;

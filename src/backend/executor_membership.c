@@ -38,7 +38,7 @@ bool engine_works(struct executor *x) {
     for (uint32_t i = 0; i < x->config.model_count; i++) {
         struct served_model *model = &x->config.models[i];
         struct sy_error err;
-        if (!x->models[i])
+        if (!x->models[i] || !x->warmed[i])
             continue;
         if (measure_run(x->config.engine, x->models[i], &model->signature, model->reference_dims, 1, &err) == 0)
             return true;

@@ -20,6 +20,7 @@ struct executor {
     struct wiring *wiring;
     struct engine *engine;
     struct engine_model **models; /* [model_count]; NULL: not loaded */
+    bool *warmed;                 /* [model_count] a trial run has worked, so one that fails says something */
     char *gather;                 /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
     struct executor_counters *counters; /* [config.accelerators] */
@@ -75,7 +76,8 @@ struct member *executor_member(struct executor *x, uint32_t accelerator);
 void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
 /* All that the accelerator has, and what is sent to it until it joins again, is lost. */
 void accelerator_fail(struct executor *x, uint32_t accelerator);
-/* After a run failed: whether some model still runs. A GPU whose context is broken fails everything from then on. */
+/* After a run failed: whether some model still runs a trial, as all did once. A GPU whose context is broken fails
+ * everything from then on. */
 bool engine_works(struct executor *x);
 /* The engine does not work any more, and takes its accelerator with it. */
 void engine_lose(struct executor *x, uint32_t accelerator, const struct sy_error *reason);

@@ -94,6 +94,12 @@ static int spy_run(struct engine_model *model, const struct tensor_view *inputs,
     return 0;
 }
 
+static int spy_signature(const char *path, struct signature *signature, struct sy_error *err) {
+    (void)path;
+    (void)signature;
+    return error_set(err, -ENOTSUP, "it has no files");
+}
+
 static const struct engine_ops spy = {
     .name = "spy",
     .version = spy_version,
@@ -102,6 +108,7 @@ static const struct engine_ops spy = {
     .load = spy_load,
     .unload = spy_unload,
     .run = spy_run,
+    .signature = spy_signature,
 };
 
 struct rig {
@@ -366,6 +373,25 @@ static void test_an_engine_that_runs_nothing_any_more_is_lost(void **state) {
     rig_stop(rig);
 }
 
+/* A model that never ran a trial says nothing about the engine. */
+static void test_a_model_without_a_trial_does_not_take_the_engine_with_it(void **state) {
+    (void)state;
+    seen.broken = true;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+
+    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){&r}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_FAILED);
+    seen.broken = false;
+    expect_run(rig);
+    rig_stop(rig);
+}
+
 static void test_what_has_expired_is_not_run(void **state) {
     (void)state;
     struct rig *rig = rig_start();
@@ -467,6 +493,7 @@ int main(void) {
         cmocka_unit_test(test_what_a_failed_accelerator_has_is_lost_until_it_joins),
         cmocka_unit_test(test_what_drains_runs_what_it_is_sent),
         cmocka_unit_test(test_an_engine_that_runs_nothing_any_more_is_lost),
+        cmocka_unit_test(test_a_model_without_a_trial_does_not_take_the_engine_with_it),
         cmocka_unit_test(test_what_has_expired_is_not_run),
         cmocka_unit_test(test_what_ends_after_its_deadline_is_counted),
         cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),
