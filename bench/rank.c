@@ -28,15 +28,13 @@ struct world {
 
 /* A candidate that may start soon, and for a millisecond then. */
 static void candidate_draw(struct world *w, int64_t now_ns, struct rank_message *message) {
-    int64_t ready_ns = now_ns + (int64_t)rng_below(&w->rng, (uint64_t)w->models * DEMAND_NS);
+    int64_t start_ns = now_ns + (int64_t)rng_below(&w->rng, (uint64_t)w->models * DEMAND_NS);
     message->types = 1;
     message->candidates[0] = (struct candidate){
-        .ready_ns = ready_ns,
-        .wake_ns = ready_ns,
-        .order_ns = ready_ns + NS_PER_MS,
-        .invalid_after_ns = ready_ns + NS_PER_MS,
+        .start_ns = {start_ns, start_ns, start_ns},
+        .order_ns = start_ns + NS_PER_MS,
+        .invalid_after_ns = start_ns + NS_PER_MS,
         .leftover_invalid_after_ns = TIME_NEVER,
-        .items = 8,
     };
 }
 

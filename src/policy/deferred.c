@@ -2,17 +2,27 @@
  *
  *            window drop            lead                alpha
  *   |<- head is given up if T ->|  <------>  due  invalid_after   deadline of the head
- *   |   items no longer fit     |  wake_ns    |<--->|<---- l(b) ---->|
+ *   |   items no longer fit     |             |<--->|<---- l(b) ---->|
  *
  * Symphony (arXiv 2308.07470), section 4.3, waits until `due`, the last moment at which one more request could join.
- * That window is one alpha wide, and candidates die in it when accelerators are few; so a batch may start `lead`
- * earlier, the time in which some accelerator becomes free with good probability. A batch that is larger than the
- * accelerators need (slack) or that hardly anybody will join (hazard) does not wait at all. Above the peak the window
- * drop keeps batches near b*, so that goodput stays flat; shares keep one model's flood from the others. */
+ * That window is one alpha wide, and candidates die in it when accelerators are few; so while free ones are scarce, a
+ * batch may start `lead` earlier, the time in which some accelerator becomes free with good probability. And it need
+ * not wait at all for company that saves less than the accelerators are worth:
+ *
+ *     E              items still to come before `due`: by the mean rate, or as many as came lately, if that is more
+ *     E / (b + E) * beta / l(b)       the part of the batch's run that starting together with them would save
+ *     rounds * free / accelerators    what there is to spend: free accelerators, as often as the SLO lets each run
+ *
+ * It starts when price * saved <= spare. So the first requests of a burst start at once on an idle cluster, the next
+ * ones in twos and fours, and when few accelerators are left, only what is a batch. The price holds for batches that
+ * are smaller than the load allows, and for all of them while requests are lost; else nobody waits for company that the
+ * accelerators do not need. Above the peak the window drop keeps batches near b*, so that goodput stays flat; shares
+ * keep one model's flood from the others. */
 #include "base/fmath.h"
 #include "policy/policy.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
+#include "sched/request_pool.h"
 
 #define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
 #define GAMMA_SCALE 0.95
@@ -20,17 +30,20 @@
  * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting
  * for company until the estimate has followed, two seconds later. */
 #define PATIENCE_SPANS 4
-#define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)) */
+#define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
+#define LEAD_RIVALS    3   /* where all batches are other models' */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
-/* Slack is doubted, from so much loss on not believed at all, where the best batch at least halves an item's cost: the
- * load says what accelerators do in the mean, and bursts find them busy with small batches. */
-#define DOUBT_LOSS 0.003
-#define DOUBT_COST 0.5
-/* The hazard rule: if this share of batches is launched by an accelerator becoming free, a batch may start when what is
- * still to come saves less than that part of l(b). */
-#define HAZARD_LAUNCHES 0.02
-#define HAZARD_GAIN     0.1
+/* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
+ * bursts find them busy with small batches. Larger batches are asked for where the best one at least halves an item's
+ * cost, and the price of company rises for all. */
+#define DOUBT_LOSS  0.003
+#define DOUBT_COST  0.5
+#define DOUBT_NONE  1e-6 /* there is always some */
+#define PRICE       2    /* of company */
+#define ROUNDS      2    /* batches that a free accelerator runs within what the SLO leaves beside a run, in runs */
+#define BURST_SLO   0.25 /* what came within this part of the SLO came lately */
+#define GAP_NEVER   1e18 /* between the items of a silent model, ns */
 #define SHARE_LOAD      1.1  /* shares from this load on, */
 #define SHARE_LOAD_BAD  0.9  /* or from this one */
 #define SHARE_BAD       0.03 /* with this bad rate */
@@ -52,62 +65,77 @@ static bool consolidates(const struct model_view *m) {
 }
 
 struct deferred_model {
-    int64_t lead_ns;
+    int64_t lead_ns;      /* while accelerators are scarce */
     int64_t patience_ns;  /* longest wait for company */
-    uint32_t slack_items; /* a batch of so many need not wait; UINT32_MAX: it must */
-    bool hazard;          /* the rule is on */
-    int64_t hazard_tick_ns;
-    double hazard_scale; /* 0.1 b* / beta: items still to come that are worth a nanosecond of running */
-    double credit;       /* of the admitted share, in requests */
-    /* items to be expected in silence: per nanosecond in a bin of the time since the last arrival, and until it begins
-     */
-    double per_ns[GAP_BINS], before[GAP_BINS];
+    uint32_t slack_items; /* the load allows batches of so many */
+    double credit;        /* of the admitted share, in requests */
+    double recent;        /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
+    int64_t recent_ns;
+    double burst_ns, gap_ns;              /* gap: mean time between items */
+    double items_most;                    /* more cannot be in time together, or are not worth waiting for */
+    double worth, worth_slack;            /* 1 / (price * beta), for a nanosecond of an accelerator; slack: of these */
+    double scarce[ACCELERATOR_TYPES_MAX]; /* by type: the part of the accelerators that the last free one is */
 };
+
+static double doubt_of(const struct model_view *m) {
+    return clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
+}
 
 /* The share of b* from which a batch of this model need not wait. */
 static double theta_of(const struct model_view *m) {
     double theta = m->parameters.theta;
     if (m->alpha_ns + m->beta_ns / m->batch_best > DOUBT_COST * (m->alpha_ns + m->beta_ns))
         return theta;
-    return theta + (1 - theta) * clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
+    return theta + (1 - theta) * doubt_of(m);
+}
+
+static int64_t lead_of(const struct model_view *m) {
+    double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = 0;
+    double own = m->parameters.tau_ns * m->rate_per_ns / m->batch_best; /* part of all batches */
+    if (load <= 0)
+        lead = most;
+    else if (load < LEAD_LOAD)
+        lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
+    lead = lead < most ? lead : most;
+    return (int64_t)(consolidates(m) ? lead : (1 + LEAD_RIVALS * (1 - clip(own, 0, 1))) * lead);
+}
+
+static void prices_update(const struct model_view *m, struct deferred_model *d) {
+    d->worth = 1 / (PRICE * (m->beta_ns > 1 ? m->beta_ns : 1));
+    d->worth_slack = d->worth / (doubt_of(m) + DOUBT_NONE);
+    for (uint32_t t = 0; t < m->types; t++) {
+        double up = m->parameters.accelerators * (double)m->parameters.type_share[t];
+        d->scarce[t] = supply_share(SUPPLY_SCARCE, up > 1 ? up : 1);
+    }
 }
 
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
-    const struct cluster_parameters *p = &m->parameters;
-    window_update(m, DROP_WINDOW, p->gamma);
-    double best = m->batch_best, load = m->beta_ns * m->rate_per_ns / best;
-
-    double lead = 0, most = m->slo_ns / 2;
-    if (load > 0 && load < LEAD_LOAD)
-        lead = p->tau_ns * fmath_log(LEAD_LOAD / load);
-    else if (load <= 0)
-        lead = most;
-    d->lead_ns = (int64_t)(lead < most ? lead : most);
+    window_update(m, DROP_WINDOW, m->parameters.gamma);
+    d->lead_ns = lead_of(m);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
+    double slack = 1 + theta_of(m) * (m->batch_best - 1);
+    d->slack_items = (uint32_t)slack + ((double)(uint32_t)slack < slack);
+    d->burst_ns = BURST_SLO * m->slo_ns;
+    d->gap_ns = m->rate_per_ns > 1 / GAP_NEVER ? 1 / m->rate_per_ns : GAP_NEVER;
+    double slo_items = (m->slo_ns - m->beta_ns) / m->alpha_ns;
+    d->items_most = slo_items < m->items_worth ? slo_items : m->items_worth;
+    prices_update(m, d);
+}
 
-    double slack = 1 + theta_of(m) * (best - 1);
-    d->slack_items = consolidates(m) ? UINT32_MAX : (uint32_t)slack + ((double)(uint32_t)slack < slack);
-
-    d->hazard = p->free_launches > HAZARD_LAUNCHES && m->beta_ns > 0;
-    if (!d->hazard)
-        return;
-    d->hazard_scale = HAZARD_GAIN * best / m->beta_ns;
-    if (d->hazard_tick_ns == m->rates.tick_end_ns)
-        return; /* only the parameters changed */
-    d->hazard_tick_ns = m->rates.tick_end_ns;
-    arrival_rates_hazard(&m->rates, d->per_ns);
-    double before = 0;
-    for (uint32_t bin = 0; bin < GAP_BINS; bin++) {
-        d->before[bin] = before;
-        before += d->per_ns[bin] * (double)(gap_bin_start(bin + 1) - gap_bin_start(bin));
+static void recent_count(struct deferred_model *d, const struct request_node *request) {
+    int64_t gap_ns = request->arrival_ns - d->recent_ns; /* arrivals of several frontends may be out of order */
+    if (gap_ns > 0) {
+        d->recent *= d->burst_ns / (d->burst_ns + (double)gap_ns);
+        d->recent_ns = request->arrival_ns;
     }
+    d->recent += request->items;
 }
 
 static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
     struct deferred_model *d = own;
-    (void)request;
+    recent_count(d, request);
     if (m->admit_share >= 1)
         return true;
     d->credit += m->admit_share;
@@ -117,42 +145,42 @@ static bool deferred_admit(struct model_view *m, void *own, const struct request
     return true;
 }
 
-/* Items to be expected from the last arrival until so much later, if silence lasts. */
-static double expected_until(const struct deferred_model *d, int64_t silence_ns) {
-    uint32_t bin = gap_bin_of(silence_ns);
-    return d->before[bin] + d->per_ns[bin] * (double)(silence_ns - gap_bin_start(bin));
-}
-
-/* The first moment from now, latest_ns at the latest, at which the items still to be expected before `due` are worth
- * less than the wait: beta * (items) / b* < 0.1 * l(b). They are the hazard's integral, which falls as time passes: the
- * hazard of this moment times the time left would say of constant gaps that nobody comes until somebody has. */
-static int64_t hazard_time(const struct model_view *m, const struct deferred_model *d, uint32_t type, int64_t now_ns,
-                           int64_t latest_ns, const struct batch_view *batch) {
-    int64_t last_ns = m->rates.last_arrival_ns;
-    double worth = d->hazard_scale * (double)m->profiles[type]->latency_ns[batch->items];
-    double enough = expected_until(d, batch->due_ns - last_ns) - worth;
-    if (expected_until(d, now_ns - last_ns) >= enough)
-        return now_ns;
-    if (expected_until(d, latest_ns - last_ns) <= enough)
-        return latest_ns;
-    uint32_t bin = gap_bin_of(now_ns - last_ns);
-    while (bin + 1 < GAP_BINS && d->before[bin + 1] < enough)
-        bin++;
-    int64_t at_ns = last_ns + gap_bin_start(bin) + (int64_t)((enough - d->before[bin]) / d->per_ns[bin]) + 1;
-    return at_ns < latest_ns ? at_ns : latest_ns;
+/* From when on no more than `together` items will come before due_ns, with those of the batch; due_ns at the latest. */
+static int64_t company_ends(const struct deferred_model *d, const struct batch_view *batch, int64_t due_ns,
+                            double together) {
+    if (together >= d->items_most)
+        return 0;
+    double end_ns = (double)due_ns - (together - batch->items) * d->gap_ns;
+    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (d->recent / together - 1);
+    if (burst_end_ns > end_ns)
+        end_ns = burst_end_ns;
+    return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;
 }
 
 static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                          const struct batch_view *batch) {
     const struct deferred_model *d = own;
-    if (batch->sealed || batch->items >= batch->items_most || batch->items >= d->slack_items)
-        return (struct batch_times){0, 0, batch->invalid_after_ns};
-    int64_t wake_ns = batch->due_ns - d->lead_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
-    if (wake_ns > patient_ns)
-        wake_ns = patient_ns;
-    if (!d->hazard || wake_ns <= now_ns)
-        return (struct batch_times){wake_ns, wake_ns, batch->invalid_after_ns};
-    return (struct batch_times){hazard_time(m, d, type, now_ns, wake_ns, batch), wake_ns, batch->invalid_after_ns};
+    (void)now_ns;
+    if (batch->sealed || batch->items >= batch->items_most)
+        return batch_times_from(0, batch->invalid_after_ns);
+    int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
+    if (due_ns > patient_ns)
+        due_ns = patient_ns;
+    if (consolidates(m))
+        return batch_times_from(due_ns - d->lead_ns, batch->invalid_after_ns);
+
+    /* price * E / (b + E) * beta / l <= rounds * free, and so together = b + E <= b / (1 - spare) */
+    double run_ns = (double)m->profiles[type]->latency_ns[batch->items], again_ns = ROUNDS * (m->slo_ns - run_ns);
+    double spare = again_ns > run_ns ? again_ns : run_ns; /* rounds * l */
+    spare *= batch->items >= d->slack_items ? d->worth_slack : d->worth;
+    struct batch_times times = {.order_ns = batch->invalid_after_ns};
+    for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
+        double part = spare * (level == SUPPLY_SCARCE ? d->scarce[type] : supply_share(level, 1));
+        times.start_ns[level] = part >= 1 ? 0 : company_ends(d, batch, due_ns, batch->items / (1 - part));
+    }
+    if (times.start_ns[SUPPLY_SCARCE] > due_ns - d->lead_ns)
+        times.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;
+    return times;
 }
 
 /* Accelerators that a model keeps busy with batches of `batch`. */

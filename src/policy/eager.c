@@ -47,7 +47,7 @@ static int64_t order_of(const struct model_view *m, const struct batch_view *bat
 static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                       const struct batch_view *batch) {
     (void)own, (void)type, (void)now_ns;
-    return (struct batch_times){0, 0, order_of(m, batch)};
+    return batch_times_from(0, order_of(m, batch));
 }
 
 const struct policy_ops policy_eager = {

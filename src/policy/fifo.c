@@ -14,7 +14,7 @@ static void fifo_update(struct model_view *m, void *own) {
 static struct batch_times fifo_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                      const struct batch_view *batch) {
     (void)m, (void)own, (void)type, (void)now_ns;
-    return (struct batch_times){0, 0, batch->head_arrival_ns};
+    return batch_times_from(0, batch->head_arrival_ns);
 }
 
 const struct policy_ops policy_fifo = {

@@ -46,19 +46,22 @@ struct batch_view {
     bool sealed;                /* more is queued than fits: nothing can join it */
 };
 
-/* When a batch may start. 0: now. */
+/* When a batch may start. */
 struct batch_times {
-    int64_t ready_ns; /* on an accelerator that becomes free */
-    int64_t wake_ns;  /* on an accelerator that is free already; not before ready_ns */
-    int64_t order_ns; /* among batches that may start, the least goes first */
+    int64_t start_ns[SUPPLY_LEVELS]; /* by how many accelerators are free; 0: now */
+    int64_t order_ns;                /* among batches that may start, the least goes first */
 };
+
+/* From then on, however many are free. */
+static inline struct batch_times batch_times_from(int64_t start_ns, int64_t order_ns) {
+    return (struct batch_times){{start_ns, start_ns, start_ns}, order_ns};
+}
 
 /* All models of a sub-cluster. */
 struct cluster_view {
     uint32_t models;
     const struct model_rates *rates; /* [models], as of now; rate 0: silent */
     double accelerators;             /* in service */
-    double free_launches;            /* share of batches launched by an accelerator becoming free */
 };
 
 struct policy_ops {
@@ -86,8 +89,8 @@ struct policy_ops {
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                       const struct batch_view *batch);
 
-    /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but free_launches and
-     * type_share) and admit_share[models]. NULL: none are needed. */
+    /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators
+     * and type_share) and admit_share[models]. NULL: none are needed. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 };

@@ -83,7 +83,7 @@ static struct batch_times symphony_times(const struct model_view *m, const void 
     (void)type, (void)now_ns;
     bool large = batch->sealed || batch->items >= batch->items_most || batch->items >= s->enough;
     int64_t from_ns = large ? 0 : batch->due_ns;
-    return (struct batch_times){from_ns, from_ns, order_of(m, from_ns, batch)};
+    return batch_times_from(from_ns, order_of(m, from_ns, batch));
 }
 
 const struct policy_ops policy_symphony = {

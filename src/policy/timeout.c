@@ -53,7 +53,7 @@ static struct batch_times timeout_times(const struct model_view *m, const void *
     bool large =
         batch->sealed || batch->items >= batch->items_most || (t->enough_items > 0 && batch->items >= t->enough_items);
     int64_t from_ns = large ? 0 : batch->head_arrival_ns + t->delay_ns;
-    return (struct batch_times){from_ns, from_ns, batch->head_arrival_ns};
+    return batch_times_from(from_ns, batch->head_arrival_ns);
 }
 
 const struct policy_ops policy_timeout = {

@@ -12,20 +12,15 @@ void arrival_rates_init(struct arrival_rates *rates) {
 }
 
 void arrival_rates_count(struct arrival_rates *rates, int64_t now_ns, uint32_t items, int64_t slo_ns) {
+    rates->last_arrival_ns = now_ns;
     if (rates->tick_end_ns == TIME_NEVER) {
         /* The first arrival opens the clock and is not counted: seen from an arrival, only later ones tell the rate. */
         rates->tick_end_ns = now_ns + RATE_TICK_NS;
-        rates->last_arrival_ns = now_ns;
         return;
     }
     rates->tick_requests++;
     rates->tick_items += items;
     rates->tick_slo_ns += slo_ns;
-    int64_t gap_ns = now_ns - rates->last_arrival_ns;
-    uint32_t bin = gap_bin_of(gap_ns);
-    rates->gaps[bin].ended += 1;
-    rates->gaps[bin].inside_ns += (double)(gap_ns - gap_bin_start(bin));
-    rates->last_arrival_ns = now_ns;
 }
 
 /* Multiplies what is weighted; `seconds` new ones are covered by it. */
@@ -38,10 +33,6 @@ static void rates_decay(struct arrival_rates *rates, double slow, double fast, d
     rates->items_fast *= fast;
     rates->requests_fast *= fast;
     rates->seconds_fast = rates->seconds_fast * fast + seconds_fast;
-    for (uint32_t bin = 0; bin < GAP_BINS; bin++) {
-        rates->gaps[bin].ended *= slow;
-        rates->gaps[bin].inside_ns *= slow;
-    }
 }
 
 void arrival_rates_roll(struct arrival_rates *rates, int64_t now_ns) {
@@ -76,17 +67,4 @@ double arrival_rates_fast(const struct arrival_rates *rates) {
 
 double arrival_rates_slo_ns(const struct arrival_rates *rates, double otherwise) {
     return rates->requests_slow > 1e-3 ? rates->slo_sum_ns / rates->requests_slow : otherwise;
-}
-
-void arrival_rates_hazard(const struct arrival_rates *rates, double items_per_ns[GAP_BINS]) {
-    double items_per_request = rates->requests_slow > 0 ? rates->items_slow / rates->requests_slow : 1;
-    /* One more gap of the mean length in every bin: a bin that has seen nothing has the mean rate. */
-    double mean_gap_ns = rates->requests_slow > 0 ? rates->seconds_slow / rates->requests_slow * 1e9 : 1e9;
-    double longer = 0; /* gaps that went through the whole bin */
-    for (uint32_t bin = GAP_BINS; bin-- > 0;) {
-        double width_ns = (double)(gap_bin_start(bin + 1) - gap_bin_start(bin));
-        double exposed_ns = longer * width_ns + rates->gaps[bin].inside_ns;
-        items_per_ns[bin] = (rates->gaps[bin].ended + 1) * items_per_request / (exposed_ns + mean_gap_ns);
-        longer += rates->gaps[bin].ended;
-    }
 }

@@ -66,10 +66,7 @@ int candidate_board_init(struct candidate_board *board) {
         return -ENOMEM;
     struct candidate none[ACCELERATOR_TYPES_MAX];
     for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
-        none[t] = (struct candidate){.ready_ns = TIME_NEVER,
-                                     .wake_ns = TIME_NEVER,
-                                     .invalid_after_ns = TIME_NEVER,
-                                     .leftover_invalid_after_ns = TIME_NEVER};
+        none[t] = candidate_none();
     for (uint32_t m = 0; m < board->models; m++)
         candidate_board_write(board, m, none, 0);
     return 0;

@@ -51,15 +51,43 @@ struct refusal_message {
 
 /* ---- model thread -> rank thread ---- */
 
+/* How many of the accelerators of a type are free: what may start at once if many are, may have to wait for company if
+ * they are scarce. */
+#define SUPPLY_LEVELS 3
+#define SUPPLY_SCARCE 0 /* one, or an eighth of them at most */
+#define SUPPLY_AMPLE  2 /* half of them */
+
+/* The level of `free` accelerators, at least one, out of `up` in service. */
+static inline uint32_t supply_level(uint32_t free, uint32_t up) {
+    return free <= 1 || 8 * free <= up ? SUPPLY_SCARCE : 2 * free < up ? SUPPLY_SCARCE + 1 : SUPPLY_AMPLE;
+}
+
+/* The least part of `up` accelerators that is free at a level. */
+static inline double supply_share(uint32_t level, double up) {
+    return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.125;
+}
+
 /* A model's next batch on accelerators of one type. */
 struct candidate {
-    int64_t ready_ns; /* an accelerator that becomes free from then on may take it; TIME_NEVER: there is no candidate */
-    int64_t wake_ns;  /* >= ready_ns: then it is started on an accelerator that is free already */
-    int64_t order_ns; /* of the ready candidates, the least is served first */
+    int64_t start_ns[SUPPLY_LEVELS];   /* from then on it may start; TIME_NEVER at all levels: there is no candidate */
+    int64_t order_ns;                  /* of those that may start, the least is served first */
     int64_t invalid_after_ns;          /* latest start */
     int64_t leftover_invalid_after_ns; /* latest start of a batch of leftovers; TIME_NEVER: none */
-    uint32_t items;                    /* in the batch as known now */
 };
+
+/* Nothing to run. */
+static inline struct candidate candidate_none(void) {
+    return (struct candidate){
+        .start_ns = {TIME_NEVER, TIME_NEVER, TIME_NEVER},
+        .invalid_after_ns = TIME_NEVER,
+        .leftover_invalid_after_ns = TIME_NEVER,
+    };
+}
+
+/* Whether there is a batch to start, now or later. */
+static inline bool candidate_any(const struct candidate *candidate) {
+    return candidate->start_ns[SUPPLY_SCARCE] != TIME_NEVER;
+}
 
 /* What the rank core needs of a model for the sub-cluster's parameters; as of `at_ns`. */
 struct model_rates {
@@ -109,7 +137,7 @@ struct cluster_parameters {
     double loss;                             /* share of the requests that is dropped */
     double tau_ns;                           /* mean time between batches */
     double boost;                            /* how much faster work arrives now than over 2 s */
-    double free_launches;                    /* p: share of batches launched by an accelerator becoming free */
+    double accelerators;                     /* in service */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 
@@ -123,6 +151,7 @@ struct grant_message {
     enum grant_message_kind kind;
     uint32_t model;
     uint32_t accelerator, type;
+    uint32_t supply;    /* ACCELERATOR: the level at which it was granted */
     bool leftovers;     /* run leftovers: nothing better is ready */
     int64_t granted_ns; /* ACCELERATOR: when it was */
     int64_t due_ns;     /* ACCELERATOR: when it could have been, had the candidate been known and looked at at once */

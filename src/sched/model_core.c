@@ -160,12 +160,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     bool runs = false;
     for (uint32_t t = 0; t < config->types; t++) {
         core->batches[t].start = REQUEST_NONE;
-        core->candidates[t] = (struct candidate){
-            .ready_ns = TIME_NEVER,
-            .wake_ns = TIME_NEVER,
-            .invalid_after_ns = TIME_NEVER,
-            .leftover_invalid_after_ns = TIME_NEVER,
-        };
+        core->candidates[t] = candidate_none();
         if (!config->profiles[t])
             continue;
         runs = true;
@@ -375,12 +370,9 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
                              int64_t leftover_invalid_after_ns) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
-    struct candidate candidate;
-    memset(&candidate, 0, sizeof(candidate)); /* padding too: compared as bytes */
+    struct candidate candidate = candidate_none();
     candidate.leftover_invalid_after_ns = leftover_invalid_after_ns;
-    if (batch->start == REQUEST_NONE) {
-        candidate.ready_ns = candidate.wake_ns = candidate.invalid_after_ns = TIME_NEVER;
-    } else {
+    if (batch->start != REQUEST_NONE) {
         const struct request_node *head = node_at(core, batch->start);
         struct batch_view view = {
             .deadline_ns = head->deadline_ns,
@@ -393,11 +385,9 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
             .sealed = batch->sealed,
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, now_ns, &view);
-        candidate.ready_ns = times.ready_ns;
-        candidate.wake_ns = times.wake_ns;
+        memcpy(candidate.start_ns, times.start_ns, sizeof(candidate.start_ns));
         candidate.order_ns = times.order_ns;
         candidate.invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
-        candidate.items = batch->items;
     }
     candidate_store(core, type, &candidate);
 }
@@ -540,11 +530,11 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
 static void accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
                                 struct model_output *out) {
     uint32_t type = grant->type;
-    CHECK(type < core->view.types && core->view.profiles[type]);
+    CHECK(type < core->view.types && core->view.profiles[type] && grant->supply < SUPPLY_LEVELS);
     core->free_ns = grant->free_ns;
     refresh(core, now_ns, out);
     const struct type_batch *batch = &core->batches[type];
-    if (batch->start != REQUEST_NONE && core->candidates[type].ready_ns <= now_ns) {
+    if (batch->start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
         batch_take(core, now_ns, type, &core->queue, batch, out);
     } else if (grant->leftovers && core->candidates[type].leftover_invalid_after_ns != TIME_NEVER) {
         uint32_t start = start_find(core, &core->leftovers, type, now_ns, 1);
@@ -705,19 +695,18 @@ static void warm(const void *from, size_t bytes) {
 }
 
 void model_core_warm(const struct model_core *core) {
-    warm(core, offsetof(struct model_core, view.rates.gaps));
+    warm(core, offsetof(struct model_core, view.parameters));
     warm(&core->batches[0], sizeof(core->batches[0]));
     warm(&core->candidates[0], sizeof(core->candidates[0]));
     warm(core->own, CACHE_LINE);
 }
 
-void model_core_warm_arrival(const struct model_core *core, int64_t now_ns) {
+void model_core_warm_arrival(const struct model_core *core) {
     const struct model_view *m = &core->view;
     if (core->queue.count) {
         warm(node_at(core, core->queue.tail[0]), CACHE_LINE);
         warm(node_at(core, core->queue.head[0]), CACHE_LINE);
     }
-    warm(&m->rates.gaps[gap_bin_of(now_ns - m->rates.last_arrival_ns)], sizeof(m->rates.gaps[0]));
     if (m->profiles[0])
         warm(&m->profiles[0]->latency_ns[core->batches[0].items], 2 * sizeof(int64_t));
 }
@@ -738,6 +727,10 @@ bool model_core_idle(const struct model_core *core) {
 
 uint32_t model_core_queued(const struct model_core *core) {
     return core->queue.count + core->leftovers.count;
+}
+
+uint32_t model_core_items(const struct model_core *core, uint32_t type) {
+    return core->batches[type].start == REQUEST_NONE ? 0 : core->batches[type].items;
 }
 
 const struct profile *model_core_profile(const struct model_core *core, uint32_t type) {

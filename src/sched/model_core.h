@@ -74,12 +74,14 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
 /* Asks for the cache lines of a core that is about to be stepped, and some time later for those they point to that an
  * arrival touches. Hints; of use where many cores take turns. */
 void model_core_warm(const struct model_core *core);
-void model_core_warm_arrival(const struct model_core *core, int64_t now_ns);
+void model_core_warm_arrival(const struct model_core *core);
 /* The same of a queued request, from the first (after REQUEST_NONE) to the next after `node`, which must have come. */
 uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */
 bool model_core_idle(const struct model_core *core);
 /* Requests queued, leftovers included. */
 uint32_t model_core_queued(const struct model_core *core);
+/* Items of its next batch on a type, as composed at the last step; 0: none. */
+uint32_t model_core_items(const struct model_core *core, uint32_t type);
 /* The table in force for a type; NULL if the model does not run on it. */
 const struct profile *model_core_profile(const struct model_core *core, uint32_t type);

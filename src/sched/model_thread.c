@@ -242,7 +242,7 @@ static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *rin
             candidate_board_warm(&t->rings.wiring->candidates, soon[i]->rank_index);
         }
         for (uint32_t i = 0; i < count; i++)
-            model_core_warm_arrival(soon[i]->core, now);
+            model_core_warm_arrival(soon[i]->core);
     }
     for (uint32_t i = 0; i < count; i++, ring_pop(ring))
         take_request(t, now, ring_peek_ahead(ring, 0));

@@ -1,10 +1,9 @@
 /* rank_core.c - matches model candidates to free accelerators.
  *
  * Each accelerator type has a lane: its free accelerators by number, so that load consolidates on the low ones, and the
- * candidates for it in two stages, one for accelerators that become free (from ready_ns on) and one for those that are
- * free anyway (from wake_ns on). A stage holds the candidates whose time has not come by that time, and the others in
- * the order of their order_ns. While nothing is free, candidates are only stored: the stages are brought up to date
- * when an accelerator can use them.
+ * candidates for it in a stage for each level of supply, since when a batch may start depends on how many are free. A
+ * stage holds the candidates whose time has not come by that time, and the others in the order of their order_ns.
+ * Candidates are only stored when they come; a stage is brought up to date when its level's accelerators can use it.
  *
  * An accelerator counts as free some time before it is: grants, answers and inputs take that long to it, and it should
  * not wait for them.
@@ -28,7 +27,6 @@
 #include "base/heap.h"
 
 #define PARAMETERS_EVERY_NS (10 * NS_PER_MS)
-#define LAUNCH_WEIGHT       (1.0 / 500) /* of one batch in the share launched by an accelerator becoming free */
 #define SLOW_NS             2e9         /* time constants of the models' rates */
 #define FAST_NS             1e8
 #define BATCHES_MOST        2 /* of an accelerator at once */
@@ -49,7 +47,6 @@ struct accelerator {
     bool granted;     /* between a grant and its answer */
     bool down;        /* leaves as soon as it is not granted */
     bool ended_early; /* granted, and its batch has ended before the answer came */
-    bool by_freeing;  /* granted because it became free */
     struct running running[BATCHES_MOST];
     int64_t begin_ns; /* of the batch that runs */
     int64_t free_ns;  /* when all will have ended, as far as can be expected */
@@ -62,26 +59,35 @@ struct estimate {
     double mean, deviation;
 };
 
+/* Who is to be brought up to date: a stage of every lane, or the leftovers. */
+#define LISTS          (SUPPLY_LEVELS + 1)
+#define LIST_LEFTOVERS SUPPLY_LEVELS
+
 struct model_slot {
     bool member;  /* else it belongs to another sub-cluster; it may still have a grant to answer */
     bool granted; /* between a grant and its answer; candidates are ignored */
     bool granted_leftovers;
-    bool dirty;  /* its candidates are not in the lanes yet */
-    double pace; /* what its batches take over what the tables say: the mean */
+    uint8_t dirty; /* a bit for every list in which it is */
+    double pace;   /* what its batches take over what the tables say: the mean */
 };
 
-/* Candidates of one type for one kind of accelerator, by model. */
+/* Candidates of one type at one level of supply, by model. */
 struct stage {
     struct heap waiting; /* by the time from which they may start */
     struct heap open;    /* whose time has come, by their order */
 };
 
 struct lane {
-    struct bit_tree free;  /* accelerators */
-    struct stage ready;    /* for an accelerator that becomes free: from ready_ns on */
-    struct stage idle;     /* for one that is free already: from wake_ns on */
-    struct heap leftovers; /* models, by the latest start of their leftovers */
-    uint32_t freed;        /* accelerators that became free in this step */
+    struct bit_tree free;               /* accelerators */
+    struct stage stages[SUPPLY_LEVELS]; /* by level */
+    struct heap leftovers;              /* models, by the latest start of their leftovers */
+    uint32_t freed;                     /* accelerators that became free in this step, and were not granted yet */
+};
+
+/* Models whose candidates are not where they belong yet. */
+struct dirty_list {
+    uint32_t *models;
+    uint32_t count;
 };
 
 struct rank_core {
@@ -91,8 +97,7 @@ struct rank_core {
     struct accelerator *accelerator; /* [accelerators] */
     struct model_slot *model;        /* [models] */
     struct candidate *candidates;    /* [models][types] */
-    uint32_t *dirty;                 /* [models] the dirty ones */
-    uint32_t dirty_count;
+    struct dirty_list dirty[LISTS];  /* of [models] */
     struct lane lanes[ACCELERATOR_TYPES_MAX];
     struct heap offers;  /* running accelerators, by when they are to be offered */
     uint32_t wanting;    /* models with a candidate */
@@ -105,7 +110,7 @@ struct rank_core {
     struct model_rates *rates_now; /* [models] scratch: as of now */
     double *admit_share;           /* [models] */
     struct cluster_parameters parameters;
-    double free_launches, needed;
+    double needed;
     int64_t parameters_due_ns;
     const struct policy_ops *policy;
     struct policy_options options;
@@ -117,7 +122,8 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
     core->accelerator = arena_take(arena, config->accelerators * sizeof(*core->accelerator));
     core->model = arena_take(arena, config->models * sizeof(*core->model));
     core->candidates = arena_take(arena, (size_t)config->models * config->types * sizeof(*core->candidates));
-    core->dirty = arena_take(arena, config->models * sizeof(*core->dirty));
+    for (uint32_t list = 0; list < LISTS; list++)
+        core->dirty[list].models = arena_take(arena, config->models * sizeof(uint32_t));
     core->rates = arena_take(arena, config->models * sizeof(*core->rates));
     core->rates_now = arena_take(arena, config->models * sizeof(*core->rates_now));
     core->admit_share = arena_take(arena, config->models * sizeof(*core->admit_share));
@@ -125,10 +131,10 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
     for (uint32_t t = 0; t < config->types; t++) {
         struct lane *lane = &core->lanes[t];
         bit_tree_take(arena, &lane->free, config->accelerators);
-        heap_take(arena, &lane->ready.waiting, config->models);
-        heap_take(arena, &lane->ready.open, config->models);
-        heap_take(arena, &lane->idle.waiting, config->models);
-        heap_take(arena, &lane->idle.open, config->models);
+        for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
+            heap_take(arena, &lane->stages[level].waiting, config->models);
+            heap_take(arena, &lane->stages[level].open, config->models);
+        }
         heap_take(arena, &lane->leftovers, config->models);
     }
 }
@@ -137,12 +143,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
 static void model_forget(struct rank_core *core, uint32_t model) {
     core->rates[model] = (struct model_rates){.batch_best = 1};
     for (uint32_t t = 0; t < core->types; t++)
-        core->candidates[model * core->types + t] = (struct candidate){
-            .ready_ns = TIME_NEVER,
-            .wake_ns = TIME_NEVER,
-            .invalid_after_ns = TIME_NEVER,
-            .leftover_invalid_after_ns = TIME_NEVER,
-        };
+        core->candidates[model * core->types + t] = candidate_none();
 }
 
 size_t rank_core_bytes(const struct rank_core_config *config) {
@@ -231,80 +232,91 @@ static uint32_t leftovers_best(const struct rank_core *core, struct lane *lane, 
 }
 
 static void model_dirty(struct rank_core *core, uint32_t model) {
-    if (core->model[model].dirty)
-        return;
-    core->model[model].dirty = true;
-    core->dirty[core->dirty_count++] = model;
+    struct model_slot *slot = &core->model[model];
+    for (uint32_t list = 0; list < LISTS; list++)
+        if (!(slot->dirty & 1u << list))
+            core->dirty[list].models[core->dirty[list].count++] = model;
+    slot->dirty = (1u << LISTS) - 1;
 }
 
-/* Brings the lanes up to date with the stored candidates. */
-static void lanes_update(struct rank_core *core) {
-    for (uint32_t i = 0; i < core->dirty_count; i++) {
-        uint32_t model = core->dirty[i];
-        core->model[model].dirty = false;
-        bool granted = core->model[model].granted;
+static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type) {
+    int64_t latest_ns = candidate_of(core, model, type)->leftover_invalid_after_ns;
+    if (core->model[model].granted || latest_ns == TIME_NEVER)
+        heap_remove(&core->lanes[type].leftovers, model);
+    else
+        heap_set(&core->lanes[type].leftovers, model, latest_ns);
+}
+
+/* Brings one level's stages, or the leftovers, up to date with the stored candidates. */
+static void list_update(struct rank_core *core, uint32_t list) {
+    struct dirty_list *dirty = &core->dirty[list];
+    for (uint32_t i = 0; i < dirty->count; i++) {
+        uint32_t model = dirty->models[i];
+        core->model[model].dirty &= (uint8_t)~(1u << list);
         for (uint32_t t = 0; t < core->types; t++) {
-            const struct candidate *c = candidate_of(core, model, t);
-            struct lane *lane = &core->lanes[t];
-            stage_set(&lane->ready, model, granted ? TIME_NEVER : c->ready_ns);
-            stage_set(&lane->idle, model, granted ? TIME_NEVER : c->wake_ns);
-            if (granted || c->leftover_invalid_after_ns == TIME_NEVER)
-                heap_remove(&lane->leftovers, model);
+            if (list == LIST_LEFTOVERS)
+                leftovers_set(core, model, t);
             else
-                heap_set(&lane->leftovers, model, c->leftover_invalid_after_ns);
+                stage_set(&core->lanes[t].stages[list], model,
+                          core->model[model].granted ? TIME_NEVER : candidate_of(core, model, t)->start_ns[list]);
         }
     }
-    core->dirty_count = 0;
+    dirty->count = 0;
+}
+
+/* How scarce a type's free accelerators are, of which there is one at least. */
+static uint32_t level_of(const struct rank_core *core, uint32_t type) {
+    return supply_level(core->lanes[type].free.count, core->up_of_type[type]);
+}
+
+/* The stage for a type's free accelerators, up to date. */
+static struct stage *stage_now(struct rank_core *core, uint32_t type) {
+    uint32_t level = level_of(core, type);
+    list_update(core, level);
+    return &core->lanes[type].stages[level];
 }
 
 /* ---- matching ---- */
 
-/* When a candidate could have been granted, had it been known. */
-static int64_t due_of(const struct rank_core *core, int64_t now_ns, const struct candidate *c, bool by_freeing,
-                      bool leftovers) {
-    if (leftovers)
-        return now_ns;
-    if (!by_freeing)
-        return c->wake_ns;
-    return c->ready_ns > core->due_ns ? c->ready_ns : core->due_ns;
-}
-
-static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, bool by_freeing,
-                  bool leftovers, struct rank_output *out) {
-    struct bit_tree *free = &core->lanes[type].free;
-    uint32_t a = bit_tree_first(free);
-    bit_tree_remove(free, a);
+static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, bool leftovers,
+                  struct rank_output *out) {
+    struct lane *lane = &core->lanes[type];
+    uint32_t level = level_of(core, type), a = bit_tree_first(&lane->free);
+    /* when it could have been, had it been known; of one that was free before, the candidate decides */
+    int64_t free_ns = lane->freed ? core->due_ns : INT64_MIN;
+    int64_t start_ns = leftovers ? now_ns : candidate_of(core, model, type)->start_ns[level];
+    bit_tree_remove(&lane->free, a);
+    lane->freed -= lane->freed > 0;
     struct accelerator *accelerator = &core->accelerator[a];
     CHECK(!accelerator->granted && accelerator->batches < BATCHES_MOST);
     core->free--;
     core->busy += accelerator->batches == 0;
     accelerator->granted = true;
     accelerator->ended_early = false;
-    accelerator->by_freeing = by_freeing;
-    accelerator->due_ns = by_freeing ? core->due_ns : now_ns;
+    accelerator->due_ns = free_ns != INT64_MIN ? free_ns : now_ns;
     CHECK(!core->model[model].granted);
     core->model[model].granted = true;
     core->model[model].granted_leftovers = leftovers;
     model_dirty(core, model);
-    lanes_update(core);
     out->grants[out->grant_count++] = (struct grant_message){
         .kind = GRANT_ACCELERATOR,
         .model = model,
         .accelerator = a,
         .type = type,
+        .supply = level,
         .leftovers = leftovers,
         .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
         .granted_ns = now_ns,
-        .due_ns = due_of(core, now_ns, candidate_of(core, model, type), by_freeing, leftovers),
+        .due_ns = start_ns > free_ns ? start_ns : free_ns,
     };
 }
 
-/* Which lane's free accelerator `model` gets, among those whose idle stage it leads: the lowest-numbered. */
+/* Which lane's free accelerator `model` gets, among those on which it may start: the lowest-numbered. */
 static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t type, int64_t now_ns) {
     for (uint32_t t = 0; t < core->types; t++) {
         const struct bit_tree *free = &core->lanes[t].free;
         const struct candidate *c = candidate_of(core, model, t);
-        if (!bit_tree_empty(free) && c->wake_ns <= now_ns && c->invalid_after_ns >= now_ns &&
+        if (!bit_tree_empty(free) && c->start_ns[level_of(core, t)] <= now_ns && c->invalid_after_ns >= now_ns &&
             bit_tree_first(free) < bit_tree_first(&core->lanes[type].free))
             type = t;
     }
@@ -316,22 +328,25 @@ static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t typ
 static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     for (uint32_t t = 0; t < core->types; t++) {
         struct lane *lane = &core->lanes[t];
-        uint32_t model;
-        while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX &&
-               (model = leftovers_best(core, lane, now_ns)) != RANK_NOBODY)
-            grant(core, now_ns, model, t, false, true, out);
+        while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
+            list_update(core, LIST_LEFTOVERS);
+            uint32_t model = leftovers_best(core, lane, now_ns);
+            if (model == RANK_NOBODY)
+                break;
+            grant(core, now_ns, model, t, true, out);
+        }
     }
 }
 
-/* Starts, on accelerators that were free before, what may not wait any longer. */
-static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+/* Starts what may start, the first in order first. */
+static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     while (core->free && out->grant_count < RANK_GRANTS_MAX) {
         uint32_t best = RANK_NOBODY, best_type = 0;
         int64_t best_ns = TIME_NEVER;
         for (uint32_t t = 0; t < core->types; t++) {
             if (bit_tree_empty(&core->lanes[t].free))
                 continue;
-            uint32_t model = stage_best(core, t, &core->lanes[t].idle, now_ns);
+            uint32_t model = stage_best(core, t, stage_now(core, t), now_ns);
             if (model != RANK_NOBODY && candidate_of(core, model, t)->order_ns < best_ns) {
                 best = model;
                 best_type = t;
@@ -340,35 +355,32 @@ static void idle_match(struct rank_core *core, int64_t now_ns, struct rank_outpu
         }
         if (best == RANK_NOBODY)
             return;
-        grant(core, now_ns, best, lane_lowest(core, best, best_type, now_ns), false, false, out);
+        grant(core, now_ns, best, lane_lowest(core, best, best_type, now_ns), false, out);
     }
-}
-
-/* An accelerator of this type became free. */
-static void freed_match(struct rank_core *core, uint32_t type, int64_t now_ns, struct rank_output *out) {
-    struct lane *lane = &core->lanes[type];
-    if (bit_tree_empty(&lane->free))
-        return;
-    uint32_t model = stage_best(core, type, &lane->ready, now_ns);
-    if (model != RANK_NOBODY) {
-        grant(core, now_ns, model, type, true, false, out);
-        return;
-    }
-    model = leftovers_best(core, lane, now_ns);
-    if (model != RANK_NOBODY)
-        grant(core, now_ns, model, type, true, true, out);
 }
 
 static void match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    if (!core->free)
-        return;
-    lanes_update(core);
+    uint32_t before;
+    do { /* fewer are free after leftovers, which may let a candidate start that had to wait */
+        candidates_match(core, now_ns, out);
+        before = out->grant_count;
+        leftovers_match(core, now_ns, out);
+    } while (out->grant_count > before && core->free && out->grant_count < RANK_GRANTS_MAX);
+    for (uint32_t t = 0; t < core->types; t++)
+        core->lanes[t].freed = 0;
+}
+
+/* When time alone lets a candidate start; TIME_NEVER: not on what is free now. */
+static int64_t start_next(struct rank_core *core) {
+    int64_t next_ns = TIME_NEVER;
     for (uint32_t t = 0; t < core->types; t++) {
-        for (; core->lanes[t].freed && out->grant_count < RANK_GRANTS_MAX; core->lanes[t].freed--)
-            freed_match(core, t, now_ns, out);
+        if (bit_tree_empty(&core->lanes[t].free))
+            continue;
+        const struct stage *stage = stage_now(core, t);
+        if (!heap_empty(&stage->waiting) && heap_top(&stage->waiting).key < next_ns)
+            next_ns = heap_top(&stage->waiting).key;
     }
-    idle_match(core, now_ns, out);
-    leftovers_match(core, now_ns, out);
+    return next_ns;
 }
 
 /* ---- events ---- */
@@ -478,7 +490,7 @@ static void accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a) {
 static bool wants(const struct rank_core *core, uint32_t model) {
     for (uint32_t t = 0; t < core->types; t++) {
         const struct candidate *c = &core->candidates[model * core->types + t];
-        if (c->ready_ns != TIME_NEVER || c->leftover_invalid_after_ns != TIME_NEVER)
+        if (candidate_any(c) || c->leftover_invalid_after_ns != TIME_NEVER)
             return true;
     }
     return false;
@@ -497,10 +509,9 @@ static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_
     core->wanting -= wants(core, model);
     for (uint32_t t = 0; t < core->types; t++) {
         struct candidate *c = candidate_of(core, model, t);
-        if (c->ready_ns <= now_ns)
-            c->ready_ns = now_ns + 1;
-        if (c->wake_ns <= now_ns)
-            c->wake_ns = now_ns + 1;
+        for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
+            if (c->start_ns[level] <= now_ns)
+                c->start_ns[level] = now_ns + 1;
         if (core->model[model].granted_leftovers)
             c->leftover_invalid_after_ns = TIME_NEVER;
     }
@@ -571,7 +582,6 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
             return;
         }
     } else {
-        core->free_launches += ((accelerator->by_freeing ? 1 : 0) - core->free_launches) * LAUNCH_WEIGHT;
         batch_announced(core, accelerator, message);
     }
     accelerator_review(core, now_ns, message->accelerator);
@@ -641,11 +651,10 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
         .models = core->models,
         .rates = core->rates_now,
         .accelerators = core->up,
-        .free_launches = core->free_launches,
     };
     if (core->policy->cluster_derive)
         core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
-    core->parameters.free_launches = core->free_launches;
+    core->parameters.accelerators = core->up;
     for (uint32_t t = 0; t < core->types; t++)
         core->parameters.type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
     out->parameters_changed = true;
@@ -685,14 +694,9 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
     core->awaited = core->wanting > 0;
     if (core->awaited && !heap_empty(&core->offers))
         out->wake_ns = heap_top(&core->offers).key;
-    if (out->grant_count == RANK_GRANTS_MAX)
-        out->wake_ns = now_ns;
-    for (uint32_t t = 0; t < core->types && core->free; t++) {
-        const struct lane *lane = &core->lanes[t];
-        if (!bit_tree_empty(&lane->free) && !heap_empty(&lane->idle.waiting) &&
-            heap_top(&lane->idle.waiting).key < out->wake_ns)
-            out->wake_ns = heap_top(&lane->idle.waiting).key;
-    }
+    int64_t start_ns = out->grant_count == RANK_GRANTS_MAX ? now_ns : core->free ? start_next(core) : TIME_NEVER;
+    if (start_ns < out->wake_ns)
+        out->wake_ns = start_ns;
     /* Rates decay in silence, too: a batch that waits for company beside a free accelerator may have no reason to once
      * the parameters are derived anew. Without this, a client that sends its next request only after the answer to the
      * last one keeps the load just high enough to wait for, and waits out its whole SLO. */

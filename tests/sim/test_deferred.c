@@ -216,7 +216,7 @@ static void eager_update(struct model_view *m, void *own) {
 static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                       const struct batch_view *batch) {
     (void)m, (void)own, (void)type, (void)now_ns, (void)batch;
-    return (struct batch_times){0, 0, batch->invalid_after_ns};
+    return batch_times_from(0, batch->invalid_after_ns);
 }
 
 static const struct policy_ops eager = {.name = "eager", .model_update = eager_update, .batch_times = eager_times};

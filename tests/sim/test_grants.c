@@ -245,10 +245,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
         model->wake_ns = TIME_NEVER;
         model->part = m % parts_of(s);
         for (uint32_t t = 0; t < TYPES_MAX; t++)
-            model->told[t] = (struct candidate){.ready_ns = TIME_NEVER,
-                                                .wake_ns = TIME_NEVER,
-                                                .invalid_after_ns = TIME_NEVER,
-                                                .leftover_invalid_after_ns = TIME_NEVER};
+            model->told[t] = candidate_none();
         if (model->core)
             model_core_init(model->core, &config, &w->pool);
     }
@@ -696,7 +693,10 @@ static void check_nothing_forgotten(struct world *w) {
             continue;
         for (uint32_t m = 0; m < s->models; m++) {
             const struct candidate *c = &w->models[m].told[s->accelerator_type[a]];
-            if (w->models[m].part == a % parts_of(s) && c->wake_ns < w->now_ns && w->now_ns <= c->invalid_after_ns)
+            int64_t start_ns = c->start_ns[SUPPLY_SCARCE]; /* the latest, however many are free */
+            for (uint32_t level = 1; level < SUPPLY_LEVELS; level++)
+                start_ns = c->start_ns[level] > start_ns ? c->start_ns[level] : start_ns;
+            if (w->models[m].part == a % parts_of(s) && start_ns < w->now_ns && w->now_ns <= c->invalid_after_ns)
                 wrong(w, "a batch that may start is left beside a free accelerator");
         }
     }

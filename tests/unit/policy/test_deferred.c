@@ -3,12 +3,21 @@
 #include <string.h>
 
 #include "base/fmath.h"
+#include "sched/request_pool.h"
 #include "unit/policy/policy_fixture.h"
 
 /* ---- a model ---- */
 
 static struct fixture deferred_new(double rate_per_s) {
-    return fixture_new(&policy_deferred, rate_per_s);
+    struct fixture f = fixture_new(&policy_deferred, rate_per_s);
+    f.view.parameters.tau_ns = 0; /* no lead */
+    f.view.parameters.accelerators = 8;
+    f.view.parameters.type_share[0] = 1;
+    return f;
+}
+
+static double start_ms(const struct fixture *f, uint32_t items, uint32_t level) {
+    return (double)times(f, 0, items, false).start_ns[level] / MS;
 }
 
 static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
@@ -40,7 +49,8 @@ static void a_model_that_hardly_batches_does_not_wait(void **state) {
     f.view.items_worth = 1;
     update(&f);
     assert_near(f.view.batch_best, 1, 1e-9);
-    assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
+    for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
+        assert_near(start_ms(&f, 1, level), 0, 1e-9);
     fixture_free(&f);
 }
 
@@ -59,23 +69,23 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
 }
 
 /* Trap: between frontrun (dl - l(b+1)) and invalid (dl - l(b)) lies one alpha; few accelerators become free in it. */
-static void a_batch_may_start_lead_before_due(void **state) {
+static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
-    f.view.parameters.tau_ns = 4 * MS;
+    f.view.parameters.tau_ns = 1 * MS;
+    f.view.parameters.accelerators = 1e6; /* the last one is not worth a request that does not come */
     update(&f);
-    /* beta*lambda/b* = 5 * 1 / 10.5; lead = 4 ms * ln(2.5 * 10.5 / 5) */
-    double lead_ms = 4 * fmath_log(2.5 * 10.5 / 5);
-    struct batch_times t = times(&f, 0, 2, false);
-    assert_near((double)t.wake_ns, (100 - 8 - lead_ms) * MS, 2);
-    assert_int_equal(t.ready_ns, t.wake_ns);
-    f.view.parameters.tau_ns = 1000 * MS;
+    /* beta*lambda/b* = 5 * 1 / 10.5; a 10.5th of the batches is its own: the lead is 1 + 3 * 9.5/10.5 times as long */
+    double lead_ms = (1 + 3 * 9.5 / 10.5) * fmath_log(2.5 * 10.5 / 5);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
+    assert_true(start_ms(&f, 2, SUPPLY_SCARCE + 1) > 100 - 8 - lead_ms);
+    f.view.parameters.tau_ns = 10.5 * MS; /* all batches are its own */
     update(&f);
-    assert_near((double)times(&f, 0, 2, false).wake_ns, (100 - 8 - 12.5) * MS, 2); /* half the SLO at most */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - 12.5, 1e-4); /* half the SLO at most */
     f.view.rate_per_ns = 1e-4; /* loads many accelerators by itself: no lead */
     f.view.items_worth = 2;
     update(&f);
-    assert_near((double)times(&f, 0, 1, false).wake_ns, (100 - 7) * MS, 2);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 100 - 7, 1e-4);
     fixture_free(&f);
 }
 
@@ -84,16 +94,17 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.slo_ns = 60000 * MS;
-    f.view.parameters.tau_ns = 0;
+    f.view.parameters.accelerators = 1e9;
     update(&f);
     struct batch_view batch = {
         .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = 1000, .due_ns = (int64_t)(59000 * MS)};
     struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
-    assert_int_equal(t.wake_ns, 1000 + 84000000);
-    f.options.value[0] = 1; /* consolidate */ /* asks for large batches, whatever the wait */
+    assert_near((double)t.start_ns[SUPPLY_SCARCE], 1000 + 84 * MS, 100);
+    option_set(&f, "consolidate", "true"); /* asks for large batches, whatever the wait */
     update(&f);
     t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
-    assert_int_equal(t.wake_ns, batch.due_ns);
+    for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
+        assert_int_equal(t.start_ns[level], batch.due_ns);
     fixture_free(&f);
 }
 
@@ -101,25 +112,48 @@ static void a_batch_that_cannot_grow_starts_at_once(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     update(&f);
-    assert_true(times(&f, 0, 5, false).wake_ns > 0);
-    assert_int_equal(times(&f, 0, 5, true).wake_ns, 0);
-    assert_int_equal(times(&f, 0, BATCH_MAX, false).wake_ns, 0);
+    assert_true(start_ms(&f, 5, SUPPLY_SCARCE) > 0);
+    assert_int_equal(times(&f, 0, 5, true).start_ns[SUPPLY_SCARCE], 0);
+    assert_near(start_ms(&f, BATCH_MAX, SUPPLY_SCARCE), 0, 1e-9);
     fixture_free(&f);
 }
 
-static void a_batch_with_slack_starts_at_once_unless_consolidating(void **state) {
+/* Two of them run for 7 ms, which leaves a free accelerator 18 ms of the SLO, counted twice. At a price of 2, company
+ * that saves the part x of a run costs 2 * x * 7, with x = E/(2 + E) * 5/7; the last of eight accelerators pays 36/8. */
+static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    update(&f);
+    double together = 2 / (1 - 0.45); /* 10 E/(2 + E) = 4.5; one comes each millisecond */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - (together - 2), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - (together - 2), 1e-4); /* an eighth as well */
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);                        /* 10 * 1 < 36/2 */
+    f.view.parameters.accelerators = 80;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - (2 / (1 - 0.045) - 2), 1e-4);
+    f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is */
+    f.view.parameters.accelerators = 8;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - (2 / (1 - 0.35) - 2), 1e-4); /* 10 E/(2 + E) = 7/2 */
+    f.view.rate_per_ns = 0;                                                       /* nobody comes */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
+    fixture_free(&f);
+}
+
+static void company_is_cheap_for_batches_that_the_load_allows(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0.25; /* from 1 + 0.25 * 9.5 = 3.375 items on */
     update(&f);
-    assert_true(times(&f, 0, 3, false).wake_ns > 0);
-    assert_int_equal(times(&f, 0, 4, false).wake_ns, 0);
+    assert_true(start_ms(&f, 3, SUPPLY_SCARCE) > 0);
+    assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 0, 1e-9); /* 0.25 * 5 < 32/8 */
     f.view.parameters.theta = 0;
     update(&f);
-    assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
-    f.options.value[0] = 1; /* consolidate */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 0, 1e-9);
+    option_set(&f, "consolidate", "true");
     update(&f);
-    assert_true(times(&f, 0, 4, false).wake_ns > 0);
+    assert_true(start_ms(&f, 4, SUPPLY_AMPLE) > 0);
     fixture_free(&f);
 }
 
@@ -128,81 +162,46 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000); /* the best batch, 10.5, costs 1.48 ms an item, a single one 6 */
     f.view.parameters.theta = 0.2;         /* 1 + 0.2 * 9.5 = 2.9 */
+    f.view.parameters.accelerators = 16;
     update(&f);
-    assert_int_equal(times(&f, 0, 3, false).wake_ns, 0);
-    f.view.parameters.loss = 0.0015; /* half believed: theta 0.6, 6.7 */
+    assert_near(start_ms(&f, 3, SUPPLY_SCARCE), 0, 1e-9);
+    f.view.parameters.loss = 0.0015; /* half believed: theta 0.6, 6.7 items */
     update(&f);
-    assert_true(times(&f, 0, 6, false).wake_ns > 0);
-    assert_int_equal(times(&f, 0, 7, false).wake_ns, 0);
+    assert_near(start_ms(&f, 6, SUPPLY_SCARCE), 100 - 12 - (6 / (1 - 28.0 / 160) - 6), 1e-4); /* 10 E/(6 + E) = 28/16 */
+    assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - (7 / (1 - 26.0 / 80) - 7), 1e-3);  /* 5 E/(7 + E) = 26/16 */
     f.view.parameters.loss = 0.5;
     update(&f);
-    assert_true(times(&f, 0, 10, false).wake_ns > 0);
-    f.view.beta_ns = 1 * MS; /* 12.5 items at 1.08 ms, against 2: batching saves less than half */
-    update(&f);
-    assert_int_equal(times(&f, 0, 4, false).wake_ns, 0);
+    assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - (7 / (1 - 26.0 / 160) - 7), 1e-3);
     fixture_free(&f);
 }
 
-/* Arrivals in bursts: 200 us apart for a while, then nothing for `pause_ns`. Returns the last arrival. */
-static int64_t bursts(struct arrival_rates *rates, int64_t pause_ns) {
-    int64_t now = 0;
-    for (int burst = 0; burst < 200; burst++, now += pause_ns)
-        for (int i = 0; i < 20; i++) {
-            now += 200000;
-            arrival_rates_roll(rates, now);
-            arrival_rates_count(rates, now, 1, 25000000);
-        }
-    return now - pause_ns;
+static void arrive(struct fixture *f, double at_ms, uint32_t items) {
+    struct request_node request = {.arrival_ns = (int64_t)(at_ms * MS), .items = items};
+    assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
 }
 
-static void when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch(void **state) {
+/* As many are expected as came lately: of four 75 ms ago at once, 4 / (1 + t / 6.25) are still expected after t. */
+static void after_a_burst_more_of_it_is_expected(void **state) {
     (void)state;
-    struct fixture f = deferred_new(100);
-    int64_t last_ns = bursts(&f.view.rates, 20000000);
-    f.view.rate_per_ns = arrival_rates_slow(&f.view.rates) / 1e9;
-    f.view.parameters.free_launches = 0.5;
-    f.view.parameters.tau_ns = 0; /* no lead */
+    struct fixture f = deferred_new(0.1); /* nobody comes by the mean rate */
+    f.view.parameters.loss = 1;
     update(&f);
-    struct batch_view batch = {
-        .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = last_ns, .due_ns = last_ns + 9000000};
-    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch);
-    assert_true(t.ready_ns > last_ns);           /* more may follow in 200 us */
-    assert_true(t.ready_ns < last_ns + 2000000); /* but later than that, hardly */
-    assert_int_equal(t.wake_ns, batch.due_ns);   /* an accelerator that is free anyway still waits */
-
-    f.view.parameters.free_launches = 0.01; /* accelerators never wait for work: the rule is off */
+    arrive(&f, 75, 1);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 - 6.25 * 0.475, 1e-4); /* the first: alone, and starts at once */
+    arrive(&f, 75, 1);
+    arrive(&f, 75, 2);
+    /* together 1/(1 - 38/80) = 1.905 when t = 6.25 (4/1.905 - 1) */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (4 * 0.525 - 1), 1e-4);
+    assert_near(start_ms(&f, 1, SUPPLY_AMPLE), 0, 1e-9); /* 38/2 > 10 */
+    arrive(&f, 81.25, 1);                                /* of the four, two are left */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (3 * 0.525 - 1), 1e-4);
+    arrive(&f, 80, 1); /* another frontend's, late */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (4 * 0.525 - 1), 1e-4);
+    arrive(&f, 81.25, 30);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 93, 1e-4); /* due at the latest */
+    f.view.items_worth = 1;                                /* batching does not pay: nobody waits */
     update(&f);
-    t = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch);
-    assert_int_equal(t.ready_ns, batch.due_ns);
-    fixture_free(&f);
-}
-
-/* The moment found by the inverse of the integral is the first one found by adding the hazard up. */
-static void the_hazard_rule_is_solved_for_its_first_moment(void **state) {
-    (void)state;
-    struct fixture f = deferred_new(100);
-    int64_t last_ns = bursts(&f.view.rates, 20000000);
-    f.view.rate_per_ns = arrival_rates_slow(&f.view.rates) / 1e9;
-    f.view.parameters.free_launches = 0.5;
-    f.view.parameters.tau_ns = 0;
-    update(&f);
-    double per_ns[GAP_BINS];
-    arrival_rates_hazard(&f.view.rates, per_ns);
-    for (uint32_t items = 1; items < BATCH_MAX; items++) {
-        int64_t due_ns = last_ns + 15000000, first_ns = due_ns;
-        double expected = 0; /* backwards from due, 100 ns at a time */
-        while (first_ns > last_ns) {
-            expected += 100 * per_ns[gap_bin_of(first_ns - 100 - last_ns)];
-            if (5e6 * expected / f.view.batch_best >= 0.1 * (double)f.profile->latency_ns[items])
-                break;
-            first_ns -= 100;
-        }
-        struct batch_view batch = {
-            .items = items, .items_most = BATCH_MAX, .head_arrival_ns = last_ns, .due_ns = due_ns};
-        int64_t ready_ns = policy_deferred.batch_times(&f.view, f.own, 0, last_ns, &batch).ready_ns;
-        if (ready_ns != 0) /* slack */
-            assert_near((double)ready_ns, (double)first_ns, 250);
-    }
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 0, 1e-9);
     fixture_free(&f);
 }
 
@@ -211,9 +210,10 @@ static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
     struct fixture f = deferred_new(1000);
     update(&f);
     f.view.admit_share = 0.25;
+    struct request_node request = {.items = 1};
     int admitted = 0, run = 0, longest = 0;
     for (int i = 0; i < 1000; i++) {
-        bool yes = policy_deferred.model_admit(&f.view, f.own, NULL);
+        bool yes = policy_deferred.model_admit(&f.view, f.own, &request);
         admitted += yes;
         run = yes ? 0 : run + 1;
         longest = run > longest ? run : longest;
@@ -221,7 +221,7 @@ static void a_share_of_the_arrivals_is_admitted_evenly(void **state) {
     assert_int_equal(admitted, 250);
     assert_int_equal(longest, 3);
     f.view.admit_share = 1;
-    assert_true(policy_deferred.model_admit(&f.view, f.own, NULL));
+    assert_true(policy_deferred.model_admit(&f.view, f.own, &request));
     fixture_free(&f);
 }
 
@@ -389,13 +389,13 @@ int main(void) {
         cmocka_unit_test(the_batch_to_wait_for_follows_the_rate_and_the_slo),
         cmocka_unit_test(a_model_that_hardly_batches_does_not_wait),
         cmocka_unit_test(the_window_drop_aims_at_a_part_of_it),
-        cmocka_unit_test(a_batch_may_start_lead_before_due),
+        cmocka_unit_test(while_accelerators_are_scarce_a_batch_may_start_lead_before_due),
         cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
-        cmocka_unit_test(a_batch_with_slack_starts_at_once_unless_consolidating),
+        cmocka_unit_test(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth),
+        cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
-        cmocka_unit_test(when_a_burst_is_over_the_next_free_accelerator_may_take_the_batch),
-        cmocka_unit_test(the_hazard_rule_is_solved_for_its_first_moment),
+        cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
         cmocka_unit_test(a_silent_cluster_has_finite_parameters),

@@ -13,45 +13,44 @@ static void a_batch_waits_until_nobody_can_join(void **state) {
     struct fixture f = symphony_new("frontrun");
     for (uint32_t items = 1; items < BATCH_MAX; items++) {
         struct batch_times t = times(&f, 0, items, false);
-        assert_int_equal(t.ready_ns, (100 - 5 - (int64_t)items - 1) * 1000000); /* dl - l(b+1) */
-        assert_int_equal(t.wake_ns, t.ready_ns);
+        assert_int_equal(t.start_ns[SUPPLY_SCARCE], (100 - 5 - (int64_t)items - 1) * 1000000); /* dl - l(b+1) */
+        assert_int_equal(t.start_ns[SUPPLY_AMPLE], t.start_ns[SUPPLY_SCARCE]);
     }
-    assert_int_equal(times(&f, 0, 5, true).wake_ns, 0); /* more is queued, and does not fit */
-    assert_int_equal(times(&f, 0, BATCH_MAX, false).wake_ns, 0);
+    assert_int_equal(times(&f, 0, 5, true).start_ns[SUPPLY_SCARCE], 0); /* more is queued, and does not fit */
+    assert_int_equal(times(&f, 0, BATCH_MAX, false).start_ns[SUPPLY_SCARCE], 0);
     fixture_free(&f);
 }
 
 static void it_may_start_at_once(void **state) {
     (void)state;
     struct fixture f = symphony_new("immediately");
-    assert_int_equal(times(&f, 0, 1, false).ready_ns, 0);
-    assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
+    assert_int_equal(times(&f, 0, 1, false).start_ns[SUPPLY_SCARCE], 0);
     fixture_free(&f);
 }
 
 static void it_may_start_with_more_than_come_in_the_fixed_part_of_its_run(void **state) {
     (void)state;
     struct fixture f = symphony_new("beta_lambda"); /* 5 ms at one a millisecond */
-    assert_int_equal(times(&f, 0, 5, false).wake_ns, 89000000);
-    assert_int_equal(times(&f, 0, 6, false).wake_ns, 0);
+    assert_int_equal(times(&f, 0, 5, false).start_ns[SUPPLY_SCARCE], 89000000);
+    assert_int_equal(times(&f, 0, 6, false).start_ns[SUPPLY_SCARCE], 0);
     f.view.rate_per_ns = 0;
     update(&f);
-    assert_int_equal(times(&f, 0, 1, false).wake_ns, 0);
+    assert_int_equal(times(&f, 0, 1, false).start_ns[SUPPLY_SCARCE], 0);
     f.view.rate_per_ns = 1e6; /* absurd, but finite */
     update(&f);
-    assert_int_equal(times(&f, 0, 15, false).wake_ns, 79000000);
+    assert_int_equal(times(&f, 0, 15, false).start_ns[SUPPLY_SCARCE], 79000000);
     fixture_free(&f);
 }
 
 static void it_may_start_with_the_target_batch(void **state) {
     (void)state;
     struct fixture f = symphony_new("target_batch"); /* 0.7 of 10.5: 7 */
-    assert_int_equal(times(&f, 0, 6, false).wake_ns, 88000000);
-    assert_int_equal(times(&f, 0, 7, false).wake_ns, 0);
+    assert_int_equal(times(&f, 0, 6, false).start_ns[SUPPLY_SCARCE], 88000000);
+    assert_int_equal(times(&f, 0, 7, false).start_ns[SUPPLY_SCARCE], 0);
     option_set(&f, "target_share", "0.4");
     update(&f);
-    assert_int_equal(times(&f, 0, 3, false).wake_ns, 91000000);
-    assert_int_equal(times(&f, 0, 4, false).wake_ns, 0);
+    assert_int_equal(times(&f, 0, 3, false).start_ns[SUPPLY_SCARCE], 91000000);
+    assert_int_equal(times(&f, 0, 4, false).start_ns[SUPPLY_SCARCE], 0);
     fixture_free(&f);
 }
 

@@ -6,8 +6,8 @@ static void without_a_delay_nothing_waits(void **state) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     update(&f);
     struct batch_times t = times(&f, 76, 1, false);
-    assert_int_equal(t.ready_ns, 75000000); /* long past */
-    assert_int_equal(t.wake_ns, 75000000);
+    assert_int_equal(t.start_ns[SUPPLY_SCARCE], 75000000); /* long past */
+    assert_int_equal(t.start_ns[SUPPLY_SCARCE], 75000000);
     fixture_free(&f);
 }
 
@@ -16,15 +16,15 @@ static void a_batch_waits_for_the_preferred_size_or_its_delay(void **state) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     option_set(&f, "max_queue_delay_us", "3000");
     update(&f);
-    assert_int_equal(times(&f, 76, 15, false).wake_ns, 78000000); /* no preferred size: until the largest */
-    assert_int_equal(times(&f, 76, 16, false).wake_ns, 0);
-    assert_int_equal(times(&f, 76, 5, true).wake_ns, 0);
+    assert_int_equal(times(&f, 76, 15, false).start_ns[SUPPLY_SCARCE], 78000000); /* no preferred size: until the largest */
+    assert_int_equal(times(&f, 76, 16, false).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 76, 5, true).start_ns[SUPPLY_SCARCE], 0);
     option_set(&f, "preferred_batch_size", "8");
     update(&f);
-    assert_int_equal(times(&f, 76, 7, false).wake_ns, 78000000);
-    assert_int_equal(times(&f, 76, 7, false).ready_ns, 78000000);
-    assert_int_equal(times(&f, 76, 8, false).wake_ns, 0);
-    assert_int_equal(times(&f, 76, 9, false).wake_ns, 0);
+    assert_int_equal(times(&f, 76, 7, false).start_ns[SUPPLY_SCARCE], 78000000);
+    assert_int_equal(times(&f, 76, 7, false).start_ns[SUPPLY_SCARCE], 78000000);
+    assert_int_equal(times(&f, 76, 8, false).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 76, 9, false).start_ns[SUPPLY_SCARCE], 0);
     assert_int_equal(f.view.items_cap, 0);
     option_set(&f, "max_batch_size", "12");
     update(&f);
@@ -50,8 +50,8 @@ static void shares_give_every_model_its_own(void **state) {
     option_set(&f, "batch_share", "0.42"); /* of (25 - 5) / 1 */
     update(&f);
     assert_int_equal(f.view.items_cap, 8);
-    assert_int_equal(times(&f, 76, 7, false).wake_ns, 80000000);
-    assert_int_equal(times(&f, 76, 8, false).wake_ns, 0);
+    assert_int_equal(times(&f, 76, 7, false).start_ns[SUPPLY_SCARCE], 80000000);
+    assert_int_equal(times(&f, 76, 8, false).start_ns[SUPPLY_SCARCE], 0);
     option_set(&f, "batch_share", "0.01");
     update(&f);
     assert_int_equal(f.view.items_cap, 1);

@@ -11,12 +11,10 @@
 
 static struct candidate candidate_of(int64_t value) {
     return (struct candidate){
-        .ready_ns = value,
-        .wake_ns = value + 1,
-        .order_ns = value + 2,
-        .invalid_after_ns = value + 3,
-        .leftover_invalid_after_ns = value + 4,
-        .items = (uint32_t)value,
+        .start_ns = {value, value + 1, value + 2},
+        .order_ns = value + 3,
+        .invalid_after_ns = value + 4,
+        .leftover_invalid_after_ns = value + 5,
     };
 }
 
@@ -33,7 +31,7 @@ static void test_news_are_found_once(void **state) {
     assert_int_equal(candidate_board_init(&board), 0);
     assert_false(any_pending(&board));
     assert_true(candidate_board_read(&board, 1, read, &origin_ns));
-    assert_int_equal(read[0].ready_ns, TIME_NEVER); /* no candidate yet */
+    assert_int_equal(read[0].start_ns[0], TIME_NEVER); /* no candidate yet */
     assert_int_equal(read[1].leftover_invalid_after_ns, TIME_NEVER);
     for (uint32_t m = 0; m < MODELS; m += 3) {
         candidates[0] = candidate_of(100 + m);
@@ -53,9 +51,8 @@ static void test_news_are_found_once(void **state) {
             continue;
         assert_true(candidate_board_read(&board, m, read, &origin_ns));
         assert_int_equal(origin_ns, 7 + m);
-        assert_int_equal(read[0].ready_ns, 100 + m);
-        assert_int_equal(read[1].leftover_invalid_after_ns, 1004 + m);
-        assert_int_equal(read[1].items, 1000 + m);
+        assert_int_equal(read[0].start_ns[0], 100 + m);
+        assert_int_equal(read[1].leftover_invalid_after_ns, 1005 + m);
     }
     assert_false(any_pending(&board));
     candidate_board_free(&board);
@@ -95,9 +92,9 @@ static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) 
             continue; /* what is being written will be announced: WRITES is a multiple of 5 */
         for (int t = 0; t < 3; t++) {
             struct candidate whole = candidate_of(-origin_ns * (t + 1));
-            assert_int_equal(read[t].ready_ns, whole.ready_ns);
+            assert_int_equal(read[t].start_ns[0], whole.start_ns[0]);
             assert_int_equal(read[t].leftover_invalid_after_ns, whole.leftover_invalid_after_ns);
-            assert_int_equal(read[t].items, whole.items);
+            assert_int_equal(read[t].start_ns[SUPPLY_AMPLE], whole.start_ns[SUPPLY_AMPLE]);
         }
         assert_true(-origin_ns >= newest);
         newest = -origin_ns;

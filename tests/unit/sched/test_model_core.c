@@ -16,7 +16,7 @@
 static struct {
     uint32_t target, cap;
     bool admit;
-    int64_t ready_ns, wake_ns;
+    int64_t start_ns[SUPPLY_LEVELS];
     struct batch_view seen; /* the last batch it was shown */
 } script;
 
@@ -36,7 +36,9 @@ static struct batch_times script_times(const struct model_view *m, const void *o
                                        const struct batch_view *batch) {
     (void)m, (void)own, (void)type, (void)now_ns;
     script.seen = *batch;
-    return (struct batch_times){script.ready_ns, script.wake_ns, batch->invalid_after_ns};
+    struct batch_times times = {.order_ns = batch->invalid_after_ns};
+    memcpy(times.start_ns, script.start_ns, sizeof(times.start_ns));
+    return times;
 }
 
 static const struct policy_ops policy_script = {
@@ -110,6 +112,11 @@ static void cancel(struct fixture *f, int64_t now_ns, uint64_t handle, int64_t d
     step(f, now_ns, (struct model_event){.kind = MODEL_CANCELLED, .request = &message});
 }
 
+static void grant_at(struct fixture *f, int64_t now_ns, uint32_t type, uint32_t supply) {
+    struct grant_message message = {.kind = GRANT_ACCELERATOR, .type = type, .supply = supply};
+    step(f, now_ns, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
+}
+
 static void grant(struct fixture *f, int64_t now_ns, uint32_t type, bool leftovers) {
     struct grant_message message = {.kind = GRANT_ACCELERATOR, .type = type, .leftovers = leftovers};
     step(f, now_ns, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
@@ -149,11 +156,11 @@ static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 300, 1);
     assert_true(f->out.candidate_changed);
-    assert_int_equal(f->out.candidates[0].items, 1);
+    assert_int_equal(model_core_items(f->core, 0), 1);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 300 - 30);
     arrive(f, 1, 2, 200, 1); /* an earlier deadline */
     arrive(f, 2, 3, 300, 1);
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 50);
     assert_int_equal(script.seen.due_ns, 200 - 60);
     assert_int_equal(model_core_queued(f->core), 3);
@@ -164,7 +171,7 @@ static void a_batch_is_what_is_queued_in_deadline_order(void **state) {
     assert_int_equal(f->out.batch_finish_ns, 60);
     assert_int_equal(handles(f, f->out.batch), 213);
     assert_true(f->out.candidate_changed);
-    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], TIME_NEVER);
     assert_int_equal(f->out.wake_ns, TIME_NEVER);
     assert_true(model_core_idle(f->core));
     fixture_free(f);
@@ -175,12 +182,12 @@ static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
     struct fixture *f = fixture_new();
     for (int i = 1; i <= 5; i++)
         arrive(f, 0, (uint64_t)i, 55, 1); /* time for l(3) = 50 */
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     assert_true(script.seen.sealed);
     grant(f, 5, 0, false);
     assert_int_equal(handles(f, f->out.batch), 123);
     /* the rest: 50 left, time for three, and there are two */
-    assert_int_equal(f->out.candidates[0].items, 2);
+    assert_int_equal(model_core_items(f->core, 0), 2);
     fixture_free(f);
 }
 
@@ -205,7 +212,7 @@ static void a_batch_past_its_latest_start_is_composed_anew(void **state) {
     timer(f, 51);
     assert_quiet(f);
     assert_true(f->out.candidate_changed);
-    assert_int_equal(f->out.candidates[0].items, 2);
+    assert_int_equal(model_core_items(f->core, 0), 2);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 60);
     assert_int_equal(f->out.wake_ns, 61);
     fixture_free(f);
@@ -222,7 +229,7 @@ static void a_request_is_refused_as_soon_as_it_is_hopeless(void **state) {
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
     assert_int_equal(handles(f, f->out.refused), 1);
     assert_true(f->out.candidate_changed);
-    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], TIME_NEVER);
     arrive(f, 80, 2, 109, 1); /* hopeless when it comes */
     assert_int_equal(handles(f, f->out.refused), 2);
     arrive(f, 80, 3, 400, BATCH + 1); /* larger than any batch */
@@ -241,16 +248,16 @@ static void the_window_drop_gives_up_heads_until_the_target_fits(void **state) {
     arrive(f, 0, 3, 120, 1);
     arrive(f, 0, 4, 130, 1);
     target(f, 0, 3);
-    assert_int_equal(f->out.candidates[0].items, 4);
+    assert_int_equal(model_core_items(f->core, 0), 4);
     target(f, 40, 3); /* l(3) = 50 fits before 90 */
     assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
     timer(f, 41); /* and now it does not: 1 waits among the leftovers, 2 heads a batch of 3 */
     assert_quiet(f);
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 95 - 50);
     assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 90 - 30);
     timer(f, 46); /* two are left, which is all there is: no more is wanted than that */
-    assert_int_equal(f->out.candidates[0].items, 2);
+    assert_int_equal(model_core_items(f->core, 0), 2);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 120 - 40);
     timer(f, 61); /* the leftover 1 dies */
     assert_int_equal(handles(f, f->out.refused), 1);
@@ -266,7 +273,7 @@ static void an_arrival_may_cost_the_head_its_place(void **state) {
     target(f, 0, 3);
     arrive(f, 65, 2, 200, 1); /* l(1) = 30 fits before 100, l(2) = 40 does not */
     assert_quiet(f);
-    assert_int_equal(f->out.candidates[0].items, 1);
+    assert_int_equal(model_core_items(f->core, 0), 1);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 30);
     assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 100 - 30);
     fixture_free(f);
@@ -279,7 +286,7 @@ static void leftovers_run_on_a_grant_for_leftovers_only(void **state) {
     arrive(f, 0, 1, 100, 1);
     arrive(f, 0, 2, 100, 1);
     arrive(f, 0, 3, 40, 1);
-    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], TIME_NEVER);
     assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 10);
     grant(f, 5, 0, false);
     assert_quiet(f);
@@ -297,16 +304,18 @@ static void leftovers_run_on_a_grant_for_leftovers_only(void **state) {
 static void a_grant_before_the_batch_is_ready_gives_the_accelerator_back(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
-    script.ready_ns = 50;
-    script.wake_ns = 60;
+    script.start_ns[SUPPLY_SCARCE] = 60;
+    script.start_ns[SUPPLY_AMPLE] = 50;
     arrive(f, 0, 1, 500, 1);
     grant(f, 49, 0, false);
     assert_quiet(f);
     assert_int_equal(f->out.batch_items, 0);
     assert_true(f->out.candidate_changed); /* the answer brings the candidate all the same */
-    assert_int_equal(f->out.candidates[0].ready_ns, 50);
-    assert_int_equal(f->out.candidates[0].wake_ns, 60);
-    grant(f, 50, 0, false);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], 60);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_AMPLE], 50);
+    grant(f, 50, 0, false); /* of one that is scarce */
+    assert_int_equal(f->out.batch_items, 0);
+    grant_at(f, 50, 0, SUPPLY_AMPLE);
     assert_int_equal(handles(f, f->out.batch), 1);
     fixture_free(f);
 }
@@ -319,10 +328,10 @@ static void the_delay_before_a_batch_counts_with_its_size(void **state) {
         (struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2});
     for (int i = 1; i <= 4; i++)
         arrive(f, 0, (uint64_t)i, 70, 1); /* l(4) + delay(4) = 60 + 13 > 70; l(3) + delay(3) = 61 */
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 70 - 61);
     step(f, 0, (struct model_event){.kind = MODEL_DELAYS, .delays = {1, 0}});
-    assert_int_equal(f->out.candidates[0].items, 4);
+    assert_int_equal(model_core_items(f->core, 0), 4);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 70 - 61);
     grant(f, 3, 0, false);
     assert_int_equal(f->out.batch_finish_ns - f->out.batch_run_ns, 4);
@@ -335,16 +344,16 @@ static void a_batch_counts_items(void **state) {
     struct fixture *f = fixture_new();
     arrive(f, 0, 1, 500, 3);
     arrive(f, 0, 2, 500, 2);
-    assert_int_equal(f->out.candidates[0].items, 5);
+    assert_int_equal(model_core_items(f->core, 0), 5);
     arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is sealed at 5 */
-    assert_int_equal(f->out.candidates[0].items, 5);
+    assert_int_equal(model_core_items(f->core, 0), 5);
     assert_true(script.seen.sealed);
     arrive(f, 0, 4, 500, 1); /* it would fit, but a batch is a prefix in deadline order */
-    assert_int_equal(f->out.candidates[0].items, 5);
+    assert_int_equal(model_core_items(f->core, 0), 5);
     grant(f, 0, 0, false);
     assert_int_equal(f->out.batch_requests, 2);
     assert_int_equal(handles(f, f->out.batch), 12);
-    assert_int_equal(f->out.candidates[0].items, 5);
+    assert_int_equal(model_core_items(f->core, 0), 5);
     assert_false(script.seen.sealed);
     fixture_free(f);
 }
@@ -359,11 +368,11 @@ static void a_request_over_the_usual_cap_runs_alone(void **state) {
     struct fixture *f = fixture_with((struct model_core_config){.types = 1, .profiles = {bent}, .slo_ns = 1000});
     for (int i = 1; i <= 5; i++)
         arrive(f, 0, (uint64_t)i, 500, 1);
-    assert_int_equal(f->out.candidates[0].items, 4);
+    assert_int_equal(model_core_items(f->core, 0), 4);
     grant(f, 0, 0, false);
     assert_int_equal(handles(f, f->out.batch), 1234);
     arrive(f, 0, 6, 400, 7); /* earlier than 5 */
-    assert_int_equal(f->out.candidates[0].items, 7);
+    assert_int_equal(model_core_items(f->core, 0), 7);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 400 - 150);
     grant(f, 0, 0, false);
     assert_int_equal(handles(f, f->out.batch), 6);
@@ -378,7 +387,7 @@ static void a_cancelled_request_leaves_wherever_it_waits(void **state) {
     cancel(f, 1, 1, 100);
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_CANCELLED);
     assert_int_equal(handles(f, f->out.refused), 1);
-    assert_int_equal(f->out.candidates[0].items, 1);
+    assert_int_equal(model_core_items(f->core, 0), 1);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 170);
     cancel(f, 1, 1, 100); /* twice */
     assert_quiet(f);
@@ -403,21 +412,21 @@ static void each_type_has_its_own_candidate(void **state) {
     arrive(f, 0, 1, 100, 1);
     arrive(f, 0, 2, 110, 1);
     arrive(f, 0, 3, 300, 1);
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 100 - 50);
-    assert_int_equal(f->out.candidates[1].items, 3);
+    assert_int_equal(model_core_items(f->core, 1), 3);
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 100 - 100);
     timer(f, 41); /* the slow type can no longer make 1 (l(1) = 60), but 2 and 3 */
-    assert_int_equal(f->out.candidates[0].items, 3);
-    assert_int_equal(f->out.candidates[1].items, 1);
+    assert_int_equal(model_core_items(f->core, 0), 3);
+    assert_int_equal(model_core_items(f->core, 1), 1);
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 110 - 60);
     timer(f, 51); /* nor 2 */
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 300 - 60);
     grant(f, 51, 1, false);
     assert_int_equal(handles(f, f->out.batch), 3); /* out of the middle of the queue */
     assert_int_equal(f->out.batch_finish_ns, 51 + 60);
-    assert_int_equal(f->out.candidates[0].items, 2);
-    assert_int_equal(f->out.candidates[1].ready_ns, TIME_NEVER);
+    assert_int_equal(model_core_items(f->core, 0), 2);
+    assert_int_equal(f->out.candidates[1].start_ns[SUPPLY_SCARCE], TIME_NEVER);
     /* nobody is refused while the fast type can make them */
     assert_int_equal(f->out.refused, REQUEST_NONE);
     grant(f, 52, 0, false);
@@ -435,7 +444,7 @@ static void a_type_with_no_accelerator_in_service_does_not_count(void **state) {
     arrive(f, 0, 1, 100, 1);
     message.parameters.type_share[1] = 1; /* only slow ones: l(1) = 60 */
     step(f, 1, parameters);
-    assert_int_equal(f->out.candidates[0].ready_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], TIME_NEVER);
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 40);
     timer(f, 41);
     assert_int_equal(handles(f, f->out.refused), 1);
@@ -575,14 +584,14 @@ static void a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time(void **s
             .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2, .prefetch = prefetch});
         for (int i = 1; i <= 6; i++)
             arrive(f, 0, (uint64_t)i, 100, 1);
-        assert_int_equal(f->out.candidates[0].items, 6); /* 5 + 2*6 + 80 */
+        assert_int_equal(model_core_items(f->core, 0), 6); /* 5 + 2*6 + 80 */
         struct grant_message message = {.kind = GRANT_ACCELERATOR, .free_ns = 43};
         step(f, 0, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
         assert_int_equal(f->out.batch_items, 3); /* 43 + 50 and the inputs; l(4) is 60 */
         assert_int_equal(f->out.batch_finish_ns, prefetch ? 93 : 99);
         assert_int_equal(f->out.batch_run_ns, prefetch ? 50 : 56);
         assert_int_equal(handles(f, f->out.batch), 123);
-        assert_int_equal(f->out.candidates[0].items, 3); /* for the others, every accelerator counts again */
+        assert_int_equal(model_core_items(f->core, 0), 3); /* for the others, every accelerator counts again */
         assert_int_equal(f->out.candidates[0].invalid_after_ns, 100 - 50 - 11);
         fixture_free(f);
     }
@@ -627,13 +636,13 @@ static void a_deadline_blind_batch_is_what_is_queued(void **state) {
     arrive(f, 5, 2, 100, 1);
     arrive(f, 50, 3, 100, 1);
     assert_quiet(f);
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     timer(f, 500); /* all are late */
     assert_quiet(f);
-    assert_int_equal(f->out.candidates[0].items, 3);
+    assert_int_equal(model_core_items(f->core, 0), 3);
     for (int i = 4; i <= 9; i++)
         arrive(f, 500, (uint64_t)i, 510, 1);
-    assert_int_equal(f->out.candidates[0].items, BATCH); /* of nine */
+    assert_int_equal(model_core_items(f->core, 0), BATCH); /* of nine */
     assert_true(script.seen.sealed);
     grant(f, 500, 0, false);
     assert_int_equal(handles(f, f->out.batch), 12345678);
@@ -649,7 +658,7 @@ static void a_deadline_blind_queue_gives_up_no_heads(void **state) {
     for (int i = 1; i <= 4; i++)
         arrive(f, 0, (uint64_t)i, 45, 1); /* l(4) = 60 */
     assert_quiet(f);
-    assert_int_equal(f->out.candidates[0].items, 4);
+    assert_int_equal(model_core_items(f->core, 0), 4);
     assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
     cancel(f, 10, 2, 45);
     assert_int_equal(handles(f, f->out.refused), 2);
@@ -708,7 +717,7 @@ static void a_policy_may_cap_batches(void **state) {
         target(f, 0, 1);
         for (int k = 1; k <= 4; k++)
             arrive(f, 0, (uint64_t)k, 500, 1);
-        assert_int_equal(f->out.candidates[0].items, 3);
+        assert_int_equal(model_core_items(f->core, 0), 3);
         assert_int_equal(script.seen.items_most, 3);
         assert_true(script.seen.sealed);
         grant(f, 0, 0, false);

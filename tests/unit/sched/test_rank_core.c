@@ -56,11 +56,11 @@ static void send(struct fixture *f, int64_t now_ns, struct rank_message message)
     rank_core_step(f->core, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message}, &f->out);
 }
 
-static struct candidate candidate_at(int64_t ready_ns, int64_t wake_ns, int64_t invalid_after_ns) {
-    return (struct candidate){ready_ns, wake_ns, invalid_after_ns, invalid_after_ns, TIME_NEVER, 1};
+static struct candidate candidate_at(int64_t start_ns, int64_t invalid_after_ns) {
+    return (struct candidate){{start_ns, start_ns, start_ns}, invalid_after_ns, invalid_after_ns, TIME_NEVER};
 }
 
-static const struct candidate none = {TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, TIME_NEVER, 0};
+static const struct candidate none = {{TIME_NEVER, TIME_NEVER, TIME_NEVER}, 0, TIME_NEVER, TIME_NEVER};
 
 static void candidate(struct fixture *f, int64_t now_ns, uint32_t model, struct candidate c) {
     send(f, now_ns, (struct rank_message){.kind = RANK_CANDIDATE, .model = model, .candidates = {c}});
@@ -96,17 +96,17 @@ static void timer(struct fixture *f, int64_t now_ns) {
 /* Gives every accelerator to model 0 in turn, so that they are busy. */
 static void make_busy(struct fixture *f, uint32_t accelerators) {
     for (uint32_t a = 0; a < accelerators; a++) {
-        candidate(f, 0, 0, candidate_at(0, 0, 100));
+        candidate(f, 0, 0, candidate_at(0, 100));
         assert_granted(f, 0, a);
         answer(f, 0, 0, a, 1, none);
         assert_nothing(f);
     }
 }
 
-static void a_free_accelerator_waits_for_wake_and_not_only_for_ready(void **state) {
+static void an_accelerator_waits_until_a_candidate_may_start(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    candidate(&f, 0, 2, candidate_at(10, 50, 90));
+    candidate(&f, 0, 2, candidate_at(50, 90));
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 50);
     timer(&f, 49);
@@ -116,29 +116,58 @@ static void a_free_accelerator_waits_for_wake_and_not_only_for_ready(void **stat
     free(f.core);
 }
 
-static void an_accelerator_that_becomes_free_takes_what_is_ready(void **state) {
+/* Of sixteen accelerators, half are ample, and two are scarce. */
+static void when_a_candidate_may_start_depends_on_how_many_are_free(void **state) {
     (void)state;
-    struct fixture f = fixture_new(1);
-    make_busy(&f, 1);
-    candidate(&f, 1, 2, candidate_at(10, 50, 90));
-    ended(&f, 9, 0);
-    assert_nothing(&f); /* not ready yet, and from now on the accelerator is free anyway */
+    struct fixture f = fixture_new(16);
+    struct candidate c = candidate_at(0, 90);
+    c.start_ns[SUPPLY_SCARCE] = 50;
+    c.start_ns[SUPPLY_SCARCE + 1] = 30;
+    make_busy(&f, 8);
+    candidate(&f, 1, 2, c); /* eight are free */
+    assert_granted(&f, 2, 8);
+    assert_int_equal(f.out.grants[0].supply, SUPPLY_AMPLE);
+    answer(&f, 1, 2, 8, 1, c); /* seven are */
+    assert_nothing(&f);
+    assert_int_equal(f.out.wake_ns, 30);
+    ended(&f, 2, 3); /* and eight again */
+    assert_granted(&f, 2, 3);
+    answer(&f, 2, 2, 3, 1, c);
+    timer(&f, 30);
+    assert_granted(&f, 2, 9);
+    assert_int_equal(f.out.grants[0].supply, SUPPLY_SCARCE + 1);
+    answer(&f, 30, 2, 9, 1, none);
+    for (uint32_t a = 10; a < 14; a++) {
+        candidate(&f, 31, 1, candidate_at(0, 90));
+        assert_granted(&f, 1, a);
+        answer(&f, 31, 1, a, 1, none);
+    }
+    candidate(&f, 32, 2, c); /* two are left */
+    assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 50);
+    timer(&f, 50);
+    assert_granted(&f, 2, 14);
+    assert_int_equal(f.out.grants[0].supply, SUPPLY_SCARCE);
     free(f.core);
+}
 
-    f = fixture_new(1);
-    make_busy(&f, 1);
-    candidate(&f, 1, 2, candidate_at(10, 50, 90));
-    ended(&f, 10, 0);
-    assert_granted(&f, 2, 0);
-    free(f.core);
+static void levels_of_supply_go_by_parts(void **state) {
+    (void)state;
+    static const struct { uint32_t free, up, level; } cases[] = {
+        {1, 1, 0}, {1, 2, 0}, {2, 2, 2}, {2, 4, 2}, {2, 5, 1}, {2, 16, 0}, {3, 16, 1}, {8, 16, 2}, {125, 1000, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(supply_level(cases[i].free, cases[i].up), cases[i].level);
+        double share = (double)cases[i].free / cases[i].up; /* what a policy counts on is there */
+        assert_true(supply_share(cases[i].level, cases[i].up) <= share);
+    }
 }
 
 /* Trap: past-due times must fire at once, not be lost. */
 static void a_candidate_whose_time_is_past_starts_at_once(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    candidate(&f, 70, 1, candidate_at(10, 20, 90));
+    candidate(&f, 70, 1, candidate_at(20, 90));
     assert_granted(&f, 1, 0);
     free(f.core);
 }
@@ -148,9 +177,9 @@ static void the_candidate_with_the_earliest_latest_start_is_first(void **state) 
     (void)state;
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
-    candidate(&f, 1, 1, candidate_at(1, 2, 90));
-    candidate(&f, 2, 2, candidate_at(2, 3, 80));
-    candidate(&f, 3, 3, candidate_at(3, 3, 85));
+    candidate(&f, 1, 1, candidate_at(2, 90));
+    candidate(&f, 2, 2, candidate_at(3, 80));
+    candidate(&f, 3, 3, candidate_at(3, 85));
     ended(&f, 10, 0);
     assert_granted(&f, 2, 0);
     answer(&f, 10, 2, 0, 1, none);
@@ -165,8 +194,8 @@ static void the_candidate_with_the_earliest_latest_start_is_first(void **state) 
 static void of_several_due_at_once_the_earliest_latest_start_is_first(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    candidate(&f, 0, 1, candidate_at(20, 20, 90));
-    candidate(&f, 0, 2, candidate_at(20, 20, 80));
+    candidate(&f, 0, 1, candidate_at(20, 90));
+    candidate(&f, 0, 2, candidate_at(20, 80));
     timer(&f, 20);
     assert_granted(&f, 2, 0);
     free(f.core);
@@ -180,7 +209,7 @@ static void the_lowest_numbered_free_accelerator_is_taken(void **state) {
     ended(&f, 5, 2);
     ended(&f, 6, 0);
     ended(&f, 7, 1);
-    candidate(&f, 8, 1, candidate_at(8, 8, 90));
+    candidate(&f, 8, 1, candidate_at(8, 90));
     assert_granted(&f, 1, 0);
     free(f.core);
 }
@@ -189,13 +218,13 @@ static void a_candidate_past_its_latest_start_is_not_granted(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
-    candidate(&f, 1, 1, candidate_at(1, 1, 30));
-    candidate(&f, 1, 2, candidate_at(1, 1, 60));
+    candidate(&f, 1, 1, candidate_at(1, 30));
+    candidate(&f, 1, 2, candidate_at(1, 60));
     ended(&f, 31, 0);
     assert_granted(&f, 2, 0);
     /* and it is not thrown away for good: its model core sends the next one */
     answer(&f, 31, 2, 0, 1, none);
-    candidate(&f, 32, 1, candidate_at(1, 1, 70));
+    candidate(&f, 32, 1, candidate_at(1, 70));
     ended(&f, 33, 0);
     assert_granted(&f, 1, 0);
     free(f.core);
@@ -205,9 +234,9 @@ static void a_candidate_past_its_latest_start_is_not_granted(void **state) {
 static void an_accelerator_is_granted_once_until_it_is_free_again(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    candidate(&f, 0, 1, candidate_at(0, 0, 90));
+    candidate(&f, 0, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 0);
-    candidate(&f, 1, 2, candidate_at(0, 0, 90));
+    candidate(&f, 1, 2, candidate_at(0, 90));
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, TIME_NEVER); /* nothing to wake for: no accelerator */
     timer(&f, 5);
@@ -224,11 +253,11 @@ static void an_accelerator_is_granted_once_until_it_is_free_again(void **state) 
 static void candidates_between_grant_and_answer_are_ignored(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
-    candidate(&f, 0, 1, candidate_at(0, 0, 90));
+    candidate(&f, 0, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 0);
-    candidate(&f, 1, 1, candidate_at(0, 0, 95));
+    candidate(&f, 1, 1, candidate_at(0, 95));
     assert_nothing(&f);
-    answer(&f, 2, 1, 0, 4, candidate_at(30, 40, 99)); /* the newest comes with the answer */
+    answer(&f, 2, 1, 0, 4, candidate_at(40, 99)); /* the newest comes with the answer */
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 40);
     timer(&f, 40);
@@ -239,8 +268,8 @@ static void candidates_between_grant_and_answer_are_ignored(void **state) {
 static void an_answer_may_bring_a_candidate_that_starts_at_once(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
-    candidate(&f, 0, 1, candidate_at(0, 0, 90));
-    answer(&f, 1, 1, 0, 4, candidate_at(0, 0, 99));
+    candidate(&f, 0, 1, candidate_at(0, 90));
+    answer(&f, 1, 1, 0, 4, candidate_at(0, 99));
     assert_granted(&f, 1, 1);
     free(f.core);
 }
@@ -250,11 +279,11 @@ static void an_accelerator_given_back_goes_to_the_next(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
-    candidate(&f, 0, 1, candidate_at(0, 0, 80));
-    candidate(&f, 0, 2, candidate_at(5, 50, 90));
+    candidate(&f, 0, 1, candidate_at(0, 80));
+    candidate(&f, 0, 2, candidate_at(5, 90));
     ended(&f, 10, 0);
     assert_granted(&f, 1, 0);
-    answer(&f, 11, 1, 0, 0, candidate_at(60, 70, 95));
+    answer(&f, 11, 1, 0, 0, candidate_at(70, 95));
     assert_granted(&f, 2, 0);
     answer(&f, 12, 2, 0, 0, none);
     assert_nothing(&f);
@@ -267,7 +296,7 @@ static void giving_back_does_not_go_round_in_one_instant(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
     struct candidate stubborn =
-        candidate_at(0, 0, 90); /* says it is ready, and gives the accelerator back all the same */
+        candidate_at(0, 90); /* says it is ready, and gives the accelerator back all the same */
     candidate(&f, 10, 1, stubborn);
     for (int i = 0; i < 3; i++) {
         assert_granted(&f, 1, 0);
@@ -292,8 +321,8 @@ static void giving_back_does_not_go_round_in_one_instant(void **state) {
 static void an_end_that_overtakes_its_answer_is_not_lost(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    candidate(&f, 0, 1, candidate_at(0, 0, 90));
-    candidate(&f, 0, 2, candidate_at(0, 0, 95));
+    candidate(&f, 0, 1, candidate_at(0, 90));
+    candidate(&f, 0, 2, candidate_at(0, 95));
     assert_int_equal(f.out.grant_count, 0);
     ended(&f, 3, 0);
     assert_nothing(&f); /* not before the answer: the model may have given it back */
@@ -306,7 +335,7 @@ static void leftovers_run_when_nothing_else_is_ready(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
-    struct candidate left = none, later = candidate_at(5, 50, 90);
+    struct candidate left = none, later = candidate_at(5, 90);
     left.leftover_invalid_after_ns = 60;
     candidate(&f, 1, 1, left);
     left.leftover_invalid_after_ns = 40;
@@ -329,7 +358,7 @@ static void leftovers_run_when_nothing_else_is_ready(void **state) {
 static void leftovers_start_on_an_accelerator_that_is_free_already(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
-    struct candidate left = none, both = candidate_at(5, 50, 90);
+    struct candidate left = none, both = candidate_at(50, 90);
     left.leftover_invalid_after_ns = 60;
     candidate(&f, 1, 1, left);
     assert_granted(&f, 1, 0);
@@ -345,9 +374,9 @@ static void down_and_up(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
     event(&f, 0, RANK_ACCELERATOR_DOWN, 0); /* while free */
-    candidate(&f, 1, 1, candidate_at(0, 0, 90));
+    candidate(&f, 1, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 1);
-    candidate(&f, 1, 2, candidate_at(0, 0, 90));
+    candidate(&f, 1, 2, candidate_at(0, 90));
     event(&f, 2, RANK_ACCELERATOR_DOWN, 1); /* while granted: the grant stands */
     answer(&f, 3, 1, 1, 1, none);
     assert_nothing(&f);
@@ -357,7 +386,7 @@ static void down_and_up(void **state) {
     event(&f, 20, RANK_ACCELERATOR_UP, 1);
     assert_granted(&f, 2, 1);
     answer(&f, 20, 2, 1, 1, none);
-    candidate(&f, 20, 3, candidate_at(0, 0, 90));
+    candidate(&f, 20, 3, candidate_at(0, 90));
     event(&f, 21, RANK_ACCELERATOR_DOWN, 1); /* while busy */
     event(&f, 22, RANK_ACCELERATOR_UP, 1);   /* back, but its batch has not ended */
     assert_nothing(&f);
@@ -372,13 +401,13 @@ static void a_model_gets_the_type_it_asks_for(void **state) {
     (void)state;
     static const uint8_t types[] = {0, 1, 1};
     struct fixture f = fixture_of(3, types, 2, &policy_plain);
-    struct rank_message message = {.kind = RANK_CANDIDATE, .model = 1, .candidates = {none, candidate_at(0, 0, 90)}};
+    struct rank_message message = {.kind = RANK_CANDIDATE, .model = 1, .candidates = {none, candidate_at(0, 90)}};
     send(&f, 0, message);
     assert_granted(&f, 1, 1);
     assert_int_equal(f.out.grants[0].type, 1);
     /* on both types due: the lowest-numbered accelerator of either */
     message.model = 2;
-    message.candidates[0] = candidate_at(0, 0, 95);
+    message.candidates[0] = candidate_at(0, 95);
     send(&f, 1, message);
     assert_granted(&f, 2, 0);
     assert_int_equal(f.out.grants[0].type, 0);
@@ -398,7 +427,7 @@ static void more_grants_than_one_step_may_give_follow_at_once(void **state) {
     struct fixture f = {.core = malloc(rank_core_bytes(&config)), .types = 1};
     rank_core_init(f.core, &config);
     for (uint32_t m = 0; m < models; m++)
-        candidate(&f, 0, m, candidate_at(10, 10, 90));
+        candidate(&f, 0, m, candidate_at(10, 90));
     timer(&f, 10);
     assert_int_equal(f.out.grant_count, RANK_GRANTS_MAX);
     assert_int_equal(f.out.wake_ns, 10);
@@ -450,7 +479,7 @@ static void parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accele
     struct fixture f = fixture_of(1, types, 1, &policy_deriving);
     timer(&f, 0);
     assert_true(f.out.wake_ns == TIME_NEVER); /* an idle server sleeps */
-    candidate(&f, 1, 2, candidate_at(NS_PER_S, NS_PER_S, 2 * NS_PER_S));
+    candidate(&f, 1, 2, candidate_at(NS_PER_S, 2 * NS_PER_S));
     assert_int_equal(f.out.wake_ns, 10 * NS_PER_MS);
     timer(&f, 10 * NS_PER_MS);
     assert_true(f.out.parameters_changed);
@@ -493,25 +522,6 @@ static void models_are_told_at_once_which_types_are_in_service(void **state) {
     free(f.core);
 }
 
-static void the_share_of_batches_launched_by_freeing_is_measured(void **state) {
-    (void)state;
-    static const uint8_t types[1];
-    struct fixture f = fixture_of(1, types, 1, &policy_deriving);
-    int64_t now = 0;
-    candidate(&f, now, 1, candidate_at(0, 0, INT64_MAX - 1));
-    assert_granted(&f, 1, 0);
-    answer(&f, now, 1, 0, 1, candidate_at(0, 0, INT64_MAX - 1)); /* this one was not */
-    for (int i = 0; i < 500; i++) {
-        now += NS_PER_MS;
-        ended(&f, now, 0);
-        assert_granted(&f, 1, 0);
-        answer(&f, now, 1, 0, 1, candidate_at(0, 0, INT64_MAX - 1));
-    }
-    timer(&f, now + 10 * NS_PER_MS);
-    assert_true(derived_from.free_launches > 0.62 && derived_from.free_launches < 0.64); /* 1 - 1/e */
-    free(f.core);
-}
-
 /* ---- ahead of time ---- */
 
 /* One accelerator to which a batch takes 10. */
@@ -548,10 +558,10 @@ static void ran_until(struct fixture *f, int64_t now_ns, int64_t ended_ns) {
 static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
     assert_granted(&f, 0, 0);
     assert_true(f.out.grants[0].free_ns == INT64_MIN);
-    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 100); /* 10 before it ends at 110 */
     timer(&f, 99);
@@ -560,7 +570,7 @@ static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
     timer(&f, 100);
     assert_granted(&f, 0, 0);
     assert_int_equal(f.out.grants[0].free_ns, 110);
-    sealed(&f, 100, 0, 110, candidate_at(0, 0, 1000));
+    sealed(&f, 100, 0, 110, candidate_at(0, 1000));
     /* two are enough, however late the first one is */
     timer(&f, 205);
     assert_nothing(&f);
@@ -575,8 +585,8 @@ static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
 static void what_ends_before_it_was_due_is_free_at_once(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
     ran_until(&f, 52, 50);
     assert_granted(&f, 0, 0);
     assert_true(f.out.grants[0].free_ns == INT64_MIN);
@@ -587,15 +597,15 @@ static void what_ends_before_it_was_due_is_free_at_once(void **state) {
 static void ends_while_the_next_is_being_sealed_are_told_apart(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
     timer(&f, 100);
     assert_granted(&f, 0, 0);
     ran_until(&f, 105, 105); /* the first */
     assert_nothing(&f);
     ran_until(&f, 107, 107); /* the second: a short one that overtook its answer */
     assert_nothing(&f);
-    sealed(&f, 108, 0, 110, candidate_at(0, 0, 1000));
+    sealed(&f, 108, 0, 110, candidate_at(0, 1000));
     assert_granted(&f, 0, 0);
     assert_true(f.out.grants[0].free_ns == INT64_MIN);
     sealed(&f, 109, 0, 119, none);
@@ -608,11 +618,11 @@ static void ends_while_the_next_is_being_sealed_are_told_apart(void **state) {
 static void nobody_is_woken_for_an_offer_that_nobody_wants(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
     sealed(&f, 0, 0, 10, none);
     assert_int_equal(f.out.wake_ns, TIME_NEVER);
     /* who comes later finds it free as if it had been before: what is only ready waits for its time */
-    candidate(&f, 105, 1, candidate_at(100, 108, 1000));
+    candidate(&f, 105, 1, candidate_at(108, 1000));
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 108);
     timer(&f, 108);
@@ -625,15 +635,15 @@ static void what_runs_faster_than_its_table_is_offered_earlier(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
     int64_t now = 0;
-    candidate(&f, now, 0, candidate_at(0, 0, 1000000));
+    candidate(&f, now, 0, candidate_at(0, 1000000));
     for (int i = 0; i < 200; i++) { /* each takes 60 instead of 100 */
         assert_granted(&f, 0, 0);
         sealed(&f, now, 0, now + 10, none);
         now += 70;
         ran_until(&f, now, now);
-        candidate(&f, now, 0, candidate_at(now, now, 1000000));
+        candidate(&f, now, 0, candidate_at(now, 1000000));
     }
-    sealed(&f, now, 0, now + 10, candidate_at(now, now, 1000000));
+    sealed(&f, now, 0, now + 10, candidate_at(now, 1000000));
     assert_in_range(f.out.wake_ns, now + 50, now + 61); /* 10 before 70, less a little for the hops that were seen */
     free(f.core);
 }
@@ -645,12 +655,12 @@ static void the_load_is_what_batches_take_and_not_what_tables_allow(void **state
     send(&f, 0,
          (struct rank_message){
              .kind = RANK_RATES, .model = 0, .rates = {.rate = 1e9, .batch_best = 2, .alpha_ns = 0.1, .beta_ns = 0.6}});
-    candidate(&f, 0, 0, candidate_at(0, 0, INT64_MAX - 1));
+    candidate(&f, 0, 0, candidate_at(0, INT64_MAX - 1));
     for (int i = 0; i < 200; i++) { /* each takes 75 instead of 100 */
         sealed(&f, now, 0, now, none);
         now += 75;
         ran_until(&f, now, now);
-        candidate(&f, now, 0, candidate_at(0, 0, INT64_MAX - 1));
+        candidate(&f, now, 0, candidate_at(0, INT64_MAX - 1));
     }
     timer(&f, 15 * NS_PER_MS);
     assert_true(derived_rates[0].alpha_ns > 0.0749 && derived_rates[0].alpha_ns < 0.0751);
@@ -663,16 +673,16 @@ static void a_slow_answer_makes_the_next_offer_earlier(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
     int64_t now = 0;
-    candidate(&f, now, 0, candidate_at(0, 0, 1000000));
+    candidate(&f, now, 0, candidate_at(0, 1000000));
     for (int i = 0; i < 500; i++) {
         assert_granted(&f, 0, 0);
         now += 5; /* from the grant to the answer */
         sealed(&f, now, 0, now, none);
         now += 100;
         ran_until(&f, now, now);
-        candidate(&f, now, 0, candidate_at(now, now, 1000000));
+        candidate(&f, now, 0, candidate_at(now, 1000000));
     }
-    sealed(&f, now, 0, now, candidate_at(now, now, 1000000));
+    sealed(&f, now, 0, now, candidate_at(now, 1000000));
     assert_in_range(f.out.wake_ns, now + 83, now + 86); /* 10 for the way, 5 for the answer */
     free(f.core);
 }
@@ -680,11 +690,11 @@ static void a_slow_answer_makes_the_next_offer_earlier(void **state) {
 static void what_is_given_back_ahead_is_offered_when_it_is_free(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
     timer(&f, 100);
     assert_granted(&f, 0, 0);
-    answer(&f, 101, 0, 0, 0, candidate_at(0, 0, 1000));
+    answer(&f, 101, 0, 0, 0, candidate_at(0, 1000));
     assert_nothing(&f);
     assert_int_equal(f.out.wake_ns, 110);
     assert_int_equal(rank_core_accelerators_busy(f.core), 1);
@@ -696,10 +706,10 @@ static void what_is_given_back_ahead_is_offered_when_it_is_free(void **state) {
 static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
     timer(&f, 100);
-    sealed(&f, 100, 0, 110, candidate_at(0, 0, 1000));
+    sealed(&f, 100, 0, 110, candidate_at(0, 1000));
     event(&f, 150, RANK_ACCELERATOR_DOWN, 0);
     ran_until(&f, 160, 160);
     timer(&f, 300);
@@ -716,12 +726,12 @@ static void what_is_down_is_not_offered_and_is_free_when_it_is_back(void **state
 static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
-    candidate(&f, 0, 0, candidate_at(0, 0, 1000));
-    sealed(&f, 0, 0, 10, candidate_at(0, 0, 1000));
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
     timer(&f, 100);
     assert_granted(&f, 0, 0);
     event(&f, 100, RANK_ACCELERATOR_DOWN, 0);
-    answer(&f, 101, 0, 0, 0, candidate_at(0, 0, 1000));
+    answer(&f, 101, 0, 0, 0, candidate_at(0, 1000));
     timer(&f, 300);
     assert_nothing(&f);
     ran_until(&f, 310, 310);
@@ -739,23 +749,23 @@ static void what_is_down_is_not_offered_when_it_is_given_back_ahead(void **state
 static void a_model_leaves_at_once_or_with_its_answer(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    candidate(&f, 0, 1, candidate_at(50, 50, 90));
+    candidate(&f, 0, 1, candidate_at(50, 90));
     send(&f, 1, (struct rank_message){.kind = RANK_LEAVE, .model = 1});
     assert_left(&f, 1);
     assert_false(rank_core_member(f.core, 1));
     timer(&f, 50);
     assert_nothing(&f); /* its candidate went with it */
 
-    candidate(&f, 51, 2, candidate_at(0, 0, 90));
+    candidate(&f, 51, 2, candidate_at(0, 90));
     assert_granted(&f, 2, 0);
     send(&f, 52, (struct rank_message){.kind = RANK_LEAVE, .model = 2});
     assert_left(&f, RANK_NOBODY);
-    answer(&f, 53, 2, 0, 1, candidate_at(0, 0, 90));
+    answer(&f, 53, 2, 0, 1, candidate_at(0, 90));
     assert_left(&f, 2);
     ended(&f, 60, 0);
     assert_nothing(&f); /* the candidate that the answer brought is for the next rank core */
 
-    send(&f, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2, .candidates = {candidate_at(0, 0, 90)}});
+    send(&f, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2, .candidates = {candidate_at(0, 90)}});
     assert_int_equal(f.out.joined, 2); /* it should know what holds here */
     assert_granted(&f, 2, 0);
     free(f.core);
@@ -776,17 +786,18 @@ static void a_sub_cluster_has_its_own_accelerators_and_models(void **state) {
     assert_non_null(f.core);
     rank_core_init(f.core, &config);
     assert_int_equal(rank_core_accelerators_free(f.core), 1);
-    candidate(&f, 0, 0, candidate_at(0, 0, 90)); /* another's */
+    candidate(&f, 0, 0, candidate_at(0, 90)); /* another's */
     assert_nothing(&f);
-    candidate(&f, 1, 1, candidate_at(0, 0, 90));
+    candidate(&f, 1, 1, candidate_at(0, 90));
     assert_granted(&f, 1, 1);
     free(f.core);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_free_accelerator_waits_for_wake_and_not_only_for_ready),
-        cmocka_unit_test(an_accelerator_that_becomes_free_takes_what_is_ready),
+        cmocka_unit_test(an_accelerator_waits_until_a_candidate_may_start),
+        cmocka_unit_test(when_a_candidate_may_start_depends_on_how_many_are_free),
+        cmocka_unit_test(levels_of_supply_go_by_parts),
         cmocka_unit_test(a_candidate_whose_time_is_past_starts_at_once),
         cmocka_unit_test(the_candidate_with_the_earliest_latest_start_is_first),
         cmocka_unit_test(of_several_due_at_once_the_earliest_latest_start_is_first),
@@ -807,7 +818,6 @@ int main(void) {
         cmocka_unit_test(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
         cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
-        cmocka_unit_test(the_share_of_batches_launched_by_freeing_is_measured),
         cmocka_unit_test(a_batch_is_sealed_while_the_one_before_it_runs),
         cmocka_unit_test(what_ends_before_it_was_due_is_free_at_once),
         cmocka_unit_test(ends_while_the_next_is_being_sealed_are_told_apart),
