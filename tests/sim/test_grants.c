@@ -10,7 +10,7 @@
  *                                 model m --plans--> accelerator a --notices--> its rank core
  *
  * Candidates are overwritten in place and announced, as on the board of the live threads (sched/candidate_board.h), and
- * a rank core may take any number of messages before it decides.
+ * cores may take several requests or messages before anything follows from them.
  *
  * With several rank cores each has some of the accelerators, and a model belongs to one at a time: it moves by
  * RANK_LEAVE, GRANT_LEFT, RANK_JOIN.
@@ -41,7 +41,6 @@
 #define NOTICES_MAX      12
 #define BATCHES_MOST     2 /* of an accelerator at once: one runs, one is sealed */
 #define BATCH_MAX        3
-#define NOBODY           UINT32_MAX
 #define RUNS             25000 /* random orders of a section that is too large for all */
 
 /* ---- what is explored ---- */
@@ -63,13 +62,14 @@ struct section {
     uint32_t cancels, deaths, drains, moves;      /* at most so many, at any time */
     uint32_t parts;                               /* rank cores, model and accelerator i at i modulo parts; 0: one */
     uint32_t lags;                                /* time goes on so often while something is still to be done */
-    bool lazy;                                    /* rank cores take several messages before they decide */
-    bool stale;                                   /* threads may go on with the time at which their turn began */
-    bool random;                                  /* too large for every order */
+    bool lazy;   /* model cores may take several requests, and rank cores several messages, before anything follows */
+    bool stale;  /* threads may go on with the time at which their turn began */
+    bool random; /* too large for every order */
 };
 
 enum action {
     ARRIVE,
+    SETTLE,
     CANCEL,
     TO_MODEL,
     MODEL_TIME,
@@ -104,8 +104,6 @@ struct to_model_channel {
     struct grant_message slots[CHANNEL_MAX];
 };
 
-enum notice { NOTICE_FREE, NOTICE_DOWN, NOTICE_UP };
-
 struct notice_channel {
     uint64_t count;
     struct {
@@ -132,6 +130,7 @@ struct model_state {
     struct candidate told[TYPES_MAX]; /* the board's */
     uint64_t granted;                 /* an accelerator + 1, from the rank core's grant to its reading the answer */
     uint32_t part, leaving;           /* which rank core it belongs to, and whether it is about to leave it */
+    uint64_t unsettled;               /* requests have come of which it has not told anything */
 };
 
 struct rank_state {
@@ -314,7 +313,6 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
     static struct model_output out;
     struct model_state *model = &w->models[m];
     model_core_step(model->core, now_ns, event, &out);
-    model->wake_ns = out.wake_ns;
     CHECK(!out.rates_changed);
     for (uint32_t node = out.refused; node != REQUEST_NONE;) {
         uint32_t next = w->nodes[node].next;
@@ -322,6 +320,10 @@ static void model_step(struct world *w, uint32_t m, int64_t now_ns, const struct
         request_pool_put(&w->pool, node);
         node = next;
     }
+    model->unsettled = event->kind == MODEL_ARRIVING;
+    if (model->unsettled)
+        return;
+    model->wake_ns = out.wake_ns;
     if (out.candidate_changed)
         memcpy(model->told, out.candidates, w->section->types * sizeof(model->told[0]));
     if (event->kind == MODEL_GRANTED)
@@ -343,7 +345,8 @@ static struct request_message request_message(const struct world *w, uint32_t r)
 static void request_arrives(struct world *w, uint32_t r, int64_t now_ns) {
     struct request_message message = request_message(w, r);
     w->request_state[r] = QUEUED;
-    model_step(w, message.model, now_ns, &(struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+    enum model_event_kind kind = w->section->lazy ? MODEL_ARRIVING : MODEL_ARRIVED;
+    model_step(w, message.model, now_ns, &(struct model_event){.kind = kind, .request = &message});
 }
 
 static void request_cancelled(struct world *w, uint32_t r, int64_t now_ns) {
@@ -483,21 +486,21 @@ static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
     int64_t kind = w->notices[a].slots[0].kind, said_ns = w->notices[a].slots[0].said_ns;
     uint32_t r = a % parts_of(w->section);
     POP(&w->notices[a]);
-    if (kind == NOTICE_FREE) {
+    if (kind == NEWS_ENDED) {
         struct rank_message message = {.kind = RANK_FREE, .accelerator = a, .free_ns = said_ns};
         w->known[a].batches--;
         rank_take(w, r, now_ns, &message);
         return;
     }
-    w->known[a].out = kind == NOTICE_DOWN;
+    w->known[a].out = kind == NEWS_LEAVES;
     rank_step(w, r, now_ns,
-              &(struct rank_event){.kind = kind == NOTICE_DOWN ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
+              &(struct rank_event){.kind = kind == NEWS_LEAVES ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
                                    .accelerator = a});
 }
 
 /* ---- accelerators ---- */
 
-static void notice(struct world *w, uint32_t a, enum notice kind) {
+static void notice(struct world *w, uint32_t a, enum accelerator_news kind) {
     CHECK_LT(w->notices[a].count, NOTICES_MAX);
     uint64_t i = w->notices[a].count++;
     w->notices[a].slots[i].kind = kind;
@@ -519,7 +522,7 @@ static void batch_ends(struct world *w, uint32_t a, uint32_t i) {
     executor->count--;
     executor->plans[i] = i < executor->count ? executor->plans[executor->count] : (struct plan){0};
     executor->plans[executor->count] = (struct plan){0};
-    notice(w, a, NOTICE_FREE);
+    notice(w, a, NEWS_ENDED);
     for (uint32_t r = 0; r < w->section->request_count; r++) {
         if (!(plan.requests & 1U << r))
             continue;
@@ -613,14 +616,16 @@ static bool something_is_due(const struct world *w, const struct offers *o) {
 static void offer_model(const struct world *w, struct offers *o, uint32_t m) {
     const struct model_state *model = &w->models[m];
     for (uint32_t r = 0; r < parts_of(w->section); r++) {
-        if (w->ranks[r].to_models[m].count)
+        if (w->ranks[r].to_models[m].count && !model->unsettled)
             offer_turn(w, o, TO_MODEL, m, r, model->turn_ns);
         if (w->ranks[r].from_models[m].count)
             offer_turn(w, o, TO_RANK, m, r, w->ranks[r].turn_ns);
         if (w->ranks[r].announced & 1U << m)
             offer_turn(w, o, BOARD, m, r, w->ranks[r].turn_ns);
     }
-    if (model->wake_ns <= w->now_ns)
+    if (model->unsettled)
+        offer(o, SETTLE, m, 0, false);
+    else if (model->wake_ns <= w->now_ns)
         offer(o, MODEL_TIME, m, 0, false);
     if (!model->leaving && w->moves < w->section->moves)
         offer(o, MOVE, m, 0, true);
@@ -639,8 +644,10 @@ static uint32_t world_enabled(const void *state, struct explore_action *actions)
             offer(&o, DECIDE, r, 0, false);
     for (uint32_t a = 0; a < w->section->accelerators; a++)
         offer_accelerator(w, &o, a);
-    bool late = something_is_due(w, &o);
-    if (clock_next(w) != TIME_NEVER && !(late && w->lags == w->section->lags))
+    bool late = something_is_due(w, &o), within_turn = false;
+    for (uint32_t m = 0; m < w->section->models; m++)
+        within_turn |= w->models[m].unsettled;
+    if (!within_turn && clock_next(w) != TIME_NEVER && !(late && w->lags == w->section->lags))
         offer(&o, CLOCK, late, 0, false);
     return o.count;
 }
@@ -675,7 +682,7 @@ static bool is_quiet(const struct world *w) {
                 return false;
     }
     for (uint32_t m = 0; m < s->models; m++)
-        if (w->models[m].wake_ns <= w->now_ns)
+        if (w->models[m].wake_ns <= w->now_ns || w->models[m].unsettled)
             return false;
     for (uint32_t a = 0; a < s->accelerators; a++)
         if (w->notices[a].count)
@@ -710,6 +717,9 @@ static const char *world_apply(void *state, struct explore_action action) {
     case ARRIVE:
         request_arrives(w, x, model_turn(w, w->section->requests[x].model, stale));
         break;
+    case SETTLE:
+        model_step(w, x, model_turn(w, x, false), &(struct model_event){.kind = MODEL_SETTLED});
+        break;
     case CANCEL:
         request_cancelled(w, x, model_turn(w, w->section->requests[x].model, stale));
         break;
@@ -737,16 +747,16 @@ static const char *world_apply(void *state, struct explore_action action) {
     case DIE:
         w->deaths++;
         w->executors[x].dead = true;
-        notice(w, x, NOTICE_DOWN);
+        notice(w, x, NEWS_LEAVES);
         break;
     case DRAIN:
         w->drains++;
         w->executors[x].drained = true;
-        notice(w, x, NOTICE_DOWN);
+        notice(w, x, NEWS_LEAVES);
         break;
     case JOIN:
         w->executors[x].dead = w->executors[x].drained = false;
-        notice(w, x, NOTICE_UP);
+        notice(w, x, NEWS_JOINS);
         break;
     case MOVE:
         model_moves(w, x);
@@ -795,6 +805,7 @@ static const char *world_rest(void *state) {
 static void world_print(struct explore_action action) {
     static const char *const names[ACTIONS] = {
         [ARRIVE] = "request %u arrives at its model",
+        [SETTLE] = "model %u tells what follows",
         [CANCEL] = "client of request %u leaves",
         [TO_MODEL] = "model %u takes a message of rank core %u",
         [MODEL_TIME] = "model %u's timer",
@@ -881,6 +892,7 @@ static const struct section sections[] = {
         .request_count = 4,
         .requests = {{0, 1, 0, 14}, {0, 1, 0, 14}, {0, 1, 1, 16}, {0, 3, 2, 18}},
         .lags = 1,
+        .lazy = true,
     },
     {
         .name = "clients leave",
