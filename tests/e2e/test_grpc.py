@@ -432,7 +432,7 @@ def test_client_deadline(slow):
         infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
         began = time.monotonic()
         assert code_of(infer, request_of(**SLOW), timeout=SLOW_RUN_S / 2)[0] == grpc.StatusCode.DEADLINE_EXCEEDED
-        assert time.monotonic() - began < SLOW_RUN_S / 2 + 0.05
+        assert time.monotonic() - began < SLOW_RUN_S / 2 + 1
         assert infer(request_of(**SLOW), timeout=20).model_name == "slow"
 
 
