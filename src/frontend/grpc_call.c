@@ -174,8 +174,6 @@ static void infer_run(struct grpc_exchange *x) {
     bool retry;
     unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
     if (status == 0) {
-        i->call.id = words.id;
-        i->call.id_length = words.id_length;
         int model = v2_model_find(models, words.model, words.model_length, words.version, words.version_length, &err);
         if (model < 0)
             status = 404;
@@ -189,8 +187,11 @@ static void infer_run(struct grpc_exchange *x) {
                                             &err);
     if (status == 0)
         status = inference_submit(i, x->call->limit_ns, &err);
-    if (status != 0)
-        exchange_fail(x, status, err.text);
+    if (status == 0)
+        return;
+    i->call.id = words.id; /* what was wrong may have come before it */
+    i->call.id_length = words.id_length;
+    exchange_fail(x, status, err.text);
 }
 
 static void service_run(struct grpc_exchange *x) {

@@ -3,10 +3,10 @@
  * libmicrohttpd parses HTTP and owns the connections; its epoll is one of ours, so we decide when it runs. One turn of
  * the loop reads what has arrived and sends what was answered in the turn before:
  *
- *     port_next() ... -> exchange_finish()      requests the scheduler gave back
- *     MHD_run_wait(0) -> exchange_handle() ...   bodies read and submitted, answers built; answers sent
- *     port_flush()                               one hand-over for all that was submitted
- *     epoll_wait()                               only if nothing is left to do */
+ *     inferences_next() ... -> exchange_finish()  requests the scheduler gave back
+ *     MHD_run_wait(0) -> exchange_handle() ...    bodies read and submitted, answers built; answers sent
+ *     port_flush()                                one hand-over for all that was submitted
+ *     epoll_wait()                                only if nothing is left to do */
 #include "frontend/http.h"
 
 #include <errno.h>

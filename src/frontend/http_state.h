@@ -1,9 +1,9 @@
 /* http_state.h - what a frontend is made of; for http.c and exchange.c only.
  *
- * While a request is RUNNING (inference.h), libmicrohttpd would have each waiting connection suspended,
- * which costs 4 us a request (two epoll_ctl, a receive in vain). But it also asks again, once a turn, for the answer of
- * a connection whose request is complete, at some 60 ns. So a connection is asked ASKS_MAX times, which is enough for
- * requests that take a few turns, and only then suspended: those that wait long do not make every turn longer. */
+ * While a request is RUNNING (inference.h), libmicrohttpd would have each waiting connection suspended, which costs 4
+ * us a request (two epoll_ctl, a receive in vain). But it also asks again, once a turn, for the answer of a connection
+ * whose request is complete, at some 60 ns. So a connection is asked ASKS_MAX times, which is enough for requests that
+ * take a few turns, and only then suspended: those that wait long do not make every turn longer. */
 #pragma once
 
 #include <microhttpd.h>
