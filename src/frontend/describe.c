@@ -46,9 +46,8 @@ static char *text_of(const char *literal) {
 }
 
 const ProtobufCMessage *describe_server(struct description *d) {
-    static const char *const extensions[] = {"binary_tensor_data",  "parameters", "model_configuration",
-                                             "model_repository",    "statistics", "logging",
-                                             "system_shared_memory"};
+    static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
+                                             "statistics",         "logging",    "system_shared_memory"};
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
     server->name = text_of("symphony");
