@@ -37,7 +37,7 @@
 /* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
  * bursts find them busy with small batches. Larger batches are asked for where the best one at least halves an item's
  * cost, and the price of company rises for all. */
-#define DOUBT_LOSS  0.003
+#define DOUBT_LOSS  0.001
 #define DOUBT_COST  0.5
 #define DOUBT_NONE  1e-6 /* there is always some */
 #define PRICE       2    /* of company */

@@ -165,7 +165,7 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     f.view.parameters.accelerators = 16;
     update(&f);
     assert_near(start_ms(&f, 3, SUPPLY_SCARCE), 0, 1e-9);
-    f.view.parameters.loss = 0.0015; /* half believed: theta 0.6, 6.7 items */
+    f.view.parameters.loss = 0.0005; /* half believed: theta 0.6, 6.7 items */
     update(&f);
     assert_near(start_ms(&f, 6, SUPPLY_SCARCE), 100 - 12 - (6 / (1 - 28.0 / 160) - 6), 1e-4); /* 10 E/(6 + E) = 28/16 */
     assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - (7 / (1 - 26.0 / 80) - 7), 1e-3);  /* 5 E/(7 + E) = 26/16 */
