@@ -11,7 +11,7 @@
  *
  *     E              items still to come before `due`: by the mean rate, or as many as came lately, if that is more
  *     E / (b + E) * beta / l(b)       the part of the batch's run that starting together with them would save
- *     rounds * free / accelerators    what there is to spend: free accelerators, as often as the SLO lets each run
+ *     rounds * free / accelerators    what there is to spend: the more, the more often the SLO lets each of them run
  *
  * It starts when price * saved <= spare. So the first requests of a burst start at once on an idle cluster, the next
  * ones in twos and fours, and when few accelerators are left, only what is a batch. The price holds for batches that
@@ -41,7 +41,7 @@
 #define DOUBT_COST  0.5
 #define DOUBT_NONE  1e-6 /* there is always some */
 #define PRICE       2    /* of company */
-#define ROUNDS      2    /* batches that a free accelerator runs within what the SLO leaves beside a run, in runs */
+#define ROUNDS      2    /* by the square of how many runs the SLO has time for beside one; one at least */
 #define BURST_SLO   0.25 /* what came within this part of the SLO came lately */
 #define GAP_NEVER   1e18 /* between the items of a silent model, ns */
 #define SHARE_LOAD      1.1  /* shares from this load on, */
@@ -170,7 +170,8 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
         return batch_times_from(due_ns - d->lead_ns, batch->invalid_after_ns);
 
     /* price * E / (b + E) * beta / l <= rounds * free, and so together = b + E <= b / (1 - spare) */
-    double run_ns = (double)m->profiles[type]->latency_ns[batch->items], again_ns = ROUNDS * (m->slo_ns - run_ns);
+    double run_ns = (double)m->profiles[type]->latency_ns[batch->items], left_ns = m->slo_ns - run_ns;
+    double again_ns = left_ns > 0 ? ROUNDS * left_ns * left_ns / run_ns : 0;
     double spare = again_ns > run_ns ? again_ns : run_ns; /* rounds * l */
     spare *= batch->items >= d->slack_items ? d->worth_slack : d->worth;
     struct batch_times times = {.order_ns = batch->invalid_after_ns};

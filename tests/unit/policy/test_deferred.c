@@ -78,7 +78,6 @@ static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void
     /* beta*lambda/b* = 5 * 1 / 10.5; a 10.5th of the batches is its own: the lead is 1 + 3 * 9.5/10.5 times as long */
     double lead_ms = (1 + 3 * 9.5 / 10.5) * fmath_log(2.5 * 10.5 / 5);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
-    assert_true(start_ms(&f, 2, SUPPLY_SCARCE + 1) > 100 - 8 - lead_ms);
     f.view.parameters.tau_ns = 10.5 * MS; /* all batches are its own */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - 12.5, 1e-4); /* half the SLO at most */
@@ -94,7 +93,7 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.slo_ns = 60000 * MS;
-    f.view.parameters.accelerators = 1e9;
+    f.view.parameters.accelerators = 1e15;
     update(&f);
     struct batch_view batch = {
         .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = 1000, .due_ns = (int64_t)(59000 * MS)};
@@ -118,24 +117,33 @@ static void a_batch_that_cannot_grow_starts_at_once(void **state) {
     fixture_free(&f);
 }
 
-/* Two of them run for 7 ms, which leaves a free accelerator 18 ms of the SLO, counted twice. At a price of 2, company
- * that saves the part x of a run costs 2 * x * 7, with x = E/(2 + E) * 5/7; the last of eight accelerators pays 36/8. */
+/* What the free part `part` of the accelerators is worth to a batch, against a price of 2 and beta of 5 ms: the run of
+ * items + 5 ms as often as twice the square of how many runs fit into what is left of the SLO. */
+static double worth(double items, double slo_ms, double part) {
+    double run_ms = items + 5, runs = (slo_ms - run_ms) / run_ms, rounds = 2 * runs * runs;
+    return part * (rounds > 1 ? rounds : 1) * run_ms / (2 * 5);
+}
+
+/* How many more come, one each millisecond, when they no longer are: E/(b + E) = worth. */
+static double company_ms(double items, double worth) {
+    return items / (1 - worth) - items;
+}
+
 static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
+    f.view.parameters.accelerators = 16;
     update(&f);
-    double together = 2 / (1 - 0.45); /* 10 E/(2 + E) = 4.5; one comes each millisecond */
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - (together - 2), 1e-4);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - (together - 2), 1e-4); /* an eighth as well */
-    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);                        /* 10 * 1 < 36/2 */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 16)), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9); /* half of the accelerators are worth 4.6 */
     f.view.parameters.accelerators = 80;
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - (2 / (1 - 0.045) - 2), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 80)), 1e-4);
     f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is */
-    f.view.parameters.accelerators = 8;
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - (2 / (1 - 0.35) - 2), 1e-4); /* 10 E/(2 + E) = 7/2 */
-    f.view.rate_per_ns = 0;                                                       /* nobody comes */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, 7.0 / 8 / 10), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, 7.0 / 2 / 10), 1e-4);
+    f.view.rate_per_ns = 0; /* nobody comes */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
     fixture_free(&f);
@@ -145,9 +153,10 @@ static void company_is_cheap_for_batches_that_the_load_allows(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0.25; /* from 1 + 0.25 * 9.5 = 3.375 items on */
+    f.view.parameters.accelerators = 32;
     update(&f);
     assert_true(start_ms(&f, 3, SUPPLY_SCARCE) > 0);
-    assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 0, 1e-9); /* 0.25 * 5 < 32/8 */
+    assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 0, 1e-9);
     f.view.parameters.theta = 0;
     update(&f);
     assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 0, 1e-9);
@@ -167,11 +176,12 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     assert_near(start_ms(&f, 3, SUPPLY_SCARCE), 0, 1e-9);
     f.view.parameters.loss = 0.0005; /* half believed: theta 0.6, 6.7 items */
     update(&f);
-    assert_near(start_ms(&f, 6, SUPPLY_SCARCE), 100 - 12 - (6 / (1 - 28.0 / 160) - 6), 1e-4); /* 10 E/(6 + E) = 28/16 */
-    assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - (7 / (1 - 26.0 / 80) - 7), 1e-3);  /* 5 E/(7 + E) = 26/16 */
+    double six = worth(6, 25, 1.0 / 16), seven = worth(7, 25, 1.0 / 16);
+    assert_near(start_ms(&f, 6, SUPPLY_SCARCE), 100 - 12 - company_ms(6, six), 1e-3);
+    assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - company_ms(7, 2 * seven), 1e-3); /* half the price */
     f.view.parameters.loss = 0.5;
     update(&f);
-    assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - (7 / (1 - 26.0 / 160) - 7), 1e-3);
+    assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - company_ms(7, seven), 1e-3);
     fixture_free(&f);
 }
 
@@ -180,23 +190,25 @@ static void arrive(struct fixture *f, double at_ms, uint32_t items) {
     assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
 }
 
-/* As many are expected as came lately: of four 75 ms ago at once, 4 / (1 + t / 6.25) are still expected after t. */
+/* As many are expected as came lately: of four at once, 4 / (1 + t / 6.25) still are t ms after. */
 static void after_a_burst_more_of_it_is_expected(void **state) {
     (void)state;
     struct fixture f = deferred_new(0.1); /* nobody comes by the mean rate */
     f.view.parameters.loss = 1;
+    f.view.parameters.accelerators = 32;
     update(&f);
+    double alone = 1 - worth(1, 25, 1.0 / 32); /* one may start alone when recent * alone = 1 */
+    assert_near(alone, 0.624, 1e-3);
     arrive(&f, 75, 1);
-    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 - 6.25 * 0.475, 1e-4); /* the first: alone, and starts at once */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (alone - 1), 1e-4); /* the first: at once */
     arrive(&f, 75, 1);
     arrive(&f, 75, 2);
-    /* together 1/(1 - 38/80) = 1.905 when t = 6.25 (4/1.905 - 1) */
-    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (4 * 0.525 - 1), 1e-4);
-    assert_near(start_ms(&f, 1, SUPPLY_AMPLE), 0, 1e-9); /* 38/2 > 10 */
-    arrive(&f, 81.25, 1);                                /* of the four, two are left */
-    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (3 * 0.525 - 1), 1e-4);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (4 * alone - 1), 1e-4);
+    assert_near(start_ms(&f, 1, SUPPLY_AMPLE), 0, 1e-9);
+    arrive(&f, 81.25, 1); /* of the four, two are left */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (3 * alone - 1), 1e-4);
     arrive(&f, 80, 1); /* another frontend's, late */
-    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (4 * 0.525 - 1), 1e-4);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (4 * alone - 1), 1e-4);
     arrive(&f, 81.25, 30);
     assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 93, 1e-4); /* due at the latest */
     f.view.items_worth = 1;                                /* batching does not pay: nobody waits */
