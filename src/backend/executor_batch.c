@@ -6,14 +6,10 @@
 #include "backend/executor_state.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/counter.h"
 #include "transport/transport.h"
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
-
-static void counter_add(_Atomic uint64_t *counter, uint64_t n) {
-    /* statistics with one writer: no order, no read-modify-write */
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
-}
 
 /* Makes room for a batch's inputs. Grows seldom: to the largest batch seen. */
 static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err) {

@@ -10,7 +10,6 @@
 #include "base/arena.h"
 
 #define BIT_TREE_LEVELS 4 /* of 64 each: up to 16 million items */
-#define BIT_TREE_NONE   UINT32_MAX
 
 struct bit_tree {
     uint64_t *words[BIT_TREE_LEVELS]; /* level 0: the items; each bit of a level says whether the word below has any */

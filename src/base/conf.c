@@ -10,8 +10,6 @@
 #include <unistd.h>
 #include <yaml.h>
 
-#include "base/container.h"
-
 #define PATH_TEXT_MAX 256
 #define SET_ORIGIN    "--set"
 

@@ -11,7 +11,6 @@ enum thread_kind {
     THREAD_PROMPT,  /* short turns that others wait for: frontend, model, rank */
     THREAD_COMPUTE, /* runs batches for milliseconds, on a core that prompt threads keep off */
     THREAD_SHARED,  /* the same on a core that prompt threads may need: makes way by a nice value */
-    THREAD_QUIET,   /* metrics and the like */
 };
 
 /* Called first in every thread: names it ("model-0"), and asks the kernel for wake-ups without slack and, for prompt

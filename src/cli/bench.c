@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "cli/bench_report.h"
 #include "cli/cli.h"
 #include "cli/gnuplot.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time.h"
 #include "cli/options.h"
 #include "cli/plan.h"
 #include "cli/squishy_file.h"

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "base/time.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "profile/measure.h"

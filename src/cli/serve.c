@@ -69,7 +69,8 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, body_mib, "body-max-mib", "MIB", 1, 4096,
                "largest request body; larger ones are answered 413"),
     OPTION_INT(struct serve_settings, inputs_mib, "inputs-max-mib", "MIB", 1, 1048576,
-               "memory for the inputs of all requests under way, of each protocol; beyond it requests are answered 503"),
+               "memory for the inputs of all requests under way, of each protocol; beyond it requests are answered "
+               "503"),
     OPTION_DOUBLE(struct serve_settings, drain_grace_s, "drain-grace", "S", 0, 3600,
                   "after SIGTERM: how long requests are still taken while readiness fails"),
     OPTION_DOUBLE(struct serve_settings, drain_timeout_s, "drain-timeout", "S", 0, 3600,

@@ -1,11 +1,12 @@
 /* balance.c - moves a model from the fullest sub-cluster to the emptiest. */
 #include "control/balance.h"
 
-#define PARTS_MAX  64
+#include "sched/wiring.h"
+
 #define WORTH_FULL 0.05 /* a move lowers the fuller of the two by at least so much of its accelerators */
 
 bool balance_choose(const struct balance *b, uint32_t *model, uint32_t *part) {
-    double load[PARTS_MAX] = {0};
+    double load[RANK_THREADS_MAX] = {0};
     uint32_t fullest = 0, emptiest = 0;
 
     for (uint32_t m = 0; m < b->models; m++)

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "base/time.h"
 #include "profile/prepare.h"
 #include "repository/repository.h"
 #include "repository/scenario_models.h"

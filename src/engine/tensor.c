@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/container.h"
-
 static const struct {
     const char *name;
     size_t bytes;

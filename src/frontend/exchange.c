@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/clock.h"
 #include "frontend/http_headers.h"
 #include "frontend/http_state.h"
+#include "frontend/infer_parse.h"
 
 #define ALIGNMENT         64 /* of the first binary tensor behind the JSON */
 #define CHUNKED_ROOM      ((size_t)4096)

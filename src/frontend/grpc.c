@@ -19,9 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "frontend/grpc_state.h"
 
@@ -285,7 +283,7 @@ void grpc_frontends_render_metrics(struct grpc_frontend *const *frontends, uint3
     for (unsigned code = 0; code < GRPC_CODE_COUNT; code++) {
         uint64_t sum = 0;
         for (uint32_t f = 0; f < count; f++)
-            sum += atomic_load_explicit(&frontends[f]->codes[code], memory_order_relaxed); /* statistics */
+            sum += counter_get(&frontends[f]->codes[code]);
         if (sum > 0)
             text_printf(out, "symphony_grpc_calls_total{code=\"%s\"} %" PRIu64 "\n", grpc_code_name(code), sum);
     }

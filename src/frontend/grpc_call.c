@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "frontend/grpc_state.h"
 
 #define NO_FREE              UINT32_MAX

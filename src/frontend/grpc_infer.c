@@ -13,16 +13,9 @@ enum { OUTPUT_NAME = 1, OUTPUT_PARAMETERS = 2 };
 enum { ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { PARAMETER_BOOL = 1, PARAMETER_INT64 = 2, PARAMETER_STRING = 3, PARAMETER_DOUBLE = 4, PARAMETER_UINT64 = 5 };
 enum { RESPONSE_MODEL = 1, RESPONSE_VERSION = 2, RESPONSE_ID = 3, RESPONSE_PARAMETERS = 4, RESPONSE_OUTPUTS = 5 };
-enum {
-    RESPONSE_RAW = 6,
-    STREAM_ERROR = 1,
-    STREAM_RESPONSE = 2,
-    TENSOR_NAME = 1,
-    TENSOR_DATATYPE = 2,
-    TENSOR_SHAPE = 3
-};
-
-enum { TENSOR_PARAMETERS = 4 };
+enum { RESPONSE_RAW = 6 };
+enum { STREAM_ERROR = 1, STREAM_RESPONSE = 2 };
+enum { TENSOR_NAME = 1, TENSOR_DATATYPE = 2, TENSOR_SHAPE = 3, TENSOR_PARAMETERS = 4 };
 
 static int malformed(struct sy_error *err) {
     return error_set(err, 400, "the message is not valid protobuf");

@@ -9,7 +9,6 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "base/container.h"
 #include "base/list.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/grpc.h"

@@ -18,7 +18,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -270,7 +269,7 @@ void http_frontends_render_metrics(struct http_frontend *const *frontends, uint3
     for (int status = 0; status < HTTP_STATUS_MAX; status++) {
         uint64_t sum = 0;
         for (uint32_t f = 0; f < count; f++)
-            sum += atomic_load_explicit(&frontends[f]->statuses[status], memory_order_relaxed); /* statistics */
+            sum += counter_get(&frontends[f]->statuses[status]);
         if (sum > 0)
             text_printf(out, "symphony_http_responses_total{status=\"%d\"} %" PRIu64 "\n", status, sum);
     }

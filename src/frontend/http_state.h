@@ -8,12 +8,10 @@
 
 #include <microhttpd.h>
 
-#include "base/container.h"
 #include "base/list.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/http.h"
 #include "frontend/http_headers.h"
-#include "frontend/infer_parse.h"
 #include "frontend/inference.h"
 #include "frontend/inflate.h"
 #include "frontend/v2.h"

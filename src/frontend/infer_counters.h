@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/counter.h"
 #include "base/histogram.h"
 #include "base/text.h"
 #include "repository/served_model.h"
@@ -40,15 +41,6 @@ struct infer_counters {
 
 int infer_counters_init(struct infer_counters *counters, uint32_t model_count);
 void infer_counters_destroy(struct infer_counters *counters);
-
-/* One more, or `n` more; the owner's thread only, so no locked instruction is needed. */
-static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
-}
-
-static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
-    atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
-}
 
 /* "# HELP ..." and "# TYPE ..." of a metric. */
 void metric_heading(struct text *out, const char *name, const char *type, const char *help);

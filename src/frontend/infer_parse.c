@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/time.h"
 #include "frontend/json_scan.h"
 #include "frontend/tensor_json.h"
 

@@ -2,7 +2,6 @@
  * which alone calls these functions. */
 #pragma once
 
-#include "base/error.h"
 #include "frontend/request.h"
 
 struct margin;

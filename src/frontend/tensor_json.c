@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/container.h"
-
 #define POWER_MIN (-64)
 #define POWER_MAX 64
 

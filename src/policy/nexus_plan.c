@@ -4,7 +4,6 @@
  * The accelerators that there are are all used: the plan is for the largest multiple of the rates that fits
  * (plan/squishy_fit.h). Accelerators of each type are planned for by themselves; a session's rate divides between the
  * types as their throughput for it does. */
-#include "base/assert.h"
 #include "policy/nexus_state.h"
 
 #define CHANGE_SHARE  0.3  /* of the planned rate, and */

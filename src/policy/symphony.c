@@ -35,7 +35,8 @@ static const struct policy_option symphony_options[] = {
      .words = order_words,
      .preset = ORDER_FRONTRUN,
      .help = "which of two batches goes first: by the last moment at which one more request could join (as the text "
-             "says), by the latest start, or by when it was to start when it last changed or a request came (as the code says)"},
+             "says), by the latest start, or by when it was to start when it last changed or a request came (as the "
+             "code says)"},
     {0},
 };
 
@@ -63,8 +64,9 @@ static void symphony_update(struct model_view *m, void *own) {
     s->enough = items_enough(m);
 }
 
-/* exec_at is the code's: when the batch is to start, as of the last time that the code sets it, which it does with every
- * arrival, even one that cannot join. Of batches that may start at once it says nothing of how urgent they are. */
+/* exec_at is the code's: when the batch is to start, as of the last time that the code sets it, which it does with
+ * every arrival, even one that cannot join. Of batches that may start at once it says nothing of how urgent they
+ * are. */
 static int64_t order_of(const struct model_view *m, int64_t from_ns, const struct batch_view *batch) {
     switch ((enum order)m->options->value[ORDER]) {
     case ORDER_INVALID_AFTER:

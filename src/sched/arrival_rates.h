@@ -9,9 +9,9 @@
 
 #include "base/time.h"
 
-#define RATE_TICK_NS     (10 * NS_PER_MS)
-#define RATE_SLOW_S      2.0
-#define RATE_FAST_S      0.1
+#define RATE_TICK_NS (10 * NS_PER_MS)
+#define RATE_SLOW_S  2.0
+#define RATE_FAST_S  0.1
 
 struct arrival_rates {
     int64_t tick_end_ns; /* TIME_NEVER before the first arrival */

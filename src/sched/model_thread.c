@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/heap.h"
 #include "base/thread.h"
 
@@ -599,7 +600,7 @@ static void sleep_until_needed(struct model_thread *t) {
         until = up_ns;
     if (t->rates_changed_count || t->mover_count ||
         t->any_held_up) /* a ring of ours is full, and has no bell of ours */
-        until = clock_now_ns() + 50 * NS_PER_US;
+        until = now + 50 * NS_PER_US;
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
     if (anything_pending(t)) {
         doorbell_cancel(bell);
@@ -611,11 +612,6 @@ static void sleep_until_needed(struct model_thread *t) {
         margin_add(&t->rings.wake, late);
 }
 
-static void time_add(_Atomic int64_t *sum, int64_t ns) {
-    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + ns,
-                          memory_order_relaxed); /* statistics, one writer */
-}
-
 static void *model_thread_main(void *argument) {
     struct model_thread *t = argument;
 
@@ -624,7 +620,7 @@ static void *model_thread_main(void *argument) {
     while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with model_thread_stop() */
         int64_t now = clock_now_ns();
         if (turn_ns)
-            time_add(&t->times.work_ns, now - turn_ns);
+            counter_add(&t->times.work_ns, (uint64_t)(now - turn_ns));
         bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
         settle_arrivals(t, now);
         any |= poll_moves(t);

@@ -20,12 +20,6 @@ struct model_thread_config {
     const struct policy_options *policy_options;
 };
 
-struct model_thread;
-
-/* Starts the thread. 0 or -errno with a sentence. */
-int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
-void model_thread_stop(struct model_thread *thread);
 /* How long decisions take, in nanoseconds; written by the thread, read by anyone. Ends are when what is said was
  * published. */
 struct model_thread_times {
@@ -33,8 +27,15 @@ struct model_thread_times {
                                  * requests of the turn) */
     struct histogram plan;      /* from a grant to the plan of its batch */
     struct histogram decision;  /* from when the batch could have started to its plan */
-    _Atomic int64_t work_ns;    /* spent on turns that had something to do */
+    _Atomic uint64_t work_ns;   /* spent on turns that had something to do */
 };
+
+struct model_thread;
+
+/* Starts the thread. 0 or -errno with a sentence. */
+int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
+/* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
+void model_thread_stop(struct model_thread *thread);
 
 /* Any thread: its statistics. */
 const struct thread_rings *model_thread_rings(const struct model_thread *thread);

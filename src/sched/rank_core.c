@@ -27,7 +27,7 @@
 #include "base/heap.h"
 
 #define PARAMETERS_EVERY_NS (10 * NS_PER_MS)
-#define SLOW_NS             2e9         /* time constants of the models' rates */
+#define SLOW_NS             2e9 /* time constants of the models' rates */
 #define FAST_NS             1e8
 #define BATCHES_MOST        2 /* of an accelerator at once */
 #define PACE_WEIGHT         (1.0 / 16)
@@ -252,7 +252,7 @@ static void list_update(struct rank_core *core, uint32_t list) {
     struct dirty_list *dirty = &core->dirty[list];
     for (uint32_t i = 0; i < dirty->count; i++) {
         uint32_t model = dirty->models[i];
-        core->model[model].dirty &= (uint8_t)~(1u << list);
+        core->model[model].dirty = (uint8_t)(core->model[model].dirty & ~(1u << list));
         for (uint32_t t = 0; t < core->types; t++) {
             if (list == LIST_LEFTOVERS)
                 leftovers_set(core, model, t);

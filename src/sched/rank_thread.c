@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/thread.h"
 
 #define POLL_MAX 256 /* messages taken from one ring a turn */
@@ -24,7 +25,7 @@ struct rank_thread {
     struct margin wake;
     struct histogram grant_times;
     _Atomic uint64_t grants;
-    _Atomic int64_t work_ns;
+    _Atomic uint64_t work_ns;
     _Atomic double needed;
     pthread_t thread;
     _Atomic bool stop;
@@ -70,7 +71,7 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
     for (uint32_t i = 0; i < out->grant_count; i++) {
         struct ring *ring = grants_ring(r, out->grants[i].model);
         struct grant_message *message = ring_reserve(ring);
-        CHECK(message); /* tell_parameters() keeps room for one grant an accelerator */
+        CHECK(message); /* tell_parameters_to() keeps room for one grant an accelerator */
         *message = out->grants[i];
         if (r->origin_ns[message->model] > message->due_ns)
             message->due_ns = r->origin_ns[message->model];
@@ -78,8 +79,7 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         ring_push(ring);
     }
     if (out->grant_count)
-        atomic_store_explicit(&r->grants, atomic_load_explicit(&r->grants, memory_order_relaxed) + out->grant_count,
-                              memory_order_relaxed); /* statistics, one writer */
+        counter_add(&r->grants, out->grant_count);
     if (out->parameters_changed) {
         r->tell_next = 0;
         atomic_store_explicit(&r->needed, rank_core_accelerators_needed(r->core), memory_order_relaxed);
@@ -248,8 +248,7 @@ static void *rank_thread_main(void *argument) {
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) { /* with rank_thread_stop() */
         int64_t now = clock_now_ns();
         if (turn_ns)
-            atomic_store_explicit(&r->work_ns, atomic_load_explicit(&r->work_ns, memory_order_relaxed) + now - turn_ns,
-                                  memory_order_relaxed); /* statistics, one writer */
+            counter_add(&r->work_ns, (uint64_t)(now - turn_ns));
         bool any = poll_candidates(r, now);
         any |= poll_messages(r, now);
         any |= poll_freed(r, now);
@@ -323,7 +322,7 @@ const struct margin *rank_thread_wake_margin(const struct rank_thread *r) {
 }
 
 uint64_t rank_thread_grants(const struct rank_thread *r) {
-    return atomic_load_explicit(&r->grants, memory_order_relaxed); /* statistics */
+    return counter_get(&r->grants);
 }
 
 double rank_thread_accelerators_needed(const struct rank_thread *r) {
@@ -335,7 +334,7 @@ const struct histogram *rank_thread_grant_times(const struct rank_thread *r) {
 }
 
 int64_t rank_thread_work_ns(const struct rank_thread *r) {
-    return atomic_load_explicit(&r->work_ns, memory_order_relaxed); /* statistics */
+    return (int64_t)counter_get(&r->work_ns);
 }
 
 int64_t rank_thread_cpu_ns(const struct rank_thread *r) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/counter.h"
 
 #define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* how often delay(b) follows what was measured */
 #define DELAYS_CHANGE_MIN 0.1               /* relative change that is worth telling the cores */
@@ -52,14 +53,6 @@ void thread_rings_free(struct thread_rings *r) {
 }
 
 /* ---- what goes out ---- */
-
-static uint64_t counter_get(_Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics: no order needed */
-}
-
-static void counter_add(_Atomic uint64_t *counter, uint64_t n) {
-    atomic_store_explicit(counter, counter_get(counter) + n, memory_order_relaxed); /* one writer */
-}
 
 static void count_refusal(struct model_counters *counters, enum refusal reason) {
     switch (reason) {
@@ -166,9 +159,7 @@ bool rings_pending(struct thread_rings *r) {
 /* ---- what is measured ---- */
 
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change) {
-    _Atomic uint32_t *total = &r->counters[model].queued;
-    atomic_store_explicit(total, atomic_load_explicit(total, memory_order_relaxed) + (uint32_t)change,
-                          memory_order_relaxed); /* one writer */
+    gauge_add(&r->counters[model].queued, change);
 }
 
 void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran) {

@@ -2,7 +2,6 @@
  *
  * A batch begins when its inputs are there, the one before it has ended, and its earliest start has come. Loads and
  * unloads have a lane of their own beside the batches. */
-#include "base/fmath.h"
 #include "sim/sim_state.h"
 
 #define NOISE_MOST 5.0

@@ -110,7 +110,7 @@ struct sim {
     struct sim_result *result;
     int64_t now_ns, count_from_ns, count_until_ns;
     struct tournament events; /* sources by their next time */
-    uint32_t handled;         /* the source whose time it is, or NOTHING; it is given its next time once, in the end */
+    uint32_t handled; /* the source whose time it is, or SIM_NOTHING; it is given its next time once, in the end */
     int64_t handled_next_ns;
     struct request_pool pool; /* requests in the scheduler, and in batches that have not ended */
     uint32_t queued;          /* in the scheduler */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/time.h"
 #include "sim/trace_build.h"
 
 #define SECONDS_MAX 1e9

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "sched/model_thread.h"
@@ -254,16 +255,12 @@ static void pass(struct stress *s, int64_t ns) {
 
 /* ---- measuring ---- */
 
-static uint64_t get(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
-}
-
 static void moment_take(const struct stress *s, struct moment *m) {
     memset(m, 0, sizeof(*m));
     m->now_ns = clock_now_ns();
     for (uint32_t i = 0; i < s->started_model_threads; i++) {
         const struct model_thread_times *times = model_thread_times(s->model_threads[i]);
-        m->model_work_ns += atomic_load_explicit(&times->work_ns, memory_order_relaxed); /* statistics */
+        m->model_work_ns += (int64_t)counter_get(&times->work_ns);
         m->model_cpu_ns += model_thread_cpu_ns(s->model_threads[i]);
         histogram_merge(&m->candidate, &times->candidate);
         histogram_merge(&m->plan, &times->plan);
@@ -278,14 +275,14 @@ static void moment_take(const struct stress *s, struct moment *m) {
     for (uint32_t i = 0; i < s->worlds; i++) {
         const struct world_counts *c = world_counts(s->world[i]);
         m->world_cpu_ns += world_cpu_ns(s->world[i]);
-        m->fed += get(&c->fed);
-        m->planned += get(&c->planned);
-        m->late += get(&c->late);
-        m->lost += get(&c->lost);
-        m->deaths += get(&c->deaths);
-        m->refused += get(&c->refused);
-        m->turned_away += get(&c->turned_away);
-        m->batches += get(&c->batches);
+        m->fed += counter_get(&c->fed);
+        m->planned += counter_get(&c->planned);
+        m->late += counter_get(&c->late);
+        m->lost += counter_get(&c->lost);
+        m->deaths += counter_get(&c->deaths);
+        m->refused += counter_get(&c->refused);
+        m->turned_away += counter_get(&c->turned_away);
+        m->batches += counter_get(&c->batches);
     }
 }
 
@@ -367,15 +364,16 @@ static void verdict(struct stress *s, struct stress_result *r) {
         bool drained = world_drained(s->world[i]);
         world_stop(s->world[i]);
         const char *wrong = world_verdict(s->world[i]);
-        r->checked_requests += get(&world_counts(s->world[i])->checked);
+        r->checked_requests += counter_get(&world_counts(s->world[i])->checked);
         if (r->wrong || (drained && !wrong))
             continue;
         if (wrong)
             snprintf(r->wrong_text, sizeof(r->wrong_text), "%s", wrong);
         else
             snprintf(r->wrong_text, sizeof(r->wrong_text), "%llu of %llu requests of world %u never came back",
-                     (unsigned long long)(get(&world_counts(s->world[i])->fed) - get(&s->finished[i].requests)),
-                     (unsigned long long)get(&world_counts(s->world[i])->fed), i);
+                     (unsigned long long)(counter_get(&world_counts(s->world[i])->fed) -
+                                          counter_get(&s->finished[i].requests)),
+                     (unsigned long long)counter_get(&world_counts(s->world[i])->fed), i);
         r->wrong = true;
     }
 }

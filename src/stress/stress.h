@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/histogram.h"
 #include "policy/policy.h"
 
 struct stress_config {

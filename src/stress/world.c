@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/heap.h"
 #include "base/rng.h"
 #include "base/thread.h"
@@ -67,14 +68,6 @@ struct world {
     _Atomic bool fed_enough, feeding_over, stop;
 };
 
-static uint64_t get(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
-}
-
-static void add(_Atomic uint64_t *counter, uint64_t n) {
-    atomic_store_explicit(counter, get(counter) + n, memory_order_relaxed); /* one writer */
-}
-
 static void __attribute__((format(printf, 2, 3))) wrong(struct world *w, const char *format, ...) {
     if (w->wrong[0])
         return; /* the first one explains the others */
@@ -125,7 +118,7 @@ static bool feed_one(struct world *w, int64_t now_ns, int64_t arrival_ns, uint32
     ring_push(ring);
     if (sample_has(handle)) {
         sample_add(&w->sample, handle);
-        add(&w->counts.sampled, 1);
+        counter_add(&w->counts.sampled, 1);
     }
     w->arrival_ns = arrival_ns;
     if (++w->unpublished[thread] == w->config.stress->feed_batch)
@@ -141,7 +134,7 @@ static uint32_t model_draw(struct world *w) {
 }
 
 static void feed(struct world *w, int64_t now_ns) {
-    uint64_t fed = get(&w->counts.fed), before = fed;
+    uint64_t fed = counter_get(&w->counts.fed), before = fed;
     uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed);
     uint64_t turned_away = 0;
 
@@ -160,8 +153,8 @@ static void feed(struct world *w, int64_t now_ns) {
     for (uint32_t t = 0; t < w->wiring->model_threads; t++)
         if (w->unpublished[t])
             feed_publish(w, t);
-    add(&w->counts.fed, fed - before);
-    add(&w->counts.turned_away, turned_away);
+    counter_add(&w->counts.fed, fed - before);
+    counter_add(&w->counts.turned_away, turned_away);
 }
 
 /* ---- what comes back ---- */
@@ -184,7 +177,7 @@ static void send_home(struct world *w, uint64_t handle) {
 
 static void tick_off(struct world *w, uint64_t handle) {
     if (sample_remove(&w->sample, handle))
-        add(&w->counts.checked, 1);
+        counter_add(&w->counts.checked, 1);
     else
         wrong(w, "request %" PRIx64 " came back twice, or never was", handle);
 }
@@ -221,7 +214,7 @@ static void take_refusals(struct world *w, int64_t now_ns) {
     }
     if (!refused)
         return;
-    add(&w->counts.refused, refused);
+    counter_add(&w->counts.refused, refused);
     finished_add(w, w->config.index, refused);
 }
 
@@ -248,7 +241,7 @@ static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int6
         if (sample_has(handle))
             send_home(w, handle);
     }
-    add(&w->counts.late, late);
+    counter_add(&w->counts.late, late);
     return late;
 }
 
@@ -281,7 +274,7 @@ static void lose_batches(struct world *w, uint32_t index, int64_t now_ns) {
 
     while (a->batches) {
         struct ran_message *ran = &a->batch[0].ran;
-        add(&w->counts.lost, ran->items - ran->late);
+        counter_add(&w->counts.lost, ran->items - ran->late);
         ran->run_ns = 0; /* it teaches nothing */
         ran->late = ran->items;
         batch_end(w, index, now_ns);
@@ -319,8 +312,8 @@ static void take_plan(struct world *w, uint32_t model_thread, const struct batch
     batch->ran.late = batch_check(w, plan, batch->end_ns);
     if (a->batches == 1)
         heap_set(&w->ends, index, batch->end_ns);
-    add(&w->counts.batches, 1);
-    add(&w->counts.planned, plan->request_count);
+    counter_add(&w->counts.batches, 1);
+    counter_add(&w->counts.planned, plan->request_count);
     finished_add(w, handle_world(plan->handles[0]), plan->request_count);
     if (a->dead)
         lose_batches(w, index, now_ns);
@@ -359,7 +352,7 @@ static void one_dies(struct world *w, uint32_t index, int64_t now_ns) {
     uint32_t last = (w->dead_head + w->dead_count++) % w->config.accelerators;
     w->dead[last] = index;
     w->join_ns[last] = now_ns + DEAD_NS;
-    add(&w->counts.deaths, 1);
+    counter_add(&w->counts.deaths, 1);
 }
 
 static void some_die(struct world *w, int64_t now_ns) {
@@ -496,8 +489,8 @@ bool world_drained(const struct world *w) {
     if (!atomic_load_explicit(&w->feeding_over, memory_order_acquire)) /* then the counts are of all that was fed */
         return false;
     return atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed) ==
-               get(&w->counts.fed) &&
-           get(&w->counts.checked) == get(&w->counts.sampled);
+               counter_get(&w->counts.fed) &&
+           counter_get(&w->counts.checked) == counter_get(&w->counts.sampled);
 }
 
 void world_stop(struct world *w) {

@@ -9,8 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int file_replay(const char *path)
-{
+static int file_replay(const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file)
         return -errno;
@@ -32,8 +31,7 @@ out_close:
     return rc;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     unsigned replayed = 0;
     for (int i = 1; i < argc; i++) {
         DIR *dir = opendir(argv[i]);

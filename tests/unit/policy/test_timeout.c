@@ -16,7 +16,8 @@ static void a_batch_waits_for_the_preferred_size_or_its_delay(void **state) {
     struct fixture f = fixture_new(&policy_timeout, 1000);
     option_set(&f, "max_queue_delay_us", "3000");
     update(&f);
-    assert_int_equal(times(&f, 76, 15, false).start_ns[SUPPLY_SCARCE], 78000000); /* no preferred size: until the largest */
+    /* no preferred size: until the largest */
+    assert_int_equal(times(&f, 76, 15, false).start_ns[SUPPLY_SCARCE], 78000000);
     assert_int_equal(times(&f, 76, 16, false).start_ns[SUPPLY_SCARCE], 0);
     assert_int_equal(times(&f, 76, 5, true).start_ns[SUPPLY_SCARCE], 0);
     option_set(&f, "preferred_batch_size", "8");

@@ -89,7 +89,8 @@ static void a_few_runs_move_it_a_part_of_the_way(void **state) {
     fixture_free(f);
 }
 
-/* A machine that stalls every tenth run for ten times as long: planning for that would refuse what mostly is in time. */
+/* A machine that stalls every tenth run for ten times as long: planning for that would refuse what mostly is in
+ * time. */
 static void stalls_do_not_throw_the_table_off(void **state) {
     (void)state;
     struct fixture f = fixture_new();

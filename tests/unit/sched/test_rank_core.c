@@ -153,7 +153,9 @@ static void when_a_candidate_may_start_depends_on_how_many_are_free(void **state
 
 static void levels_of_supply_go_by_parts(void **state) {
     (void)state;
-    static const struct { uint32_t free, up, level; } cases[] = {
+    static const struct {
+        uint32_t free, up, level;
+    } cases[] = {
         {1, 1, 0}, {1, 2, 0}, {2, 2, 2}, {2, 4, 2}, {2, 5, 1}, {2, 16, 0}, {3, 16, 1}, {8, 16, 2}, {125, 1000, 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -295,8 +297,7 @@ static void an_accelerator_given_back_goes_to_the_next(void **state) {
 static void giving_back_does_not_go_round_in_one_instant(void **state) {
     (void)state;
     struct fixture f = fixture_new(1);
-    struct candidate stubborn =
-        candidate_at(0, 90); /* says it is ready, and gives the accelerator back all the same */
+    struct candidate stubborn = candidate_at(0, 90); /* says it is ready, and gives the accelerator back all the same */
     candidate(&f, 10, 1, stubborn);
     for (int i = 0; i < 3; i++) {
         assert_granted(&f, 1, 0);

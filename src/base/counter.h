@@ -1,0 +1,21 @@
+/* counter.h - statistics that one thread counts and any thread reads. With one writer no locked instruction is needed,
+ * and no order, since each is a number on its own. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Any thread. */
+static inline uint64_t counter_get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* The owner's thread only. */
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
+    atomic_store_explicit(counter, counter_get(counter) + n, memory_order_relaxed);
+}
+
+/* The owner's thread only. What may go down, too. */
+static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
+    atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
+}
