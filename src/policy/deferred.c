@@ -32,6 +32,7 @@
 #define PATIENCE_SPANS 4
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
 #define LEAD_RIVALS    3   /* where all batches are other models' */
+#define HOPS           4 /* of a grant, which pass from one of a model's to its next, at the worst */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
 /* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
@@ -109,9 +110,18 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
     }
 }
 
+/* One batch of a model is granted at a time. With fewer items than come meanwhile it falls behind, and then its old heads
+ * leave time for small batches only, so that it never catches up, however many accelerators are free. */
+static void target_update(struct model_view *m) {
+    window_update(m, DROP_WINDOW, m->parameters.gamma);
+    double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
+    if (m->target_items < meanwhile)
+        m->target_items = (uint32_t)meanwhile;
+}
+
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
-    window_update(m, DROP_WINDOW, m->parameters.gamma);
+    target_update(m);
     d->lead_ns = lead_of(m);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));

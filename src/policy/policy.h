@@ -89,8 +89,8 @@ struct policy_ops {
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
                                       const struct batch_view *batch);
 
-    /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators
-     * and type_share) and admit_share[models]. NULL: none are needed. */
+    /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators,
+     * hop_ns and type_share) and admit_share[models]. NULL: none are needed. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 };

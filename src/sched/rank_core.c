@@ -655,6 +655,7 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     if (core->policy->cluster_derive)
         core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
     core->parameters.accelerators = core->up;
+    core->parameters.hop_ns = core->hop.mean;
     for (uint32_t t = 0; t < core->types; t++)
         core->parameters.type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
     out->parameters_changed = true;

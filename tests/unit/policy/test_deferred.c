@@ -65,6 +65,12 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
     f.view.parameters.gamma = 0.9;
     update(&f);
     assert_int_equal(f.view.target_items, 9);
+    f.view.parameters.hop_ns = 2.5 * MS; /* ten come while one batch is granted, and a few more */
+    update(&f);
+    assert_int_equal(f.view.target_items, 10);
+    f.view.parameters.hop_ns = 100 * MS;
+    update(&f);
+    assert_int_equal(f.view.target_items, 16); /* no more than pays */
     fixture_free(&f);
 }
 
