@@ -87,11 +87,11 @@ static const struct options options = {
     .usage = "--repository DIR | --scenario FILE [OPTION]...",
     .intro =
         "Serves models over the Open Inference Protocol (v2, HTTP/1.1 and gRPC) under latency SLOs. Models without a\n"
-        "cached profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends at once.\n",
+        "cached profile are profiled first. SIGTERM or SIGINT drains and ends; a second one ends at once.",
     .notes = "Examples:\n"
              "  symphony serve --repository model.onnx\n"
              "  symphony serve --repository /srv/models --accelerators cpu:4 --pin 4-7\n"
-             "  symphony serve --scenario scenarios/table4-resnet50.yaml --http-port 9000\n",
+             "  symphony serve --scenario scenarios/table4-resnet50.yaml --http-port 9000",
     .rows = rows,
 };
 

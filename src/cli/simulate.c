@@ -104,13 +104,13 @@ static const struct options options = {
     .usage = "SCENARIO.yaml [OPTION]...",
     .intro =
         "Simulates a scenario (docs/scenarios.md) in virtual time: the scheduler of the live server, with emulated\n"
-        "accelerators. The result is a function of the scenario and the seed, the same on every machine.\n",
+        "accelerators. The result is a function of the scenario and the seed, the same on every machine.",
     .notes =
         "Examples:\n"
         "  symphony simulate scenarios/zoo-1080ti.yaml\n"
         "  symphony simulate scenarios/table4-resnet50.yaml --find goodput --json\n"
         "  symphony simulate scenarios/table4-resnet50.yaml --sweep workload.rate_rps=1000:9000:500 --plot rates.svg\n"
-        "  symphony simulate scenarios/zoo-1080ti.yaml --find goodput --sweep cluster.accelerators=16,32,64,128\n",
+        "  symphony simulate scenarios/zoo-1080ti.yaml --find goodput --sweep cluster.accelerators=16,32,64,128",
     .rows = rows,
     .args_min = 1,
     .args_max = 1,

@@ -74,11 +74,11 @@ static const struct options options = {
     .intro =
         "Runs the live scheduler threads on requests and accelerators that are objects of this process: no network,\n"
         "no inputs. Says how many requests they take, how long decisions last and what each costs, and checks the\n"
-        "decisions meanwhile; exit status 1 if one was wrong.\n",
+        "decisions meanwhile; exit status 1 if one was wrong.",
     .notes = "Examples:\n"
              "  symphony stress --accelerators 1000 --rate 2e6\n"
              "  symphony stress --models 24 --accelerators 1000 --find max --pin 0-1 --json\n"
-             "  symphony stress --closed 10000\n",
+             "  symphony stress --closed 10000",
     .rows = rows,
 };
 

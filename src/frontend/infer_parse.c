@@ -27,7 +27,7 @@ struct parser {
     struct sy_error *err;
     struct json_scan scan;
     size_t binary_at; /* how much of the body is taken: the next binary tensor begins there */
-    bool outputs_given, binary_default;
+    bool binary_default;
     uint32_t input_order[TENSORS_MAX], input_count; /* in the order given: binary tensors follow in it */
     struct input_given inputs[TENSORS_MAX];         /* by the signature's index */
     bool output_explicit[TENSORS_MAX];

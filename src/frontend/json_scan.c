@@ -77,17 +77,14 @@ int json_read_string(struct json_scan *scan, struct json_string *string) {
         return json_expected(scan, "a string");
     const char *p = ++scan->at;
     string->data = p;
-    string->escaped = false;
     while (p < scan->end && *p != '"') {
         size_t length = 1;
-        if (*p == '\\') {
+        if (*p == '\\')
             length = escape_length(p, scan->end);
-            string->escaped = true;
-        } else if ((unsigned char)*p >= 0x80) {
+        else if ((unsigned char)*p >= 0x80)
             length = json_utf8_length(p, scan->end);
-        } else if ((unsigned char)*p < 0x20) {
+        else if ((unsigned char)*p < 0x20)
             length = 0;
-        }
         if (length == 0) {
             scan->at = p;
             return json_error(scan, *p == '\\'                  ? "wrong escape in a string"

@@ -22,7 +22,6 @@ struct json_scan {
 struct json_string {
     const char *data;
     size_t length;
-    bool escaped; /* has a backslash */
 };
 
 /* A number as it is written. Its value is (-1)^negative * digits * 10^exponent unless `many`. */

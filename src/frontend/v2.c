@@ -163,7 +163,7 @@ static bool of_a_model(enum v2_kind kind) {
 }
 
 void v2_route(struct v2_route *route, const struct v2_models *models, const char *method, const char *path) {
-    *route = (struct v2_route){.kind = V2_NOT_FOUND, .path_kind = V2_NOT_FOUND, .model = -1};
+    *route = (struct v2_route){.kind = V2_NOT_FOUND, .model = -1};
     if (strncmp(path, "/v2", 3) != 0)
         return;
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -172,7 +172,6 @@ void v2_route(struct v2_route *route, const struct v2_models *models, const char
         bool read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
         route->posted = strcmp(method, "POST") == 0;
         bool fits = (read && rows[i].verbs != POSTS) || (route->posted && rows[i].verbs != READS);
-        route->path_kind = rows[i].kind;
         route->kind = fits ? rows[i].kind : V2_WRONG_VERB;
         route->allow = rows[i].verbs == READS ? "GET, HEAD" : rows[i].verbs == POSTS ? "POST" : "GET, HEAD, POST";
         if (of_a_model(rows[i].kind))

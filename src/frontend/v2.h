@@ -61,7 +61,6 @@ enum v2_kind {
 
 struct v2_route {
     enum v2_kind kind;
-    enum v2_kind path_kind;     /* of the path, whatever the verb */
     bool posted;                /* by POST */
     const char *allow;          /* the verbs of the path */
     int model;                  /* index, for paths of models; -1: unknown model or version */
