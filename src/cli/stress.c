@@ -42,7 +42,7 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(S, moves, "moves", "R", 0, 1e5, "models that move to another rank thread, a second"),
     OPTION_INT(S, accelerators, "accelerators", "N", 1, 1000000, "accelerators, all alike"),
     OPTION_TEXT(S, policy, "policy", "NAME[:KEY=VALUE,...]",
-                "a policy with model threads and rank thread, as docs/scheduling.md lists them"),
+                "a policy with model threads and rank threads, as docs/scheduling.md lists them"),
     OPTION_HEADING("Models"),
     OPTION_DOUBLE(S, alpha_us, "alpha-us", "A", 0.001, 1e7, "a batch of b takes A*b + B microseconds"),
     OPTION_DOUBLE(S, beta_us, "beta-us", "B", 0, 1e7, "its fixed part"),

@@ -1,6 +1,6 @@
 /* engine.h - what runs batches: a table of functions, one row per engine (onnxruntime, emulated).
  *
- * An engine instance belongs to one executor thread, which alone calls load, run and unload; engine_signature() is
+ * An engine instance belongs to one executor thread, which alone calls load, run and unload; signature is
  * called at set-up by any one thread. A run is synchronous: it returns when the outputs are there. */
 #pragma once
 

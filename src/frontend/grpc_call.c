@@ -3,7 +3,7 @@
  *     call_open() -> call_data() ... -> message complete
  *         unary:     call_half_close() -> exchange_run()
  *         streaming:                      exchange_run() at once
- *     exchange_run() -> scheduler -> exchange_returned() -> exchange_answer_ready()
+ *     exchange_run() -> scheduler -> exchange_returned() -> answer_ready()
  *         -> call_read(): answers in order, then the status in the trailers */
 #include <inttypes.h>
 #include <stdio.h>

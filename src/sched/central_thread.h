@@ -1,5 +1,5 @@
 /* central_thread.h - the thread that holds a central policy (sched/central.h) and speaks for it with frontends and
- * executors; it takes the place of model threads and rank thread.
+ * executors; it takes the place of model threads and rank threads.
  *
  * All models are loaded on all accelerators. A model whose inputs may have several shapes runs its requests one by one:
  * central policies have one queue a model. */

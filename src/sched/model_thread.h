@@ -1,6 +1,6 @@
 /* model_thread.h - the thread that holds the model cores of some models and speaks for them.
  *
- * It takes requests from the frontends, steps the cores, sends candidates to the rank thread, and on a grant sends the
+ * It takes requests from the frontends, steps the cores, tells rank threads of candidates, and on a grant sends the
  * sealed batch to the executor. A served model whose inputs may have several shapes has one core per shape in use (a
  * variant), so that different shapes never share a batch. */
 #pragma once

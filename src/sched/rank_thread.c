@@ -278,7 +278,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32
     int rc = -ENOMEM;
 
     if (!r)
-        return error_set(err, rc, "no memory for the rank thread");
+        return error_set(err, rc, "no memory for a rank thread");
     r->wiring = wiring;
     r->part = part;
     r->wake_ns = TIME_NEVER;
@@ -299,7 +299,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32
     rank_core_init(r->core, &own);
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
-        error_set(err, rc, "cannot start the rank thread: %s", strerror(-rc));
+        error_set(err, rc, "cannot start a rank thread: %s", strerror(-rc));
         goto err_free;
     }
     *thread = r;

@@ -1,4 +1,4 @@
-/* rank_thread.h - the thread that holds the rank core of a sub-cluster: candidates in, grants out. */
+/* rank_thread.h - a thread that holds the rank core of a sub-cluster: candidates in, grants out. */
 #pragma once
 
 #include <pthread.h>

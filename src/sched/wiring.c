@@ -127,7 +127,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * and each comes back once. An accelerator has at most one batch being answered, one running and one sealed, so
      * three plans, and reports each once. With very many accelerators an executor that lags may find its ring of plans
      * full: then model threads leave grants where they are for the moment, and a central policy's batches are refused.
-     * to_rank may fill up: then rates wait in the model thread, where newer ones overwrite them. */
+     * to_rank may fill up: then rates, and models that leave or join, wait in the model thread; newer rates overwrite
+     * older ones. */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->done, e * f, w->port_requests, sizeof(struct done_message))) < 0 ||

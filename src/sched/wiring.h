@@ -51,7 +51,7 @@ struct wiring {
     uint32_t *thread_of_model;  /* [models] */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */
-    uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL with one rank thread */
+    uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL: all are of part 0 */
     uint32_t part_accelerators;                   /* most of a part; set by wiring_init() */
     struct ring *requests;                        /* [f * model_threads + t] struct request_message */
     struct ring *refusals;                        /* [t * frontends + f] struct refusal_message */

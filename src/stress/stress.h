@@ -1,7 +1,7 @@
 /* stress.h - the live scheduler threads alone, at full speed: requests and accelerators are objects of this process,
  * and nothing is sent, copied or computed (Symphony, arXiv 2308.07470, section 5.4).
  *
- *     world thread --requests--> model threads <--> rank thread
+ *     world thread --requests--> model threads <--> rank threads
  *          ^ plans, refusals --------|
  *
  * The scheduler's threads are those of the server, joined by the same rings. Around them, worlds stand for frontends
