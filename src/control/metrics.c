@@ -25,43 +25,40 @@ static void render_histogram(struct text *out, const char *name, const char *mod
     text_printf(out, "%s_count{model=\"%s\"} %llu\n", name, model, total);
 }
 
-static const struct model_counters *counters_of(const struct server *s, uint32_t model) {
-    const struct server_placement *p = &s->placements[model];
-    return &server_rings(s, p->thread)->counters[p->thread_model];
-}
-
 static void render_models(const struct server *s, struct text *out) {
     const struct served_model *models = s->config.models;
     uint32_t n = s->config.model_count;
 
     metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
     for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", models[i].name,
+        text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", metric_label(models[i].name).text,
                     atomic_load_explicit(&models[i].state, memory_order_relaxed) == MODEL_READY);
     metric_heading(out, "symphony_model_slo_seconds", "gauge", "Default SLO of the model.");
     for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", models[i].name,
+        text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", metric_label(models[i].name).text,
                     (double)models[i].slo_ns / 1e9);
     metric_heading(out, "symphony_model_latency_seconds", "gauge",
                    "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
     for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", models[i].name,
-                    (double)atomic_load_explicit(&counters_of(s, i)->latency_one_ns, memory_order_relaxed) / 1e9);
+        text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", metric_label(models[i].name).text,
+                    (double)atomic_load_explicit(&server_model_counters(s, i)->latency_one_ns, memory_order_relaxed) /
+                        1e9);
     metric_heading(out, "symphony_model_gather_seconds", "gauge",
                    "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
     for (uint32_t i = 0; i < n; i++) {
         int64_t ctrl_ns, data_ns;
         rings_delays(server_rings(s, s->placements[i].thread), s->placements[i].thread_model, &ctrl_ns, &data_ns);
-        text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", models[i].name, (double)data_ns / 1e9);
+        text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", metric_label(models[i].name).text,
+                    (double)data_ns / 1e9);
     }
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
     for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", models[i].name,
-                    atomic_load_explicit(&counters_of(s, i)->queued, memory_order_relaxed));
+        text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", metric_label(models[i].name).text,
+                    atomic_load_explicit(&server_model_counters(s, i)->queued, memory_order_relaxed));
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
     for (uint32_t i = 0; i < n; i++) {
-        const struct model_counters *c = counters_of(s, i);
+        const struct model_counters *c = server_model_counters(s, i);
         const struct {
             const char *reason;
             uint64_t count;
@@ -70,17 +67,18 @@ static void render_models(const struct server *s, struct text *out) {
                     {"shapes", get(&c->refused_shapes)},
                     {"cancelled", get(&c->cancelled)}};
         for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
-            text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n", models[i].name,
-                        rows[k].reason, (unsigned long long)rows[k].count);
+            text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n",
+                        metric_label(models[i].name).text, rows[k].reason, (unsigned long long)rows[k].count);
     }
     metric_heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
     for (uint32_t i = 0; i < n; i++)
-        render_histogram(out, "symphony_batch_size", models[i].name, &counters_of(s, i)->batch_items, batch_edges,
-                         ARRAY_COUNT(batch_edges), 1, 1);
+        render_histogram(out, "symphony_batch_size", metric_label(models[i].name).text,
+                         &server_model_counters(s, i)->batch_items, batch_edges, ARRAY_COUNT(batch_edges), 1, 1);
     metric_heading(out, "symphony_run_duration_seconds", "histogram", "What the engine took to run a batch.");
     for (uint32_t i = 0; i < n; i++)
-        render_histogram(out, "symphony_run_duration_seconds", models[i].name, &counters_of(s, i)->run_ns,
-                         time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
+        render_histogram(out, "symphony_run_duration_seconds", metric_label(models[i].name).text,
+                         &server_model_counters(s, i)->run_ns, time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US,
+                         1e9);
 }
 
 static void render_accelerators(const struct server *s, struct text *out) {

@@ -50,6 +50,12 @@ static inline const struct thread_rings *server_rings(const struct server *s, ui
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
 }
 
+/* What that thread counts of one model. */
+static inline const struct model_counters *server_model_counters(const struct server *s, uint32_t model) {
+    const struct server_placement *p = &s->placements[model];
+    return &server_rings(s, p->thread)->counters[p->thread_model];
+}
+
 /* What a frontend counts of infer requests; `index` as its port's. */
 static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t index) {
     uint32_t n = s->config.frontends;

@@ -36,19 +36,21 @@ void metric_heading(struct text *out, const char *name, const char *type, const 
     text_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* A label's value: backslash, quote and line feed escaped. */
-static void label_put(struct text *out, const char *value) {
-    for (; *value; value++) {
-        if (*value == '\\' || *value == '"')
-            text_put_char(out, '\\');
-        text_put(out, *value == '\n' ? "\\n" : (char[]){*value, '\0'});
+struct metric_label metric_label(const char *name) {
+    struct metric_label label;
+    char *out = label.text;
+    for (; *name && out < label.text + sizeof(label.text) - 2; name++) {
+        if (*name == '\\' || *name == '"' || *name == '\n')
+            *out++ = '\\';
+        *out++ = *name == '\n' ? 'n' : *name;
     }
+    *out = '\0';
+    return label;
 }
 
 static void row_begin(const struct rendering *r, const char *name, uint32_t model) {
-    text_printf(r->out, "%s{model=\"", name);
-    label_put(r->out, r->models[model].name);
-    text_printf(r->out, "\",version=\"%u\"", r->models[model].version);
+    const struct served_model *m = &r->models[model];
+    text_printf(r->out, "%s{model=\"%s\",version=\"%u\"", name, metric_label(m->name).text, m->version);
 }
 
 static void render_outcomes(const struct rendering *r, uint32_t model_count) {

@@ -8,6 +8,7 @@
 #include "base/counter.h"
 #include "base/histogram.h"
 #include "base/text.h"
+#include "engine/tensor.h"
 #include "repository/served_model.h"
 
 enum outcome {
@@ -44,6 +45,12 @@ void infer_counters_destroy(struct infer_counters *counters);
 
 /* "# HELP ..." and "# TYPE ..." of a metric. */
 void metric_heading(struct text *out, const char *name, const char *type, const char *help);
+/* A model's name as the value of a label: backslash, quote and line feed escaped. Folders whose name is no model's are
+ * shown, too, as models that are set aside. */
+struct metric_label {
+    char text[2 * MODEL_NAME_MAX];
+};
+struct metric_label metric_label(const char *name);
 /* The frontends' counters, summed, of whatever protocol. */
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
                            const struct served_model *models, struct text *out);
