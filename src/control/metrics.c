@@ -192,6 +192,7 @@ void server_render_metrics(void *server, struct text *out) {
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         counters[f] = server_infer_counters(s, f);
     infer_counters_render(counters, s->wiring.frontends, s->config.models, out);
+    server_render_triton_metrics(s, out);
     http_frontends_render_metrics(s->http, s->config.frontends, out);
     if (s->config.grpc_port >= 0)
         grpc_frontends_render_metrics(s->grpc, s->config.frontends, out);

@@ -64,3 +64,5 @@ static inline const struct infer_counters *server_infer_counters(const struct se
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);
+/* The part of them that bears Triton's names, `nv_inference_*`. */
+void server_render_triton_metrics(const struct server *s, struct text *out);

@@ -14,10 +14,12 @@ static uint64_t get(const _Atomic uint64_t *counter) {
 static void add(struct model_statistics *s, int64_t *last_ns, const struct model_infer_counters *c) {
     int64_t last = atomic_load_explicit(&c->last_ns, memory_order_relaxed); /* statistics */
     s->answered += get(&c->outcomes[OUTCOME_OK]);
-    s->refused += get(&c->outcomes[OUTCOME_REFUSED]) + get(&c->outcomes[OUTCOME_FAILED]);
+    s->refused += get(&c->outcomes[OUTCOME_REFUSED]);
+    s->failed += get(&c->outcomes[OUTCOME_FAILED]);
+    s->cancelled += get(&c->outcomes[OUTCOME_CANCELLED]);
     s->items += get(&c->items);
     s->answered_ns += get(&c->latency_ns.sum);
-    s->refused_ns += get(&c->fail_ns);
+    s->unanswered_ns += get(&c->fail_ns);
     s->queue_ns += get(&c->queue_ns.sum);
     s->run_ns += get(&c->run_ns);
     s->reply_ns += get(&c->reply_ns);
@@ -33,7 +35,6 @@ static int64_t wall_ms(int64_t ns) {
 
 void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics) {
     const struct server *s = server;
-    const struct server_placement *p = &s->placements[model];
     int64_t last_ns = 0;
 
     *statistics = (struct model_statistics){0};
@@ -42,7 +43,7 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
         return;
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
-    statistics->batches = get(&server_rings(s, p->thread)->counters[p->thread_model].run_ns.count);
+    statistics->batches = get(&server_model_counters(s, model)->run_ns.count);
     if (last_ns > 0)
         statistics->last_ms = wall_ms(last_ns);
 }

@@ -184,7 +184,7 @@ static Inference__ModelStatistics *model_statistics(struct description *d, const
     Inference__ModelStatistics *m = NEW(d, Inference__ModelStatistics, INFERENCE__MODEL_STATISTICS__INIT);
     Inference__InferStatistics *i = NEW(d, Inference__InferStatistics, INFERENCE__INFER_STATISTICS__INIT);
     i->success = duration(d, s->answered, s->answered_ns);
-    i->fail = duration(d, s->refused, s->refused_ns);
+    i->fail = duration(d, s->refused + s->failed, s->unanswered_ns);
     i->queue = duration(d, s->answered, s->queue_ns);
     i->compute_input = duration(d, s->answered, 0); /* counts as queueing */
     i->compute_infer = duration(d, s->answered, s->run_ns);

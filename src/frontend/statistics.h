@@ -4,14 +4,15 @@
 #include <stdint.h>
 
 struct model_statistics {
-    uint64_t answered, refused; /* requests; failed ones among the refused */
-    uint64_t items;             /* in those answered */
-    uint64_t batches;           /* run */
+    uint64_t answered, refused, failed, cancelled; /* requests; the client's mistakes are none of these */
+    uint64_t items;                                /* in those answered */
+    uint64_t batches;                              /* run */
     /* sums over requests */
-    uint64_t answered_ns, refused_ns; /* from the first byte read to the answer */
-    uint64_t queue_ns;                /* of those answered: to the start of the run, gathering of inputs included */
-    uint64_t run_ns, reply_ns;        /* of those answered: the run, and from its end to the answer */
-    int64_t last_ms;                  /* when the last was answered, since 1970; 0: none was */
+    uint64_t answered_ns;      /* from the first byte read to the answer */
+    uint64_t unanswered_ns;    /* the same, of those refused and failed */
+    uint64_t queue_ns;         /* of those answered: to the start of the run, gathering of inputs included */
+    uint64_t run_ns, reply_ns; /* of those answered: the run, and from its end to the answer */
+    int64_t last_ms;           /* when the last was answered, since 1970; 0: none was */
 };
 
 /* Who knows them. Any thread. */

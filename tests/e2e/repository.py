@@ -51,6 +51,7 @@ def repository(tmp_path_factory):
                [("y", TensorProto.FLOAT, ["N", 1])], [table])
     (folder / "broken" / "1").mkdir(parents=True)
     (folder / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
+    (folder / 'quo"ted' / "1").mkdir(parents=True)  # no name for a model
     return folder
 
 

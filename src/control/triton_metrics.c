@@ -1,0 +1,73 @@
+/* triton_metrics.c - the statistics of models under the names and labels that Triton gives them (Triton's
+ * docs/user_guide/metrics.md), for dashboards and autoscalers made for Triton. docs/compatibility.md says where the
+ * meanings differ. */
+#include "control/server_state.h"
+#include "control/statistics.h"
+#include "frontend/infer_counters.h"
+
+static void row(struct text *out, const char *name, const struct served_model *model, const char *more,
+                uint64_t value) {
+    text_printf(out, "%s{model=\"%s\",version=\"%u\"%s} %llu\n", name, metric_label(model->name).text, model->version,
+                more, (unsigned long long)value);
+}
+
+static void render_sums(const struct server *s, struct text *out) {
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+        uint64_t unit;
+    } sums[] = {
+        {"nv_inference_request_success", "Requests answered.", offsetof(struct model_statistics, answered), 1},
+        {"nv_inference_count", "Items in the requests answered.", offsetof(struct model_statistics, items), 1},
+        {"nv_inference_exec_count", "Batches run.", offsetof(struct model_statistics, batches), 1},
+        {"nv_inference_request_duration_us", "From the first byte of a request to its answer, of those answered.",
+         offsetof(struct model_statistics, answered_ns), NS_PER_US},
+        {"nv_inference_queue_duration_us", "From the first byte of a request to the start of its run.",
+         offsetof(struct model_statistics, queue_ns), NS_PER_US},
+        {"nv_inference_compute_infer_duration_us", "What the batches of the requests ran.",
+         offsetof(struct model_statistics, run_ns), NS_PER_US},
+        {"nv_inference_compute_output_duration_us", "From the end of a run to the answer.",
+         offsetof(struct model_statistics, reply_ns), NS_PER_US},
+    };
+    struct model_statistics statistics;
+
+    for (unsigned k = 0; k < ARRAY_COUNT(sums); k++) {
+        metric_heading(out, sums[k].name, "counter", sums[k].help);
+        for (uint32_t i = 0; i < s->config.model_count; i++) {
+            server_statistics(s, i, &statistics);
+            const uint64_t *sum = (const void *)((const char *)&statistics + sums[k].offset);
+            row(out, sums[k].name, &s->config.models[i], "", *sum / sums[k].unit);
+        }
+    }
+}
+
+/* Triton's fourth reason, OTHER, has no row: nothing is left for it. The mistakes of clients are no failures, as with
+ * Triton 2.51. */
+static void render_failures(const struct server *s, struct text *out) {
+    static const char name[] = "nv_inference_request_failure";
+    struct model_statistics statistics;
+
+    metric_heading(out, name, "counter", "Requests refused, cancelled or failed.");
+    for (uint32_t i = 0; i < s->config.model_count; i++) {
+        const struct served_model *model = &s->config.models[i];
+        server_statistics(s, i, &statistics);
+        row(out, name, model, ",reason=\"REJECTED\"", statistics.refused);
+        row(out, name, model, ",reason=\"CANCELED\"", statistics.cancelled);
+        row(out, name, model, ",reason=\"BACKEND\"", statistics.failed);
+    }
+}
+
+void server_render_triton_metrics(const struct server *s, struct text *out) {
+    static const char input[] = "nv_inference_compute_input_duration_us",
+                      pending[] = "nv_inference_pending_request_count";
+
+    render_sums(s, out);
+    render_failures(s, out);
+    metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
+    for (uint32_t i = 0; i < s->config.model_count; i++)
+        row(out, input, &s->config.models[i], "", 0);
+    metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
+    for (uint32_t i = 0; i < s->config.model_count; i++)
+        row(out, pending, &s->config.models[i], "",
+            atomic_load_explicit(&server_model_counters(s, i)->queued, memory_order_relaxed)); /* statistics */
+}

@@ -1,0 +1,155 @@
+"""test_metrics.py - the metrics page: well formed to the letter, Triton's names beside Symphony's, and the dashboard that
+is made for both.
+"""
+# sanitizers: yes
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from repository import repository, server, slow_scenario, wait_until  # noqa: F401 (fixtures)
+from server import Server
+
+DASHBOARD = pathlib.Path(__file__).parent.parent.parent / "docs" / "grafana-dashboard.json"
+TRITON = {"nv_inference_" + name for name in (
+    "request_success", "request_failure", "count", "exec_count", "request_duration_us", "queue_duration_us",
+    "compute_input_duration_us", "compute_infer_duration_us", "compute_output_duration_us", "pending_request_count")}
+NAME, LABEL = r"[a-z][a-z0-9_]*", r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"'
+SLOW = json.dumps({"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]})
+
+
+def page(server):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=60)) as connection:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+
+
+def parse(text):
+    """Every family once, its HELP and TYPE before its rows, no row twice: {family: (type, {(name, labels): value})}."""
+    families, rows, kind = {}, None, None
+    assert text.endswith("\n")
+    lines = iter(text[:-1].split("\n"))
+    for line in lines:
+        heading = re.fullmatch(rf"# HELP ({NAME}) (\S.*[.])", line)
+        if heading:
+            family, rows = heading[1], {}
+            kind = re.fullmatch(rf"# TYPE {family} (counter|gauge|histogram|summary)", next(lines))[1]
+            assert family not in families
+            families[family] = kind, rows
+            continue
+        row = re.fullmatch(rf"({NAME})(?:{{({LABEL}(?:,{LABEL})*)}})? (\S+)", line)
+        assert row, line
+        suffixes = {"histogram": "_bucket|_sum|_count", "summary": "|_sum|_count"}.get(kind, "")
+        assert re.fullmatch(family + f"({suffixes})", row[1]), line
+        labels = re.findall(LABEL, row[2] or "")
+        assert len(dict(labels)) == len(labels) and (row[1], frozenset(labels)) not in rows, line
+        rows[row[1], frozenset(labels)] = float(row[row.re.groups])
+    return families
+
+
+def value(server, family, **labels):
+    return parse(page(server))[family][1][family, frozenset(labels.items())]
+
+
+def stats(server, model):
+    return json.loads(server.request("GET", f"/v2/models/{model}/stats")[2])["model_stats"][0]
+
+
+def test_the_page_is_well_formed(server):
+    assert server.infer("double", [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}])[0] == 200
+    families = parse(page(server))
+    assert {f for f in families if not f.startswith("symphony_")} == TRITON
+    models = {model["name"] for model in json.loads(server.request("POST", "/v2/repository/index")[2])}
+    shown = {dict(labels)["model"] for _, labels in families["symphony_model_ready"][1]}
+    assert {name.replace('\\"', '"') for name in shown} == models and {"double", 'quo"ted'} <= models
+    for family in TRITON:
+        kind, rows = families[family]
+        assert kind == ("gauge" if family.endswith("pending_request_count") else "counter")
+        reasons = {"REJECTED", "CANCELED", "BACKEND"} if family.endswith("failure") else {None}
+        assert {(dict(labels)["model"], dict(labels).get("reason")) for _, labels in rows} == {
+            (model, reason) for model in shown for reason in reasons}
+        assert all(dict(labels)["version"] == "1" for _, labels in rows)
+
+
+def test_counters_and_histograms(server):
+    for family, (kind, rows) in parse(page(server)).items():
+        if kind == "counter" and family not in TRITON:
+            assert family.endswith("_total")
+        buckets = {}
+        for (name, labels), count in rows.items():
+            if name.endswith("_bucket"):
+                series = frozenset((k, v) for k, v in labels if k != "le")
+                buckets.setdefault(series, {})[float(dict(labels)["le"])] = count
+        assert bool(buckets) == (kind == "histogram")
+        for series, counts in buckets.items():
+            assert list(counts) == sorted(counts) and list(counts.values()) == sorted(counts.values())
+            assert counts[float("inf")] == rows[family + "_count", series]
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool (Debian: prometheus) is not installed")
+def test_promtool_finds_fault_with_tritons_names_only(server):
+    found = subprocess.run(["promtool", "check", "metrics"], input=page(server), capture_output=True, text=True, timeout=60)
+    assert found.returncode in (0, 3), found.stderr
+    assert [line for line in found.stderr.splitlines() if not line.startswith("nv_inference_")] == []
+
+
+def test_tritons_names_say_what_the_statistics_say(server):
+    x = {"name": "x", "datatype": "FP32", "shape": [3, 4], "data": list(range(12))}
+    answered = stats(server, "double")["inference_stats"]["success"]["count"]
+    assert server.infer("double", [x])[0] == 200
+    assert server.infer("double", [{**x, "shape": [1, 5]}])[0] == 400  # the client's mistake: no failure
+    assert server.infer("pick", [{"name": "i", "datatype": "INT64", "shape": [1, 1], "data": [9]}])[0] == 500
+    wait_until(lambda: stats(server, "double")["inference_stats"]["success"]["count"] == answered + 1)
+    wait_until(lambda: stats(server, "pick")["inference_stats"]["fail"]["count"] == 1)
+
+    for model in ("double", "pick"):
+        told, parts = stats(server, model), stats(server, model)["inference_stats"]
+        families = parse(page(server))
+        shown = {dict(labels).get("reason", name): count for family in TRITON for (name, labels), count in
+                 families[family][1].items() if dict(labels)["model"] == model}
+        assert shown.pop("nv_inference_request_success") == parts["success"]["count"]
+        assert shown.pop("nv_inference_count") == told["inference_count"]
+        assert shown.pop("nv_inference_exec_count") == told["execution_count"]
+        assert shown.pop("nv_inference_request_duration_us") == parts["success"]["ns"] // 1000
+        for part in ("queue", "compute_input", "compute_infer", "compute_output"):
+            assert shown.pop(f"nv_inference_{part}_duration_us") == parts[part]["ns"] // 1000
+        assert shown == {"nv_inference_pending_request_count": 0, "REJECTED": 0, "CANCELED": 0,
+                         "BACKEND": parts["fail"]["count"]}
+
+
+def test_pending_rejected_and_canceled(slow_scenario):
+    def triton(name, **labels):
+        return value(slow, "nv_inference_" + name, model="slow", version="1", **labels)
+    with Server("--scenario", str(slow_scenario)) as slow, concurrent.futures.ThreadPoolExecutor() as pool:
+        late = {**json.loads(SLOW), "parameters": {"timeout": 20000}}
+        assert slow.request("POST", "/v2/models/slow/infer", json.dumps(late))[0] == 503
+        wait_until(lambda: triton("request_failure", reason="REJECTED") == 1)
+        first = pool.submit(slow.request, "POST", "/v2/models/slow/infer", SLOW)
+        wait_until(lambda: value(slow, "symphony_grants_total") > 0)  # the accelerator is busy with it
+        others = [slow.connect() for _ in range(3)]
+        for other in others:
+            other.request("POST", "/v2/models/slow/infer", SLOW)
+        wait_until(lambda: triton("pending_request_count") == 3)
+        for other in others:
+            other.close()
+        wait_until(lambda: triton("request_failure", reason="CANCELED") == 3)
+        assert first.result()[0] == 200
+        wait_until(lambda: triton("request_success") == 1)
+        assert triton("exec_count") == 1 and triton("pending_request_count") == 0
+
+
+def test_the_dashboard_asks_for_what_there_is(server):
+    dashboard = json.loads(DASHBOARD.read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+    names = {name for query in asked for name in re.findall(r"\b(?:symphony|nv_inference)_[a-z0-9_]+", query)}
+    families = parse(page(server))
+    assert names <= {name for _, rows in families.values() for name, _ in rows}
+    assert TRITON <= names
