@@ -32,19 +32,19 @@
 #define PATIENCE_SPANS 4
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
 #define LEAD_RIVALS    3   /* where all batches are other models' */
-#define HOPS           4 /* of a grant, which pass from one of a model's to its next, at the worst */
+#define HOPS           4   /* of a grant, which pass from one of a model's to its next, at the worst */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
 /* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
  * bursts find them busy with small batches. Larger batches are asked for where the best one at least halves an item's
  * cost, and the price of company rises for all. */
-#define DOUBT_LOSS  0.001
-#define DOUBT_COST  0.5
-#define DOUBT_NONE  1e-6 /* there is always some */
-#define PRICE       2    /* of company */
-#define ROUNDS      2    /* by the square of how many runs the SLO has time for beside one; one at least */
-#define BURST_SLO   0.25 /* what came within this part of the SLO came lately */
-#define GAP_NEVER   1e18 /* between the items of a silent model, ns */
+#define DOUBT_LOSS      0.001
+#define DOUBT_COST      0.5
+#define DOUBT_NONE      1e-6 /* there is always some */
+#define PRICE           2    /* of company */
+#define ROUNDS          2    /* by the square of how many runs the SLO has time for beside one; one at least */
+#define BURST_SLO       0.25 /* what came within this part of the SLO came lately */
+#define GAP_NEVER       1e18 /* between the items of a silent model, ns */
 #define SHARE_LOAD      1.1  /* shares from this load on, */
 #define SHARE_LOAD_BAD  0.9  /* or from this one */
 #define SHARE_BAD       0.03 /* with this bad rate */
@@ -110,8 +110,8 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
     }
 }
 
-/* One batch of a model is granted at a time. With fewer items than come meanwhile it falls behind, and then its old heads
- * leave time for small batches only, so that it never catches up, however many accelerators are free. */
+/* One batch of a model is granted at a time. With fewer items than come meanwhile it falls behind, and then its old
+ * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
     window_update(m, DROP_WINDOW, m->parameters.gamma);
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
@@ -320,7 +320,6 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
     }
-    p->boost = boost;
     p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = GAMMA_MOST;
     if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_MOST * (c->accelerators - variable))

@@ -136,7 +136,6 @@ struct cluster_parameters {
     double theta;                            /* share of b* from which a batch need not wait */
     double loss;                             /* share of the requests that is dropped */
     double tau_ns;                           /* mean time between batches */
-    double boost;                            /* how much faster work arrives now than over 2 s */
     double accelerators;                     /* in service */
     double hop_ns;                           /* from when a grant is due to its answer, in the mean */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */

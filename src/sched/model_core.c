@@ -153,7 +153,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     m->slo_ns = (double)config->slo_ns;
     m->admit_share = 1;
     m->options = &core->options;
-    m->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
+    m->parameters = (struct cluster_parameters){.gamma = 1};
     arrival_rates_init(&m->rates);
 
     char *room = core->own + align(config->policy->model_bytes);

@@ -171,7 +171,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         core->options = *config->policy_options;
     else
         policy_options_preset(config->policy, &core->options);
-    core->parameters = (struct cluster_parameters){.gamma = 1, .boost = 1};
+    core->parameters = (struct cluster_parameters){.gamma = 1};
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
         bool own = !config->part_of_accelerator || config->part_of_accelerator[a] == config->part;
@@ -316,7 +316,8 @@ static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t typ
     for (uint32_t t = 0; t < core->types; t++) {
         const struct bit_tree *free = &core->lanes[t].free;
         const struct candidate *c = candidate_of(core, model, t);
-        if (!bit_tree_empty(free) && c->start_ns[level_of(core, t)] <= now_ns && c->invalid_after_ns >= now_ns &&
+        if (!bit_tree_empty(free) && c->start_ns[level_of(core, t)] <= now_ns &&
+            c->invalid_after_ns >= now_ns - core->grace_ns &&
             bit_tree_first(free) < bit_tree_first(&core->lanes[type].free))
             type = t;
     }

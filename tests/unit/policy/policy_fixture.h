@@ -41,7 +41,7 @@ static inline struct fixture fixture_new(const struct policy_ops *policy, double
         .beta_ns = 5 * MS,
         .slo_ns = 25 * MS,
         .rate_per_ns = rate_per_s / 1e9,
-        .parameters = {.gamma = 0.5, .theta = 1, .tau_ns = 1 * MS, .boost = 1},
+        .parameters = {.gamma = 0.5, .theta = 1, .tau_ns = 1 * MS},
         .admit_share = 1,
     };
     arrival_rates_init(&f.view.rates);
