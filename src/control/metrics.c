@@ -2,16 +2,13 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "control/server_state.h"
 #include "frontend/infer_counters.h"
 
 static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
                                         50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
-
-static uint64_t get(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
-}
 
 /* One model's histogram; `unit` divides values and edges: 1e9 for nanoseconds shown as seconds. */
 static void render_histogram(struct text *out, const char *name, const char *model, const struct histogram *h,
@@ -21,7 +18,7 @@ static void render_histogram(struct text *out, const char *name, const char *mod
                     (unsigned long long)histogram_count_until(h, edges[i] * scale));
     unsigned long long total = histogram_count_until(h, INT64_MAX);
     text_printf(out, "%s_bucket{model=\"%s\",le=\"+Inf\"} %llu\n", name, model, total);
-    text_printf(out, "%s_sum{model=\"%s\"} %.9g\n", name, model, (double)get(&h->sum) / unit);
+    text_printf(out, "%s_sum{model=\"%s\"} %.9g\n", name, model, (double)counter_get(&h->sum) / unit);
     text_printf(out, "%s_count{model=\"%s\"} %llu\n", name, model, total);
 }
 
@@ -62,10 +59,10 @@ static void render_models(const struct server *s, struct text *out) {
         const struct {
             const char *reason;
             uint64_t count;
-        } rows[] = {{"deadline", get(&c->refused_deadline)},
-                    {"queue_full", get(&c->refused_queue_full)},
-                    {"shapes", get(&c->refused_shapes)},
-                    {"cancelled", get(&c->cancelled)}};
+        } rows[] = {{"deadline", counter_get(&c->refused_deadline)},
+                    {"queue_full", counter_get(&c->refused_queue_full)},
+                    {"shapes", counter_get(&c->refused_shapes)},
+                    {"cancelled", counter_get(&c->cancelled)}};
         for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
             text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n",
                         metric_label(models[i].name).text, rows[k].reason, (unsigned long long)rows[k].count);
@@ -104,7 +101,7 @@ static void render_accelerators(const struct server *s, struct text *out) {
         metric_heading(out, rows[r].name, "counter", rows[r].help);
         for (uint32_t a = 0; a < s->wiring.accelerators; a++) {
             const char *base = (const char *)executor_counters(s->executors[s->wiring.executor_of[a]], a);
-            uint64_t value = get((const _Atomic uint64_t *)(base + rows[r].offset));
+            uint64_t value = counter_get((const _Atomic uint64_t *)(base + rows[r].offset));
             text_printf(out, "%s{accelerator=\"%u\",type=\"%s\"} %.12g\n", rows[r].name, a,
                         s->config.accelerators[s->accelerator_type[a]].type, (double)value / rows[r].unit);
         }
@@ -158,9 +155,9 @@ static void decision_rows(struct text *out, const char *kind, uint32_t thread, c
         text_printf(out, "symphony_decision_seconds{kind=\"%s\",thread=\"model-%u\",quantile=\"%g\"} %.9g\n", kind,
                     thread, quantiles[i], (double)histogram_quantile(h, quantiles[i]) / 1e9);
     text_printf(out, "symphony_decision_seconds_sum{kind=\"%s\",thread=\"model-%u\"} %.9g\n", kind, thread,
-                (double)get(&h->sum) / 1e9);
+                (double)counter_get(&h->sum) / 1e9);
     text_printf(out, "symphony_decision_seconds_count{kind=\"%s\",thread=\"model-%u\"} %llu\n", kind, thread,
-                (unsigned long long)get(&h->count));
+                (unsigned long long)counter_get(&h->count));
 }
 
 static void render_decisions(const struct server *s, struct text *out) {

@@ -4,25 +4,22 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "control/server_state.h"
 #include "frontend/infer_counters.h"
 
-static uint64_t get(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
-}
-
 static void add(struct model_statistics *s, int64_t *last_ns, const struct model_infer_counters *c) {
     int64_t last = atomic_load_explicit(&c->last_ns, memory_order_relaxed); /* statistics */
-    s->answered += get(&c->outcomes[OUTCOME_OK]);
-    s->refused += get(&c->outcomes[OUTCOME_REFUSED]);
-    s->failed += get(&c->outcomes[OUTCOME_FAILED]);
-    s->cancelled += get(&c->outcomes[OUTCOME_CANCELLED]);
-    s->items += get(&c->items);
-    s->answered_ns += get(&c->latency_ns.sum);
-    s->unanswered_ns += get(&c->fail_ns);
-    s->queue_ns += get(&c->queue_ns.sum);
-    s->run_ns += get(&c->run_ns);
-    s->reply_ns += get(&c->reply_ns);
+    s->answered += counter_get(&c->outcomes[OUTCOME_OK]);
+    s->refused += counter_get(&c->outcomes[OUTCOME_REFUSED]);
+    s->failed += counter_get(&c->outcomes[OUTCOME_FAILED]);
+    s->cancelled += counter_get(&c->outcomes[OUTCOME_CANCELLED]);
+    s->items += counter_get(&c->items);
+    s->answered_ns += counter_get(&c->latency_ns.sum);
+    s->unanswered_ns += counter_get(&c->fail_ns);
+    s->queue_ns += counter_get(&c->queue_ns.sum);
+    s->run_ns += counter_get(&c->run_ns);
+    s->reply_ns += counter_get(&c->reply_ns);
     *last_ns = last > *last_ns ? last : *last_ns;
 }
 
@@ -43,7 +40,7 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
         return;
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
-    statistics->batches = get(&server_model_counters(s, model)->run_ns.count);
+    statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
     if (last_ns > 0)
         statistics->last_ms = wall_ms(last_ns);
 }

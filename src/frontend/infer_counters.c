@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "base/counter.h"
 #include "base/time.h"
 
 int infer_counters_init(struct infer_counters *counters, uint32_t model_count) {
@@ -27,10 +28,6 @@ struct rendering {
     const struct served_model *models;
     struct text *out;
 };
-
-static uint64_t get(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed); /* statistics */
-}
 
 void metric_heading(struct text *out, const char *name, const char *type, const char *help) {
     text_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -60,7 +57,7 @@ static void render_outcomes(const struct rendering *r, uint32_t model_count) {
         for (int o = 0; o < OUTCOME_COUNT; o++) {
             uint64_t sum = 0;
             for (uint32_t f = 0; f < r->count; f++)
-                sum += get(&r->counters[f]->models[m].outcomes[o]);
+                sum += counter_get(&r->counters[f]->models[m].outcomes[o]);
             row_begin(r, "symphony_requests_total", m);
             text_printf(r->out, ",outcome=\"%s\"} %llu\n", names[o], (unsigned long long)sum);
         }
@@ -68,7 +65,7 @@ static void render_outcomes(const struct rendering *r, uint32_t model_count) {
     for (uint32_t m = 0; m < model_count; m++) {
         uint64_t sum = 0;
         for (uint32_t f = 0; f < r->count; f++)
-            sum += get(&r->counters[f]->models[m].in_time);
+            sum += counter_get(&r->counters[f]->models[m].in_time);
         row_begin(r, "symphony_requests_in_time_total", m);
         text_printf(r->out, "} %llu\n", (unsigned long long)sum);
     }
@@ -99,7 +96,7 @@ static void render_histogram(const struct rendering *r, const char *name, const 
         }
         for (uint32_t f = 0; f < r->count; f++) {
             const struct histogram *h = (const void *)((const char *)&r->counters[f]->models[m] + offset);
-            sum += get(&h->sum);
+            sum += counter_get(&h->sum);
         }
         strcat(strcpy(suffixed, name), "_sum");
         row_begin(r, suffixed, m);
@@ -113,9 +110,9 @@ static void render_histogram(const struct rendering *r, const char *name, const 
 static void render_totals(const struct rendering *r) {
     uint64_t body = 0, taken = 0, mapped = 0, in_flight = 0;
     for (uint32_t f = 0; f < r->count; f++) {
-        body += get(&r->counters[f]->body_bytes);
-        taken += get(&r->counters[f]->inputs_bytes_taken);
-        mapped += get(&r->counters[f]->inputs_bytes_mapped);
+        body += counter_get(&r->counters[f]->body_bytes);
+        taken += counter_get(&r->counters[f]->inputs_bytes_taken);
+        mapped += counter_get(&r->counters[f]->inputs_bytes_mapped);
         in_flight += atomic_load_explicit(&r->counters[f]->in_flight, memory_order_relaxed); /* statistics */
     }
     const struct {
