@@ -167,10 +167,9 @@ static int64_t company_ends(const struct deferred_model *d, const struct batch_v
     return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;
 }
 
-static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type,
                                          const struct batch_view *batch) {
     const struct deferred_model *d = own;
-    (void)now_ns;
     if (batch->sealed || batch->items >= batch->items_most)
         return batch_times_from(0, batch->invalid_after_ns);
     int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;

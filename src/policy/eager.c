@@ -44,9 +44,9 @@ static int64_t order_of(const struct model_view *m, const struct batch_view *bat
     return batch->due_ns;
 }
 
-static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch) {
-    (void)own, (void)type, (void)now_ns;
+    (void)own, (void)type;
     return batch_times_from(0, order_of(m, batch));
 }
 

@@ -11,9 +11,9 @@ static void fifo_update(struct model_view *m, void *own) {
     m->target_items = 1;
 }
 
-static struct batch_times fifo_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times fifo_times(const struct model_view *m, const void *own, uint32_t type,
                                      const struct batch_view *batch) {
-    (void)m, (void)own, (void)type, (void)now_ns;
+    (void)m, (void)own, (void)type;
     return batch_times_from(0, batch->head_arrival_ns);
 }
 

@@ -86,7 +86,7 @@ struct policy_ops {
     /* Whether an arrival is queued; if not it waits among the leftovers. NULL: always. */
     bool (*model_admit)(struct model_view *m, void *own, const struct request_node *request);
     /* When the batch for a type may start, after every change of the batch. */
-    struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+    struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch);
 
     /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators,

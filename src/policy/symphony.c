@@ -79,10 +79,10 @@ static int64_t order_of(const struct model_view *m, int64_t from_ns, const struc
     return batch->due_ns;
 }
 
-static struct batch_times symphony_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times symphony_times(const struct model_view *m, const void *own, uint32_t type,
                                          const struct batch_view *batch) {
     const struct symphony_model *s = own;
-    (void)type, (void)now_ns;
+    (void)type;
     bool large = batch->sealed || batch->items >= batch->items_most || batch->items >= s->enough;
     int64_t from_ns = large ? 0 : batch->due_ns;
     return batch_times_from(from_ns, order_of(m, from_ns, batch));

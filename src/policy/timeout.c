@@ -46,10 +46,10 @@ static void timeout_update(struct model_view *m, void *own) {
     }
 }
 
-static struct batch_times timeout_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times timeout_times(const struct model_view *m, const void *own, uint32_t type,
                                         const struct batch_view *batch) {
     const struct timeout_model *t = own;
-    (void)m, (void)type, (void)now_ns;
+    (void)m, (void)type;
     bool large =
         batch->sealed || batch->items >= batch->items_most || (t->enough_items > 0 && batch->items >= t->enough_items);
     int64_t from_ns = large ? 0 : batch->head_arrival_ns + t->delay_ns;

@@ -366,8 +366,7 @@ static void candidate_store(struct model_core *core, uint32_t type, const struct
 }
 
 /* The candidate of a type from its batch and the leftovers. */
-static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t type,
-                             int64_t leftover_invalid_after_ns) {
+static void candidate_derive(struct model_core *core, uint32_t type, int64_t leftover_invalid_after_ns) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
     struct candidate candidate = candidate_none();
@@ -384,7 +383,7 @@ static void candidate_derive(struct model_core *core, int64_t now_ns, uint32_t t
             .items_most = batch_most(m, type),
             .sealed = batch->sealed,
         };
-        struct batch_times times = core->policy->batch_times(m, core->own, type, now_ns, &view);
+        struct batch_times times = core->policy->batch_times(m, core->own, type, &view);
         memcpy(candidate.start_ns, times.start_ns, sizeof(candidate.start_ns));
         candidate.order_ns = times.order_ns;
         candidate.invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
@@ -419,7 +418,7 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
-        candidate_derive(core, now_ns, t, leftover_invalid_after(core, t, now_ns));
+        candidate_derive(core, t, leftover_invalid_after(core, t, now_ns));
     }
 }
 
@@ -457,7 +456,7 @@ static void settle(struct model_core *core, int64_t now_ns, struct model_output 
         if (!core->batches[t].grown)
             continue;
         core->batches[t].grown = false;
-        candidate_derive(core, now_ns, t, core->candidates[t].leftover_invalid_after_ns);
+        candidate_derive(core, t, core->candidates[t].leftover_invalid_after_ns);
     }
 }
 

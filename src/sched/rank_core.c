@@ -282,18 +282,18 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
                   struct rank_output *out) {
     struct lane *lane = &core->lanes[type];
     uint32_t level = level_of(core, type), a = bit_tree_first(&lane->free);
-    /* when it could have been, had it been known; of one that was free before, the candidate decides */
-    int64_t free_ns = lane->freed ? core->due_ns : INT64_MIN;
+    bool freed = lane->freed > 0;
+    /* when it could have been granted, had it been known; of one that was free before, the candidate decides */
     int64_t start_ns = leftovers ? now_ns : candidate_of(core, model, type)->start_ns[level];
     bit_tree_remove(&lane->free, a);
-    lane->freed -= lane->freed > 0;
+    lane->freed -= freed;
     struct accelerator *accelerator = &core->accelerator[a];
     CHECK(!accelerator->granted && accelerator->batches < BATCHES_MOST);
     core->free--;
     core->busy += accelerator->batches == 0;
     accelerator->granted = true;
     accelerator->ended_early = false;
-    accelerator->due_ns = free_ns != INT64_MIN ? free_ns : now_ns;
+    accelerator->due_ns = freed ? core->due_ns : now_ns;
     CHECK(!core->model[model].granted);
     core->model[model].granted = true;
     core->model[model].granted_leftovers = leftovers;
@@ -307,7 +307,7 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
         .leftovers = leftovers,
         .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
         .granted_ns = now_ns,
-        .due_ns = start_ns > free_ns ? start_ns : free_ns,
+        .due_ns = freed && core->due_ns > start_ns ? core->due_ns : start_ns,
     };
 }
 

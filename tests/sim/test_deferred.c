@@ -213,9 +213,9 @@ static void eager_update(struct model_view *m, void *own) {
     m->target_items = 1;
 }
 
-static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times eager_times(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch) {
-    (void)m, (void)own, (void)type, (void)now_ns, (void)batch;
+    (void)m, (void)own, (void)type, (void)batch;
     return batch_times_from(0, batch->invalid_after_ns);
 }
 

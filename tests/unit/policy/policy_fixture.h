@@ -78,9 +78,9 @@ static inline struct batch_view batch_of(const struct fixture *f, uint32_t items
     };
 }
 
-/* When such a batch may start, at `now_ms`. */
-static inline struct batch_times times(const struct fixture *f, double now_ms, uint32_t items, bool sealed) {
+/* When such a batch may start. */
+static inline struct batch_times times(const struct fixture *f, uint32_t items, bool sealed) {
     struct batch_view batch = batch_of(f, items);
     batch.sealed = sealed;
-    return f->policy->batch_times(&f->view, f->own, 0, (int64_t)(now_ms * MS), &batch);
+    return f->policy->batch_times(&f->view, f->own, 0, &batch);
 }

@@ -17,7 +17,7 @@ static struct fixture deferred_new(double rate_per_s) {
 }
 
 static double start_ms(const struct fixture *f, uint32_t items, uint32_t level) {
-    return (double)times(f, 0, items, false).start_ns[level] / MS;
+    return (double)times(f, items, false).start_ns[level] / MS;
 }
 
 static void the_batch_to_wait_for_follows_the_rate_and_the_slo(void **state) {
@@ -103,11 +103,11 @@ static void a_request_waits_no_longer_than_company_is_worth(void **state) {
     update(&f);
     struct batch_view batch = {
         .items = 1, .items_most = BATCH_MAX, .head_arrival_ns = 1000, .due_ns = (int64_t)(59000 * MS)};
-    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
+    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, &batch);
     assert_near((double)t.start_ns[SUPPLY_SCARCE], 1000 + 84 * MS, 100);
     option_set(&f, "consolidate", "true"); /* asks for large batches, whatever the wait */
     update(&f);
-    t = policy_deferred.batch_times(&f.view, f.own, 0, 1000, &batch);
+    t = policy_deferred.batch_times(&f.view, f.own, 0, &batch);
     for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
         assert_int_equal(t.start_ns[level], batch.due_ns);
     fixture_free(&f);
@@ -118,7 +118,7 @@ static void a_batch_that_cannot_grow_starts_at_once(void **state) {
     struct fixture f = deferred_new(1000);
     update(&f);
     assert_true(start_ms(&f, 5, SUPPLY_SCARCE) > 0);
-    assert_int_equal(times(&f, 0, 5, true).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 5, true).start_ns[SUPPLY_SCARCE], 0);
     assert_near(start_ms(&f, BATCH_MAX, SUPPLY_SCARCE), 0, 1e-9);
     fixture_free(&f);
 }

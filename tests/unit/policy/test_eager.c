@@ -6,7 +6,7 @@ static void nothing_waits(void **state) {
     struct fixture f = fixture_new(&policy_eager, 1000);
     update(&f);
     for (uint32_t items = 1; items <= BATCH_MAX; items++) {
-        struct batch_times t = times(&f, 80, items, false);
+        struct batch_times t = times(&f, items, false);
         for (int level = 0; level < SUPPLY_LEVELS; level++)
             assert_int_equal(t.start_ns[level], 0);
     }
@@ -26,14 +26,14 @@ static void the_order_is_an_option(void **state) {
     };
     struct fixture f = fixture_new(&policy_eager, 1000);
     update(&f);
-    assert_int_equal(times(&f, 80, 4, false).order_ns, cases[0].order_ns); /* the preset */
+    assert_int_equal(times(&f, 4, false).order_ns, cases[0].order_ns); /* the preset */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         option_set(&f, "order", cases[i].order);
         update(&f);
-        assert_int_equal(times(&f, 80, 4, false).order_ns, cases[i].order_ns);
+        assert_int_equal(times(&f, 4, false).order_ns, cases[i].order_ns);
     }
     f.view.rates.last_arrival_ns = 85000000; /* of a request that cannot join */
-    assert_int_equal(times(&f, 85, 4, true).order_ns, 85000000);
+    assert_int_equal(times(&f, 4, true).order_ns, 85000000);
     fixture_free(&f);
 }
 

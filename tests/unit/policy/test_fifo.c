@@ -8,8 +8,8 @@ static void the_model_whose_head_is_oldest_goes_first_at_once(void **state) {
     struct batch_view old = batch_of(&f, 1), young = batch_of(&f, 9);
     young.head_arrival_ns += 1;
     young.deadline_ns -= 10000000;
-    struct batch_times first = policy_fifo.batch_times(&f.view, f.own, 0, 0, &old),
-                       second = policy_fifo.batch_times(&f.view, f.own, 0, 0, &young);
+    struct batch_times first = policy_fifo.batch_times(&f.view, f.own, 0, &old),
+                       second = policy_fifo.batch_times(&f.view, f.own, 0, &young);
     assert_true(first.start_ns[SUPPLY_SCARCE] == 0 && second.start_ns[SUPPLY_SCARCE] == 0);
     assert_true(first.order_ns < second.order_ns);
     fixture_free(&f);

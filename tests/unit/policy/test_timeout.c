@@ -5,7 +5,7 @@ static void without_a_delay_nothing_waits(void **state) {
     (void)state;
     struct fixture f = fixture_new(&policy_timeout, 1000);
     update(&f);
-    struct batch_times t = times(&f, 76, 1, false);
+    struct batch_times t = times(&f, 1, false);
     assert_int_equal(t.start_ns[SUPPLY_SCARCE], 75000000); /* long past */
     assert_int_equal(t.start_ns[SUPPLY_SCARCE], 75000000);
     fixture_free(&f);
@@ -17,15 +17,15 @@ static void a_batch_waits_for_the_preferred_size_or_its_delay(void **state) {
     option_set(&f, "max_queue_delay_us", "3000");
     update(&f);
     /* no preferred size: until the largest */
-    assert_int_equal(times(&f, 76, 15, false).start_ns[SUPPLY_SCARCE], 78000000);
-    assert_int_equal(times(&f, 76, 16, false).start_ns[SUPPLY_SCARCE], 0);
-    assert_int_equal(times(&f, 76, 5, true).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 15, false).start_ns[SUPPLY_SCARCE], 78000000);
+    assert_int_equal(times(&f, 16, false).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 5, true).start_ns[SUPPLY_SCARCE], 0);
     option_set(&f, "preferred_batch_size", "8");
     update(&f);
-    assert_int_equal(times(&f, 76, 7, false).start_ns[SUPPLY_SCARCE], 78000000);
-    assert_int_equal(times(&f, 76, 7, false).start_ns[SUPPLY_SCARCE], 78000000);
-    assert_int_equal(times(&f, 76, 8, false).start_ns[SUPPLY_SCARCE], 0);
-    assert_int_equal(times(&f, 76, 9, false).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 7, false).start_ns[SUPPLY_SCARCE], 78000000);
+    assert_int_equal(times(&f, 7, false).start_ns[SUPPLY_SCARCE], 78000000);
+    assert_int_equal(times(&f, 8, false).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 9, false).start_ns[SUPPLY_SCARCE], 0);
     assert_int_equal(f.view.items_cap, 0);
     option_set(&f, "max_batch_size", "12");
     update(&f);
@@ -37,8 +37,8 @@ static void the_oldest_goes_first(void **state) {
     (void)state;
     struct fixture f = fixture_new(&policy_timeout, 1000);
     update(&f);
-    assert_int_equal(times(&f, 76, 4, false).order_ns, 75000000);
-    assert_int_equal(times(&f, 76, 16, true).order_ns, 75000000);
+    assert_int_equal(times(&f, 4, false).order_ns, 75000000);
+    assert_int_equal(times(&f, 16, true).order_ns, 75000000);
     fixture_free(&f);
 }
 
@@ -51,8 +51,8 @@ static void shares_give_every_model_its_own(void **state) {
     option_set(&f, "batch_share", "0.42"); /* of (25 - 5) / 1 */
     update(&f);
     assert_int_equal(f.view.items_cap, 8);
-    assert_int_equal(times(&f, 76, 7, false).start_ns[SUPPLY_SCARCE], 80000000);
-    assert_int_equal(times(&f, 76, 8, false).start_ns[SUPPLY_SCARCE], 0);
+    assert_int_equal(times(&f, 7, false).start_ns[SUPPLY_SCARCE], 80000000);
+    assert_int_equal(times(&f, 8, false).start_ns[SUPPLY_SCARCE], 0);
     option_set(&f, "batch_share", "0.01");
     update(&f);
     assert_int_equal(f.view.items_cap, 1);

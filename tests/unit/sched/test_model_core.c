@@ -32,9 +32,9 @@ static bool script_admit(struct model_view *m, void *own, const struct request_n
     return script.admit;
 }
 
-static struct batch_times script_times(const struct model_view *m, const void *own, uint32_t type, int64_t now_ns,
+static struct batch_times script_times(const struct model_view *m, const void *own, uint32_t type,
                                        const struct batch_view *batch) {
-    (void)m, (void)own, (void)type, (void)now_ns;
+    (void)m, (void)own, (void)type;
     script.seen = *batch;
     struct batch_times times = {.order_ns = batch->invalid_after_ns};
     memcpy(times.start_ns, script.start_ns, sizeof(times.start_ns));
