@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/time.h"
 
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll) {
@@ -36,6 +37,15 @@ void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
                     NULL, FUTEX_BITSET_MATCH_ANY);
     }
     doorbell_cancel(bell);
+}
+
+void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin *late) {
+    doorbell_sleep(bell, until_ns);
+    if (bell->busy_poll || until_ns == TIME_NEVER)
+        return;
+    int64_t late_ns = clock_now_ns() - until_ns;
+    if (late_ns >= 0)
+        margin_add(late, late_ns);
 }
 
 void doorbell_drain(struct doorbell *bell) {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/container.h"
+#include "base/margin.h"
 
 enum doorbell_state {
     DOORBELL_AWAKE,
@@ -55,6 +56,8 @@ static inline void doorbell_cancel(struct doorbell *bell) {
 
 /* Consumer, futex doorbells: sleeps until rung or until `until_ns` of CLOCK_MONOTONIC (INT64_MAX: for ever). */
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
+/* The same; if it slept past its time, adds to `late` by how much. */
+void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin *late);
 /* Consumer, eventfd doorbells: after epoll returned, for whatever reason; ends the sleep and empties the eventfd. */
 void doorbell_drain(struct doorbell *bell);
 

@@ -86,8 +86,7 @@ static void step(struct central_thread *t, int64_t now, const struct central_eve
     t->wake_ns = t->out.wake_ns;
 }
 
-static void take_request(void *thread, int64_t now, const struct request_message *message) {
-    struct central_thread *t = thread;
+static void take_request(struct central_thread *t, int64_t now, const struct request_message *message) {
     struct request_message own = *message;
 
     if (alone(t, message->model))
@@ -164,10 +163,23 @@ static void sleep_until_needed(struct central_thread *t) {
         doorbell_cancel(bell);
         return;
     }
-    doorbell_sleep(bell, t->wake_ns);
-    int64_t late = t->wake_ns == TIME_NEVER ? -1 : clock_now_ns() - t->wake_ns;
-    if (late >= 0 && !bell->busy_poll)
-        margin_add(&t->rings.wake, late);
+    doorbell_sleep_timed(bell, t->wake_ns, &t->rings.wake);
+}
+
+static bool poll_requests(struct central_thread *t, int64_t now_ns) {
+    struct wiring *w = t->rings.wiring;
+    bool any = false;
+
+    for (uint32_t f = 0; f < w->frontends; f++) {
+        struct ring *ring = &w->requests[f * w->model_threads + t->rings.index];
+        const struct request_message *message;
+        for (int n = 0; n < RINGS_POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
+            take_request(t, now_ns, message);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
 }
 
 static void *central_thread_main(void *argument) {
@@ -176,7 +188,7 @@ static void *central_thread_main(void *argument) {
     thread_begin("central", t->rings.index, THREAD_PROMPT);
     while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with central_thread_stop() */
         int64_t now = clock_now_ns();
-        bool any = rings_poll_requests(&t->rings, now, t, take_request);
+        bool any = poll_requests(t, now);
         any |= rings_poll_ran(&t->rings, now, t, take_ran);
         any |= poll_timer(t, now);
         tell_ended(t, now);

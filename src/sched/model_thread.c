@@ -606,10 +606,7 @@ static void sleep_until_needed(struct model_thread *t) {
         doorbell_cancel(bell);
         return;
     }
-    doorbell_sleep(bell, until);
-    int64_t late = until == TIME_NEVER ? -1 : clock_now_ns() - until;
-    if (late >= 0)
-        margin_add(&t->rings.wake, late);
+    doorbell_sleep_timed(bell, until, &t->rings.wake);
 }
 
 static void *model_thread_main(void *argument) {

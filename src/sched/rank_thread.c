@@ -234,10 +234,7 @@ static void sleep_until_needed(struct rank_thread *r) {
         doorbell_cancel(bell);
         return;
     }
-    doorbell_sleep(bell, until);
-    int64_t late = until == TIME_NEVER ? -1 : clock_now_ns() - until;
-    if (late >= 0)
-        margin_add(&r->wake, late);
+    doorbell_sleep_timed(bell, until, &r->wake);
 }
 
 static void *rank_thread_main(void *argument) {

@@ -99,26 +99,7 @@ void rings_publish(struct thread_rings *r);
 /* Requests or measured runs wait. */
 bool rings_pending(struct thread_rings *r);
 
-/* Calls take(context, now, message) for what frontends sent. True if there was anything. */
-static inline __attribute__((always_inline)) bool
-rings_poll_requests(struct thread_rings *r, int64_t now_ns, void *context,
-                    void (*take)(void *context, int64_t now_ns, const struct request_message *message)) {
-    struct wiring *w = r->wiring;
-    bool any = false;
-
-    for (uint32_t f = 0; f < w->frontends; f++) {
-        struct ring *ring = &w->requests[f * w->model_threads + r->index];
-        const struct request_message *message;
-        for (int n = 0; n < RINGS_POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
-            take(context, now_ns, message);
-            any = true;
-        }
-        ring_release(ring);
-    }
-    return any;
-}
-
-/* The same for what executors ran. */
+/* Calls take(context, now, message) for what executors ran. True if there was anything. */
 static inline __attribute__((always_inline)) bool rings_poll_ran(struct thread_rings *r, int64_t now_ns, void *context,
                                                                  void (*take)(void *context, int64_t now_ns,
                                                                               const struct ran_message *message)) {
