@@ -7,19 +7,6 @@
 #include "frontend/json_put.h"
 #include "frontend/tensor_json.h"
 
-/* Where in shared memory an output now is. */
-static void shared_put(struct text *text, const struct infer_shared *shared, size_t bytes) {
-    text_put(text, "],\"parameters\":{\"shared_memory_region\":\"");
-    text_append(text, shared->region, shared->region_length); /* as it stands in the request's JSON */
-    text_put(text, "\",\"shared_memory_byte_size\":");
-    json_put_unsigned(text, bytes);
-    if (shared->offset > 0) {
-        text_put(text, ",\"shared_memory_offset\":");
-        json_put_unsigned(text, shared->offset);
-    }
-    text_put(text, "}}");
-}
-
 static int output_put(struct text *text, const struct tensor_spec *spec, const struct tensor_view *part,
                       const struct infer_output *wanted, struct sy_error *err) {
     text_put(text, "{\"name\":");
@@ -32,8 +19,8 @@ static int output_put(struct text *text, const struct tensor_spec *spec, const s
             text_put_char(text, ',');
         json_put_unsigned(text, (uint64_t)part->dims[d]);
     }
-    if (wanted->shared.region) {
-        shared_put(text, &wanted->shared, part->bytes);
+    if (wanted->shared.region) { /* without parameters: Triton's C++ client takes any for those of a binary output */
+        text_put(text, "]}");
         return 0;
     }
     if (wanted->binary) {
