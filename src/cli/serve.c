@@ -13,12 +13,14 @@
 #include "cli/options.h"
 #include "control/curl_line.h"
 #include "control/deployment.h"
+#include "frontend/tls.h"
 #include "sched/wiring.h"
 
 #define BALANCE_EVERY_S 5
 
 struct serve_settings {
-    const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir;
+    const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
+        *tls_client_ca;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory;
@@ -63,6 +65,13 @@ static const struct option_row rows[] = {
     OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port"),
     OPTION_FLAG(struct serve_settings, no_shared_memory, "no-shared-memory",
                 "clients may not name shared memory of this machine as the place of tensors"),
+    OPTION_HEADING("Security (docs/security.md)"),
+    OPTION_TEXT(struct serve_settings, tls_cert, "tls-cert", "FILE",
+                "HTTP and gRPC speak TLS with this certificate (PEM; the server's first, then those that signed it); "
+                "SIGHUP reads it again"),
+    OPTION_TEXT(struct serve_settings, tls_key, "tls-key", "FILE", "its private key (PEM)"),
+    OPTION_TEXT(struct serve_settings, tls_client_ca, "tls-client-ca", "FILE",
+                "clients need a certificate that one of these signed (PEM)"),
     OPTION_HEADING("Limits"),
     OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,
                "requests queued per model thread; more are answered 503"),
@@ -164,6 +173,20 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
+static int plan_security(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    if (!s->tls_cert != !s->tls_key)
+        return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
+    if (s->tls_client_ca && !s->tls_cert)
+        return error_set(err, -EINVAL, "--tls-client-ca needs --tls-cert and --tls-key");
+    struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .client_ca = s->tls_client_ca};
+    return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
+}
+
+static void plan_free(struct serve_plan *plan) {
+    deployment_free(&plan->deployment);
+    tls_destroy(plan->config.tls);
+}
+
 static int make_plan(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     if (!s->repository == !s->scenario)
         return error_set(err, -EINVAL, "give either --repository or --scenario");
@@ -174,6 +197,8 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
                          &plan->config.policy_options, &why);
     if (rc < 0)
         return error_set(err, rc, "--policy: %s", why.text);
+    if ((rc = plan_security(s, plan, err)) < 0)
+        return rc;
     rc = s->repository ? plan_repository(s, plan, err) : plan_scenario(s, plan, err);
     if (rc < 0)
         return rc;
@@ -207,23 +232,34 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
 static void say_ready(const struct server *server, const struct server_config *config) {
     struct server_ports ports = server_ports(server);
     int ready = 0;
-    char line[4096];
+    char line[4096], url[64];
 
     for (uint32_t i = 0; i < config->model_count; i++)
         ready += atomic_load_explicit(&config->models[i].state, memory_order_acquire) == MODEL_READY;
     log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
              ports.grpc, ports.metrics, ready, (int)config->model_count - ready, config->policy->name);
-    if (curl_line(config->models, config->model_count, ports.http, line, sizeof(line)))
+    snprintf(url, sizeof(url), "%s://localhost:%d", config->tls ? "https" : "http", ports.http);
+    if (curl_line(config->models, config->model_count, url, line, sizeof(line)))
         fprintf(stderr, "\nTry:\n  %s\n\n", line);
 }
 
+/* Reads again what may change while it serves. What will not do stays as it was. */
+static void reload(const struct serve_plan *plan) {
+    struct sy_error err;
+    if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
+        log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+}
+
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
-static void wait_for_signal(struct server *server, const sigset_t *signals) {
+static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
     const struct timespec every = {.tv_sec = BALANCE_EVERY_S};
     int signal_number;
 
-    while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP)
+    while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP) {
+        if (signal_number == SIGHUP)
+            reload(plan);
         server_balance(server);
+    }
     log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
     pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 }
@@ -237,7 +273,7 @@ static int serve(const struct serve_settings *settings) {
     memset(&plan, 0, sizeof(plan));
     int rc = make_plan(settings, &plan, &err);
     if (rc < 0) {
-        deployment_free(&plan.deployment);
+        plan_free(&plan);
         fprintf(stderr, "symphony serve: %s\n", err.text);
         return CLI_USAGE;
     }
@@ -250,15 +286,15 @@ static int serve(const struct serve_settings *settings) {
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     rc = server_start(&server, &plan.config, &err);
     if (rc < 0) {
-        deployment_free(&plan.deployment);
+        plan_free(&plan);
         fprintf(stderr, "symphony serve: %s\n", err.text);
         return CLI_FAILURE;
     }
     say_ready(server, &plan.config);
-    wait_for_signal(server, &signals);
+    wait_for_signal(server, &plan, &signals);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
-    deployment_free(&plan.deployment);
+    plan_free(&plan);
     log_info("stopped", "%s", rc < 0 ? "requests_cut_off=true" : "");
     return rc < 0 ? CLI_FAILURE : CLI_OK;
 }

@@ -61,7 +61,7 @@ static void append_binary(const struct served_model *model, const char *url, cha
            json, (long long)data, url, length);
 }
 
-bool curl_line(const struct served_model *models, uint32_t count, int http_port, char *line, size_t bytes) {
+bool curl_line(const struct served_model *models, uint32_t count, const char *server, char *line, size_t bytes) {
     const struct served_model *best = NULL;
     size_t used = 0;
 
@@ -72,7 +72,7 @@ bool curl_line(const struct served_model *models, uint32_t count, int http_port,
     if (!best || (item_elements(best) > JSON_ELEMENTS_MAX && best->signature.input_count != 1))
         return false;
     char url[256];
-    snprintf(url, sizeof(url), "http://localhost:%d/v2/models/%s/infer", http_port, best->name);
+    snprintf(url, sizeof(url), "%s/v2/models/%s/infer", server, best->name);
     if (item_elements(best) <= JSON_ELEMENTS_MAX)
         append_json(best, url, line, bytes, &used);
     else

@@ -236,6 +236,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .draining = &s->draining,
         .statistics = {server_statistics, s},
         .shared = s->shared,
+        .tls = s->config.tls,
         .body_bytes_max = s->config.body_bytes_max,
         .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,

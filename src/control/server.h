@@ -9,6 +9,8 @@
 #include "policy/policy.h"
 #include "repository/served_model.h"
 
+struct tls;
+
 /* Accelerators of one type. */
 struct server_accelerators {
     char type[64]; /* "cpu", "cuda", or an emulated type's name */
@@ -39,6 +41,7 @@ struct server_config {
     bool learn;         /* correct profiles from measured runs */
     uint32_t queue_max; /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;
+    struct tls *tls; /* of HTTP and gRPC, outlives the server; NULL: plain text */
 };
 
 struct server;

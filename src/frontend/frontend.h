@@ -10,6 +10,7 @@
 #include "repository/served_model.h"
 
 struct shared_memory;
+struct tls;
 
 struct frontend_config {
     int listen_fd;               /* of listen_open(); the frontend duplicates it */
@@ -20,6 +21,7 @@ struct frontend_config {
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: shared memory is not served */
+    struct tls *tls;              /* NULL: plain text */
     uint64_t body_bytes_max;      /* 0: 64 MiB. Of one request; more is answered 413 */
     uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
     uint32_t requests_max;        /* 0: 8192. Infer requests at once; when all are taken: 503 */

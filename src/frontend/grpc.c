@@ -25,6 +25,7 @@
 
 #define EVENTS_MAX      256
 #define ACCEPTS_MAX     64 /* a turn */
+#define HANDSHAKES_MAX  4  /* steps of TLS handshakes a turn: one may take a millisecond */
 #define SWEEP_MS        1000
 #define STOP_TURN_MS    10
 #define STOP_SENDING_MS 200   /* how long clients have to take the last answers */
@@ -77,7 +78,7 @@ static void sweep(struct grpc_frontend *f) {
     f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
     list_for_each_safe (it, &f->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
-        if (c->active_ns < since_ns && (c->unsent || list_empty(&c->calls)))
+        if (c->active_ns < since_ns && (connection_congested(c) || list_empty(&c->calls)))
             connection_close(c);
     }
 }
@@ -103,7 +104,7 @@ static void take_event(struct grpc_frontend *f, const struct epoll_event *event)
         frontend_loop_woken(&f->loop);
     } else if (from != &mark_port) {
         struct grpc_connection *c = event->data.ptr;
-        if ((event->events & EPOLLOUT) && c->unsent)
+        if ((event->events & EPOLLOUT) && connection_congested(c))
             connection_writable(c); /* level-triggered: what came to be read is told again */
         else
             connection_readable(c);
@@ -114,6 +115,7 @@ static void take_events(struct grpc_frontend *f, int timeout_ms) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(f->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
     f->turn_ns = clock_now_ns();
+    f->handshakes = HANDSHAKES_MAX;
     for (int i = 0; i < n; i++)
         take_event(f, &events[i]);
 }
@@ -211,6 +213,8 @@ static void frontend_free(struct grpc_frontend *f) {
     free(f->calls);
     free(f->in);
     free(f->out);
+    free(f->opened);
+    text_free(&f->sealed);
     free(f);
 }
 
@@ -220,7 +224,8 @@ static int frontend_allocate(struct grpc_frontend *f) {
     f->calls = calloc(f->call_count, sizeof(*f->calls));
     f->in = malloc(IN_BYTES);
     f->out = malloc(OUT_BYTES);
-    if (!f->calls || !f->in || !f->out || connections_init(f) < 0 ||
+    f->opened = malloc(OPENED_BYTES);
+    if (!f->calls || !f->in || !f->out || !f->opened || connections_init(f) < 0 ||
         inferences_init(&f->inferences, &f->config, sizeof(struct grpc_exchange)) < 0)
         return -ENOMEM;
     f->services = (struct grpc_services){&f->config, &f->models};

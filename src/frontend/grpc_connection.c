@@ -128,6 +128,63 @@ int connections_init(struct grpc_frontend *f) {
     return 0;
 }
 
+/* ---- writing ---- */
+
+static void watch_writable(struct grpc_connection *c, bool wanted) {
+    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(c->frontend->loop.epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+/* Keeps what is left of two pieces after `sent` bytes, behind what is kept already. */
+static int unsent_keep(struct grpc_connection *c, const struct iovec pieces[2], size_t sent) {
+    if (!connection_congested(c))
+        watch_writable(c, true);
+    for (int i = 0; i < 2; i++) {
+        size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
+        text_append(&c->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
+        sent -= skip;
+    }
+    return c->unsent.failed ? -ENOMEM : 0;
+}
+
+/* 1: all went out; 0: the rest waits; negative: the connection is dead. */
+static int socket_write(struct grpc_connection *c, const void *first, size_t first_bytes, const void *second,
+                        size_t second_bytes) {
+    struct iovec pieces[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
+    if (first_bytes + second_bytes == 0)
+        return 1;
+    ssize_t n = connection_congested(c) ? 0 : sendmsg(c->fd, &message, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        return -errno;
+    size_t sent = n < 0 ? 0 : (size_t)n;
+    if (sent > 0)
+        c->active_ns = c->frontend->turn_ns;
+    if (sent == first_bytes + second_bytes)
+        return 1;
+    return unsent_keep(c, pieces, sent);
+}
+
+/* What TLS has sealed of this connection. */
+static int sealed_write(struct grpc_connection *c) {
+    struct text *sealed = &c->frontend->sealed;
+    int rc = sealed->failed ? -ENOMEM : socket_write(c, sealed->data, sealed->length, NULL, 0);
+    sealed->length = 0;
+    sealed->failed = false;
+    return rc;
+}
+
+static int write_pieces(struct grpc_connection *c, const void *first, size_t first_bytes, const void *second,
+                        size_t second_bytes) {
+    if (!c->tls)
+        return socket_write(c, first, first_bytes, second, second_bytes);
+    if (tls_stream_write(c->tls, first, first_bytes) < 0 || tls_stream_write(c->tls, second, second_bytes) < 0)
+        return -EIO;
+    return sealed_write(c);
+}
+
+/* ---- begin and end ---- */
+
 void connection_begin(struct grpc_frontend *f, int fd) {
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
@@ -141,8 +198,10 @@ void connection_begin(struct grpc_frontend *f, int fd) {
     *c = (struct grpc_connection){.frontend = f, .fd = fd, .active_ns = f->turn_ns};
     list_init(&c->dirty);
     list_init(&c->calls);
-    if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
+    if (f->config.tls && !(c->tls = tls_stream_create(f->config.tls, "h2", &f->sealed)))
         goto err_free;
+    if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
+        goto err_tls;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
         epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
@@ -157,6 +216,8 @@ void connection_begin(struct grpc_frontend *f, int fd) {
 
 err_session:
     nghttp2_session_del(c->session);
+err_tls:
+    tls_stream_destroy(c->tls);
 err_free:
     free(c);
 err_close:
@@ -171,8 +232,13 @@ void connection_close(struct grpc_connection *c) {
     list_remove(&c->link);
     list_remove(&c->dirty);
     nghttp2_session_del(c->session);
+    if (c->tls) {
+        tls_stream_end(c->tls);
+        sealed_write(c); /* if the socket takes it */
+    }
+    tls_stream_destroy(c->tls);
     close(c->fd);
-    free(c->unsent);
+    text_free(&c->unsent);
     free(c);
     gauge_add(&f->connection_count, -1);
 }
@@ -183,71 +249,7 @@ void connection_goaway(struct grpc_connection *c) {
     connection_touch(c);
 }
 
-/* ---- reading ---- */
-
-void connection_readable(struct grpc_connection *c) {
-    struct grpc_frontend *f = c->frontend;
-    connection_touch(c);
-    for (int reads = 0; reads < READS_MAX; reads++) {
-        ssize_t n = recv(c->fd, f->in, IN_BYTES, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (n <= 0) {
-            connection_close(c);
-            return;
-        }
-        c->active_ns = f->turn_ns;
-        if (nghttp2_session_mem_recv(c->session, (const uint8_t *)f->in, (size_t)n) < 0) {
-            connection_close(c); /* not HTTP/2, or out of memory; lesser faults end in a GOAWAY */
-            return;
-        }
-        if ((size_t)n < IN_BYTES)
-            return;
-    }
-}
-
-/* ---- writing ---- */
-
-static void watch_writable(struct grpc_connection *c, bool wanted) {
-    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.ptr = c};
-    epoll_ctl(c->frontend->loop.epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
-}
-
-/* Keeps what is left of two pieces after `sent` bytes. */
-static int unsent_keep(struct grpc_connection *c, const struct iovec pieces[2], size_t sent) {
-    size_t bytes = pieces[0].iov_len + pieces[1].iov_len - sent, kept = 0;
-    c->unsent = malloc(bytes);
-    if (!c->unsent)
-        return -ENOMEM;
-    for (int i = 0; i < 2; i++) {
-        size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
-        memcpy(c->unsent + kept, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
-        kept += pieces[i].iov_len - skip;
-        sent -= skip;
-    }
-    c->unsent_at = 0;
-    c->unsent_bytes = bytes;
-    watch_writable(c, true);
-    return 0;
-}
-
-/* 1: all went out; 0: the rest waits; negative: the connection is dead. */
-static int write_pieces(struct grpc_connection *c, const void *first, size_t first_bytes, const void *second,
-                        size_t second_bytes) {
-    struct iovec pieces[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
-    if (first_bytes + second_bytes == 0)
-        return 1;
-    ssize_t n = sendmsg(c->fd, &message, MSG_NOSIGNAL);
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-        return -errno;
-    size_t sent = n < 0 ? 0 : (size_t)n;
-    if (sent > 0)
-        c->active_ns = c->frontend->turn_ns;
-    if (sent == first_bytes + second_bytes)
-        return 1;
-    return unsent_keep(c, pieces, sent);
-}
+/* ---- sending ---- */
 
 /* Frames are gathered; a long one goes out from where nghttp2 has it. */
 static int frames_send(struct grpc_connection *c) {
@@ -274,15 +276,15 @@ static int frames_send(struct grpc_connection *c) {
 
 void connection_send(struct grpc_connection *c) {
     list_remove(&c->dirty);
-    if (c->unsent)
+    if (connection_congested(c) || (c->tls && !tls_stream_established(c->tls)))
         return;
     if (frames_send(c) < 0 ||
-        (!c->unsent && !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session)))
+        (!connection_congested(c) && !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session)))
         connection_close(c);
 }
 
 void connection_writable(struct grpc_connection *c) {
-    ssize_t n = send(c->fd, c->unsent + c->unsent_at, c->unsent_bytes - c->unsent_at, MSG_NOSIGNAL);
+    ssize_t n = send(c->fd, c->unsent.data + c->unsent_at, c->unsent.length - c->unsent_at, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
         connection_close(c);
         return;
@@ -291,10 +293,46 @@ void connection_writable(struct grpc_connection *c) {
         c->unsent_at += (size_t)n;
         c->active_ns = c->frontend->turn_ns;
     }
-    if (c->unsent_at < c->unsent_bytes)
+    if (c->unsent_at < c->unsent.length)
         return;
-    free(c->unsent);
-    c->unsent = NULL;
+    text_free(&c->unsent);
+    c->unsent_at = 0;
     watch_writable(c, false);
     connection_touch(c);
+}
+
+/* ---- reading ---- */
+
+/* False: not HTTP/2, or out of memory; lesser faults end in a GOAWAY. */
+static bool frames_take(struct grpc_connection *c, const char *data, size_t bytes) {
+    return nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
+}
+
+static bool sealed_take(struct grpc_connection *c, const char *data, size_t bytes) {
+    char *opened = c->frontend->opened;
+    ssize_t n;
+    tls_stream_give(c->tls, data, bytes);
+    while ((n = tls_stream_read(c->tls, opened, OPENED_BYTES)) > 0)
+        if (!frames_take(c, opened, (size_t)n))
+            return false;
+    return sealed_write(c) >= 0 && n == 0; /* what the handshake has to say, or why it failed */
+}
+
+void connection_readable(struct grpc_connection *c) {
+    struct grpc_frontend *f = c->frontend;
+    if (c->tls && !tls_stream_established(c->tls) && f->handshakes-- <= 0)
+        return; /* level-triggered: told again */
+    connection_touch(c);
+    for (int reads = 0; reads < READS_MAX; reads++) {
+        ssize_t n = recv(c->fd, f->in, IN_BYTES, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        c->active_ns = f->turn_ns;
+        if (n <= 0 || !(c->tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n))) {
+            connection_close(c);
+            return;
+        }
+        if ((size_t)n < IN_BYTES)
+            return;
+    }
 }

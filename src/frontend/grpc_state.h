@@ -19,20 +19,23 @@
 #include "frontend/inference.h"
 #include "frontend/inflate.h"
 #include "frontend/recycler.h"
+#include "frontend/tls_stream.h"
 #include "frontend/v2.h"
 
-#define IN_BYTES  ((size_t)128 * 1024) /* read from a socket at once */
-#define OUT_BYTES ((size_t)64 * 1024)  /* gathered before a write */
+#define IN_BYTES     ((size_t)128 * 1024) /* read from a socket at once */
+#define OPENED_BYTES ((size_t)16 * 1024)  /* what a record of TLS holds at most */
+#define OUT_BYTES    ((size_t)64 * 1024)  /* gathered before a write */
 
 struct grpc_connection {
     struct grpc_frontend *frontend;
     int fd;
     nghttp2_session *session;
+    struct tls_stream *tls; /* NULL: plain text */
     struct list_node link;  /* in the frontend's list */
     struct list_node dirty; /* in the frontend's list of those that may have something to send */
     struct list_node calls;
-    char *unsent; /* what the socket did not take; waits for it to be writable */
-    size_t unsent_at, unsent_bytes;
+    struct text unsent; /* what the socket did not take; waits for it to be writable */
+    size_t unsent_at;
     int64_t active_ns; /* when a byte was last read or written */
 };
 
@@ -89,7 +92,10 @@ struct grpc_frontend {
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
     struct inflater inflater;
-    char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
+    char *in, *out;     /* [IN_BYTES], [OUT_BYTES] */
+    char *opened;       /* [OPENED_BYTES], out of TLS */
+    struct text sealed; /* by TLS, of the connection that is read or written now */
+    int handshakes;     /* that may go on before others have had their turn */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
@@ -110,6 +116,10 @@ void connection_send(struct grpc_connection *connection);
 void connection_goaway(struct grpc_connection *connection);
 /* What its calls wait for is cancelled. */
 void connection_close(struct grpc_connection *connection);
+
+static inline bool connection_congested(const struct grpc_connection *c) {
+    return c->unsent.length > 0;
+}
 
 /* ---- the same, for grpc_call.c ---- */
 

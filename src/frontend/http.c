@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <gnutls/abstract.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,11 @@ static void client_begin(struct http_frontend *f, struct MHD_Connection *connect
     *context = client;
     gauge_add(&f->connections, 1);
     if (!client)
-        return; /* served all the same; its leaving is noticed late */
+        return; /* in plain text served all the same; its leaving is noticed late */
+    if (f->config.tls) {
+        info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        client->credentials = info ? tls_prepare(f->config.tls, info->tls_session, "http/1.1") : NULL;
+    }
     client->fd = info->connect_fd;
     list_init(&client->leaving);
     /* edge-triggered and for the end only: data wake libmicrohttpd, not us. A closed descriptor leaves the set itself
@@ -50,6 +55,14 @@ static void client_begin(struct http_frontend *f, struct MHD_Connection *connect
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = client};
     if (epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_ADD, client->fd, &event) < 0)
         log_warn("cannot watch a connection", "error=\"%s\"", strerror(errno));
+}
+
+static void client_end(struct client *client) {
+    if (!client)
+        return;
+    list_remove(&client->leaving);
+    tls_release(client->credentials);
+    free(client);
 }
 
 static void on_connection(void *context, struct MHD_Connection *connection, void **client,
@@ -60,9 +73,7 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         return;
     }
     gauge_add(&f->connections, -1);
-    if (*client)
-        list_remove(&((struct client *)*client)->leaving);
-    free(*client);
+    client_end(*client);
     *client = NULL;
 }
 
@@ -184,14 +195,23 @@ static void *frontend_main(void *context) {
 
 /* ---- start and end ---- */
 
+/* Sessions get their certificates in client_begin(); one that could not is not to be served. */
+static int no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *wanted,
+                          gnutls_pcert_st **certificates, unsigned *count, gnutls_ocsp_data_st **ocsp,
+                          unsigned *ocsp_count, gnutls_privkey_t *key, unsigned *flags) {
+    (void)session, (void)wanted, (void)certificates, (void)count, (void)ocsp, (void)ocsp_count, (void)key, (void)flags;
+    return -1;
+}
+
 static int daemon_start(struct http_frontend *f, struct sy_error *err) {
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK;
     int fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
-    f->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK, 0, NULL,
-                                 NULL, exchange_handle, f, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
-                                 exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION, on_connection, f,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max,
+    f->daemon = MHD_start_daemon(f->config.tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, exchange_handle, f,
+                                 MHD_OPTION_HTTPS_CERT_CALLBACK2, no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
+                                 MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION,
+                                 on_connection, f, MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max,
                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT,
                                  (unsigned)f->config.idle_timeout_s, MHD_OPTION_END);
     if (!f->daemon) {

@@ -14,6 +14,7 @@
 #include "frontend/http_headers.h"
 #include "frontend/inference.h"
 #include "frontend/inflate.h"
+#include "frontend/tls.h"
 #include "frontend/v2.h"
 
 #define ASKS_MAX        16
@@ -24,9 +25,10 @@
  * stream raises no second event. So we watch, cancel what runs, and poke libmicrohttpd until it has looked again. */
 struct client {
     int fd;
-    bool gone;                /* closed its end */
-    struct exchange *running; /* to be cancelled when it leaves */
-    struct list_node leaving; /* in the frontend's list once it is gone */
+    bool gone;                           /* closed its end */
+    struct exchange *running;            /* to be cancelled when it leaves */
+    struct list_node leaving;            /* in the frontend's list once it is gone */
+    struct tls_credentials *credentials; /* of its TLS session; NULL: plain text */
 };
 
 struct exchange {

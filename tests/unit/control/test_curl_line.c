@@ -24,7 +24,7 @@ static void test_takes_the_smallest_ready_model(void **state) {
     model_make(&models[0], "big", 1, 4096, MODEL_READY);
     model_make(&models[1], "small", 2, 2, MODEL_READY);
     model_make(&models[2], "broken", 1, 1, MODEL_UNAVAILABLE);
-    assert_true(curl_line(models, 3, 8000, line, sizeof(line)));
+    assert_true(curl_line(models, 3, "http://localhost:8000", line, sizeof(line)));
     assert_string_equal(line, "curl -s http://localhost:8000/v2/models/small/infer -d '{\"inputs\":["
                               "{\"name\":\"a\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[0,0]},"
                               "{\"name\":\"b\",\"datatype\":\"FP32\",\"shape\":[1,2],\"data\":[0,0]}]}'");
@@ -35,7 +35,7 @@ static void test_large_inputs_go_as_bytes(void **state) {
     struct served_model model;
     char line[1024];
     model_make(&model, "big", 1, 4096, MODEL_READY);
-    assert_true(curl_line(&model, 1, 9000, line, sizeof(line)));
+    assert_true(curl_line(&model, 1, "http://localhost:9000", line, sizeof(line)));
     assert_non_null(strstr(line, "head -c 16384 /dev/zero"));
     assert_non_null(strstr(line, "http://localhost:9000/v2/models/big/infer"));
 }
@@ -45,11 +45,11 @@ static void test_says_so_when_there_is_none(void **state) {
     struct served_model model;
     char line[1024], small[20];
     model_make(&model, "broken", 1, 1, MODEL_UNAVAILABLE);
-    assert_false(curl_line(&model, 1, 8000, line, sizeof(line)));
+    assert_false(curl_line(&model, 1, "http://localhost:8000", line, sizeof(line)));
     model_make(&model, "two-large", 2, 4096, MODEL_READY);
-    assert_false(curl_line(&model, 1, 8000, line, sizeof(line)));
+    assert_false(curl_line(&model, 1, "http://localhost:8000", line, sizeof(line)));
     model_make(&model, "fits-not", 1, 1, MODEL_READY);
-    assert_false(curl_line(&model, 1, 8000, small, sizeof(small)));
+    assert_false(curl_line(&model, 1, "http://localhost:8000", small, sizeof(small)));
 }
 
 int main(void) {

@@ -1,0 +1,319 @@
+"""test_tls.py - TLS on both ports: who is let in, which versions, new certificates without a restart, rude clients."""
+# sanitizers: yes
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from certificates import Authority
+from repository import wait_until
+from server import BINARY, Server
+
+ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "quick.yaml"
+    path.write_text("cluster: {accelerators: 1, type: test}\n"
+                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
+                    "workload: {rate_rps: 10}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def authority(folder):
+    return Authority(folder)
+
+
+@pytest.fixture(scope="module")
+def pair(authority):
+    return authority.sign("server")
+
+
+@pytest.fixture(scope="module")
+def server(scenario, pair):
+    with Server("--scenario", scenario, "--tls-cert", pair[0], "--tls-key", pair[1]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mutual(scenario, pair, authority):
+    with Server("--scenario", scenario, "--tls-cert", pair[0], "--tls-key", pair[1], "--tls-client-ca",
+                authority.path) as running:
+        yield running
+
+
+def context_of(authority, pair=None, alpn=None):
+    context = ssl.create_default_context(cafile=authority.path)
+    if pair:
+        context.load_cert_chain(*pair)
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    return context
+
+
+def connect(port, context):
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20), server_hostname="localhost")
+
+
+def answer_of(connection, request):
+    """The status and body of one HTTP request on an open connection."""
+    connection.sendall(request)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        part = connection.recv(65536)
+        if not part:
+            raise ConnectionError("closed")
+        answer += part
+    head, body = answer.split(b"\r\n\r\n", 1)
+    length = int(next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")).split()[1])
+    while len(body) < length:
+        body += connection.recv(65536)
+    return int(head.split()[1]), body
+
+
+def infer_request(body=ONE, extra=b""):
+    return b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s" % (extra, len(body), body)
+
+
+def channel_to(server, authority, pair=None):
+    read = lambda path: path.read_bytes()
+    credentials = grpc.ssl_channel_credentials(read(authority.path), *([read(pair[1]), read(pair[0])] if pair else []))
+    return grpc.secure_channel(f"localhost:{server.grpc_port}", credentials,
+                               options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)])
+
+
+def grpc_request(items=1):
+    given = service_pb2.ModelInferRequest.InferInputTensor(name="INPUT", datatype="FP32", shape=(items, 1))
+    return service_pb2.ModelInferRequest(model_name="m", inputs=[given],
+                                         raw_input_contents=[np.zeros((items, 1), np.float32).tobytes()])
+
+
+# ---- who gets in ----
+
+def test_http(server, authority):
+    with connect(server.port, context_of(authority)) as connection:
+        for _ in range(20):
+            status, body = answer_of(connection, infer_request())
+            assert status == 200 and b"OUTPUT" in body
+
+
+def test_http_large_bodies(server, authority):
+    """Larger than a record, than libmicrohttpd's buffer, and than the socket's; several at once."""
+    def ask():
+        with connect(server.port, context_of(authority)) as connection:
+            for kib in (15, 33, 100, 3000):
+                status, body = answer_of(connection, infer_request(b" " * (kib << 10) + ONE))
+                statuses.append(status)
+    statuses = []
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 16
+
+
+def test_grpc(server, authority):
+    with channel_to(server, authority) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for _ in range(20):
+            assert stub.ModelInfer(grpc_request()).outputs[0].name == "OUTPUT"
+        padding = service_pb2.ModelInferRequest(id="x" * (3 << 20))  # the head is larger than the windows' first part
+        padding.MergeFrom(grpc_request())
+        assert len(stub.ModelInfer(padding).id) == 3 << 20
+
+
+def test_triton_client(server, authority):
+    with triton.InferenceServerClient(f"localhost:{server.grpc_port}", ssl=True,
+                                      root_certificates=str(authority.path)) as client:
+        assert client.is_server_ready() and client.is_model_ready("m")
+
+
+def test_plain_text_is_turned_away(server):
+    for port in (server.port, server.grpc_port):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            try:
+                assert not connection.recv(4096).startswith(b"HTTP")
+            except ConnectionResetError:
+                pass
+
+
+def test_versions(server, authority):
+    for port, alpn in ((server.port, ["http/1.1"]), (server.grpc_port, ["h2"])):
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = context_of(authority, alpn=alpn)
+            context.minimum_version = context.maximum_version = version
+            with connect(port, context) as connection:
+                assert connection.selected_alpn_protocol() == alpn[0]
+        context = context_of(authority, alpn=alpn)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.raises((ssl.SSLError, ConnectionResetError)):
+            connect(port, context)
+
+
+def test_alpn_must_match(server, authority):
+    for port, alpn in ((server.grpc_port, ["http/1.1"]), (server.port, ["h2"])):
+        with pytest.raises((ssl.SSLError, ConnectionResetError)):
+            connect(port, context_of(authority, alpn=alpn))
+
+
+def test_client_certificates(mutual, authority, folder):
+    known = authority.sign("client")
+    stranger = Authority(folder, "stranger").sign("intruder")
+    with connect(mutual.port, context_of(authority, known)) as connection:
+        assert answer_of(connection, infer_request())[0] == 200
+    with channel_to(mutual, authority, known) as channel:
+        service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request())
+    for pair in (None, stranger):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            with connect(mutual.port, context_of(authority, pair)) as connection:
+                answer_of(connection, infer_request())
+        with channel_to(mutual, authority, pair) as channel, pytest.raises(grpc.RpcError) as failed:
+            service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request(), timeout=10)
+        assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+# ---- new certificates ----
+
+def serial_of(port, authority, alpn):
+    with connect(port, context_of(authority, alpn=alpn)) as connection:
+        return connection.getpeercert()["serialNumber"]
+
+
+def test_reload(scenario, authority, folder):
+    def replace(pair):
+        for path, given in zip((certificate, key), pair):
+            path.write_bytes(given.read_bytes())
+        running.process.send_signal(signal.SIGHUP)
+
+    certificate, key = folder / "current.pem", folder / "current.key"
+    for path, given in zip((certificate, key), authority.sign("first")):
+        path.write_bytes(given.read_bytes())
+    with Server("--scenario", scenario, "--tls-cert", certificate, "--tls-key", key) as running:
+        ports = ((running.port, ["http/1.1"]), (running.grpc_port, ["h2"]))
+        before = {serial_of(port, authority, alpn) for port, alpn in ports}
+        with connect(running.port, context_of(authority)) as kept, channel_to(running, authority) as channel:
+            stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            stub.ModelInfer(grpc_request())
+            assert answer_of(kept, infer_request())[0] == 200
+            replace(authority.sign("second"))
+            wait_until(lambda: {serial_of(port, authority, alpn) for port, alpn in ports}.isdisjoint(before))
+            assert answer_of(kept, infer_request())[0] == 200
+            stub.ModelInfer(grpc_request())
+        now = {serial_of(port, authority, alpn) for port, alpn in ports}
+        replace((authority.path, key))  # not its key
+        wait_until(lambda: "certificates stay as they were" in running.log_text())
+        assert {serial_of(port, authority, alpn) for port, alpn in ports} == now
+        assert running.stop() == 0
+
+
+# ---- mistakes at the start ----
+
+@pytest.mark.parametrize("mistake", ["missing", "no certificate", "no key", "other key", "encrypted", "half", "no ca"])
+def test_mistakes_name_the_file(mistake, scenario, authority, pair, folder):
+    rubbish, encrypted = folder / "rubbish.pem", folder / "encrypted.key"
+    rubbish.write_text("this is no certificate\n")
+    certificate, key = pair
+    if mistake == "encrypted":
+        subprocess.run(["openssl", "pkcs8", "-topk8", "-in", key, "-out", encrypted, "-passout", "pass:secret"],
+                       check=True, capture_output=True)
+    arguments, named = {
+        "missing": (["--tls-cert", folder / "none.pem", "--tls-key", key], "none.pem': No such file"),
+        "no certificate": (["--tls-cert", rubbish, "--tls-key", key], "rubbish.pem' holds no certificate"),
+        "no key": (["--tls-cert", certificate, "--tls-key", rubbish], "rubbish.pem' holds no private key"),
+        "other key": (["--tls-cert", certificate, "--tls-key", authority.key], "authority.key' is not that of"),
+        "encrypted": (["--tls-cert", certificate, "--tls-key", encrypted], "encrypted.key' is encrypted"),
+        "half": (["--tls-cert", certificate], "--tls-cert and --tls-key go together"),
+        "no ca": (["--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", rubbish], "rubbish.pem' holds no"),
+    }[mistake]
+    run = subprocess.run([BINARY, "serve", "--scenario", scenario, *arguments], capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 2 and named in run.stderr
+
+
+# ---- rude clients ----
+
+def test_broken_handshakes(server, authority):
+    """Cut off anywhere, or continued with rubbish: the server goes on."""
+    for port in (server.port, server.grpc_port):
+        recorded = hello_of(authority)
+        for cut in (1, 5, 6, 50, len(recorded) - 1):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+                connection.sendall(recorded[:cut])
+        for rubbish in (b"\x16\x03\x01\xff\xff" + b"x" * 70000, recorded + b"\x17\x03\x03\x00\x10" + bytes(16), bytes(300)):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+                try:
+                    connection.sendall(rubbish)
+                    while connection.recv(65536):
+                        pass
+                except ConnectionError:
+                    pass
+    with connect(server.port, context_of(authority)) as connection:
+        assert answer_of(connection, infer_request())[0] == 200
+    with channel_to(server, authority) as channel:
+        service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request())
+    wait_until(lambda: server.metrics()["symphony_grpc_connections"] <= 1)
+
+
+def hello_of(authority):
+    """What a client sends first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context_of(authority, alpn=["h2", "http/1.1"]).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def test_bytes_one_by_one(server, authority):
+    """A handshake and a request of single bytes."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context_of(authority, alpn=["http/1.1"]).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def send():
+            for byte in outgoing.read():
+                connection.sendall(bytes([byte]))
+
+        def until_done(step):
+            while True:
+                try:
+                    return step()
+                except ssl.SSLWantReadError:
+                    send()
+                    incoming.write(connection.recv(65536))
+        until_done(client.do_handshake)
+        client.write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        send()
+        assert until_done(lambda: client.read(4096)).startswith(b"HTTP/1.1 200")
+
+
+def test_many_connections(server, authority):
+    """Each with a handshake of its own; nothing stays behind."""
+    descriptors = lambda: len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    before = descriptors()
+    for _ in range(20):
+        with connect(server.port, context_of(authority)) as connection:
+            assert answer_of(connection, infer_request())[0] == 200
+        with connect(server.grpc_port, context_of(authority, alpn=["h2"])) as connection:
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            assert connection.recv(9)[3] == 4  # SETTINGS
+    wait_until(lambda: descriptors() <= before)
