@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "control/curl_line.h"
 #include "control/deployment.h"
+#include "frontend/auth.h"
 #include "frontend/tls.h"
 #include "sched/wiring.h"
 
@@ -20,10 +21,10 @@
 
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
-        *tls_client_ca;
+        *tls_client_ca, *token_file;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
-    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory;
+    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics;
 };
 
 static const struct option_row rows[] = {
@@ -72,6 +73,12 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, tls_key, "tls-key", "FILE", "its private key (PEM)"),
     OPTION_TEXT(struct serve_settings, tls_client_ca, "tls-client-ca", "FILE",
                 "clients need a certificate that one of these signed (PEM)"),
+    OPTION_TEXT(
+        struct serve_settings, token_file, "auth-token-file", "FILE",
+        "every request needs one of the tokens in this file, one a line, but those for whether the server lives "
+        "and is ready; SIGHUP reads it again"),
+    OPTION_FLAG(struct serve_settings, auth_health, "auth-health", "those need one, too"),
+    OPTION_FLAG(struct serve_settings, auth_metrics, "auth-metrics", "so does the metrics port"),
     OPTION_HEADING("Limits"),
     OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,
                "requests queued per model thread; more are answered 503"),
@@ -108,6 +115,7 @@ static const struct options options = {
 struct serve_plan {
     struct deployment deployment;
     struct server_config config;
+    struct auth *auth; /* NULL: none is needed */
     struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
     uint32_t group_count;
 };
@@ -178,6 +186,11 @@ static int plan_security(const struct serve_settings *s, struct serve_plan *plan
         return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
     if (s->tls_client_ca && !s->tls_cert)
         return error_set(err, -EINVAL, "--tls-client-ca needs --tls-cert and --tls-key");
+    if ((s->auth_health || s->auth_metrics) && !s->token_file)
+        return error_set(err, -EINVAL, "--auth-%s needs --auth-token-file", s->auth_health ? "health" : "metrics");
+    int rc = s->token_file ? auth_create(&plan->auth, s->token_file, err) : 0;
+    if (rc < 0)
+        return rc;
     struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .client_ca = s->tls_client_ca};
     return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
 }
@@ -185,6 +198,7 @@ static int plan_security(const struct serve_settings *s, struct serve_plan *plan
 static void plan_free(struct serve_plan *plan) {
     deployment_free(&plan->deployment);
     tls_destroy(plan->config.tls);
+    auth_destroy(plan->auth);
 }
 
 static int make_plan(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
@@ -203,6 +217,9 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     if (rc < 0)
         return rc;
     struct server_config *c = &plan->config;
+    c->auth = plan->auth;
+    c->auth_health = s->auth_health;
+    c->auth_metrics = s->auth_metrics;
     c->models = plan->deployment.models;
     c->model_count = plan->deployment.model_count;
     c->accelerators = plan->deployment.accelerators;
@@ -248,6 +265,8 @@ static void reload(const struct serve_plan *plan) {
     struct sy_error err;
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
         log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->auth && auth_reload(plan->auth, &err) < 0)
+        log_error("tokens stay as they were", "reason=\"%s\"", err.text);
 }
 
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */

@@ -237,6 +237,8 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .statistics = {server_statistics, s},
         .shared = s->shared,
         .tls = s->config.tls,
+        .auth = s->config.auth,
+        .auth_health = s->config.auth_health,
         .body_bytes_max = s->config.body_bytes_max,
         .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,
@@ -265,7 +267,8 @@ static int start_frontends(struct server *s, struct sy_error *err) {
 static int start_metrics(struct server *s, struct sy_error *err) {
     if (s->config.metrics_port < 0)
         return 0;
-    int rc = metrics_server_start(&s->metrics, s->config.host, s->config.metrics_port, server_render_metrics, s, err);
+    int rc = metrics_server_start(&s->metrics, s->config.host, s->config.metrics_port,
+                                  s->config.auth_metrics ? s->config.auth : NULL, server_render_metrics, s, err);
     if (rc == 0)
         s->bound.metrics = metrics_server_port(s->metrics);
     return rc;

@@ -9,6 +9,7 @@
 #include "policy/policy.h"
 #include "repository/served_model.h"
 
+struct auth;
 struct tls;
 
 /* Accelerators of one type. */
@@ -41,7 +42,9 @@ struct server_config {
     bool learn;         /* correct profiles from measured runs */
     uint32_t queue_max; /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;
-    struct tls *tls; /* of HTTP and gRPC, outlives the server; NULL: plain text */
+    struct tls *tls;                /* of HTTP and gRPC, outlives the server; NULL: plain text */
+    const struct auth *auth;        /* outlives the server; NULL: nobody needs a token */
+    bool auth_health, auth_metrics; /* for what one is needed beside all else */
 };
 
 struct server;

@@ -8,14 +8,23 @@
 #include "frontend/http_state.h"
 #include "frontend/infer_parse.h"
 
-#define ALIGNMENT         64 /* of the first binary tensor behind the JSON */
-#define CHUNKED_ROOM      ((size_t)4096)
-#define FIRST_ROOM        ((size_t)1 << 20) /* more only as it is sent: an announcement alone must not take memory */
-#define SWALLOW_BYTES_MAX (256LL << 20)
+#define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
+#define CHUNKED_ROOM       ((size_t)4096)
+#define FIRST_ROOM         ((size_t)1 << 20) /* more only as it is sent: an announcement alone must not take memory */
+#define SWALLOW_BYTES_MAX  (256LL << 20)
+#define STRANGER_BYTES_MAX (1LL << 20) /* the same of clients without a token */
 
 /* A request whose answer is known before its body is read: the body is swallowed first, so that the client, which is
  * still sending, reads the answer and keeps its connection. These marks stand in the place of its exchange. */
-enum verdict { VERDICT_ROUTE, VERDICT_TOO_LARGE, VERDICT_BUSY, VERDICT_MEMORY, VERDICT_ENCODING, VERDICT_COUNT };
+enum verdict {
+    VERDICT_ROUTE,
+    VERDICT_UNAUTHORIZED,
+    VERDICT_TOO_LARGE,
+    VERDICT_BUSY,
+    VERDICT_MEMORY,
+    VERDICT_ENCODING,
+    VERDICT_COUNT
+};
 static const char verdict_marks[VERDICT_COUNT];
 
 static bool is_verdict(const void *exchange) {
@@ -47,6 +56,8 @@ static enum MHD_Result respond_v2(struct http_frontend *f, struct MHD_Connection
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
     if (response && answer->allow)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+    if (response && answer->status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (response && answer->retry)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     text_free(&answer->text);
@@ -78,6 +89,9 @@ static enum MHD_Result respond_verdict(struct http_frontend *f, struct MHD_Conne
     struct v2_answer answer = {0};
     struct v2_route route;
     switch (verdict) {
+    case VERDICT_UNAUTHORIZED:
+        v2_error(&answer, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
+        break;
     case VERDICT_TOO_LARGE:
         v2_error(&answer, 413, "the body is larger than %" PRIu64 " bytes", f->config.body_bytes_max);
         break;
@@ -172,7 +186,8 @@ static int body_reserve(struct exchange *x, size_t bytes) {
 static enum MHD_Result verdict_begin(struct http_frontend *f, struct MHD_Connection *connection, enum verdict verdict,
                                      const struct http_headers *headers, const char *url, const char *method,
                                      void **exchange) {
-    if (headers->chunked || headers->content_length > SWALLOW_BYTES_MAX ||
+    int64_t swallowed_max = verdict == VERDICT_UNAUTHORIZED ? STRANGER_BYTES_MAX : SWALLOW_BYTES_MAX;
+    if (headers->chunked || headers->content_length > swallowed_max ||
         (headers->expects_continue && headers->content_length > 0))
         return respond_verdict(f, connection, verdict, url, method);
     *exchange = (void *)&verdict_marks[verdict];
@@ -184,8 +199,14 @@ static struct client *client_of(struct MHD_Connection *connection) {
     return info ? info->socket_context : NULL;
 }
 
+static bool is_health(const struct v2_route *route) {
+    return route->kind == V2_LIVE || route->kind == V2_READY;
+}
+
 static int verdict_of(struct http_frontend *f, const struct http_headers *headers, const struct v2_route *route) {
     struct v2_answer answer = {0};
+    if (f->config.auth && !headers->authorized && (f->config.auth_health || !is_health(route)))
+        return VERDICT_UNAUTHORIZED;
     bool admitted = route->kind == V2_INFER
                         ? v2_infer_admit(&answer, route, &f->models)
                         : route->posted && route->kind != V2_WRONG_VERB && route->kind != V2_NOT_FOUND;
@@ -203,7 +224,7 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
                                      const char *method, const char *version, void **exchange) {
     struct http_headers headers;
     struct v2_route route;
-    http_headers_read(&headers, connection, version);
+    http_headers_read(&headers, connection, version, f->config.auth);
     if (headers.fault) {
         struct v2_answer answer = {0};
         v2_error(&answer, 400, "%s", headers.fault);

@@ -9,6 +9,7 @@
 #include "frontend/statistics.h"
 #include "repository/served_model.h"
 
+struct auth;
 struct shared_memory;
 struct tls;
 
@@ -22,6 +23,8 @@ struct frontend_config {
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: shared memory is not served */
     struct tls *tls;              /* NULL: plain text */
+    const struct auth *auth;      /* NULL: nobody needs a token */
+    bool auth_health;             /* whether the server lives and is ready is told only with one, too */
     uint64_t body_bytes_max;      /* 0: 64 MiB. Of one request; more is answered 413 */
     uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
     uint32_t requests_max;        /* 0: 8192. Infer requests at once; when all are taken: 503 */

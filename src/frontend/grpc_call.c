@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "frontend/auth.h"
 #include "frontend/grpc_state.h"
 
 #define NO_FREE              UINT32_MAX
@@ -293,6 +294,7 @@ static bool name_is(const uint8_t *name, size_t length, const char *literal) {
 
 void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length) {
     static const char type[] = "application/grpc";
+    const struct auth *auth = call->connection->frontend->config.auth;
     if (name_is(name, name_length, ":path")) {
         call->method = grpc_method_find((const char *)value, length);
     } else if (name_is(name, name_length, ":method")) {
@@ -305,6 +307,10 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
     } else if (name_is(name, name_length, "grpc-timeout")) {
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
+    } else if (auth && name_is(name, name_length, "authorization")) {
+        call->authorized |= auth_allows_bearer(auth, (const char *)value, length);
+    } else if (auth && name_is(name, name_length, "x-api-key")) {
+        call->authorized |= auth_allows(auth, (const char *)value, length);
     }
 }
 
@@ -317,6 +323,10 @@ static void not_grpc(struct grpc_call *call, const char *status) {
     connection_touch(call->connection);
 }
 
+static bool is_health(const struct grpc_call *call) {
+    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK;
+}
+
 void call_open(struct grpc_call *call) {
     const struct grpc_frontend *f = call->connection->frontend;
     if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->turn_ns)
@@ -325,6 +335,8 @@ void call_open(struct grpc_call *call) {
         not_grpc(call, "405");
     else if (!call->typed)
         not_grpc(call, "415");
+    else if (f->config.auth && !call->authorized && (f->config.auth_health || !is_health(call)))
+        call_end(call, 401, "a token is needed: authorization: Bearer TOKEN, or x-api-key: TOKEN");
     else if (call->method == GRPC_NO_METHOD)
         call_end(call, 501, "there is no such method");
     else if (call->method == GRPC_NOT_SERVED)

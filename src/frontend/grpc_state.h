@@ -53,6 +53,7 @@ struct grpc_call {
     bool responded;     /* the answer's headers are submitted */
     bool deferred;      /* nghttp2 waits to be told that there is more to send */
     bool ended;         /* its status is settled: what comes is swallowed */
+    bool authorized;    /* it has one of the tokens */
     bool timeout_wrong; /* grpc-timeout makes no sense */
     size_t header_bytes;
     size_t unconsumed;  /* of the stream's window: withheld while too many exchanges wait */

@@ -14,6 +14,7 @@ enum grpc_code grpc_code_of(unsigned status) {
     } rows[] = {
         {200, GRPC_OK},
         {400, GRPC_INVALID_ARGUMENT},
+        {401, GRPC_UNAUTHENTICATED},
         {404, GRPC_NOT_FOUND},
         {409, GRPC_ALREADY_EXISTS},
         {413, GRPC_RESOURCE_EXHAUSTED},

@@ -10,6 +10,7 @@
 
 struct reading {
     struct http_headers *headers;
+    const struct auth *auth;
     bool host, encoded;
 };
 
@@ -71,6 +72,14 @@ static void host_read(struct reading *reading, const char *value, size_t length)
     reading->host = true;
 }
 
+static void authorization_read(struct reading *reading, const char *value, size_t length) {
+    reading->headers->authorized |= reading->auth && auth_allows_bearer(reading->auth, value, length);
+}
+
+static void api_key_read(struct reading *reading, const char *value, size_t length) {
+    reading->headers->authorized |= reading->auth && auth_allows(reading->auth, value, length);
+}
+
 static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const char *name, size_t name_length,
                                    const char *value, size_t length) {
     static const struct {
@@ -84,6 +93,8 @@ static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const
         {"Transfer-Encoding", 17, transfer_encoding_read},
         {"Content-Encoding", 16, content_encoding_read},
         {"Expect", 6, expect_read},
+        {"Authorization", 13, authorization_read},
+        {"X-Api-Key", 9, api_key_read},
     };
     struct reading *reading = context;
     (void)kind;
@@ -97,12 +108,20 @@ static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
-void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version) {
-    struct reading reading = {.headers = headers};
+void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version,
+                       const struct auth *auth) {
+    struct reading reading = {.headers = headers, .auth = auth};
     *headers = (struct http_headers){.content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER};
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, header_read, &reading);
     if (headers->chunked && headers->content_length != HEADER_ABSENT)
         headers->fault = "Content-Length and Transfer-Encoding are given together";
     if (!reading.host && strcmp(version, MHD_HTTP_VERSION_1_1) == 0)
         headers->fault = "the Host header is missing";
+}
+
+bool http_authorized(struct MHD_Connection *connection, const struct auth *auth) {
+    struct http_headers headers = {.authorized = false};
+    struct reading reading = {.headers = &headers, .auth = auth};
+    MHD_get_connection_values_n(connection, MHD_HEADER_KIND, header_read, &reading);
+    return headers.authorized;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "frontend/auth.h"
 #include "frontend/inflate.h"
 
 #define HEADER_ABSENT (-1)
@@ -14,11 +15,16 @@ struct http_headers {
     int64_t json_bytes;     /* Inference-Header-Content-Length, or INFER_NO_HEADER */
     bool chunked;
     bool expects_continue;
+    bool authorized;             /* one of the tokens is there */
     enum body_encoding encoding; /* of the body */
     const char *fault;           /* NULL, or why the request is answered 400 and its connection closed */
 };
 
 /* Reads them. A fault is what two parties along the way may understand differently, so that one of them takes for a
  * request what the other takes for a body: lengths that conflict or come together with a transfer encoding, transfer
- * encodings other than chunked, blanks in names. libmicrohttpd itself takes the first length it finds. */
-void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version);
+ * encodings other than chunked, blanks in names. libmicrohttpd itself takes the first length it finds.
+ * Tokens come as `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`; with `auth` NULL none is looked for. */
+void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version,
+                       const struct auth *auth);
+/* The same of the token alone. */
+bool http_authorized(struct MHD_Connection *connection, const struct auth *auth);

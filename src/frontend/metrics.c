@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "frontend/http_headers.h"
 #include "frontend/listen.h"
 
 #define CONNECTIONS_MAX 64
@@ -15,6 +16,7 @@
 struct metrics_server {
     struct MHD_Daemon *daemon;
     int tcp_port;
+    const struct auth *auth;
     void (*render)(void *context, struct text *out);
     void *context;
 };
@@ -28,6 +30,8 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned statu
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     enum MHD_Result result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     return result;
@@ -49,17 +53,22 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         text_put(&text, "/metrics takes GET only\n");
         return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, &text, "text/plain");
     }
+    if (server->auth && !http_authorized(connection, server->auth)) {
+        text_put(&text, "/metrics needs a token\n");
+        return respond(connection, MHD_HTTP_UNAUTHORIZED, &text, "text/plain");
+    }
     server->render(server->context, &text);
     return respond(connection, text.failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : MHD_HTTP_OK, &text,
                    "text/plain; version=0.0.4");
 }
 
-int metrics_server_start(struct metrics_server **server, const char *host, int tcp_port,
+int metrics_server_start(struct metrics_server **server, const char *host, int tcp_port, const struct auth *auth,
                          void (*render)(void *context, struct text *out), void *context, struct sy_error *err) {
     struct metrics_server *s = calloc(1, sizeof(*s));
     int fd;
     if (!s)
         return error_set(err, -ENOMEM, "no memory for the metrics endpoint");
+    s->auth = auth;
     s->render = render;
     s->context = context;
     int rc = listen_open(host, tcp_port, &fd, &s->tcp_port, err);
