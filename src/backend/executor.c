@@ -1,14 +1,11 @@
-/* executor.c - the thread of an executor: loads models, polls for sealed batches, sleeps. */
+/* executor.c - the thread of an executor: polls for sealed batches, sleeps. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/executor_state.h"
 #include "base/clock.h"
-#include "base/container.h"
-#include "base/log.h"
 #include "base/thread.h"
-#include "profile/measure.h"
 
 #define NEWS_AGAIN_NS (50 * NS_PER_US)
 
@@ -49,72 +46,13 @@ static bool anything_pending(struct executor *x) {
            atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
 }
 
-/* A first run, and the first of a size, take up to twice as long (memory is mapped, weights are read): better now than
- * in front of clients, and than learnt as what the model takes. */
-static void warm_model(struct executor *x, uint32_t index) {
-    struct served_model *model = &x->config.models[index];
-    const uint32_t batches[] = {1, profile_batch_best(x->config.profiles[index])};
-    struct sy_error err;
-
-    for (size_t i = 0; i < ARRAY_COUNT(batches); i++)
-        if (measure_run(x->config.engine, x->models[index], &model->signature, model->reference_dims, batches[i],
-                        &err) < 0)
-            log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name,
-                     x->config.first_accelerator, batches[i], err.text);
-        else
-            x->warmed[index] = true;
-}
-
-static void load_model(struct executor *x, uint32_t index) {
-    struct served_model *model = &x->config.models[index];
-    struct sy_error err = {.text = ""};
-    struct engine_model_source source = {
-        .name = model->name,
-        .path = model->path[0] ? model->path : NULL,
-        .signature = &model->signature,
-        .profile = x->config.profiles[index],
-        .batch_max = model->batch_max,
-    };
-
-    /* acquire: the reason and the signature were written before the state */
-    if (atomic_load_explicit(&model->state, memory_order_acquire) == MODEL_UNAVAILABLE)
-        return;
-    if (x->config.engine->load(x->engine, &source, &x->models[index], &err) < 0) {
-        x->models[index] = NULL;
-        snprintf(model->reason, sizeof(model->reason), "%s", err.text);
-        /* release: with the loads of `state` before `reason` is read */
-        atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
-        log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
-                  x->config.first_accelerator, err.text);
-    } else if (x->config.engine->signature && source.profile) { /* one that computes */
-        warm_model(x, index);
-    }
-}
-
-static int load_all(struct executor *x) {
-    int rc = x->config.engine->open(&x->engine, &x->config.options, &x->load_error);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < x->config.model_count; i++)
-        load_model(x, i);
-    return 0;
-}
-
-static void unload_all(struct executor *x) {
-    for (uint32_t i = 0; i < x->config.model_count; i++)
-        if (x->models[i])
-            x->config.engine->unload(x->models[i]);
-    if (x->engine)
-        x->config.engine->close(x->engine);
-}
-
 static void *executor_main(void *argument) {
     struct executor *x = argument;
 
     if (x->config.pin)
         thread_pin(&x->config.cores);
     thread_begin("executor", x->config.index, x->config.shared ? THREAD_SHARED : THREAD_COMPUTE);
-    int rc = load_all(x);
+    int rc = executor_load_all(x);
     atomic_store_explicit(&x->load_status, rc, memory_order_release); /* with executor_wait_ready() */
     doorbell_ring(&x->loaded);
     while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
@@ -133,7 +71,7 @@ static void *executor_main(void *argument) {
         else
             doorbell_sleep(bell, x->wake_ns);
     }
-    unload_all(x);
+    executor_unload_all(x);
     return NULL;
 }
 
@@ -141,7 +79,6 @@ static void executor_free(struct executor *x) {
     doorbell_destroy(&x->loaded);
     emulation_free(x->emulation);
     free(x->models);
-    free(x->warmed);
     free(x->gather);
     free(x->counters);
     free(x->members);
@@ -162,14 +99,13 @@ int executor_start(struct executor **executor, const struct executor_config *con
     atomic_init(&x->load_status, 1);
     doorbell_init(&x->loaded, false, false);
     x->models = calloc(config->model_count + 1, sizeof(*x->models));
-    x->warmed = calloc(config->model_count + 1, sizeof(*x->warmed));
     x->counters = calloc(config->accelerators, sizeof(*x->counters));
     x->members = calloc(config->accelerators, sizeof(*x->members));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
-    if (!x->models || !x->warmed || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
+    if (!x->models || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
         !x->emulation != !config->engine->emulate) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
         goto err_free;

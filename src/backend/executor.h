@@ -16,7 +16,7 @@ struct executor_config {
     uint32_t type;                            /* theirs */
     const struct engine_ops *engine;
     struct engine_options options;
-    struct served_model *models;           /* [model_count]; those MODEL_READY are loaded */
+    struct served_model *models;           /* [model_count]; those MODEL_READY are loaded at the start */
     const struct profile *const *profiles; /* [model_count] on this type; what the emulated engine sleeps */
     uint32_t model_count;
     bool shared; /* other threads of the server may need its core */
@@ -33,11 +33,18 @@ struct executor_counters {
 
 struct executor;
 
-/* Starts the thread, which opens the engine and loads the models. A model that fails to load becomes MODEL_UNAVAILABLE
- * with its reason. 0 or -errno with a sentence. */
+/* Starts the thread, which opens the engine and loads the models that are MODEL_READY. A model that fails to load
+ * becomes MODEL_UNAVAILABLE with its reason. 0 or -errno with a sentence. */
 int executor_start(struct executor **executor, const struct executor_config *config, struct sy_error *err);
 /* Waits until everything is loaded: 0, or -errno with a sentence if the engine could not be opened. */
 int executor_wait_ready(struct executor *executor, struct sy_error *err);
+/* Loads a model beside the running executor, and runs a batch of every size once: for a thread that loads models, one at
+ * a time, once the executor is ready. The served model and its profile are complete. 0 or -errno with the engine's
+ * sentence. wiring_model_loaded() hands it over. */
+int executor_load(struct executor *executor, uint32_t served_model, struct executor_model *loaded,
+                  struct sy_error *err);
+/* Frees one that the executor does not have: not yet, or not any more (wiring_executor_settled()). The same thread. */
+void executor_unload(const struct executor *executor, struct executor_model *loaded);
 /* Ends the thread, after the batch that runs, and frees everything. */
 void executor_stop(struct executor *executor);
 

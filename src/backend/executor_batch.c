@@ -186,7 +186,7 @@ void executor_publish_answers(struct executor *x) {
 
 void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
     struct tensor_view inputs[TENSORS_MAX];
-    struct engine_model *model = x->models[plan->served_model];
+    struct engine_model *model = x->models[plan->served_model].model;
     struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
     struct ran_message ran = batch_ran(x, plan, result.start_ns, x->ended_ns);
 

@@ -38,9 +38,9 @@ bool engine_works(struct executor *x) {
     for (uint32_t i = 0; i < x->config.model_count; i++) {
         struct served_model *model = &x->config.models[i];
         struct sy_error err;
-        if (!x->models[i] || !x->warmed[i])
+        if (!x->models[i].warmed)
             continue;
-        if (measure_run(x->config.engine, x->models[i], &model->signature, model->reference_dims, 1, &err) == 0)
+        if (measure_run(x->config.engine, x->models[i].model, &model->signature, model->reference_dims, 1, &err) == 0)
             return true;
         any = true;
     }
@@ -66,6 +66,9 @@ static void obey(struct executor *x, const struct accelerator_command *command) 
         break;
     case ACCELERATOR_FAIL:
         accelerator_fail(x, command->accelerator);
+        break;
+    case EXECUTOR_MODEL:
+        x->models[command->served_model] = command->model;
         break;
     }
 }

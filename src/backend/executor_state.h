@@ -19,9 +19,8 @@ struct executor {
     struct executor_config config;
     struct wiring *wiring;
     struct engine *engine;
-    struct engine_model **models; /* [model_count]; NULL: not loaded */
-    bool *warmed;                 /* [model_count] a trial run has worked, so one that fails says something */
-    char *gather;                 /* inputs of a batch of several requests, one after the other */
+    struct executor_model *models; /* [model_count] */
+    char *gather;                  /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
     struct executor_counters *counters; /* [config.accelerators] */
     struct emulation *emulation;        /* NULL: batches really run, one at a time */
@@ -38,6 +37,12 @@ struct executor {
     pthread_t thread;
     _Atomic bool stop;
 };
+
+/* ---- executor_models.c ---- */
+
+/* Opens the engine and loads what is there from the start. */
+int executor_load_all(struct executor *x);
+void executor_unload_all(struct executor *x);
 
 /* ---- executor_batch.c: what every batch needs, however it runs ---- */
 

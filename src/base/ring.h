@@ -77,6 +77,11 @@ static inline bool ring_publish(struct ring *ring) {
     return true;
 }
 
+/* Producer: whether the consumer has done all that was pushed and published: popped, and released. */
+static inline bool ring_drained(const struct ring *ring) {
+    return atomic_load_explicit(&ring->head, memory_order_acquire) == ring->tail_local; /* with ring_release() */
+}
+
 /* Consumer: the oldest message, or NULL. It stays the consumer's to read until ring_release(). */
 static inline void *ring_peek(struct ring *ring) {
     if (ring->head_local == ring->tail_seen) {

@@ -1,7 +1,8 @@
 /* engine.h - what runs batches: a table of functions, one row per engine (onnxruntime, emulated).
  *
- * An engine instance belongs to one executor thread, which alone calls load, run and unload; signature is
- * called at set-up by any one thread. A run is synchronous: it returns when the outputs are there. */
+ * An engine instance is opened and closed by one executor thread, which runs its models. While it runs others, one
+ * further thread at a time may load a model, run it until it hands it over, and unload one that it got back. signature
+ * is called by any one thread. A run is synchronous: it returns when the outputs are there. */
 #pragma once
 
 #include <stdatomic.h>

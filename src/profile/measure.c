@@ -325,8 +325,7 @@ static int point_time(const struct engine_ops *ops, struct engine_model *model, 
     return rc;
 }
 
-/* 1, 2, 3, 4, 6, 8, 12, 16, 24, ... and the last one. */
-static uint32_t batch_next(uint32_t b, uint32_t last) {
+uint32_t measure_batch_next(uint32_t b, uint32_t last) {
     uint32_t power = 1;
     while (2 * power <= b)
         power *= 2;
@@ -374,7 +373,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     double best_ns = INFINITY; /* an item's median in the best batch so far */
     int without_gain = 0;
     uint64_t single_bytes = 0;
-    for (uint32_t b = 1; b <= record->batch_max; b = batch_next(b, record->batch_max)) {
+    for (uint32_t b = 1; b <= record->batch_max; b = measure_batch_next(b, record->batch_max)) {
         if (b > 1 && batch_too_large(record, options, b, best_ns)) {
             record->batch_max = record->batch[record->point_count - 1];
             break;

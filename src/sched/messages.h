@@ -213,9 +213,17 @@ struct freed_message {
 
 /* ---- who started the threads -> model thread ---- */
 
+enum model_move_kind {
+    MODEL_MOVES, /* a variant goes to another sub-cluster */
+    MODEL_COMES, /* a served model is there from now on, with all its variants */
+    MODEL_GOES,  /* a served model that has nothing queued or sealed, and gets nothing any more, is not */
+};
+
 struct model_move {
-    uint32_t model; /* the rank core's index */
-    uint32_t part;  /* the sub-cluster that it is to belong to */
+    enum model_move_kind kind;
+    uint32_t model;            /* MOVES: the rank core's index; else the served model */
+    uint32_t part;             /* MOVES, COMES: the sub-cluster that it is to belong to */
+    struct model_cores *cores; /* COMES: from model_thread_prepare(); the caller's again when it has gone */
 };
 
 /* ---- who started the threads -> executor ---- */
@@ -224,11 +232,22 @@ enum accelerator_order {
     ACCELERATOR_JOIN,  /* take batches again */
     ACCELERATOR_DRAIN, /* end what is sealed, and take no more */
     ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it */
+    EXECUTOR_MODEL,    /* of all its accelerators: this is what runs a served model from now on */
+};
+
+struct engine_model;
+
+/* A model as an executor has it. */
+struct executor_model {
+    struct engine_model *model; /* NULL: not loaded */
+    bool warmed;                /* a trial run has worked, so one that fails says something */
 };
 
 struct accelerator_command {
     uint32_t accelerator;
     enum accelerator_order order;
+    uint32_t served_model; /* MODEL, and: */
+    struct executor_model model;
 };
 
 /* ---- executor -> frontend ---- */

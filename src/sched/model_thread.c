@@ -54,8 +54,9 @@ struct model_thread {
     bool learn;
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
-    struct variant *variants;
+    struct variant *variants; /* its own, then the wiring's spare ones */
     uint32_t variant_count;
+    uint32_t active; /* of these, the ones with a core */
     struct variant_range *ranges;                  /* [rings.model_count] */
     uint32_t *variant_of_rank_index;               /* [wiring->models] */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
@@ -137,11 +138,11 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
     }
 }
 
-/* What a core is told when items cost `work` times the profiled one; its tables may lie in t->scaled. */
-static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
-    const struct thread_model *m = &t->rings.models[v->model];
+/* What a core of a model is told, for the profiled item. */
+static struct model_core_config core_config(const struct model_thread *t, const struct thread_model *m,
+                                            uint32_t rank_index) {
     struct model_core_config config = {
-        .model = v->rank_index,
+        .model = rank_index,
         .types = t->types,
         .batch_max = m->batch_max,
         .slo_ns = m->slo_ns,
@@ -151,9 +152,17 @@ static struct model_core_config variant_config(struct model_thread *t, const str
         .policy_options = t->policy_options,
     };
 
+    memcpy(config.profiles, m->profiles, sizeof(config.profiles));
+    return config;
+}
+
+/* What a core is told when items cost `work` times the profiled one; its tables may lie in t->scaled. */
+static struct model_core_config variant_config(struct model_thread *t, const struct variant *v, float work) {
+    const struct thread_model *m = &t->rings.models[v->model];
+    struct model_core_config config = core_config(t, m, v->rank_index);
+
     rings_delays(&t->rings, v->model, &config.ctrl_ns, &config.data_ns);
     for (uint32_t type = 0; type < t->types; type++) {
-        config.profiles[type] = m->profiles[type];
         if (m->profiles[type] && work != 1.0f) {
             profile_scale(t->scaled[type], m->profiles[type], work);
             config.profiles[type] = t->scaled[type];
@@ -229,20 +238,22 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
  * most of the time would go by waiting for them one after the other; so they are asked for beforehand, for the whole
  * group. */
 static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *ring) {
-    uint32_t count = ring_ready(ring, GROUP);
+    uint32_t count = ring_ready(ring, GROUP), known = 0;
 
-    if (t->variant_count >= WARM_FROM) {
+    if (t->active >= WARM_FROM) {
         const struct variant *soon[GROUP];
         for (uint32_t i = 0; i < count; i++) {
             const struct request_message *message = ring_peek_ahead(ring, i);
-            soon[i] = t->ranges[t->rings.model_of_served[message->model]].first;
-            __builtin_prefetch(soon[i], 1);
+            const struct variant_range *range = &t->ranges[t->rings.model_of_served[message->model]];
+            soon[known] = range->first;
+            known += range->count > 0; /* a cancellation may be later than its model's end */
+            __builtin_prefetch(range->first, 1);
         }
-        for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t i = 0; i < known; i++) {
             model_core_warm(soon[i]->core);
             candidate_board_warm(&t->rings.wiring->candidates, soon[i]->rank_index);
         }
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < known; i++)
             model_core_warm_arrival(soon[i]->core);
     }
     for (uint32_t i = 0; i < count; i++, ring_pop(ring))
@@ -316,27 +327,91 @@ static void set_moving(struct model_thread *t, struct variant *v, enum moving mo
 
 static void set_part(struct model_thread *t, struct variant *v) {
     v->part = v->part_next;
-    atomic_store_explicit(&t->rings.wiring->parts[v->rank_index], (uint8_t)v->part,
-                          memory_order_relaxed); /* own word */
+    /* release: with wiring_part(); who sees PART_NOBODY may free the core */
+    atomic_store_explicit(&t->rings.wiring->parts[v->rank_index], (uint8_t)v->part, memory_order_release);
 }
 
-static void take_move(struct model_thread *t, const struct model_move *move) {
-    struct variant *v = &t->variants[t->variant_of_rank_index[move->model]];
-
-    CHECK_LT(move->part, t->rings.wiring->rank_threads);
-    v->part_next = move->part;
-    if (v->moving == TO_JOIN) /* nobody there knows of it yet */
+static void variant_move(struct model_thread *t, struct variant *v, uint32_t part) {
+    v->part_next = part;
+    if (v->moving == TO_JOIN && part != PART_NOBODY) /* nobody there knows of it yet */
         set_part(t, v);
     else if (v->moving == SETTLED && v->part != v->part_next)
         set_moving(t, v, TO_LEAVE);
     /* else it goes where it was told to last */
 }
 
+/* No rank thread knows the variant any more, nor does anybody ask for it. */
+static void variant_end(struct model_thread *t, struct variant *v) {
+    CHECK(model_core_idle(v->core));
+    heap_remove(&t->timers, (uint32_t)(v - t->variants));
+    v->core = NULL;
+    v->generation = 0;
+    v->moving = SETTLED;
+    t->active--;
+    set_part(t, v);
+}
+
 /* The old rank thread knows nothing of the variant any more. */
 static void has_left(struct model_thread *t, struct variant *v) {
     CHECK_EQ(v->moving, LEAVING);
+    if (v->part_next == PART_NOBODY) {
+        variant_end(t, v);
+        return;
+    }
     set_part(t, v);
     set_moving(t, v, TO_JOIN);
+}
+
+static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part, struct model_cores *cores) {
+    const struct thread_model *model = &cores->model;
+    uint32_t m = t->rings.model_of_served[served_model];
+    struct candidate none[ACCELERATOR_TYPES_MAX];
+
+    CHECK_EQ(t->ranges[m].count, 0);
+    rings_model_set(&t->rings, m, model);
+    for (uint32_t type = 0; type < t->types; type++)
+        none[type] = candidate_none();
+    t->ranges[m] = (struct variant_range){&t->variants[t->variant_of_rank_index[model->first_variant]],
+                                          model->variant_count};
+    for (uint32_t i = 0; i < model->variant_count; i++) {
+        struct variant *v = t->ranges[m].first + i;
+        CHECK(!v->core);
+        v->core = cores->cores[i];
+        v->model = m;
+        v->shape_key = 0;
+        v->generation = model->variant_count == 1; /* as in variants_make() */
+        v->queued = 0;
+        v->rates_known = false;
+        v->part_next = part;
+        candidate_board_write(&t->rings.wiring->candidates, v->rank_index, none, 0);
+        t->active++;
+        set_part(t, v);
+        set_moving(t, v, TO_JOIN);
+    }
+}
+
+static void model_goes(struct model_thread *t, uint32_t served_model) {
+    struct variant_range *range = &t->ranges[t->rings.model_of_served[served_model]];
+
+    for (struct variant *v = range->first; v < range->first + range->count; v++)
+        variant_move(t, v, PART_NOBODY);
+    range->count = 0;
+}
+
+static void take_move(struct model_thread *t, const struct model_move *move) {
+    switch (move->kind) {
+    case MODEL_MOVES:
+        CHECK_LT(move->part, t->rings.wiring->rank_threads);
+        variant_move(t, &t->variants[t->variant_of_rank_index[move->model]], move->part);
+        break;
+    case MODEL_COMES:
+        CHECK_LT(move->part, t->rings.wiring->rank_threads);
+        model_comes(t, move->model, move->part, move->cores);
+        break;
+    case MODEL_GOES:
+        model_goes(t, move->model);
+        break;
+    }
 }
 
 static void take_grant(struct model_thread *t, int64_t now, const struct grant_message *grant) {
@@ -397,12 +472,14 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
 static void follow_delays(struct model_thread *t, int64_t now) {
     if (!rings_follow_delays(&t->rings, now))
         return;
-    for (uint32_t i = 0; i < t->variant_count; i++) {
-        struct variant *v = &t->variants[i];
+    for (uint32_t m = 0; m < t->rings.model_count; m++) {
+        struct variant_range range = t->ranges[m];
         struct model_event event = {.kind = MODEL_DELAYS};
-        rings_delays(&t->rings, v->model, &event.delays.ctrl_ns, &event.delays.data_ns);
-        if (v->generation)
-            variant_step(t, v, now, &event);
+        if (range.count > 0)
+            rings_delays(&t->rings, m, &event.delays.ctrl_ns, &event.delays.data_ns);
+        for (struct variant *v = range.first; v < range.first + range.count; v++)
+            if (v->generation)
+                variant_step(t, v, now, &event);
     }
 }
 
@@ -439,7 +516,9 @@ static void tell_moves(struct model_thread *t) {
     t->mover_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct variant *v = &t->variants[t->movers[i]];
-        if (!may_say(t, v)) {
+        if (v->moving == TO_JOIN && v->part_next == PART_NOBODY) {
+            variant_end(t, v);
+        } else if (!may_say(t, v)) {
             t->movers[t->mover_count++] = t->movers[i];
         } else if (v->moving == TO_LEAVE) {
             say(t, v, RANK_LEAVE);
@@ -457,6 +536,10 @@ static void tell_rates(struct model_thread *t) {
 
     for (uint32_t i = 0; i < t->rates_changed_count; i++) {
         struct variant *v = &t->variants[t->rates_changed[i]];
+        if (!v->core) {
+            v->rates_changed = false;
+            continue;
+        }
         if (!may_say(t, v)) {
             t->rates_changed[waiting++] = t->rates_changed[i];
             continue;
@@ -530,7 +613,7 @@ static bool poll_grants(struct model_thread *t, int64_t now) {
             t->held_up[k] = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
             if (t->held_up[k])
                 break;
-            if (taken++ % GROUP == 0 && t->variant_count >= WARM_FROM)
+            if (taken++ % GROUP == 0 && t->active >= WARM_FROM)
                 warm_grants(t, ring);
             take_grant(t, now, message);
             any = true;
@@ -637,8 +720,15 @@ static void *model_thread_main(void *argument) {
     return NULL;
 }
 
+static size_t core_room(const struct model_core_config *config) {
+    return (model_core_bytes(config) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
 static int variants_make(struct model_thread *t) {
-    for (uint32_t m = 0, at = 0; m < t->rings.model_count; m++) {
+    const struct wiring *w = t->rings.wiring;
+    uint32_t at = 0;
+
+    for (uint32_t m = 0; m < t->rings.model_count; m++) {
         const struct thread_model *model = &t->rings.models[m];
         t->ranges[m] = (struct variant_range){&t->variants[at], model->variant_count};
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
@@ -647,18 +737,51 @@ static int variants_make(struct model_thread *t) {
             v->part = v->part_next = wiring_part(t->rings.wiring, v->rank_index);
             t->variant_of_rank_index[v->rank_index] = at;
             struct model_core_config config = variant_config(t, v, 1.0f);
-            v->core = aligned_alloc(CACHE_LINE, (model_core_bytes(&config) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+            v->core = aligned_alloc(CACHE_LINE, core_room(&config));
             if (!v->core)
                 return -ENOMEM;
             variant_reset(t, v, 0, 1.0f);
             v->generation = model->variant_count == 1; /* a model of one shape keeps its core for key 0 */
         }
     }
+    t->active = at;
+    for (uint32_t r = w->models - w->models_spare; r < w->models; r++, at++) {
+        t->variants[at] = (struct variant){.rank_index = r, .part = PART_NOBODY, .part_next = PART_NOBODY};
+        t->variant_of_rank_index[r] = at;
+    }
     return 0;
 }
 
+struct model_cores *model_thread_prepare(const struct model_thread *t, const struct thread_model *model) {
+    struct model_cores *cores = calloc(1, sizeof(*cores));
+
+    if (!cores)
+        return NULL;
+    cores->model = *model;
+    for (uint32_t i = 0; i < model->variant_count; i++) {
+        struct model_core_config config = core_config(t, model, model->first_variant + i);
+        config.ctrl_ns = rings_ctrl_ns(&t->rings, model->slo_ns);
+        config.data_ns = model->data_ns;
+        cores->cores[i] = aligned_alloc(CACHE_LINE, core_room(&config));
+        if (!cores->cores[i]) {
+            model_cores_free(cores);
+            return NULL;
+        }
+        model_core_init(cores->cores[i], &config, (struct request_pool *)&t->rings.pool);
+    }
+    return cores;
+}
+
+void model_cores_free(struct model_cores *cores) {
+    for (uint32_t i = 0; cores && i < VARIANTS_MAX; i++)
+        free(cores->cores[i]);
+    free(cores);
+}
+
 static void model_thread_free(struct model_thread *t) {
-    for (uint32_t i = 0; t->variants && i < t->variant_count; i++)
+    uint32_t own = t->variant_count - t->rings.wiring->models_spare; /* cores of spare ones are who made them's */
+
+    for (uint32_t i = 0; t->variants && i < own; i++)
         free(t->variants[i].core);
     for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
         free(t->scaled[type]);
@@ -684,8 +807,11 @@ static int variants_allocate(struct model_thread *t) {
         variants += model->variant_count;
         batch_max = model->batch_max > batch_max ? model->batch_max : batch_max;
     }
+    variants += t->rings.wiring->models_spare;
     t->variant_count = variants;
     variants = variants ? variants : 1;
+    if (t->rings.wiring->models_spare)
+        batch_max = PROFILE_BATCH_MAX;
     t->variants = aligned_alloc(CACHE_LINE, variants * sizeof(*t->variants));
     t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));
     t->variant_of_rank_index = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));

@@ -32,6 +32,18 @@ struct model_thread_times {
 
 struct model_thread;
 
+/* The cores of a served model that comes while the thread runs. */
+struct model_cores {
+    struct thread_model model; /* its variants are spare ones of the wiring's */
+    struct model_core *cores[VARIANTS_MAX];
+};
+
+/* Makes them. Any thread but one at a time a served model; the thread's `models` had a place for it, with no variants.
+ * NULL without memory. wiring_model_comes() hands them over. */
+struct model_cores *model_thread_prepare(const struct model_thread *thread, const struct thread_model *model);
+/* NULL is fine. */
+void model_cores_free(struct model_cores *cores);
+
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
 /* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */

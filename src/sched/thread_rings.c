@@ -31,15 +31,20 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
         !r->frontend_rung)
         return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
     for (uint32_t m = 0; m < config->model_count; m++) {
-        r->models[m] = config->models[m];
-        r->model_of_served[r->models[m].served_model] = m;
-        margin_init(&r->measured[m].gather, r->models[m].data_ns);
-        atomic_init(&r->measured[m].data_ns, r->models[m].data_ns);
+        r->model_of_served[config->models[m].served_model] = m;
+        rings_model_set(r, m, &config->models[m]);
     }
     atomic_init(&r->ctrl_ns, config->ctrl_ns);
     margin_init(&r->dispatch, config->ctrl_ns);
     request_pool_init(&r->pool, r->nodes, config->queue_max);
     return 0;
+}
+
+void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model) {
+    r->models[m] = *model;
+    memset(&r->counters[m], 0, sizeof(r->counters[m]));
+    margin_init(&r->measured[m].gather, model->data_ns);
+    atomic_store_explicit(&r->measured[m].data_ns, model->data_ns, memory_order_relaxed); /* nobody asks yet */
 }
 
 void thread_rings_free(struct thread_rings *r) {
@@ -199,9 +204,12 @@ bool rings_follow_delays(struct thread_rings *r, int64_t now_ns) {
     return changed;
 }
 
+int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns) {
+    int64_t ctrl_ns = atomic_load_explicit(&r->ctrl_ns, memory_order_relaxed); /* a number on its own */
+    return ctrl_ns < slo_ns / DELAYS_PART_MOST ? ctrl_ns : slo_ns / DELAYS_PART_MOST;
+}
+
 void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns) {
-    int64_t most_ns = r->models[model].slo_ns / DELAYS_PART_MOST;
-    *ctrl_ns = atomic_load_explicit(&r->ctrl_ns, memory_order_relaxed); /* numbers on their own */
-    *ctrl_ns = *ctrl_ns < most_ns ? *ctrl_ns : most_ns;
+    *ctrl_ns = rings_ctrl_ns(r, r->models[model].slo_ns);
     *data_ns = atomic_load_explicit(&r->measured[model].data_ns, memory_order_relaxed);
 }

@@ -77,6 +77,8 @@ struct sealed_batch {
 /* 0 or -ENOMEM with a sentence; free it in either case. Zeroed before. */
 int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *config, struct sy_error *err);
 void thread_rings_free(struct thread_rings *r);
+/* Puts a served model into the place of one that nobody asks for; its counters begin anew. */
+void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model);
 
 /* A request goes back to its frontend. `model` counts within the thread. */
 void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason);
@@ -91,6 +93,8 @@ void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message 
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);
 /* Every 100 ms: lets the delays follow what was measured. True if they changed. */
 bool rings_follow_delays(struct thread_rings *r, int64_t now_ns);
+/* What dispatching takes, as far as a model of this SLO allows for it. Any thread. */
+int64_t rings_ctrl_ns(const struct thread_rings *r, int64_t slo_ns);
 /* delay(b) = ctrl + data*b as the cores of a model use it now. Any thread. */
 void rings_delays(const struct thread_rings *r, uint32_t model, int64_t *ctrl_ns, int64_t *data_ns);
 

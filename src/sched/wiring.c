@@ -151,30 +151,61 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     return 0;
 }
 
-int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
-    uint32_t t = w->thread_of_model[model];
-    struct model_move *move = ring_reserve(&w->moves[t]);
+static int move_tell(struct wiring *w, uint32_t thread, struct model_move told) {
+    struct model_move *move = ring_reserve(&w->moves[thread]);
 
     if (!move)
         return -EAGAIN;
-    *move = (struct model_move){.model = model, .part = part};
-    ring_push(&w->moves[t]);
-    ring_publish(&w->moves[t]);
-    doorbell_ring(&w->model_bells[t]);
+    *move = told;
+    ring_push(&w->moves[thread]);
+    ring_publish(&w->moves[thread]);
+    doorbell_ring(&w->model_bells[thread]);
+    return 0;
+}
+
+int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
+    return move_tell(w, w->thread_of_model[model],
+                     (struct model_move){.kind = MODEL_MOVES, .model = model, .part = part});
+}
+
+int wiring_model_comes(struct wiring *w, uint32_t served_model, uint32_t part, struct model_cores *cores) {
+    return move_tell(
+        w, w->thread_of_served[served_model],
+        (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part, .cores = cores});
+}
+
+int wiring_model_goes(struct wiring *w, uint32_t served_model) {
+    return move_tell(w, w->thread_of_served[served_model],
+                     (struct model_move){.kind = MODEL_GOES, .model = served_model});
+}
+
+static int command_tell(struct wiring *w, uint32_t executor, struct accelerator_command told) {
+    struct accelerator_command *command = ring_reserve(&w->commands[executor]);
+
+    if (!command)
+        return -EAGAIN;
+    *command = told;
+    ring_push(&w->commands[executor]);
+    ring_publish(&w->commands[executor]);
+    doorbell_ring(&w->executor_bells[executor]);
     return 0;
 }
 
 int wiring_command(struct wiring *w, uint32_t accelerator, enum accelerator_order order) {
-    uint32_t e = w->executor_of[accelerator];
-    struct accelerator_command *command = ring_reserve(&w->commands[e]);
+    return command_tell(w, w->executor_of[accelerator],
+                        (struct accelerator_command){.accelerator = accelerator, .order = order});
+}
 
-    if (!command)
-        return -EAGAIN;
-    *command = (struct accelerator_command){.accelerator = accelerator, .order = order};
-    ring_push(&w->commands[e]);
-    ring_publish(&w->commands[e]);
-    doorbell_ring(&w->executor_bells[e]);
-    return 0;
+int wiring_model_loaded(struct wiring *w, uint32_t executor, uint32_t served_model, struct executor_model model) {
+    uint32_t accelerator = 0; /* any of its own */
+
+    while (w->executor_of[accelerator] != executor)
+        accelerator++;
+    return command_tell(w, executor,
+                        (struct accelerator_command){.accelerator = accelerator,
+                                                     .order = EXECUTOR_MODEL,
+                                                     .served_model = served_model,
+                                                     .model = model});
 }
 
 void wiring_destroy(struct wiring *w) {

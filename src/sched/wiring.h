@@ -26,6 +26,7 @@
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 #define RANK_THREADS_MAX     64
+#define PART_NOBODY          UINT8_MAX /* of a model that no sub-cluster knows: it is not there yet, or any more */
 
 enum accelerator_state {
     ACCELERATOR_SERVING,
@@ -44,11 +45,12 @@ struct wiring {
     uint32_t rank_threads;      /* 0: one */
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
+    uint32_t models_spare;      /* the last so many of them are given to served models that come; any thread's */
     uint32_t types;             /* of accelerators; 0: 1 */
     uint32_t batch_max;         /* requests a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
     uint32_t request_slots;     /* messages that a ring of requests holds; 0: two for each of those, so never full */
-    uint32_t *thread_of_model;  /* [models] */
+    uint32_t *thread_of_model;  /* [models]; of spare ones: written before the model comes */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */
     uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL: all are of part 0 */
@@ -105,13 +107,27 @@ void wiring_destroy(struct wiring *wiring);
  * much has been said that the executor has not read yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
-/* The same thread: moves a model to another part, with all that it has queued; wiring_part() tells when it is there. 0,
- * or -EAGAIN if too many moves have not been read yet. */
+/* The same thread, or several under a lock of theirs: hands an executor a loaded model, or takes one that nobody sends
+ * batches to back (a NULL one). It has done so when it is settled. 0 or -EAGAIN. */
+int wiring_model_loaded(struct wiring *wiring, uint32_t executor, uint32_t served_model, struct executor_model model);
+/* Whether the executor has done all that it was told. */
+static inline bool wiring_executor_settled(const struct wiring *wiring, uint32_t executor) {
+    return ring_drained(&wiring->commands[executor]);
+}
+
+/* The same: moves a model to another part, with all that it has queued;
+ * wiring_part() tells when it is there. 0, or -EAGAIN if too many moves have not been read yet. */
 int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
+
+/* The same, of served models (enum model_move_kind). A model may be sent requests once none of its variants is of
+ * PART_NOBODY; it is gone once all are, and its cores are the caller's again. It must not be moved after it was told to
+ * go. */
+int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part, struct model_cores *cores);
+int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 
 /* Any thread. */
 static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
-    return atomic_load_explicit(&wiring->parts[model], memory_order_relaxed); /* a word on its own */
+    return atomic_load_explicit(&wiring->parts[model], memory_order_acquire); /* with set_part() in model_thread.c */
 }
 
 static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {

@@ -485,6 +485,45 @@ static void test_a_model_that_does_not_load_is_set_aside(void **state) {
     rig_stop(rig);
 }
 
+/* Gives the executor a model in place of the one it has, and waits until it has it. */
+static void hand_over(struct rig *rig, struct executor_model model) {
+    struct timespec ts = {.tv_nsec = 100000};
+    assert_int_equal(wiring_model_loaded(&rig->wiring, 0, 0, model), 0);
+    while (!wiring_executor_settled(&rig->wiring, 0))
+        nanosleep(&ts, NULL);
+}
+
+static void test_a_model_is_handed_over_and_taken_back(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    struct executor_model first = {.model = &the_model}, second;
+    float a[] = {1, 2};
+    struct request r;
+    struct ran_message ran;
+    struct sy_error err;
+
+    assert_int_equal(executor_load(rig->executor, 0, &second, &err), 0);
+    assert_true(second.warmed);
+    hand_over(rig, (struct executor_model){.model = NULL});
+    executor_unload(rig->executor, &first);
+    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){&r}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_FAILED);
+    assert_non_null(strstr(r.failure, "not loaded"));
+    hand_over(rig, second);
+    run_plan(rig, (struct request *const[]){&r}, 1);
+    take_report(rig, &ran);
+    take_done(rig, &r);
+    assert_int_equal(r.status, REQUEST_OK);
+    output_block_put(r.block);
+    seen.fail_load = true;
+    assert_true(executor_load(rig->executor, 0, &first, &err) < 0);
+    seen.fail_load = false;
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
@@ -499,6 +538,7 @@ int main(void) {
         cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),
         cmocka_unit_test(test_what_may_not_start_yet_waits),
         cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
+        cmocka_unit_test(test_a_model_is_handed_over_and_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

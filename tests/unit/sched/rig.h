@@ -25,20 +25,31 @@
 #define BATCH_MAX    16
 #define RANKS_MAX    2
 
+/* Two served models that the scheduler does not know at first, the second of variable shapes: rig_start_spare(). */
+#define SPARE_ONE     MODELS
+#define SPARE_SEVERAL (MODELS + 1)
+#define SERVED        (MODELS + 2)
+#define VARIANTS      (MODELS - 1 + VARIANTS_MAX)
+#define SPARE_MAX     (2 * VARIANTS_MAX)
+
+static inline bool is_variable(uint32_t model) {
+    return model == MODELS - 1 || model == SPARE_SEVERAL;
+}
+
 struct rig {
     struct wiring wiring;
-    struct served_model models[MODELS];
-    struct profile *profiles[MODELS];
+    struct served_model models[SERVED];
+    struct profile *profiles[SERVED];
     struct executor *executors[EXECUTORS];
     uint32_t executor_of[ACCELERATORS];
     struct model_thread *model_threads[THREADS];
     struct rank_thread *rank_threads[RANKS_MAX];
-    uint8_t part_of_accelerator[ACCELERATORS], part_of_model[MODELS - 1 + VARIANTS_MAX];
+    uint8_t part_of_accelerator[ACCELERATORS], part_of_model[VARIANTS + SPARE_MAX];
     struct central_thread *central_thread;
     const struct policy_ops *policy;
     struct policy_options options;
     struct port *ports[PORTS];
-    uint32_t thread_of_served[MODELS], thread_of_model[MODELS - 1 + VARIANTS_MAX];
+    uint32_t thread_of_served[SERVED], thread_of_model[VARIANTS + SPARE_MAX];
     float input[64];
     double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
 };
@@ -69,7 +80,7 @@ static void start_executors(struct rig *rig) {
                                          .engine = &engine_emulated,
                                          .models = rig->models,
                                          .profiles = (const struct profile *const *)rig->profiles,
-                                         .model_count = MODELS};
+                                         .model_count = SERVED};
         assert_int_equal(executor_start(&rig->executors[e], &config, &err), 0);
         assert_int_equal(executor_wait_ready(rig->executors[e], &err), 0);
     }
@@ -80,10 +91,12 @@ static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, stru
     struct thread_rings_config config = {
         .wiring = &rig->wiring, .index = t, .models = models, .queue_max = 300, .ctrl_ns = 100 * NS_PER_US};
 
-    for (uint32_t i = t; i < MODELS; i += rig->wiring.model_threads)
+    for (uint32_t i = t; i < (rig->wiring.models_spare ? SERVED : MODELS); i += rig->wiring.model_threads)
         models[config.model_count++] = (struct thread_model){.served_model = i,
                                                              .first_variant = i,
-                                                             .variant_count = i == MODELS - 1 ? VARIANTS_MAX : 1,
+                                                             .variant_count = i >= MODELS      ? 0
+                                                                              : is_variable(i) ? VARIANTS_MAX
+                                                                                               : 1,
                                                              .profiles = {rig->profiles[i]},
                                                              .batch_max = BATCH_MAX,
                                                              .slo_ns = rig->models[i].slo_ns};
@@ -91,7 +104,7 @@ static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, stru
 }
 
 static void start_model_thread(struct rig *rig, uint32_t t) {
-    struct thread_model models[MODELS];
+    struct thread_model models[SERVED];
     struct sy_error err;
     struct model_thread_config config = {.rings = rings_config(rig, t, models),
                                          .types = 1,
@@ -107,7 +120,7 @@ static void start_scheduler(struct rig *rig) {
     struct sy_error err;
 
     if (w->central) {
-        struct thread_model models[MODELS];
+        struct thread_model models[SERVED];
         struct central_thread_config config = {.rings = rings_config(rig, 0, models),
                                                .accelerator_type = types,
                                                .types = 1,
@@ -128,8 +141,9 @@ static void start_scheduler(struct rig *rig) {
         start_model_thread(rig, t);
 }
 
-static struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
-                                   uint32_t rank_threads) {
+/* `spare`: variants for models that come. */
+static struct rig *rig_start_spare(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                   uint32_t rank_threads, uint32_t spare) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
@@ -151,17 +165,18 @@ static struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t acc
         rig->part_of_accelerator[a] = (uint8_t)(a % rank_threads);
     }
     rig->fixed_ns = fixed_ns;
-    w->models = MODELS - 1 + VARIANTS_MAX;
+    w->models = VARIANTS + spare;
+    w->models_spare = spare;
     w->batch_max = BATCH_MAX;
     w->thread_of_model = rig->thread_of_model;
     w->thread_of_served = rig->thread_of_served;
-    for (uint32_t i = 0; i < MODELS; i++) {
-        model_make(rig, i, i == MODELS - 1);
+    for (uint32_t i = 0; i < SERVED; i++) {
+        model_make(rig, i, is_variable(i));
         rig->thread_of_served[i] = i % w->model_threads;
     }
     for (uint32_t v = 0; v < w->models; v++) {
         rig->thread_of_model[v] = (v < MODELS - 1 ? v : MODELS - 1) % w->model_threads;
-        rig->part_of_model[v] = (uint8_t)(v % rank_threads);
+        rig->part_of_model[v] = v < VARIANTS ? (uint8_t)(v % rank_threads) : PART_NOBODY;
     }
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
@@ -169,6 +184,11 @@ static struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t acc
     for (uint32_t f = 0; f < PORTS; f++)
         rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
     return rig;
+}
+
+static inline struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                          uint32_t rank_threads) {
+    return rig_start_spare(policy, accelerators, fixed_ns, rank_threads, 0);
 }
 
 static inline struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {
@@ -191,7 +211,7 @@ static void rig_stop(struct rig *rig) {
     for (uint32_t f = 0; f < PORTS; f++)
         port_destroy(rig->ports[f]);
     wiring_destroy(&rig->wiring);
-    for (uint32_t i = 0; i < MODELS; i++)
+    for (uint32_t i = 0; i < SERVED; i++)
         free(rig->profiles[i]);
     free(rig);
 }
@@ -216,14 +236,14 @@ static void crowd_free(struct crowd *c) {
 }
 
 static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t i, uint32_t model, int64_t slo_ns) {
-    uint32_t columns = model == MODELS - 1 ? 1 + (uint32_t)rng_below(&c->rng, 8) : 4;
+    uint32_t columns = is_variable(model) ? 1 + (uint32_t)rng_below(&c->rng, 8) : 4;
     struct request *r = &c->requests[i];
 
     r->model = model;
     r->items = 1 + (uint32_t)rng_below(&c->rng, 3);
     r->arrival_ns = clock_now_ns();
     r->deadline_ns = r->arrival_ns + slo_ns;
-    r->shape_key = model == MODELS - 1 ? columns : 0;
+    r->shape_key = is_variable(model) ? columns : 0;
     r->work = 1;
     r->inputs[0] = (struct tensor_view){
         .data = rig->input, .bytes = r->items * columns * sizeof(float), .rank = 2, .dims = {r->items, columns}};
@@ -257,7 +277,7 @@ static void pause_us(int64_t us) {
     nanosleep(&ts, NULL);
 }
 
-static void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
+static inline void crowd_wait(struct crowd *c, struct rig *rig, uint32_t f) {
     port_flush(rig->ports[f]);
     while (c->done < c->count) {
         crowd_collect(c, rig, f);

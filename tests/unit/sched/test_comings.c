@@ -1,0 +1,112 @@
+/* test_comings.c - served models come and go while the live threads (rig.h) serve others: nothing is lost, and the place
+ * and the numbers of one that went serve the next.
+ *
+ * usage: unit_sched_comings [ROUNDS], or SYMPHONY_CHANGES in the environment: how many models come and go. */
+#include "unit/sched/rig.h"
+
+#define ROUNDS 300
+
+static uint32_t rounds = ROUNDS;
+
+static void await_part(const struct rig *rig, const struct thread_model *model, uint32_t part) {
+    for (uint32_t v = 0; v < model->variant_count; v++)
+        while (wiring_part(&rig->wiring, model->first_variant + v) != part) /* or the test's time is over */
+            pause_us(50);
+}
+
+static struct model_cores *come(struct rig *rig, uint32_t served, uint32_t first_variant, uint32_t variants,
+                                uint32_t part) {
+    struct thread_model model = {
+        .served_model = served,
+        .first_variant = first_variant,
+        .variant_count = variants,
+        .profiles = {rig->profiles[served]},
+        .batch_max = BATCH_MAX,
+        .slo_ns = rig->models[served].slo_ns,
+    };
+    uint32_t thread = rig->thread_of_served[served];
+    struct model_cores *cores = model_thread_prepare(rig->model_threads[thread], &model);
+
+    assert_non_null(cores);
+    for (uint32_t v = 0; v < variants; v++)
+        rig->thread_of_model[first_variant + v] = thread;
+    assert_int_equal(wiring_model_comes(&rig->wiring, served, part, cores), 0);
+    await_part(rig, &model, part);
+    return cores;
+}
+
+static void go(struct rig *rig, struct model_cores *cores) {
+    assert_int_equal(wiring_model_goes(&rig->wiring, cores->model.served_model), 0);
+    await_part(rig, &cores->model, PART_NOBODY);
+    model_cores_free(cores);
+}
+
+/* Sends requests to a model over both ports, a few of them cancelled late, and waits for all. Some for the models that
+ * stay go along. */
+static uint32_t serve(struct rig *rig, uint32_t served, uint32_t count) {
+    struct crowd c;
+
+    crowd_init(&c, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct port *port = rig->ports[i % PORTS];
+        struct request *r = crowd_request(&c, rig, i, i % 4 == 3 ? 0 : served, 200 * NS_PER_MS);
+        assert_int_equal(port_submit(port, r), 0);
+        if (i % 8 == 0)
+            port_cancel(port, r);
+    }
+    for (uint32_t f = 0; f < PORTS; f++)
+        port_flush(rig->ports[f]);
+    while (c.done < c.count) {
+        for (uint32_t f = 0; f < PORTS; f++)
+            crowd_collect(&c, rig, f);
+        pause_us(50);
+    }
+    uint32_t ran = c.ran;
+    crowd_free(&c);
+    return ran;
+}
+
+static void coming_and_going(uint32_t rank_threads) {
+    struct rig *rig = rig_start_spare(&policy_deferred, ACCELERATORS, 200e3, rank_threads, 2 * VARIANTS_MAX);
+    uint32_t spare = rig->wiring.models - rig->wiring.models_spare, ran = 0;
+    struct rng rng;
+
+    rng_seed(&rng, 5);
+    for (uint32_t i = 0; i < rounds; i++) {
+        uint32_t part = (uint32_t)rng_below(&rng, rank_threads), shift = (uint32_t)rng_below(&rng, VARIANTS_MAX);
+        /* one model of one shape, and one of several: their numbers change from round to round */
+        struct model_cores *one = come(rig, SPARE_ONE, spare + shift, 1, part);
+        struct model_cores *several = come(rig, SPARE_SEVERAL, spare + shift + 1, VARIANTS_MAX, part);
+        ran += serve(rig, SPARE_ONE, 16);
+        if (rank_threads > 1 && i % 3 == 0)
+            assert_int_equal(wiring_move(&rig->wiring, one->model.first_variant, 1 - part), 0);
+        ran += serve(rig, SPARE_SEVERAL, 16);
+        go(rig, one);
+        ran += serve(rig, SPARE_SEVERAL, 8);
+        go(rig, several);
+    }
+    assert_true(ran > rounds);
+    rig_stop(rig);
+}
+
+static void test_models_come_and_go(void **state) {
+    (void)state;
+    coming_and_going(1);
+}
+
+static void test_models_come_and_go_between_moves(void **state) {
+    (void)state;
+    coming_and_going(RANKS_MAX);
+}
+
+int main(int argc, char **argv) {
+    const char *text = argc > 1 ? argv[1] : getenv("SYMPHONY_CHANGES");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models_come_and_go),
+        cmocka_unit_test(test_models_come_and_go_between_moves),
+    };
+
+    if (text)
+        rounds = (uint32_t)strtoul(text, NULL, 10);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
