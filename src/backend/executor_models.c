@@ -17,12 +17,14 @@ static bool warm(const struct executor *x, uint32_t served_model, struct engine_
     struct sy_error err;
     bool any = false;
 
-    for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = measure_batch_next(b, last))
-        if (measure_run(x->config.engine, loaded, &model->signature, model->reference_dims, b, &err) == 0)
-            any = true;
-        else
+    for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = measure_batch_next(b, last)) {
+        if (measure_run(x->config.engine, loaded, &model->signature, model->reference_dims, b, &err) < 0) {
             log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name,
                      x->config.first_accelerator, b, err.text);
+            break;
+        }
+        any = true;
+    }
     return any;
 }
 

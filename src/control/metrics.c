@@ -22,40 +22,39 @@ static void render_histogram(struct text *out, const char *name, const char *mod
     text_printf(out, "%s_count{model=\"%s\"} %llu\n", name, model, total);
 }
 
-static void render_models(const struct server *s, struct text *out) {
+static void render_models(const struct server *s, const struct v2_models *listed, struct text *out) {
     const struct served_model *models = s->config.models;
-    uint32_t n = s->config.model_count;
 
     metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
-    for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", metric_label(models[i].name).text,
-                    atomic_load_explicit(&models[i].state, memory_order_relaxed) == MODEL_READY);
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", metric_label(models[*i].name).text,
+                    atomic_load_explicit(&models[*i].state, memory_order_relaxed) == MODEL_READY);
     metric_heading(out, "symphony_model_slo_seconds", "gauge", "Default SLO of the model.");
-    for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", metric_label(models[i].name).text,
-                    (double)models[i].slo_ns / 1e9);
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", metric_label(models[*i].name).text,
+                    (double)models[*i].slo_ns / 1e9);
     metric_heading(out, "symphony_model_latency_seconds", "gauge",
                    "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
-    for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", metric_label(models[i].name).text,
-                    (double)atomic_load_explicit(&server_model_counters(s, i)->latency_one_ns, memory_order_relaxed) /
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", metric_label(models[*i].name).text,
+                    (double)atomic_load_explicit(&server_model_counters(s, *i)->latency_one_ns, memory_order_relaxed) /
                         1e9);
     metric_heading(out, "symphony_model_gather_seconds", "gauge",
                    "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
-    for (uint32_t i = 0; i < n; i++) {
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
         int64_t ctrl_ns, data_ns;
-        rings_delays(server_rings(s, s->placements[i].thread), s->placements[i].thread_model, &ctrl_ns, &data_ns);
-        text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", metric_label(models[i].name).text,
+        rings_delays(server_rings(s, s->placements[*i].thread), s->placements[*i].thread_model, &ctrl_ns, &data_ns);
+        text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", metric_label(models[*i].name).text,
                     (double)data_ns / 1e9);
     }
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
-    for (uint32_t i = 0; i < n; i++)
-        text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", metric_label(models[i].name).text,
-                    atomic_load_explicit(&server_model_counters(s, i)->queued, memory_order_relaxed));
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", metric_label(models[*i].name).text,
+                    atomic_load_explicit(&server_model_counters(s, *i)->queued, memory_order_relaxed));
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
-    for (uint32_t i = 0; i < n; i++) {
-        const struct model_counters *c = server_model_counters(s, i);
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+        const struct model_counters *c = server_model_counters(s, *i);
         const struct {
             const char *reason;
             uint64_t count;
@@ -65,16 +64,16 @@ static void render_models(const struct server *s, struct text *out) {
                     {"cancelled", counter_get(&c->cancelled)}};
         for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
             text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n",
-                        metric_label(models[i].name).text, rows[k].reason, (unsigned long long)rows[k].count);
+                        metric_label(models[*i].name).text, rows[k].reason, (unsigned long long)rows[k].count);
     }
     metric_heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
-    for (uint32_t i = 0; i < n; i++)
-        render_histogram(out, "symphony_batch_size", metric_label(models[i].name).text,
-                         &server_model_counters(s, i)->batch_items, batch_edges, ARRAY_COUNT(batch_edges), 1, 1);
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        render_histogram(out, "symphony_batch_size", metric_label(models[*i].name).text,
+                         &server_model_counters(s, *i)->batch_items, batch_edges, ARRAY_COUNT(batch_edges), 1, 1);
     metric_heading(out, "symphony_run_duration_seconds", "histogram", "What the engine took to run a batch.");
-    for (uint32_t i = 0; i < n; i++)
-        render_histogram(out, "symphony_run_duration_seconds", metric_label(models[i].name).text,
-                         &server_model_counters(s, i)->run_ns, time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US,
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        render_histogram(out, "symphony_run_duration_seconds", metric_label(models[*i].name).text,
+                         &server_model_counters(s, *i)->run_ns, time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US,
                          1e9);
 }
 
@@ -175,21 +174,24 @@ static void render_decisions(const struct server *s, struct text *out) {
 }
 
 void server_render_metrics(void *server, struct text *out) {
-    const struct server *s = server;
+    struct server *s = server;
+    pthread_mutex_lock(&s->models_lock);
+    const struct v2_models *listed = atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
 
     metric_heading(out, "symphony_info", "gauge", "The program's version.");
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
     metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
     text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
-    render_models(s, out);
+    render_models(s, listed, out);
     render_accelerators(s, out);
     render_margins(s, out);
     render_decisions(s, out);
     const struct infer_counters *counters[s->wiring.frontends];
     for (uint32_t f = 0; f < s->wiring.frontends; f++)
         counters[f] = server_infer_counters(s, f);
-    infer_counters_render(counters, s->wiring.frontends, s->config.models, out);
-    server_render_triton_metrics(s, out);
+    infer_counters_render(counters, s->wiring.frontends, listed, out);
+    server_render_triton_metrics(s, listed, out);
+    pthread_mutex_unlock(&s->models_lock);
     http_frontends_render_metrics(s->http, s->config.frontends, out);
     if (s->config.grpc_port >= 0)
         grpc_frontends_render_metrics(s->grpc, s->config.frontends, out);

@@ -230,7 +230,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .listen_fd = listen_fd,
         .index = index % s->config.frontends,
         .port = s->ports[index],
-        .models = s->config.models,
+        .models = &s->models,
         .model_count = s->config.model_count,
         .ready = &s->ready,
         .draining = &s->draining,
@@ -245,6 +245,24 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .busy_poll = s->config.busy_poll,
     };
     return 0;
+}
+
+/* What is there from the start is what is served. */
+static int models_publish(struct server *s, struct sy_error *err) {
+    struct v2_models *models = malloc(sizeof(*models));
+
+    if (!models || v2_models_init(models, s->config.models, s->config.model_count) < 0)
+        return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
+    atomic_init(&s->models.now, models);
+    return 0;
+}
+
+static void models_withdraw(struct server *s) {
+    struct v2_models *models = (struct v2_models *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
+
+    if (models)
+        v2_models_destroy(models);
+    free(models);
 }
 
 static int start_frontends(struct server *s, struct sy_error *err) {
@@ -346,6 +364,8 @@ static void server_end(struct server *s) {
     for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
     shared_memory_destroy(s->shared);
+    models_withdraw(s);
+    pthread_mutex_destroy(&s->models_lock);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
     free(s->wiring.thread_of_served);
@@ -376,6 +396,7 @@ int server_start(struct server **server, const struct server_config *config, str
     s->started_ns = clock_now_ns();
     s->http_fd = s->grpc_fd = -1;
     s->bound = (struct server_ports){-1, -1, -1};
+    pthread_mutex_init(&s->models_lock, NULL);
     rc = server_allocate(s);
     if (rc < 0) {
         error_set(err, rc, "no memory for the server's threads");
@@ -387,7 +408,7 @@ int server_start(struct server **server, const struct server_config *config, str
         thread_pin(&others); /* the threads that this one starts from now on inherit it */
     calibrate_server(s);
     /* metrics last: a scrape may come at once, and reads all the others */
-    if ((rc = start_scheduler(s, err)) < 0 || (rc = start_frontends(s, err)) < 0 || (rc = start_metrics(s, err)) < 0)
+    if ((rc = models_publish(s, err)) < 0 || (rc = start_scheduler(s, err)) < 0 || (rc = start_frontends(s, err)) < 0 || (rc = start_metrics(s, err)) < 0)
         goto err_end;
     atomic_store_explicit(&s->ready, true, memory_order_release); /* with the frontends' loads */
     *server = s;

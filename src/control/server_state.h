@@ -1,6 +1,8 @@
 /* server_state.h - what the running server is made of; for the files of control/ only. */
 #pragma once
 
+#include <pthread.h>
+
 #include "backend/executor.h"
 #include "base/text.h"
 #include "control/calibrate.h"
@@ -10,6 +12,7 @@
 #include "frontend/metrics.h"
 #include "frontend/port.h"
 #include "frontend/shared_memory.h"
+#include "frontend/v2.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
@@ -39,6 +42,8 @@ struct server {
     struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;
     struct shared_memory *shared; /* of clients; NULL: not served */
+    struct v2_publication models; /* what is served, for frontends and metrics */
+    pthread_mutex_t models_lock;  /* metrics read them, the balance moves them, the repository's thread changes them */
     int http_fd, grpc_fd;         /* listening */
     struct server_ports bound;
     _Atomic bool ready, draining;
@@ -65,4 +70,4 @@ static inline const struct infer_counters *server_infer_counters(const struct se
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);
 /* The part of them that bears Triton's names, `nv_inference_*`. */
-void server_render_triton_metrics(const struct server *s, struct text *out);
+void server_render_triton_metrics(const struct server *s, const struct v2_models *listed, struct text *out);

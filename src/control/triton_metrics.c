@@ -11,7 +11,7 @@ static void row(struct text *out, const char *name, const struct served_model *m
                 more, (unsigned long long)value);
 }
 
-static void render_sums(const struct server *s, struct text *out) {
+static void render_sums(const struct server *s, const struct v2_models *listed, struct text *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
@@ -33,41 +33,41 @@ static void render_sums(const struct server *s, struct text *out) {
 
     for (unsigned k = 0; k < ARRAY_COUNT(sums); k++) {
         metric_heading(out, sums[k].name, "counter", sums[k].help);
-        for (uint32_t i = 0; i < s->config.model_count; i++) {
-            server_statistics(s, i, &statistics);
+        for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+            server_statistics(s, *i, &statistics);
             const uint64_t *sum = (const void *)((const char *)&statistics + sums[k].offset);
-            row(out, sums[k].name, &s->config.models[i], "", *sum / sums[k].unit);
+            row(out, sums[k].name, &s->config.models[*i], "", *sum / sums[k].unit);
         }
     }
 }
 
 /* Triton's fourth reason, OTHER, has no row: nothing is left for it. The mistakes of clients are no failures, as with
  * Triton 2.51. */
-static void render_failures(const struct server *s, struct text *out) {
+static void render_failures(const struct server *s, const struct v2_models *listed, struct text *out) {
     static const char name[] = "nv_inference_request_failure";
     struct model_statistics statistics;
 
     metric_heading(out, name, "counter", "Requests refused, cancelled or failed.");
-    for (uint32_t i = 0; i < s->config.model_count; i++) {
-        const struct served_model *model = &s->config.models[i];
-        server_statistics(s, i, &statistics);
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+        const struct served_model *model = &s->config.models[*i];
+        server_statistics(s, *i, &statistics);
         row(out, name, model, ",reason=\"REJECTED\"", statistics.refused);
         row(out, name, model, ",reason=\"CANCELED\"", statistics.cancelled);
         row(out, name, model, ",reason=\"BACKEND\"", statistics.failed);
     }
 }
 
-void server_render_triton_metrics(const struct server *s, struct text *out) {
+void server_render_triton_metrics(const struct server *s, const struct v2_models *listed, struct text *out) {
     static const char input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
 
-    render_sums(s, out);
-    render_failures(s, out);
+    render_sums(s, listed, out);
+    render_failures(s, listed, out);
     metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
-    for (uint32_t i = 0; i < s->config.model_count; i++)
-        row(out, input, &s->config.models[i], "", 0);
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        row(out, input, &s->config.models[*i], "", 0);
     metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
-    for (uint32_t i = 0; i < s->config.model_count; i++)
-        row(out, pending, &s->config.models[i], "",
-            atomic_load_explicit(&server_model_counters(s, i)->queued, memory_order_relaxed)); /* statistics */
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
+        row(out, pending, &s->config.models[*i], "",
+            atomic_load_explicit(&server_model_counters(s, *i)->queued, memory_order_relaxed)); /* statistics */
 }

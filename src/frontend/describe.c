@@ -13,7 +13,7 @@
 #define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
 
 int describe_begin(struct description *d, const struct v2_models *models) {
-    d->bytes = BYTES_FIXED + models->count * BYTES_PER_MODEL;
+    d->bytes = BYTES_FIXED + (models->count + models->absent_count) * BYTES_PER_MODEL;
     d->used = 0;
     d->memory = malloc(d->bytes);
     return d->memory ? 0 : -ENOMEM;
@@ -79,10 +79,11 @@ const ProtobufCMessage *describe_model(struct description *d, const struct v2_mo
     m->name = text_of(model->name);
     m->platform = text_of(model->platform);
     m->versions = take(d, models->count * sizeof(*m->versions));
-    for (uint32_t i = 0; i < models->count; i++)
-        if (strcmp(models->models[i].name, model->name) == 0 &&
-            (!versioned || models->models[i].version == model->version))
-            m->versions[m->n_versions++] = version_text(d, models->models[i].version);
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *other = &models->models[models->listed[i]];
+        if (strcmp(other->name, model->name) == 0 && (!versioned || other->version == model->version))
+            m->versions[m->n_versions++] = version_text(d, other->version);
+    }
     m->n_inputs = signature->input_count;
     m->inputs = tensors_describe(d, signature->inputs, signature->input_count);
     m->n_outputs = signature->output_count;
@@ -147,25 +148,35 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
 
 /* ---- repository ---- */
 
+static void index_add(struct description *d, Inference__RepositoryIndexResponse *index, const char *name,
+                      uint32_t version, int state, const char *reason) {
+    static const char *const states[] = {[MODEL_LOADING] = "LOADING",
+                                         [MODEL_READY] = "READY",
+                                         [MODEL_UNAVAILABLE] = "UNAVAILABLE",
+                                         [MODEL_UNLOADING] = "UNLOADING"};
+    Inference__RepositoryIndexResponse__ModelIndex *entry = NEW(
+        d, Inference__RepositoryIndexResponse__ModelIndex, INFERENCE__REPOSITORY_INDEX_RESPONSE__MODEL_INDEX__INIT);
+    entry->name = text_of(name);
+    entry->version = version ? version_text(d, version) : text_of("");
+    entry->state = text_of(states[state]);
+    entry->reason = text_of(reason);
+    index->models[index->n_models++] = entry;
+}
+
 const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct v2_models *models,
                                                          bool ready_only) {
-    static const char *const states[] = {
-        [MODEL_LOADING] = "LOADING", [MODEL_READY] = "READY", [MODEL_UNAVAILABLE] = "UNAVAILABLE"};
     Inference__RepositoryIndexResponse *index =
         NEW(d, Inference__RepositoryIndexResponse, INFERENCE__REPOSITORY_INDEX_RESPONSE__INIT);
-    index->models = take(d, models->count * sizeof(*index->models));
+    index->models = take(d, (models->count + models->absent_count) * sizeof(*index->models));
     for (uint32_t i = 0; i < models->count; i++) {
-        const struct served_model *model = &models->models[i];
+        const struct served_model *model = &models->models[models->listed[i]];
         int state = v2_model_state(model);
-        if (ready_only && state != MODEL_READY)
-            continue;
-        Inference__RepositoryIndexResponse__ModelIndex *entry = NEW(
-            d, Inference__RepositoryIndexResponse__ModelIndex, INFERENCE__REPOSITORY_INDEX_RESPONSE__MODEL_INDEX__INIT);
-        entry->name = text_of(model->name);
-        entry->version = version_text(d, model->version);
-        entry->state = text_of(states[state]);
-        entry->reason = text_of(state == MODEL_UNAVAILABLE ? model->reason : "");
-        index->models[index->n_models++] = entry;
+        if (!ready_only || state == MODEL_READY)
+            index_add(d, index, model->name, model->version, state, state == MODEL_UNAVAILABLE ? model->reason : "");
+    }
+    for (uint32_t i = 0; i < models->absent_count && !ready_only; i++) {
+        const struct v2_absent *absent = &models->absent[i];
+        index_add(d, index, absent->name, absent->version, (int)absent->state, absent->reason);
     }
     return index;
 }
@@ -200,8 +211,9 @@ static Inference__ModelStatistics *model_statistics(struct description *d, const
     return m;
 }
 
-const ProtobufCMessage *describe_statistics(struct description *d, const struct v2_models *models, uint32_t first,
-                                            uint32_t count, const struct statistics_source *source) {
+const ProtobufCMessage *describe_statistics(struct description *d, const struct v2_models *models,
+                                            const uint32_t *numbers, uint32_t count,
+                                            const struct statistics_source *source) {
     Inference__ModelStatisticsResponse *all =
         NEW(d, Inference__ModelStatisticsResponse, INFERENCE__MODEL_STATISTICS_RESPONSE__INIT);
     all->n_model_stats = count;
@@ -209,8 +221,8 @@ const ProtobufCMessage *describe_statistics(struct description *d, const struct 
     for (uint32_t i = 0; i < count; i++) {
         struct model_statistics statistics = {0};
         if (source->read)
-            source->read(source->context, first + i, &statistics);
-        all->model_stats[i] = model_statistics(d, &models->models[first + i], &statistics);
+            source->read(source->context, numbers[i], &statistics);
+        all->model_stats[i] = model_statistics(d, &models->models[numbers[i]], &statistics);
     }
     return &all->base;
 }

@@ -27,9 +27,10 @@ const ProtobufCMessage *describe_model(struct description *d, const struct v2_mo
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model);
 const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct v2_models *models,
                                                          bool ready_only);
-/* Of models [first, first + count). */
-const ProtobufCMessage *describe_statistics(struct description *d, const struct v2_models *models, uint32_t first,
-                                            uint32_t count, const struct statistics_source *source);
+/* Of the models of these numbers. */
+const ProtobufCMessage *describe_statistics(struct description *d, const struct v2_models *models,
+                                            const uint32_t *numbers, uint32_t count,
+                                            const struct statistics_source *source);
 const Inference__LogSettingsResponse *describe_log_settings(struct description *d);
 const Inference__TraceSettingResponse *describe_trace_settings(struct description *d);
 

@@ -66,7 +66,7 @@ static enum MHD_Result respond_v2(struct http_frontend *f, struct MHD_Connection
 
 static struct v2_server server_now(const struct http_frontend *f) {
     /* acquire: with who sets them, after what they speak of */
-    return (struct v2_server){.models = &f->models,
+    return (struct v2_server){.models = f->loop.models,
                               .ready = atomic_load_explicit(f->config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->config.draining, memory_order_acquire),
                               .statistics = f->config.statistics,
@@ -78,7 +78,7 @@ static enum MHD_Result respond_route(struct http_frontend *f, struct MHD_Connect
     struct v2_answer answer = {0};
     struct v2_server server = server_now(f);
     if (route->kind == V2_INFER)
-        v2_infer_admit(&answer, route, &f->models);
+        v2_infer_admit(&answer, route, f->loop.models);
     else
         v2_answer(&answer, route, &server, NULL, 0);
     return respond_v2(f, connection, &answer, false);
@@ -107,7 +107,7 @@ static enum MHD_Result respond_verdict(struct http_frontend *f, struct MHD_Conne
         v2_error(&answer, 415, "this Content-Encoding is not supported; gzip and deflate are");
         break;
     default:
-        v2_route(&route, &f->models, method, url);
+        v2_route(&route, f->loop.models, method, url);
         return respond_route(f, connection, &route);
     }
     return respond_v2(f, connection, &answer, false);
@@ -208,7 +208,7 @@ static int verdict_of(struct http_frontend *f, const struct http_headers *header
     if (f->config.auth && !headers->authorized && (f->config.auth_health || !is_health(route)))
         return VERDICT_UNAUTHORIZED;
     bool admitted = route->kind == V2_INFER
-                        ? v2_infer_admit(&answer, route, &f->models)
+                        ? v2_infer_admit(&answer, route, f->loop.models)
                         : route->posted && route->kind != V2_WRONG_VERB && route->kind != V2_NOT_FOUND;
     text_free(&answer.text);
     if (!admitted)
@@ -230,7 +230,7 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
         v2_error(&answer, 400, "%s", headers.fault);
         return respond_v2(f, connection, &answer, true);
     }
-    v2_route(&route, &f->models, method, url);
+    v2_route(&route, f->loop.models, method, url);
     int verdict = verdict_of(f, &headers, &route);
     if (verdict >= 0)
         return verdict_begin(f, connection, verdict, &headers, url, method, exchange);
@@ -249,7 +249,7 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     x->json_bytes = headers.json_bytes;
     x->encoding = headers.encoding;
     if (route.model >= 0)
-        inference_model(&x->inference, f->models.models, (uint32_t)route.model);
+        inference_model(&x->inference, f->loop.models->models, (uint32_t)route.model);
     x->body_expected = headers.chunked ? SIZE_MAX : headers.content_length > 0 ? (size_t)headers.content_length : 0;
     size_t first = headers.chunked ? CHUNKED_ROOM : FIRST_ROOM;
     if (body_reserve(x, first < x->body_expected ? first : x->body_expected) < 0) {
@@ -286,7 +286,7 @@ static enum MHD_Result service_answer(struct exchange *x, const char *url, const
     struct v2_answer answer = {.text = x->inference.text};
     struct v2_server server = server_now(f);
     struct v2_route route;
-    v2_route(&route, &f->models, method, url);
+    v2_route(&route, f->loop.models, method, url);
     v2_answer(&answer, &route, &server, x->body, x->body_bytes);
     x->inference.text = answer.text;
     return exchange_send(x, answer.status, false);

@@ -37,7 +37,7 @@ int frontend_loop_start(struct frontend_loop *loop, void *(*run)(void *context),
     return rc < 0 ? error_set(err, rc, "cannot start a frontend's thread: %s", strerror(-rc)) : 0;
 }
 
-static void wake(struct frontend_loop *loop) {
+void frontend_loop_wake(struct frontend_loop *loop) {
     uint64_t one = 1;
     while (write(loop->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
     }
@@ -51,11 +51,11 @@ void frontend_loop_woken(struct frontend_loop *loop) {
 
 void frontend_loop_quiesce(struct frontend_loop *loop) {
     atomic_store_explicit(&loop->quiesce_wanted, true, memory_order_release); /* with the thread's load */
-    wake(loop);
+    frontend_loop_wake(loop);
 }
 
 void frontend_loop_stop(struct frontend_loop *loop) {
     atomic_store_explicit(&loop->stop_wanted, true, memory_order_release); /* with the thread's load */
-    wake(loop);
+    frontend_loop_wake(loop);
     pthread_join(loop->thread, NULL);
 }

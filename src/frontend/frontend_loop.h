@@ -9,13 +9,20 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "frontend/frontend.h"
+#include "frontend/v2.h"
+
+struct repository_order;
 
 struct frontend_loop {
     int epoll_fd; /* waits for the port, `wake_fd` and what the protocol adds */
     int wake_fd;  /* somebody calls from outside */
     pthread_t thread;
+    const struct v2_models *models; /* as of this turn */
+    /* read by other threads */
+    _Atomic(const struct v2_models *) models_seen;
     /* written by other threads */
     _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
+    _Atomic(struct repository_order *) returned; /* carried out: a list */
 };
 
 /* ---- for who starts and stops the frontend ---- */
@@ -29,6 +36,12 @@ int frontend_loop_start(struct frontend_loop *loop, void *(*run)(void *context),
 void frontend_loop_quiesce(struct frontend_loop *loop);
 /* Waits for the end of its thread. */
 void frontend_loop_stop(struct frontend_loop *loop);
+/* Makes it take a turn soon. Any thread. */
+void frontend_loop_wake(struct frontend_loop *loop);
+/* The models that it uses: it does not look at any that it used before. Any thread. */
+static inline const struct v2_models *frontend_loop_models(const struct frontend_loop *loop) {
+    return atomic_load_explicit(&loop->models_seen, memory_order_acquire); /* with frontend_loop_turn() */
+}
 
 /* ---- for its thread ---- */
 
@@ -36,6 +49,16 @@ void frontend_loop_stop(struct frontend_loop *loop);
 int frontend_loop_watch(struct frontend_loop *loop, int fd, void *mark);
 /* After `wake_mark`. */
 void frontend_loop_woken(struct frontend_loop *loop);
+
+/* A turn begins, and with it nothing of the models of the last one is in use. */
+static inline void frontend_loop_turn(struct frontend_loop *loop, const struct v2_publication *publication) {
+    /* acquire: with who publishes them */
+    const struct v2_models *now = atomic_load_explicit(&publication->now, memory_order_acquire);
+    if (now == loop->models)
+        return;
+    loop->models = now;
+    atomic_store_explicit(&loop->models_seen, now, memory_order_release); /* with frontend_loop_models() */
+}
 
 static inline bool frontend_loop_quiesces(const struct frontend_loop *loop) {
     return atomic_load_explicit(&loop->quiesce_wanted, memory_order_acquire); /* with who asks */

@@ -116,6 +116,8 @@ static void take_events(struct grpc_frontend *f, int timeout_ms) {
     int n = epoll_wait(f->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
     f->turn_ns = clock_now_ns();
     f->handshakes = HANDSHAKES_MAX;
+    frontend_loop_turn(&f->loop, f->config.models);
+    f->services.models = f->loop.models;
     for (int i = 0; i < n; i++)
         take_event(f, &events[i]);
 }
@@ -207,7 +209,6 @@ static void frontend_free(struct grpc_frontend *f) {
     nghttp2_session_callbacks_del(f->callbacks);
     nghttp2_option_del(f->options);
     recycler_end(&f->recycler);
-    v2_models_destroy(&f->models);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
     free(f->calls);
@@ -228,8 +229,8 @@ static int frontend_allocate(struct grpc_frontend *f) {
     if (!f->calls || !f->in || !f->out || !f->opened || connections_init(f) < 0 ||
         inferences_init(&f->inferences, &f->config, sizeof(struct grpc_exchange)) < 0)
         return -ENOMEM;
-    f->services = (struct grpc_services){&f->config, &f->models};
-    return v2_models_init(&f->models, f->config.models, f->config.model_count);
+    f->services = (struct grpc_services){&f->config, NULL};
+    return 0;
 }
 
 int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
@@ -276,6 +277,10 @@ void grpc_frontend_stop(struct grpc_frontend *f) {
         return;
     frontend_loop_stop(&f->loop);
     frontend_free(f);
+}
+
+struct frontend_loop *grpc_frontend_loop(struct grpc_frontend *f) {
+    return &f->loop;
 }
 
 const struct infer_counters *grpc_frontend_counters(const struct grpc_frontend *f) {

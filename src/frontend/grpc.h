@@ -23,6 +23,7 @@ uint32_t grpc_frontend_in_flight(const struct grpc_frontend *frontend);
  * UNAVAILABLE as far as clients take it at once, and frees all. NULL is allowed. */
 void grpc_frontend_stop(struct grpc_frontend *frontend);
 
+struct frontend_loop *grpc_frontend_loop(struct grpc_frontend *frontend);
 /* What it counts of infer requests. Any thread. */
 const struct infer_counters *grpc_frontend_counters(const struct grpc_frontend *frontend);
 /* Appends what is gRPC's own of the frontends' metrics in Prometheus' text format, summed. Any thread. */

@@ -168,7 +168,7 @@ static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *
 
 static void infer_run(struct grpc_exchange *x) {
     struct inference *i = &x->inference;
-    const struct v2_models *models = &x->call->connection->frontend->models;
+    const struct v2_models *models = x->call->connection->frontend->loop.models;
     struct grpc_words words;
     struct sy_error err;
     bool retry;
@@ -176,7 +176,7 @@ static void infer_run(struct grpc_exchange *x) {
     if (status == 0) {
         int model = v2_model_find(models, words.model, words.model_length, words.version, words.version_length, &err);
         if (model < 0)
-            status = 404;
+            status = (unsigned)-model;
         else
             inference_model(i, models->models, (uint32_t)model);
     }

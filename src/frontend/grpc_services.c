@@ -121,7 +121,7 @@ static unsigned named_model(const struct grpc_services *s, const ProtobufCMessag
     *versioned = request->version[0] != '\0';
     protobuf_c_message_free_unpacked(&request->base, NULL);
     if (found < 0)
-        return 404;
+        return (unsigned)-found;
     *model = &s->models->models[found];
     return v2_model_ready(*model, &retry, err) ? 200 : 503;
 }
@@ -171,13 +171,16 @@ static unsigned statistics(const struct grpc_services *s, struct description *d,
     if (!request)
         return 400;
     bool all = request->name[0] == '\0';
+    uint32_t number;
     int model = all ? 0
                     : v2_model_find(s->models, request->name, strlen(request->name), request->version,
                                     strlen(request->version), err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     if (model < 0)
-        return 404;
-    return pack(describe_statistics(d, s->models, (uint32_t)model, all ? s->models->count : 1, &s->config->statistics),
+        return (unsigned)-model;
+    number = (uint32_t)model;
+    return pack(describe_statistics(d, s->models, all ? s->models->listed : &number, all ? s->models->count : 1,
+                                    &s->config->statistics),
                 out);
 }
 

@@ -76,7 +76,6 @@ struct grpc_exchange {
 
 struct grpc_frontend {
     struct frontend_config config;
-    struct v2_models models;
     struct grpc_services services;
     struct frontend_loop loop;
     int listen_fd;

@@ -146,6 +146,7 @@ static void turn(struct http_frontend *f) {
     f->turn_ns = clock_now_ns();
     f->turns++;
     f->more_turns -= f->more_turns > 0;
+    frontend_loop_turn(&f->loop, f->config.models);
     take_finished(f);
     MHD_run_wait(f->daemon, 0);
     if (!list_empty(&f->leaving) && f->turn_ns >= f->poke_ns)
@@ -225,7 +226,6 @@ static void frontend_free(struct http_frontend *f) {
     if (f->daemon)
         MHD_stop_daemon(f->daemon);
     frontend_loop_close(&f->loop);
-    v2_models_destroy(&f->models);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
     free(f);
@@ -240,8 +240,7 @@ int http_frontend_start(struct http_frontend **frontend, const struct frontend_c
     f->loop.epoll_fd = f->loop.wake_fd = -1;
     list_init(&f->leaving);
     int rc = -ENOMEM;
-    if (inferences_init(&f->inferences, &f->config, sizeof(struct exchange)) < 0 ||
-        v2_models_init(&f->models, config->models, config->model_count) < 0) {
+    if (inferences_init(&f->inferences, &f->config, sizeof(struct exchange)) < 0) {
         error_set(err, rc, "no memory for a frontend");
         goto err_free;
     }
@@ -277,6 +276,10 @@ void http_frontend_stop(struct http_frontend *f) {
         return;
     frontend_loop_stop(&f->loop);
     frontend_free(f);
+}
+
+struct frontend_loop *http_frontend_loop(struct http_frontend *f) {
+    return &f->loop;
 }
 
 const struct infer_counters *http_frontend_counters(const struct http_frontend *f) {

@@ -25,6 +25,7 @@ uint32_t http_frontend_in_flight(const struct http_frontend *frontend);
  * 503 as far as clients take it at once, and frees all. NULL is allowed. */
 void http_frontend_stop(struct http_frontend *frontend);
 
+struct frontend_loop *http_frontend_loop(struct http_frontend *frontend);
 /* What it counts of infer requests. Any thread. */
 const struct infer_counters *http_frontend_counters(const struct http_frontend *frontend);
 /* Appends what is HTTP's own of the frontends' metrics in Prometheus' text format, summed. Any thread. */

@@ -49,7 +49,6 @@ struct exchange {
 
 struct http_frontend {
     struct frontend_config config;
-    struct v2_models models;
     struct MHD_Daemon *daemon;
     struct frontend_loop loop; /* waits for libmicrohttpd's epoll, too, and for clients that leave */
     int64_t turn_ns;           /* when this turn began */

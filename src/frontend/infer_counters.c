@@ -25,7 +25,7 @@ void infer_counters_destroy(struct infer_counters *counters) {
 struct rendering {
     const struct infer_counters *const *counters;
     uint32_t count;
-    const struct served_model *models;
+    const struct v2_models *models; /* as they are now: those listed are shown */
     struct text *out;
 };
 
@@ -46,48 +46,47 @@ struct metric_label metric_label(const char *name) {
 }
 
 static void row_begin(const struct rendering *r, const char *name, uint32_t model) {
-    const struct served_model *m = &r->models[model];
+    const struct served_model *m = &r->models->models[model];
     text_printf(r->out, "%s{model=\"%s\",version=\"%u\"", name, metric_label(m->name).text, m->version);
 }
 
-static void render_outcomes(const struct rendering *r, uint32_t model_count) {
+static void render_outcomes(const struct rendering *r) {
     static const char *const names[OUTCOME_COUNT] = {"ok", "refused", "client_error", "failed", "cancelled"};
     metric_heading(r->out, "symphony_requests_total", "counter", "Infer requests by how they ended.");
-    for (uint32_t m = 0; m < model_count; m++)
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
         for (int o = 0; o < OUTCOME_COUNT; o++) {
             uint64_t sum = 0;
             for (uint32_t f = 0; f < r->count; f++)
-                sum += counter_get(&r->counters[f]->models[m].outcomes[o]);
-            row_begin(r, "symphony_requests_total", m);
+                sum += counter_get(&r->counters[f]->models[*m].outcomes[o]);
+            row_begin(r, "symphony_requests_total", *m);
             text_printf(r->out, ",outcome=\"%s\"} %llu\n", names[o], (unsigned long long)sum);
         }
     metric_heading(r->out, "symphony_requests_in_time_total", "counter", "Infer requests answered by their deadline.");
-    for (uint32_t m = 0; m < model_count; m++) {
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
         uint64_t sum = 0;
         for (uint32_t f = 0; f < r->count; f++)
-            sum += counter_get(&r->counters[f]->models[m].in_time);
-        row_begin(r, "symphony_requests_in_time_total", m);
+            sum += counter_get(&r->counters[f]->models[*m].in_time);
+        row_begin(r, "symphony_requests_in_time_total", *m);
         text_printf(r->out, "} %llu\n", (unsigned long long)sum);
     }
 }
 
-static void render_histogram(const struct rendering *r, const char *name, const char *help, uint32_t model_count,
-                             size_t offset) {
+static void render_histogram(const struct rendering *r, const char *name, const char *help, size_t offset) {
     static const int64_t edges_us[] = {100,   200,   500,   1000,   2000,   5000,   10000,  15000,   20000,   25000,
                                        30000, 50000, 75000, 100000, 150000, 200000, 500000, 1000000, 2000000, 5000000};
     metric_heading(r->out, name, "histogram", help);
     char suffixed[96];
-    for (uint32_t m = 0; m < model_count; m++) {
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
         uint64_t total = 0, sum = 0;
         strcat(strcpy(suffixed, name), "_bucket");
         for (unsigned e = 0; e <= ARRAY_COUNT(edges_us); e++) {
             bool last = e == ARRAY_COUNT(edges_us);
             uint64_t until = 0;
             for (uint32_t f = 0; f < r->count; f++) {
-                const void *h = (const char *)&r->counters[f]->models[m] + offset;
+                const void *h = (const char *)&r->counters[f]->models[*m] + offset;
                 until += histogram_count_until(h, last ? INT64_MAX : edges_us[e] * NS_PER_US);
             }
-            row_begin(r, suffixed, m);
+            row_begin(r, suffixed, *m);
             if (last)
                 text_printf(r->out, ",le=\"+Inf\"} %llu\n", (unsigned long long)until);
             else
@@ -95,14 +94,14 @@ static void render_histogram(const struct rendering *r, const char *name, const 
             total = until;
         }
         for (uint32_t f = 0; f < r->count; f++) {
-            const struct histogram *h = (const void *)((const char *)&r->counters[f]->models[m] + offset);
+            const struct histogram *h = (const void *)((const char *)&r->counters[f]->models[*m] + offset);
             sum += counter_get(&h->sum);
         }
         strcat(strcpy(suffixed, name), "_sum");
-        row_begin(r, suffixed, m);
+        row_begin(r, suffixed, *m);
         text_printf(r->out, "} %.9g\n", (double)sum / NS_PER_S);
         strcat(strcpy(suffixed, name), "_count");
-        row_begin(r, suffixed, m);
+        row_begin(r, suffixed, *m);
         text_printf(r->out, "} %llu\n", (unsigned long long)total);
     }
 }
@@ -131,15 +130,14 @@ static void render_totals(const struct rendering *r) {
 }
 
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
-                           const struct served_model *models, struct text *out) {
+                           const struct v2_models *models, struct text *out) {
     const struct rendering r = {counters, count, models, out};
-    uint32_t model_count = count > 0 ? counters[0]->model_count : 0;
-    render_outcomes(&r, model_count);
+    render_outcomes(&r);
     render_histogram(&r, "symphony_request_duration_seconds",
-                     "From the first byte of a request to its answer, of those answered.", model_count,
+                     "From the first byte of a request to its answer, of those answered.",
                      offsetof(struct model_infer_counters, latency_ns));
     render_histogram(&r, "symphony_queue_duration_seconds",
-                     "From the first byte of a request to the start of its run, of those answered.", model_count,
+                     "From the first byte of a request to the start of its run, of those answered.",
                      offsetof(struct model_infer_counters, queue_ns));
     render_totals(&r);
 }

@@ -9,7 +9,7 @@
 #include "base/histogram.h"
 #include "base/text.h"
 #include "engine/tensor.h"
-#include "repository/served_model.h"
+#include "frontend/v2.h"
 
 enum outcome {
     OUTCOME_OK,
@@ -27,6 +27,7 @@ struct model_infer_counters {
     _Atomic uint64_t run_ns;     /* of OK ones: what their batches ran, added up */
     _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run to the answer handed to the kernel, added up */
     _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */
+    _Atomic uint32_t held;       /* requests that refer to the model: not freed yet */
     _Atomic int64_t last_ns;     /* when the last was answered; 0: none was */
     struct histogram latency_ns; /* of OK ones: from the first byte seen to the answer handed to the kernel */
     struct histogram queue_ns;   /* of OK ones: from the first byte seen to the start of the run */
@@ -53,4 +54,4 @@ struct metric_label {
 struct metric_label metric_label(const char *name);
 /* The frontends' counters, summed, of whatever protocol. */
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
-                           const struct served_model *models, struct text *out);
+                           const struct v2_models *models, struct text *out);

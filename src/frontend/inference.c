@@ -75,13 +75,22 @@ void inference_block_give(void *context, void *block) {
     CHECK(!"a block of this inference");
 }
 
+/* release: who sees that a model is held no more, and frees it, comes after all that was done with it */
+static void held_add(const struct inference *inference, int32_t n) {
+    _Atomic uint32_t *held = &inference->home->counters.models[inference->request.model].held;
+    atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + (uint32_t)n, memory_order_release);
+}
+
 void inference_free(struct inference *inference) {
     struct inferences *home = inference->home;
-    CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_FREE);
+    CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_ORDERED &&
+          inference->state != INFERENCE_FREE);
     inference_blocks_give(inference);
     while (inference->region_count > 0)
         shared_region_put(inference->regions[--inference->region_count]);
     output_block_put(inference->request.block);
+    if (inference->model)
+        held_add(inference, -1);
     text_free(&inference->text);
     inference->state = INFERENCE_FREE;
     inference->free_next = home->free;
@@ -92,6 +101,7 @@ void inference_free(struct inference *inference) {
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index) {
     inference->model = &models[index];
     inference->request.model = index;
+    held_add(inference, 1);
 }
 
 void *inference_block(void *context, size_t bytes) {

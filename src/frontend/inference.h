@@ -18,7 +18,14 @@
 #define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX) /* the body in up to four, inputs that cannot stay in it */
 #define INFERENCE_TEXT_BYTES 1024              /* an answer's text lies in the slot itself while it is no longer */
 
-enum inference_state { INFERENCE_FREE, INFERENCE_UPLOAD, INFERENCE_RUNNING, INFERENCE_FINISHED, INFERENCE_SENDING };
+enum inference_state {
+    INFERENCE_FREE,
+    INFERENCE_UPLOAD,
+    INFERENCE_RUNNING,
+    INFERENCE_ORDERED, /* no inference: an order (repository_order.h) that is being carried out */
+    INFERENCE_FINISHED,
+    INFERENCE_SENDING,
+};
 
 struct inference {
     struct inferences *home;
@@ -62,9 +69,10 @@ void inferences_destroy(struct inferences *home);
 /* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. What lies behind the struct inference is as
  * its last user left it, zeros at first. */
 void *inference_take(struct inferences *home, int64_t now_ns);
-/* Gives back the slot and all that it holds. Not while RUNNING. */
+/* Gives back the slot and all that it holds. Not while RUNNING or ORDERED. */
 void inference_free(struct inference *inference);
-/* The request is for this model: its index among the served ones. */
+/* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot is
+ * given back. */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
 /* A block of the slab, held until the inputs are given back; NULL: the memory is exhausted. The context of an
  * infer_memory is the inference. */

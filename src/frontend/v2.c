@@ -15,30 +15,42 @@ static uint32_t name_hash(const char *name, size_t length) {
     return hash;
 }
 
-int v2_models_init(struct v2_models *index, struct served_model *models, uint32_t count) {
+int v2_models_init_listed(struct v2_models *index, struct served_model *models, const uint32_t *listed, uint32_t count,
+                          const struct v2_absent *absent, uint32_t absent_count) {
     uint32_t slots = 16;
     while (slots < count * 2)
         slots *= 2;
-    *index = (struct v2_models){.models = models, .count = count, .mask = slots - 1};
+    *index = (struct v2_models){.models = models, .count = count, .absent_count = absent_count, .mask = slots - 1};
     index->slots = calloc(slots, sizeof(*index->slots));
-    if (!index->slots)
+    index->listed = calloc(count + 1, sizeof(*index->listed));
+    index->absent = calloc(absent_count + 1, sizeof(*index->absent));
+    if (!index->slots || !index->listed || !index->absent)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t slot = name_hash(models[i].name, strlen(models[i].name));
+        uint32_t number = index->listed[i] = listed ? listed[i] : i;
+        uint32_t slot = name_hash(models[number].name, strlen(models[number].name));
         while (index->slots[slot & index->mask] != 0)
             slot++;
-        index->slots[slot & index->mask] = i + 1;
+        index->slots[slot & index->mask] = number + 1;
     }
+    if (absent_count > 0)
+        memcpy(index->absent, absent, absent_count * sizeof(*absent));
     return 0;
+}
+
+int v2_models_init(struct v2_models *index, struct served_model *models, uint32_t count) {
+    return v2_models_init_listed(index, models, NULL, count, NULL, 0);
 }
 
 void v2_models_destroy(struct v2_models *index) {
     free(index->slots);
-    index->slots = NULL;
+    free(index->listed);
+    free(index->absent);
+    *index = (struct v2_models){.models = NULL};
 }
 
-static bool name_is(const struct served_model *model, const char *name, size_t length) {
-    return strncmp(model->name, name, length) == 0 && model->name[length] == '\0';
+static bool name_is(const char *model, const char *name, size_t length) {
+    return strncmp(model, name, length) == 0 && model[length] == '\0';
 }
 
 int v2_models_find(const struct v2_models *index, const char *name, size_t length, uint32_t version) {
@@ -48,7 +60,7 @@ int v2_models_find(const struct v2_models *index, const char *name, size_t lengt
     for (uint32_t slot = name_hash(name, length); index->slots[slot & index->mask] != 0; slot++) {
         int i = (int)index->slots[slot & index->mask] - 1;
         const struct served_model *model = &index->models[i];
-        if (!name_is(model, name, length) || (version != 0 && model->version != version))
+        if (!name_is(model->name, name, length) || (version != 0 && model->version != version))
             continue;
         if (found < 0 || model->version > index->models[found].version)
             found = i;
@@ -67,17 +79,28 @@ static uint32_t version_parse(const char *word, size_t length) {
     return version > UINT32_MAX ? 0 : (uint32_t)version;
 }
 
+static int absent_error(const struct v2_absent *absent, struct sy_error *err) {
+    if (absent->state == MODEL_LOADING)
+        return error_set(err, -503, "model '%s' is still loading", absent->name);
+    if (absent->failed)
+        return error_set(err, -503, "model '%s' is not available: %.300s", absent->name, absent->reason);
+    return error_set(err, -404, "model '%s' is not loaded", absent->name);
+}
+
 int v2_model_find(const struct v2_models *index, const char *name, size_t length, const char *version,
                   size_t version_length, struct sy_error *err) {
     uint32_t number = version_length > 0 ? version_parse(version, version_length) : 0;
     int shown = length < MODEL_NAME_MAX ? (int)length : MODEL_NAME_MAX;
     int found = version_length > 0 && number == 0 ? -1 : v2_models_find(index, name, length, number);
-    if (found < 0 && version_length > 0)
-        error_set(err, 0, "model '%.*s' has no version %.*s", shown, name,
-                  version_length < 20 ? (int)version_length : 20, version);
-    else if (found < 0)
-        error_set(err, 0, "there is no model '%.*s'", shown, name);
-    return found;
+    if (found >= 0)
+        return found;
+    for (uint32_t i = 0; i < index->absent_count && length < MODEL_NAME_MAX; i++)
+        if (name_is(index->absent[i].name, name, length))
+            return absent_error(&index->absent[i], err);
+    if (version_length > 0)
+        return error_set(err, -404, "model '%.*s' has no version %.*s", shown, name,
+                         version_length < 20 ? (int)version_length : 20, version);
+    return error_set(err, -404, "there is no model '%.*s'", shown, name);
 }
 
 int v2_model_state(const struct served_model *model) {
@@ -91,7 +114,7 @@ bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_err
         error_set(err, 0, "model '%s' is still loading", model->name);
     else if (state == MODEL_UNAVAILABLE)
         error_set(err, 0, "model '%s' is not available: %.300s", model->name, model->reason);
-    return state == MODEL_READY;
+    return state == MODEL_READY || state == MODEL_UNLOADING;
 }
 
 enum verbs { READS, POSTS, READS_OR_POSTS };
@@ -124,8 +147,8 @@ static const struct {
     {"/repository/*/index", V2_INDEX, POSTS},
     {"/repository/models/*/load", V2_LOAD, POSTS},
     {"/repository/*/models/*/load", V2_LOAD, POSTS},
-    {"/repository/models/*/unload", V2_LOAD, POSTS},
-    {"/repository/*/models/*/unload", V2_LOAD, POSTS},
+    {"/repository/models/*/unload", V2_UNLOAD, POSTS},
+    {"/repository/*/models/*/unload", V2_UNLOAD, POSTS},
     {"/systemsharedmemory/status", V2_SHARED_STATUS, READS},
     {"/systemsharedmemory/region/*/status", V2_SHARED_STATUS, READS},
     {"/systemsharedmemory/region/*/register", V2_SHARED_REGISTER, POSTS},
@@ -174,9 +197,10 @@ void v2_route(struct v2_route *route, const struct v2_models *models, const char
         bool fits = (read && rows[i].verbs != POSTS) || (route->posted && rows[i].verbs != READS);
         route->kind = fits ? rows[i].kind : V2_WRONG_VERB;
         route->allow = rows[i].verbs == READS ? "GET, HEAD" : rows[i].verbs == POSTS ? "POST" : "GET, HEAD, POST";
-        if (of_a_model(rows[i].kind))
-            route->model =
-                v2_model_find(models, route->name, route->name_length, route->version, route->version_length, NULL);
+        int model = of_a_model(rows[i].kind) ? v2_model_find(models, route->name, route->name_length, route->version,
+                                                             route->version_length, NULL)
+                                             : -1;
+        route->model = model < 0 ? -1 : model;
         return;
     }
     route->name = route->version = NULL;

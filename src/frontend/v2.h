@@ -11,21 +11,43 @@
 #include "frontend/statistics.h"
 #include "repository/served_model.h"
 
-/* The served models by name. */
-struct v2_models {
-    struct served_model *models;
-    uint32_t count;
-    uint32_t *slots, mask; /* open addressing: index + 1, 0: free */
+/* A model that is known and not served. */
+struct v2_absent {
+    char name[MODEL_NAME_MAX];
+    uint32_t version;      /* 0: not known */
+    enum model_state state; /* LOADING, UNLOADING or UNAVAILABLE */
+    bool failed;            /* UNAVAILABLE: it was to be served; else nobody wants it */
+    char reason[512];
 };
 
-/* `models` must outlive it. 0 or -ENOMEM. */
+/* The models by name, as of one moment: constant. */
+struct v2_models {
+    struct served_model *models; /* a model's index in it is its number everywhere */
+    uint32_t *listed, count;     /* numbers of those that are served, or were set aside at the start */
+    struct v2_absent *absent;
+    uint32_t absent_count;
+    uint32_t *slots, mask; /* open addressing: number + 1, 0: free */
+};
+
+/* All of `models`, which must outlive it. 0 or -ENOMEM; destroy it in either case. */
 int v2_models_init(struct v2_models *index, struct served_model *models, uint32_t count);
+/* Those listed, and others; both are copied. */
+int v2_models_init_listed(struct v2_models *index, struct served_model *models, const uint32_t *listed, uint32_t count,
+                          const struct v2_absent *absent, uint32_t absent_count);
 void v2_models_destroy(struct v2_models *index);
-/* The model of this name and version, or with `version` 0 the one of the highest version; -1: there is none. */
+
+/* Where frontends look, once a turn, for the models as they are now. Whoever replaces them may free the old ones once
+ * every frontend has seen the new ones (frontend_loop_models()). */
+struct v2_publication {
+    _Atomic(const struct v2_models *) now;
+};
+
+/* The number of the model of this name and version, or with `version` 0 of the one of the highest version; -1: there is
+ * none. */
 int v2_models_find(const struct v2_models *index, const char *name, size_t length, uint32_t version);
 
-/* The same with the version as it stands in a request: digits, or of length 0 for the highest. -1 with a sentence:
- * there is none (404). */
+/* The same with the version as it stands in a request: digits, or of length 0 for the highest. A negative status with a
+ * sentence: -404 there is none, -503 it is not there now. */
 int v2_model_find(const struct v2_models *index, const char *name, size_t length, const char *version,
                   size_t version_length, struct sy_error *err);
 /* Its enum model_state; `reason` may be read after it. */
@@ -47,7 +69,8 @@ enum v2_kind {
     V2_TRACE,             /* GET, POST /v2/trace/setting */
     V2_LOGGING,           /* GET, POST /v2/logging */
     V2_INDEX,             /* POST /v2/repository[/R]/index */
-    V2_LOAD,              /* POST /v2/repository[/R]/models/M/load, unload */
+    V2_LOAD,              /* POST /v2/repository[/R]/models/M/load */
+    V2_UNLOAD,            /* POST .../unload */
     V2_SHARED_STATUS,     /* GET /v2/systemsharedmemory[/region/N]/status */
     V2_SHARED_REGISTER,   /* POST .../region/N/register */
     V2_SHARED_UNREGISTER, /* POST /v2/systemsharedmemory[/region/N]/unregister */
@@ -63,7 +86,7 @@ struct v2_route {
     enum v2_kind kind;
     bool posted;                /* by POST */
     const char *allow;          /* the verbs of the path */
-    int model;                  /* index, for paths of models; -1: unknown model or version */
+    int model;                  /* number, for paths of models; -1: unknown model or version */
     const char *name, *version; /* of a model or a region, as they stand in the path; NULL: none */
     size_t name_length, version_length;
 };
@@ -88,7 +111,11 @@ struct v2_server {
     struct shared_memory *shared; /* NULL: not served */
 };
 
-/* Answers a route other than infer; `body` is a POST's. */
+/* What is answered (501) to an order to load or unload where there is nobody to carry it out. */
+#define REPOSITORY_FIXED "models are loaded and unloaded by clients with --model-control-mode explicit only"
+
+/* Answers a route other than infer; `body` is a POST's. Orders to load and unload come here only if there is nobody to
+ * carry them out. */
 void v2_answer(struct v2_answer *answer, const struct v2_route *route, const struct v2_server *server, const char *body,
                size_t body_bytes);
 /* Whether an infer route can be served; if not, the answer says why. */

@@ -218,9 +218,11 @@ static void region_unregister(struct v2_answer *answer, const struct v2_route *r
 /* Whether the route's model exists; if not, the answer says so. */
 static bool model_known(struct v2_answer *answer, const struct v2_route *route, const struct v2_models *models) {
     struct sy_error err;
-    if (v2_model_find(models, route->name, route->name_length, route->version, route->version_length, &err) >= 0)
+    int found = v2_model_find(models, route->name, route->name_length, route->version, route->version_length, &err);
+    if (found >= 0)
         return true;
-    v2_error(answer, 404, "%s", err.text);
+    answer->retry = found == -503;
+    v2_error(answer, (unsigned)-found, "%s", err.text);
     return false;
 }
 
@@ -289,10 +291,11 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         break;
     case V2_STATISTICS:
         if (model_known(answer, route, models))
-            message_answer(answer, describe_statistics(&d, models, (uint32_t)route->model, 1, &server->statistics));
+            message_answer(answer, describe_statistics(&d, models, &(uint32_t){(uint32_t)route->model}, 1,
+                                                       &server->statistics));
         break;
     case V2_STATISTICS_ALL:
-        message_answer(answer, describe_statistics(&d, models, 0, models->count, &server->statistics));
+        message_answer(answer, describe_statistics(&d, models, models->listed, models->count, &server->statistics));
         break;
     case V2_MODEL_TRACE:
         if (!model_known(answer, route, models))
@@ -305,7 +308,8 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
         posted_answer(answer, &d, route, server, body, body_bytes);
         break;
     case V2_LOAD:
-        v2_error(answer, 501, "models are not loaded or unloaded while the server runs");
+    case V2_UNLOAD:
+        v2_error(answer, 501, REPOSITORY_FIXED);
         break;
     case V2_SHARED_STATUS:
         regions_answer(answer, &d, route, server->shared);

@@ -7,7 +7,12 @@
 #include "base/error.h"
 #include "engine/tensor.h"
 
-enum model_state { MODEL_LOADING, MODEL_READY, MODEL_UNAVAILABLE };
+enum model_state {
+    MODEL_LOADING, /* nobody is told of it yet */
+    MODEL_READY,
+    MODEL_UNAVAILABLE,
+    MODEL_UNLOADING, /* serves those that have it already, and no others */
+};
 
 struct served_model {
     char name[MODEL_NAME_MAX];

@@ -82,7 +82,7 @@ static void paths_become_routes(void **state) {
         {"POST", "/v2/trace/setting", V2_TRACE, -1},
         {"PUT", "/v2/logging", V2_WRONG_VERB, -1},
         {"POST", "/v2/repository/models/a/load", V2_LOAD, -1},
-        {"POST", "/v2/repository/main/models/a/unload", V2_LOAD, -1},
+        {"POST", "/v2/repository/main/models/a/unload", V2_UNLOAD, -1},
         {"POST", "/v2/cudasharedmemory/unregister", V2_CUDA_UNREGISTER, -1},
         {"GET", "/v2/cudasharedmemory/region/r/status", V2_CUDA_REGION, -1},
         {"POST", "/v2/repository/index", V2_INDEX, -1},
@@ -127,6 +127,36 @@ static void check_answer(const struct v2_models *index, const char *method, cons
     if (route.kind == V2_WRONG_VERB)
         assert_non_null(answer.allow);
     text_free(&answer.text);
+}
+
+/* Some are listed, others known and not there. */
+static void those_listed_and_those_absent(void **state) {
+    (void)state;
+    static const uint32_t listed[] = {2, 3};
+    static const struct v2_absent absent[] = {
+        {.name = "soon", .state = MODEL_LOADING},
+        {.name = "was", .version = 4, .state = MODEL_UNLOADING},
+        {.name = "wrong", .version = 5, .state = MODEL_UNAVAILABLE, .failed = true, .reason = "no such operator"},
+        {.name = "idle", .state = MODEL_UNAVAILABLE, .reason = "unloaded"},
+    };
+    struct v2_models index;
+    const struct v2_server up = {.models = &index, .ready = true};
+    assert_int_equal(
+        v2_models_init_listed(&index, models, listed, ARRAY_COUNT(listed), absent, ARRAY_COUNT(absent)), 0);
+    assert_int_equal(v2_models_find(&index, "a", 1, 0), 2);
+    assert_int_equal(v2_models_find(&index, "b", 1, 0), -1);
+    check_answer(&index, "GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"3\"]");
+    check_answer(&index, "GET", "/v2/models/soon", "", &up, 503, "still loading");
+    check_answer(&index, "GET", "/v2/models/was", "", &up, 404, "not loaded");
+    check_answer(&index, "GET", "/v2/models/wrong", "", &up, 503, "no such operator");
+    check_answer(&index, "GET", "/v2/models/idle", "", &up, 404, "not loaded");
+    check_answer(&index, "GET", "/v2/models/none", "", &up, 404, "there is no model");
+    check_answer(&index, "POST", "/v2/repository/index", "", &up, 200,
+                 "{\"name\":\"soon\",\"state\":\"LOADING\"},{\"name\":\"was\",\"version\":\"4\",\"state\":\"UNLOADING\"},"
+                 "{\"name\":\"wrong\",\"version\":\"5\",\"state\":\"UNAVAILABLE\",\"reason\":\"no such operator\"}");
+    check_answer(&index, "POST", "/v2/repository/index", "{\"ready\":true}", &up, 200,
+                 "[{\"name\":\"a\",\"version\":\"3\",\"state\":\"READY\"}]");
+    v2_models_destroy(&index);
 }
 
 static void answers(void **state) {
@@ -186,7 +216,7 @@ static void answers(void **state) {
         {"POST", "/v2/logging", "{\"log_info\":1}", &up, 400, "is true or false"},
         {"POST", "/v2/logging", "{\"log_info\":[]}", &up, 400, "neither"},
         {"POST", "/v2/logging", "{\"nope\":true}", &up, 400, "no log setting 'nope'"},
-        {"POST", "/v2/repository/models/a/load", "", &up, 501, "while the server runs"},
+        {"POST", "/v2/repository/models/a/load", "", &up, 501, "--model-control-mode"},
         {"GET", "/v2/cudasharedmemory/status", "", &up, 200, "[]"},
         {"POST", "/v2/cudasharedmemory/unregister", "", &up, 200, ""},
         {"POST", "/v2/cudasharedmemory/region/r/register", "{}", &up, 501, "CUDA"},
@@ -224,6 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_become_routes),
         cmocka_unit_test(many_models_are_found),
+        cmocka_unit_test(those_listed_and_those_absent),
         cmocka_unit_test(answers),
         cmocka_unit_test(only_ready_models_are_admitted),
     };
