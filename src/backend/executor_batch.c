@@ -25,35 +25,38 @@ static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err
     return 0;
 }
 
+static size_t aligned(size_t bytes) {
+    return (bytes + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
+}
+
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err) {
     const struct signature *signature = &x->config.models[plan->served_model].signature;
     const struct request *first = transport_local.request(plan->handles[0]);
-    size_t total = 0, offset = 0;
+    size_t total = 0;
+    char *at;
 
     memcpy(inputs, first->inputs, signature->input_count * sizeof(*inputs));
     if (plan->request_count == 1)
         return 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        size_t item_bytes = first->inputs[i].bytes / first->items;
-        total += (item_bytes * plan->items + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
+        inputs[i].bytes = 0; /* strings are of any length, so that each request has to be asked */
+        for (uint32_t k = 0; k < plan->request_count; k++)
+            inputs[i].bytes += transport_local.request(plan->handles[k])->inputs[i].bytes;
+        total += aligned(inputs[i].bytes);
     }
     int rc = gather_reserve(x, total, err);
-    if (rc < 0)
-        return rc;
-    for (uint32_t i = 0; i < signature->input_count; i++) {
-        size_t item_bytes = first->inputs[i].bytes / first->items, at = offset;
-        for (uint32_t k = 0; k < plan->request_count; k++) {
-            size_t bytes = item_bytes * transport_local.request(plan->handles[k])->items;
-            if ((rc = transport_local.pull(plan->handles[k], i, x->gather + at, bytes, err)) < 0)
-                return rc;
+    at = x->gather;
+    for (uint32_t i = 0; i < signature->input_count && rc == 0; i++) {
+        inputs[i].data = at;
+        inputs[i].dims[0] = plan->items;
+        for (uint32_t k = 0; k < plan->request_count && rc == 0; k++) {
+            size_t bytes = transport_local.request(plan->handles[k])->inputs[i].bytes;
+            rc = transport_local.pull(plan->handles[k], i, at, bytes, err);
             at += bytes;
         }
-        inputs[i].data = x->gather + offset;
-        inputs[i].bytes = at - offset;
-        inputs[i].dims[0] = plan->items;
-        offset += (inputs[i].bytes + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
+        at = (char *)inputs[i].data + aligned(inputs[i].bytes);
     }
-    return 0;
+    return rc;
 }
 
 bool batch_expired(const struct batch_plan *plan, int64_t now_ns) {

@@ -26,6 +26,11 @@ __attribute__((format(printf, 4, 5))) static void append(char *line, size_t byte
     *used = n < 0 || *used + (size_t)n >= bytes ? bytes : *used + (size_t)n;
 }
 
+/* A value that every model of the type takes. */
+static const char *example(enum datatype type) {
+    return type == DATATYPE_BOOL ? "false" : type == DATATYPE_BYTES ? "\"0\"" : "0";
+}
+
 static void append_json(const struct served_model *model, const char *url, char *line, size_t bytes, size_t *used) {
     append(line, bytes, used, "curl -s %s -d '{\"inputs\":[", url);
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
@@ -37,7 +42,7 @@ static void append_json(const struct served_model *model, const char *url, char 
             append(line, bytes, used, "%s%lld", d ? "," : "", (long long)model->reference_dims[i][d]);
         append(line, bytes, used, "],\"data\":[");
         for (int64_t e = 0; e < elements; e++)
-            append(line, bytes, used, "%s%s", e ? "," : "", input->type == DATATYPE_BOOL ? "false" : "0");
+            append(line, bytes, used, "%s%s", e ? "," : "", example(input->type));
         append(line, bytes, used, "]}");
     }
     append(line, bytes, used, "]}'");
@@ -48,7 +53,7 @@ static void append_binary(const struct served_model *model, const char *url, cha
     const struct tensor_spec *input = &model->signature.inputs[0];
     char json[1024];
     size_t length = 0;
-    int64_t data = item_elements(model) * (int64_t)datatype_bytes(input->type);
+    int64_t data = item_elements(model) * (int64_t)datatype_bytes_min(input->type);
 
     append(json, sizeof(json), &length, "{\"inputs\":[{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[", input->name,
            datatype_name(input->type));

@@ -25,7 +25,7 @@ static int64_t item_bytes(const struct served_model *model) {
         const struct tensor_spec *input = &model->signature.inputs[i];
         int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
         if (elements > 0)
-            bytes += elements * (int64_t)datatype_bytes(input->type);
+            bytes += elements * (int64_t)datatype_bytes_min(input->type);
     }
     return bytes;
 }

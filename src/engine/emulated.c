@@ -45,12 +45,12 @@ static void emulated_close(struct engine *engine) {
     free(engine);
 }
 
-/* The dims of output `i` for a batch, other variable dimensions being 1; returns its bytes. */
+/* The dims of output `i` for a batch, other variable dimensions being 1; returns its bytes. Strings are empty. */
 static size_t output_dims(const struct signature *signature, uint32_t i, uint32_t items, int64_t *dims) {
     const struct tensor_spec *spec = &signature->outputs[i];
     for (uint32_t d = 0; d < spec->rank; d++)
         dims[d] = d == 0 && signature->batched ? items : spec->dims[d] < 0 ? 1 : spec->dims[d];
-    return (size_t)dims_product(dims, 0, spec->rank) * datatype_bytes(spec->type);
+    return (size_t)dims_product(dims, 0, spec->rank) * datatype_bytes_min(spec->type);
 }
 
 static void emulated_finish(void *context) {

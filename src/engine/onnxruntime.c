@@ -1,7 +1,7 @@
 /* onnxruntime.c - runs models by ONNX Runtime's C API: one session a model, on the executor's thread alone.
  *
- * Inputs are wrapped in place, outputs stay in the library's arena until the last answer made of them is sent. What a
- * run costs beside the model's kernels is about 2 us.
+ * Inputs are wrapped in place, outputs stay in the library's arena until the last answer made of them is sent; strings
+ * are copied, both ways. What a run costs beside the model's kernels is about 2 us.
  *
  * The arena keeps what the largest run needed. Giving it back after every run costs up to a third of the run (the pages
  * fault in again: 8 images of text detection 183 ms against 133), so it is given back once runs have been much
@@ -16,6 +16,7 @@
 #include "engine/block_pool.h"
 #include "engine/onnxruntime_cache.h"
 #include "engine/onnxruntime_session.h"
+#include "engine/onnxruntime_strings.h"
 
 /* How long runs must have been under half of the largest before the arena shrinks. */
 #define ARENA_KEEP_NS (10 * NS_PER_S)
@@ -154,16 +155,17 @@ static void onnxruntime_unload(struct engine_model *model) {
     block_pool_leave(model->pool);
 }
 
-/* Where an output lies and its shape. */
-static int output_view(struct engine_model *model, uint32_t i, uint32_t items, OrtValue *value,
+/* Where an output lies and its shape. One of strings is replaced. */
+static int output_view(struct engine_model *model, uint32_t i, uint32_t items, OrtValue **value,
                        struct tensor_view *view, struct sy_error *err) {
     const OrtApi *api = model->api;
     const struct tensor_spec *spec = &model->signature->outputs[i];
     OrtTensorTypeAndShapeInfo *info = NULL;
     size_t rank = 0;
-    OrtStatus *status = api->GetTensorMutableData(value, &view->data);
+    bool strings = spec->type == DATATYPE_BYTES;
+    OrtStatus *status = strings ? NULL : api->GetTensorMutableData(*value, &view->data);
     if (!status)
-        status = api->GetTensorTypeAndShape(value, &info);
+        status = api->GetTensorTypeAndShape(*value, &info);
     if (!status)
         status = api->GetDimensionsCount(info, &rank);
     if (!status && rank <= TENSOR_DIMS_MAX)
@@ -179,6 +181,9 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
         return error_set(err, -EIO, "output '%s' has %lld rows for a batch of %u", spec->name,
                          rank ? (long long)view->dims[0] : 0, items);
     view->rank = (uint32_t)rank;
+    if (strings)
+        return onnxruntime_strings_take(api, value, view, err);
+    view->row_at = NULL;
     view->bytes = (size_t)dims_product(view->dims, 0, view->rank) * datatype_bytes(spec->type);
     return 0;
 }
@@ -198,6 +203,19 @@ static const OrtRunOptions *run_options_choose(struct engine_model *model, size_
     return model->run_options_shrink;
 }
 
+/* An input as the library wants it: where it lies, or a copy of its strings. */
+static int input_value(const struct engine_model *model, uint32_t i, const struct tensor_view *view, OrtValue **value,
+                       struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature->inputs[i];
+    if (spec->type == DATATYPE_BYTES)
+        return onnxruntime_strings_make(model->api, view, value, err);
+    return onnxruntime_check(model->api,
+                             model->api->CreateTensorWithDataAsOrtValue(model->memory, view->data, view->bytes,
+                                                                        view->dims, view->rank,
+                                                                        onnxruntime_type(spec->type), value),
+                             err, spec->name);
+}
+
 static int onnxruntime_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                            struct output_block **outputs, struct sy_error *err) {
     const OrtApi *api = model->api;
@@ -206,23 +224,22 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     struct pooled_block *pooled = block_pool_get(model->pool);
     if (!pooled)
         return error_set(err, -ENOMEM, "no memory for the outputs");
-    OrtStatus *status = NULL;
     size_t bytes = 0;
-    for (uint32_t i = 0; i < signature->input_count && !status; i++) {
+    int rc = 0;
+    for (uint32_t i = 0; i < signature->input_count && !rc; i++) {
         bytes += inputs[i].bytes;
-        status = api->CreateTensorWithDataAsOrtValue(model->memory, inputs[i].data, inputs[i].bytes, inputs[i].dims,
-                                                     inputs[i].rank, onnxruntime_type(signature->inputs[i].type),
-                                                     &values[i]);
+        rc = input_value(model, i, &inputs[i], &values[i], err);
     }
-    if (!status)
-        status = api->Run(model->session, run_options_choose(model, bytes), model->input_names,
-                          (const OrtValue *const *)values, signature->input_count, model->output_names,
-                          signature->output_count, (OrtValue **)pooled->values);
-    int rc = onnxruntime_check(api, status, err, "run");
+    if (!rc)
+        rc = onnxruntime_check(api,
+                               api->Run(model->session, run_options_choose(model, bytes), model->input_names,
+                                        (const OrtValue *const *)values, signature->input_count, model->output_names,
+                                        signature->output_count, (OrtValue **)pooled->values),
+                               err, "run");
     for (uint32_t i = 0; i < signature->input_count; i++)
         api->ReleaseValue(values[i]);
     for (uint32_t i = 0; i < signature->output_count && !rc; i++)
-        rc = output_view(model, i, items, pooled->values[i], &pooled->block.outputs[i], err);
+        rc = output_view(model, i, items, (OrtValue **)&pooled->values[i], &pooled->block.outputs[i], err);
     if (rc) {
         output_block_put(&pooled->block);
         return rc;

@@ -15,7 +15,7 @@ static const ONNXTensorElementDataType types[DATATYPE_COUNT] = {
     [DATATYPE_INT16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16,   [DATATYPE_INT32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
     [DATATYPE_INT64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,   [DATATYPE_FP16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
     [DATATYPE_FP32] = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,    [DATATYPE_FP64] = ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
-    [DATATYPE_BF16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
+    [DATATYPE_BF16] = ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, [DATATYPE_BYTES] = ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING,
 };
 
 ONNXTensorElementDataType onnxruntime_type(enum datatype type) {
@@ -216,8 +216,7 @@ static int spec_read(const OrtApi *api, const OrtTypeInfo *type, const char *nam
         return rc;
     spec->type = datatype_of(element);
     if (spec->type == DATATYPE_INVALID)
-        return error_set(err, -ENOTSUP, "%s '%s' holds %s, which is not served", what, name,
-                         element == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING ? "strings" : "elements of no fixed size");
+        return error_set(err, -ENOTSUP, "%s '%s' holds elements of a type that is not served", what, name);
     if (rank > TENSOR_DIMS_MAX)
         return error_set(err, -ENOTSUP, "%s '%s' has %zu dimensions; at most %d are served", what, name, rank,
                          TENSOR_DIMS_MAX);

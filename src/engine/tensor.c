@@ -1,6 +1,7 @@
 /* tensor.c - the names and sizes of data types; the size of shapes. */
 #include "engine/tensor.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,24 @@ enum datatype datatype_parse(const char *name, size_t length) {
 
 size_t datatype_bytes(enum datatype type) {
     return (unsigned)type < DATATYPE_COUNT ? datatypes[type].bytes : 0;
+}
+
+size_t datatype_bytes_min(enum datatype type) {
+    return type == DATATYPE_BYTES ? STRING_LEAD_BYTES : datatype_bytes(type);
+}
+
+int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows) {
+    if (whole->rank == 0 || whole->dims[0] < (int64_t)first + count)
+        return -EINVAL;
+    size_t row_bytes = whole->dims[0] > 0 ? whole->bytes / (size_t)whole->dims[0] : 0;
+    size_t begin = whole->row_at ? whole->row_at[first] : first * row_bytes;
+    size_t end = whole->row_at ? whole->row_at[first + count] : begin + count * row_bytes;
+    *rows = *whole;
+    rows->data = (char *)whole->data + begin;
+    rows->bytes = end - begin;
+    rows->dims[0] = count;
+    rows->row_at = NULL;
+    return 0;
 }
 
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {

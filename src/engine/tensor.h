@@ -25,7 +25,7 @@ enum datatype {
     DATATYPE_FP32,
     DATATYPE_FP64,
     DATATYPE_BF16,
-    DATATYPE_BYTES, /* variable-size elements; not served yet */
+    DATATYPE_BYTES, /* strings: elements of any size (engine/strings.h) */
     DATATYPE_COUNT,
 };
 
@@ -35,6 +35,9 @@ const char *datatype_name(enum datatype type);
 enum datatype datatype_parse(const char *name, size_t length);
 /* Bytes of an element; 0 for BYTES and INVALID. */
 size_t datatype_bytes(enum datatype type);
+#define STRING_LEAD_BYTES 4 /* of the length that leads a BYTES element */
+/* Bytes of an element, of BYTES at least: those of an empty string, which is all zeros. */
+size_t datatype_bytes_min(enum datatype type);
 
 struct tensor_spec {
     char name[TENSOR_NAME_MAX];
@@ -57,7 +60,11 @@ struct tensor_view {
     size_t bytes;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
+    const size_t *row_at; /* [dims[0] + 1] where rows begin in the data, and the last one ends; NULL: they are equal */
 };
+
+/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it has not so many. */
+int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
 
 /* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "engine/strings.h"
 #include "frontend/protobuf.h"
 
 enum { REQUEST_MODEL = 1, REQUEST_VERSION = 2, REQUEST_ID = 3, REQUEST_PARAMETERS = 4, REQUEST_INPUTS = 5 };
@@ -215,6 +216,7 @@ static const struct contents contents_of[DATATYPE_COUNT] = {
     [DATATYPE_UINT64] = {5, PROTOBUF_VARINT, 0, 0},
     [DATATYPE_FP32] = {6, PROTOBUF_32BIT, 0, 0},
     [DATATYPE_FP64] = {7, PROTOBUF_64BIT, 0, 0},
+    [DATATYPE_BYTES] = {8, PROTOBUF_BYTES, 0, 0},
 };
 
 struct filling {
@@ -282,9 +284,35 @@ static int contents_fill(struct filling *f, const struct protobuf_field *message
     return status;
 }
 
+/* Strings: each is a field. */
+static int strings_read(struct reader *r, const struct input_given *given, uint32_t index) {
+    struct protobuf_in in = protobuf_inside(&given->contents);
+    struct protobuf_field field;
+    size_t bytes = 0;
+    int rc;
+    while ((rc = protobuf_next(&in, &field)) > 0) {
+        if (field.number != contents_of[DATATYPE_BYTES].field || field.wire != PROTOBUF_BYTES)
+            return error_set(r->err, 400, "input '%.64s': the contents are of another type than BYTES",
+                             r->model->signature.inputs[index].name);
+        bytes += STRING_LEAD_BYTES + field.value;
+    }
+    if (rc < 0)
+        return malformed(r->err);
+    char *data = r->memory.take(r->memory.context, bytes), *at = data;
+    if (!data)
+        return error_set(r->err, 503, "the memory for inputs is exhausted");
+    for (in = protobuf_inside(&given->contents); protobuf_next(&in, &field) > 0; at += field.value) {
+        at = strings_lead(at, field.value);
+        memcpy(at, field.data, field.value);
+    }
+    return infer_call_data(r->call, r->model, index, data, bytes, r->err);
+}
+
 static int contents_read(struct reader *r, const struct input_given *given, enum datatype type, uint32_t index) {
     struct tensor_view *view = &r->call->inputs[index];
     const char *name = r->model->signature.inputs[index].name;
+    if (type == DATATYPE_BYTES)
+        return strings_read(r, given, index);
     struct filling filling = {.contents = &contents_of[type], .type = type, .element_bytes = datatype_bytes(type)};
     if (filling.contents->field == 0)
         return error_set(r->err, 400, "input '%.64s': %s is sent in raw_input_contents only", name,
@@ -389,12 +417,10 @@ static int raws_place(struct reader *r) {
         return error_set(r->err, 400, "the request has %u raw_input_contents for %u inputs", m->raw_count,
                          r->order_count);
     for (uint32_t i = 0; i < r->order_count; i++) {
-        struct tensor_view *view = &r->call->inputs[r->order[i]];
         const struct grpc_raw *raw = &m->raws[i];
-        if (raw->bytes != view->bytes)
-            return error_set(r->err, 400, "input '%.64s': its shape and datatype take %zu bytes, but %zu came",
-                             r->model->signature.inputs[r->order[i]].name, view->bytes, raw->bytes);
-        view->data = raw->data;
+        int status = infer_call_data(r->call, r->model, r->order[i], raw->data, raw->bytes, r->err);
+        if (status)
+            return status;
     }
     return 0;
 }

@@ -30,15 +30,12 @@ static int output_put(struct text *text, const struct tensor_spec *spec, const s
         return 0;
     }
     text_put(text, "],\"data\":");
-    int64_t elements = dims_product(part->dims, 0, part->rank);
-    if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) != part->bytes)
-        return error_set(err, -EINVAL, "output '%s' does not have the bytes of its shape", spec->name);
-    int rc = tensor_json_write(text, spec->type, part->data, elements);
+    int rc = tensor_json_write(text, spec->type, part->data, part->bytes, dims_product(part->dims, 0, part->rank));
+    if (rc == -EINVAL)
+        return error_set(err, rc, "output '%s' does not have the bytes of its shape", spec->name);
     if (rc == -EDOM)
-        return error_set(err, rc,
-                         "output '%s' holds NaN or an infinity, which JSON cannot carry; ask for it with "
-                         "binary_data",
-                         spec->name);
+        return error_set(err, rc, "output '%s' holds %s, which JSON cannot carry; ask for it with binary_data",
+                         spec->name, spec->type == DATATYPE_BYTES ? "bytes that are not UTF-8" : "NaN or an infinity");
     text_put_char(text, '}');
     return rc;
 }

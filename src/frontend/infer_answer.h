@@ -25,7 +25,8 @@ struct infer_answer {
 
 /* Builds the answer in `text` (empty, initialised by the caller; it must outlive the answer). `outputs` are the whole
  * batch's, of which the request's items begin at `first_item`; with `call` as infer_parse() left it. 0; -EDOM: an
- * output is NaN or infinite and was asked for as JSON; -EINVAL: the outputs are not what the signature says; -ENOMEM.
+ * output that JSON cannot carry (tensor_json.h) was asked for as JSON; -EINVAL: the outputs are not what the signature
+ * says; -ENOMEM.
  */
 int infer_answer_build(struct infer_answer *answer, struct text *text, const struct served_model *model,
                        const struct infer_call *call, const struct tensor_view *outputs, uint32_t output_count,

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/strings.h"
+
 #define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are as good as that */
 _Static_assert(TENSORS_MAX <= 32, "inputs_named and outputs_named hold a bit each");
 
@@ -44,8 +46,6 @@ int infer_call_input(struct infer_call *call, const struct served_model *model, 
 
 int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err) {
     *type = datatype_parse(name, length);
-    if (*type == DATATYPE_BYTES)
-        return error_set(err, 501, "datatype BYTES is not supported yet");
     if (*type == DATATYPE_INVALID)
         return error_set(err, 400, "unknown datatype '%.*s'", shown(length), name);
     return 0;
@@ -62,7 +62,7 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     bool fits = rank == spec->rank;
     for (uint32_t i = 0; fits && i < rank; i++)
         fits = spec->dims[i] < 0 ? dims[i] > 0 : dims[i] == spec->dims[i];
-    int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes(type);
+    int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
     if (!fits || elements < 0 || elements > INFER_TENSOR_BYTES_MAX / element_bytes) {
         dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
         dims_format(dims, 0, rank, got, sizeof(got));
@@ -78,13 +78,32 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     return 0;
 }
 
+int infer_call_data(struct infer_call *call, const struct served_model *model, uint32_t index, void *data, size_t bytes,
+                    struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.inputs[index];
+    struct tensor_view *view = &call->inputs[index];
+    struct sy_error why;
+    if (spec->type == DATATYPE_BYTES && strings_check(data, bytes, dims_product(view->dims, 0, view->rank), &why) < 0)
+        return error_set(err, 400, "input '%.64s': %.300s", spec->name, why.text);
+    if (spec->type != DATATYPE_BYTES && bytes != view->bytes)
+        return error_set(err, 400, "input '%.64s': its shape and datatype take %zu bytes, but %zu came", spec->name,
+                         view->bytes, bytes);
+    view->data = data;
+    view->bytes = bytes;
+    return 0;
+}
+
 int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
                       const struct infer_shared *shared, struct sy_error *err) {
-    if (shared->bytes != call->inputs[index].bytes)
+    const struct tensor_spec *spec = &model->signature.inputs[index];
+    struct tensor_view *view = &call->inputs[index];
+    bool strings = spec->type == DATATYPE_BYTES;
+    if (strings ? shared->bytes < view->bytes || shared->bytes > (uint64_t)INFER_TENSOR_BYTES_MAX
+                : shared->bytes != view->bytes)
         return error_set(err, 400,
                          "input '%.64s': shared_memory_byte_size is %" PRIu64
-                         ", but its shape and datatype take %zu bytes",
-                         model->signature.inputs[index].name, shared->bytes, call->inputs[index].bytes);
+                         ", but its shape and datatype take %s%zu bytes",
+                         spec->name, shared->bytes, strings ? "at least " : "", view->bytes);
     call->shared[index] = *shared;
     call->inputs_shared |= 1u << index;
     return 0;
@@ -157,13 +176,7 @@ int infer_output_slice(struct tensor_view *part, const struct served_model *mode
         return error_set(err, -EINVAL, "output '%s' is missing", name);
     const struct tensor_view *output = &outputs[wanted->index];
     *part = *output;
-    if (!model->signature.batched)
-        return 0;
-    if (output->rank == 0 || output->dims[0] < (int64_t)first_item + call->items)
+    if (model->signature.batched && tensor_rows(output, first_item, call->items, part) < 0)
         return error_set(err, -EINVAL, "output '%s' has fewer items than the batch", name);
-    size_t item_bytes = output->bytes / (size_t)output->dims[0];
-    part->data = (char *)output->data + first_item * item_bytes;
-    part->bytes = call->items * item_bytes;
-    part->dims[0] = call->items;
     return 0;
 }

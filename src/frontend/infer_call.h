@@ -56,12 +56,15 @@ void infer_call_begin(struct infer_call *call);
 /* An input of this name comes: which one it is. */
 int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                      uint32_t *index, struct sy_error *err);
-/* The name of a datatype: which one it is; 501 for BYTES, which is not served yet. */
+/* The name of a datatype: which one it is. */
 int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err);
-/* Its type and shape: the view's rank, dims and bytes are set, its data are the caller's to set. */
+/* Its type and shape: the view's rank, dims and bytes (of BYTES the least they can be) are set. */
 int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
                      const int64_t *dims, uint32_t rank, struct sy_error *err);
-/* Its data are in shared memory. */
+/* Its data, as they came: whether they are what its type and shape take. */
+int infer_call_data(struct infer_call *call, const struct served_model *model, uint32_t index, void *data, size_t bytes,
+                    struct sy_error *err);
+/* Its data are in shared memory; once they are read, infer_call_data() is due. */
 int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
                       const struct infer_shared *shared, struct sy_error *err);
 /* An output of this name is asked for. */

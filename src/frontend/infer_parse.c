@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/strings.h"
 #include "frontend/json_scan.h"
 #include "frontend/tensor_json.h"
 
@@ -84,21 +85,37 @@ static void *memory_take(struct parser *p, size_t bytes) {
     return p->body->memory.take(p->body->memory.context, bytes);
 }
 
+/* What strings at the cursor take at most: in JSON each has two quotes and a comma or a bracket, and what is between
+ * its quotes is not longer decoded. */
+static int strings_room(struct parser *p, int64_t elements, size_t *bytes) {
+    struct json_scan ahead = p->scan;
+    if (json_skip(&ahead))
+        return fail_json(p);
+    *bytes = (size_t)(ahead.at - p->scan.at) + (size_t)elements * (STRING_LEAD_BYTES - 3);
+    return 0;
+}
+
 /* `data` at the cursor; the input has been checked. */
 static int data_read(struct parser *p, uint32_t index) {
     const struct tensor_spec *spec = &p->signature->inputs[index];
     struct tensor_view *view = &p->call->inputs[index];
-    int64_t elements = (int64_t)(view->bytes / datatype_bytes(spec->type));
+    int64_t elements = (int64_t)(view->bytes / datatype_bytes_min(spec->type));
     /* a value takes a character and a comma: do not take memory for what the text cannot hold */
     if (elements > (p->scan.end - p->scan.at) / 2)
         return FAIL(p, 400, "input '%.64s': expected %" PRId64 " values, but the body is shorter", spec->name,
                     elements);
+    int rc = 0;
+    if (spec->type == DATATYPE_BYTES)
+        rc = strings_room(p, elements, &view->bytes);
+    if (rc)
+        return rc;
     view->data = memory_take(p, view->bytes);
     if (!view->data)
         return FAIL(p, 503, "the memory for inputs is exhausted");
-    if (tensor_json_read(&p->scan, spec->type, view->dims, view->rank, view->data))
-        return fail_in(p, "input", spec->name);
-    return 0;
+    rc = spec->type == DATATYPE_BYTES
+             ? tensor_json_read_strings(&p->scan, view->dims, view->rank, view->data, &view->bytes)
+             : tensor_json_read(&p->scan, spec->type, view->dims, view->rank, view->data);
+    return rc ? fail_in(p, "input", spec->name) : 0;
 }
 
 static int binary_size_read(struct parser *p, struct input_given *given) {
@@ -409,20 +426,18 @@ static int document_read(struct parser *p) {
     return 0;
 }
 
-/* An input's bytes in the body: in place if they are aligned for the type, else copied. */
-static int binary_place(struct parser *p, uint32_t index) {
-    const struct tensor_spec *spec = &p->signature->inputs[index];
-    struct tensor_view *view = &p->call->inputs[index];
+/* An input's bytes in the body: in place if they are aligned for the type, else copied. Strings need not be. */
+static int binary_place(struct parser *p, uint32_t index, size_t bytes) {
+    enum datatype type = p->signature->inputs[index].type;
     char *data = (char *)p->body->data + p->binary_at;
-    p->binary_at += view->bytes;
-    if ((uintptr_t)data % datatype_bytes(spec->type) != 0) {
-        void *copy = memory_take(p, view->bytes);
+    p->binary_at += bytes;
+    if (type != DATATYPE_BYTES && (uintptr_t)data % datatype_bytes(type) != 0) {
+        void *copy = memory_take(p, bytes);
         if (!copy)
             return FAIL(p, 503, "the memory for inputs is exhausted");
-        data = memcpy(copy, data, view->bytes);
+        data = memcpy(copy, data, bytes);
     }
-    view->data = data;
-    return 0;
+    return infer_call_data(p->call, p->body->model, index, data, bytes, p->err);
 }
 
 /* The tensors behind the JSON, in the order of the inputs. */
@@ -434,15 +449,14 @@ static int binaries_read(struct parser *p) {
             continue;
         const char *name = p->signature->inputs[index].name;
         const struct tensor_view *view = &p->call->inputs[index];
-        if ((size_t)given->binary_bytes != view->bytes)
-            return FAIL(p, 400,
-                        "input '%.64s': binary_data_size is %" PRId64 ", but its shape and datatype take %zu bytes",
-                        name, given->binary_bytes, view->bytes);
-        size_t left = p->body->bytes - p->binary_at;
-        if (left < view->bytes)
+        size_t bytes = (size_t)given->binary_bytes, left = p->body->bytes - p->binary_at;
+        if (bytes != view->bytes && p->signature->inputs[index].type != DATATYPE_BYTES)
+            return FAIL(p, 400, "input '%.64s': binary_data_size is %zu, but its shape and datatype take %zu bytes",
+                        name, bytes, view->bytes);
+        if (left < bytes)
             return FAIL(p, 400, "input '%.64s': expected %zu bytes behind the JSON, but the body has only %zu left",
-                        name, view->bytes, left);
-        int rc = binary_place(p, index);
+                        name, bytes, left);
+        int rc = binary_place(p, index, bytes);
         if (rc)
             return rc;
     }
@@ -452,6 +466,20 @@ static int binaries_read(struct parser *p) {
     return 0;
 }
 
+/* The whole body is the one element of the one input, which is of strings. */
+static int raw_string_place(struct parser *p) {
+    struct tensor_view *view = &p->call->inputs[0];
+    size_t bytes = STRING_LEAD_BYTES + p->body->bytes;
+    if (dims_product(view->dims, 0, view->rank) != 1 || p->body->bytes > UINT32_MAX)
+        return FAIL(p, 400, "a raw binary request is one string, but the input has %" PRId64 " elements",
+                    dims_product(view->dims, 0, view->rank));
+    char *lead = memory_take(p, bytes);
+    if (!lead)
+        return FAIL(p, 503, "the memory for inputs is exhausted");
+    memcpy(strings_lead(lead, p->body->bytes), p->body->data, p->body->bytes);
+    return infer_call_data(p->call, p->body->model, 0, lead, bytes, p->err);
+}
+
 /* The whole body is the one input, of batch 1. */
 static int raw_read(struct parser *p) {
     if (p->signature->input_count != 1)
@@ -459,13 +487,12 @@ static int raw_read(struct parser *p) {
                     p->signature->input_count);
     const struct tensor_spec *spec = &p->signature->inputs[0];
     struct input_given *given = &p->inputs[0];
-    if (spec->type == DATATYPE_BYTES)
-        return FAIL(p, 501, "datatype BYTES is not supported yet");
+    bool string = spec->type == DATATYPE_BYTES;
     int64_t known = (int64_t)datatype_bytes(spec->type);
     int unknown = -1;
     *given = (struct input_given){.named = true, .type = spec->type, .rank = spec->rank, .has_binary = true};
     for (uint32_t i = 0; i < spec->rank; i++) {
-        given->dims[i] = i == 0 && p->signature->batched ? 1 : spec->dims[i];
+        given->dims[i] = (i == 0 && p->signature->batched) || (string && spec->dims[i] < 0) ? 1 : spec->dims[i];
         if (given->dims[i] < 0 && unknown >= 0)
             return FAIL(p, 400, "a raw binary request needs a shape with at most one dimension of any size");
         if (given->dims[i] < 0)
@@ -479,12 +506,14 @@ static int raw_read(struct parser *p) {
     if (rc)
         return rc;
     p->call->inputs_named = 1;
+    p->binary_default = true;
+    if (string)
+        return raw_string_place(p);
     given->binary_bytes = (int64_t)p->call->inputs[0].bytes;
     if ((size_t)given->binary_bytes != p->body->bytes)
         return FAIL(p, 400, "input '%.64s': expected %" PRId64 " bytes, got %zu", spec->name, given->binary_bytes,
                     p->body->bytes);
     p->input_order[p->input_count++] = 0;
-    p->binary_default = true;
     return binaries_read(p);
 }
 

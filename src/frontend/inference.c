@@ -124,9 +124,8 @@ static int input_fetch(struct inference *inference, uint32_t index, struct sy_er
     void *data = inference_block(inference, place->bytes);
     status =
         data ? shared_region_read(region, place, data, err) : error_set(err, 503, "the memory for inputs is exhausted");
-    inference->call.inputs[index].data = data;
     shared_region_put(region);
-    return status;
+    return status ? status : infer_call_data(&inference->call, inference->model, index, data, place->bytes, err);
 }
 
 /* Reads inputs, and finds outputs' regions, so that what is wrong with them is said before the run. */

@@ -3,23 +3,38 @@
 
 #include "frontend/json_scan.h"
 
-void json_put_string(struct text *text, const char *string) {
-    const char *end = string + strlen(string);
+bool json_put_bytes(struct text *text, const char *data, size_t length) {
+    const char *end = data + length;
+    bool valid = true;
     text_put_char(text, '"');
-    while (string < end) {
-        unsigned char c = (unsigned char)*string;
-        size_t length = c < 0x80 ? 1 : json_utf8_length(string, end);
-        if (c == '"' || c == '\\')
-            text_put_char(text, '\\');
-        if (c < 0x20)
-            text_printf(text, "\\u%04x", c);
-        else if (length > 0)
-            text_append(text, string, length);
-        else
+    while (data < end) {
+        const char *plain = data; /* as it stands */
+        unsigned char c = 0;
+        size_t bytes = 0;
+        for (; data < end; data += bytes) {
+            c = (unsigned char)*data;
+            bytes = c < 0x80 ? 1 : json_utf8_length(data, end);
+            if (c < 0x20 || c == '"' || c == '\\' || bytes == 0)
+                break;
+        }
+        text_append(text, plain, (size_t)(data - plain));
+        if (data == end)
+            break;
+        if (bytes == 0)
             text_put_char(text, '?');
-        string += length > 0 ? length : 1;
+        else if (c < 0x20)
+            text_printf(text, "\\u%04x", c);
+        else
+            text_append(text, (const char[]){'\\', (char)c}, 2);
+        valid &= bytes > 0;
+        data++;
     }
     text_put_char(text, '"');
+    return valid;
+}
+
+void json_put_string(struct text *text, const char *string) {
+    json_put_bytes(text, string, strlen(string));
 }
 
 void json_put_unsigned(struct text *text, uint64_t value) {

@@ -1,10 +1,13 @@
 /* json_put.h - writes strings and whole numbers as JSON. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/text.h"
 
+/* `length` bytes in quotes, escaped where JSON asks for it. false: some of them are not UTF-8; each became '?'. */
+bool json_put_bytes(struct text *text, const char *data, size_t length);
 /* The string in quotes, escaped where JSON asks for it; a byte that is not UTF-8 becomes '?'. */
 void json_put_string(struct text *text, const char *string);
 void json_put_unsigned(struct text *text, uint64_t value);

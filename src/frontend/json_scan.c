@@ -124,32 +124,48 @@ static size_t utf8_write(uint32_t c, char *out) {
     return 4;
 }
 
-int json_decode(const struct json_string *string, char *out, size_t out_bytes) {
+/* Decodes what stands at *p, a character or an escape, and moves behind it; the bytes it takes, at most 4. */
+static size_t decode_one(const char **p, const char *end, char *out) {
     static const char names[] = "bfnrt", values[] = "\b\f\n\r\t";
+    if (**p != '\\') {
+        *out = *(*p)++;
+        return 1;
+    }
+    char kind = (*p)[1];
+    *p += 2;
+    if (kind != 'u') {
+        const char *name = strchr(names, kind);
+        *out = name ? values[name - names] : kind;
+        return 1;
+    }
+    uint32_t c = (uint32_t)hex_read(*p, end);
+    *p += 4;
+    if (c >= 0xd800 && c <= 0xdbff) {
+        c = 0x10000 + ((c - 0xd800) << 10) + ((uint32_t)hex_read(*p + 2, end) - 0xdc00);
+        *p += 6;
+    }
+    return utf8_write(c, out);
+}
+
+size_t json_decode_bytes(const struct json_string *string, char *out) {
+    const char *p = string->data, *end = p + string->length, *escape = memchr(p, '\\', string->length);
+    size_t length = escape ? (size_t)(escape - p) : string->length;
+    memcpy(out, p, length);
+    for (p += length; p < end;)
+        length += decode_one(&p, end, out + length);
+    return length;
+}
+
+int json_decode(const struct json_string *string, char *out, size_t out_bytes) {
     const char *p = string->data, *end = p + string->length;
     size_t length = 0;
     while (p < end) {
         if (length + 5 > out_bytes)
             return -ENAMETOOLONG;
-        if (*p != '\\') {
-            out[length++] = *p++;
-            continue;
-        }
-        if (p[1] != 'u') {
-            const char *name = strchr(names, p[1]);
-            out[length++] = name ? values[name - names] : p[1];
-            p += 2;
-            continue;
-        }
-        uint32_t c = (uint32_t)hex_read(p + 2, end);
-        p += 6;
-        if (c >= 0xd800 && c <= 0xdbff) {
-            c = 0x10000 + ((c - 0xd800) << 10) + ((uint32_t)hex_read(p + 2, end) - 0xdc00);
-            p += 6;
-        }
-        if (c == 0)
+        size_t bytes = decode_one(&p, end, out + length);
+        if (out[length] == '\0')
             return -ENAMETOOLONG;
-        length += utf8_write(c, out + length);
+        length += bytes;
     }
     out[length] = '\0';
     return (int)length;

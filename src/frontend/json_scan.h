@@ -64,6 +64,8 @@ static inline char json_peek(struct json_scan *scan) {
 int json_read_string(struct json_scan *scan, struct json_string *string);
 /* Decodes it into `out` and terminates it. Its length, or -ENAMETOOLONG when it does not fit or holds a zero byte. */
 int json_decode(const struct json_string *string, char *out, size_t out_bytes);
+/* Decodes it into `out`, which has room for string->length bytes, unterminated; how many there are. */
+size_t json_decode_bytes(const struct json_string *string, char *out);
 int json_read_number(struct json_scan *scan, struct json_number *number);
 /* true or false. */
 int json_read_bool(struct json_scan *scan, bool *value);

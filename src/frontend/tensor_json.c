@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/strings.h"
+#include "frontend/json_put.h"
+
 #define POWER_MIN (-64)
 #define POWER_MAX 64
 
@@ -318,12 +321,33 @@ static inline __attribute__((always_inline)) int64_t run_read(struct json_scan *
     }
 }
 
-/* One loop a type: the switch is outside of it. */
-static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char *out, int64_t max) {
+/* The same of strings; *out moves behind them. */
+static int64_t strings_run_read(struct json_scan *scan, char **out, int64_t max) {
+    for (int64_t n = 0;;) {
+        struct json_string string;
+        int rc = json_read_string(scan, &string);
+        if (rc)
+            return rc;
+        if (n++ == max)
+            return json_error(scan, "more values than the shape holds");
+        char *data = *out + STRING_LEAD_BYTES;
+        size_t length = json_decode_bytes(&string, data);
+        strings_lead(*out, length);
+        *out = data + length;
+        if (!json_take(scan, ','))
+            return n;
+    }
+}
+
+/* One loop a type: the switch is outside of it. *out moves behind what was read. */
+static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char **out, int64_t max) {
+    int64_t n;
     switch (type) {
 #define RUN(t, bytes)                                                                                                  \
     case t:                                                                                                            \
-        return run_read(scan, t, bytes, out, max)
+        n = run_read(scan, t, bytes, *out, max);                                                                       \
+        *out += n > 0 ? (size_t)n * (bytes) : 0;                                                                       \
+        return n
         RUN(DATATYPE_BOOL, 1);
         RUN(DATATYPE_UINT8, 1);
         RUN(DATATYPE_UINT16, 2);
@@ -338,6 +362,8 @@ static int64_t typed_run_read(struct json_scan *scan, enum datatype type, char *
         RUN(DATATYPE_FP64, 8);
         RUN(DATATYPE_BF16, 2);
 #undef RUN
+    case DATATYPE_BYTES:
+        return strings_run_read(scan, out, max);
     default:
         return json_error(scan, "values of this datatype are not read from JSON");
     }
@@ -348,12 +374,11 @@ static int __attribute__((cold)) count_error(const struct json_scan *scan, int64
                      (size_t)(scan->at - scan->begin));
 }
 
-int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, void *out) {
+/* *out moves behind the elements. */
+static int array_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, char **out) {
     int64_t counts[TENSOR_DIMS_MAX + 1] = {0}; /* members seen in the array open at each depth */
     int64_t elements = dims_product(dims, 0, rank);
-    size_t bytes = datatype_bytes(type);
-    uint32_t depth = 1, leaf_depth = 0; /* leaf_depth: of the arrays that hold numbers; 0: not seen yet */
-    char *at = out;
+    uint32_t depth = 1, leaf_depth = 0; /* leaf_depth: of the arrays that hold values; 0: not seen yet */
     if (!json_take(scan, '['))
         return json_expected(scan, "an array of values");
     for (;;) {
@@ -371,12 +396,11 @@ int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *
             return json_expected(scan, "'['");
         leaf_depth = depth;
         int64_t expected = depth == 1 ? elements : dims[rank - 1];
-        int64_t n = c == ']' ? 0 : typed_run_read(scan, type, at, expected);
+        int64_t n = c == ']' ? 0 : typed_run_read(scan, type, out, expected);
         if (n < 0)
             return (int)n;
         if (n != expected)
             return count_error(scan, expected, n);
-        at += (size_t)n * bytes;
         for (;;) { /* close the arrays that end here */
             if (!json_take(scan, ']'))
                 return json_expected(scan, "',' or ']'");
@@ -390,6 +414,18 @@ int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *
                 break;
         }
     }
+}
+
+int tensor_json_read(struct json_scan *scan, enum datatype type, const int64_t *dims, uint32_t rank, void *out) {
+    char *at = out;
+    return array_read(scan, type, dims, rank, &at);
+}
+
+int tensor_json_read_strings(struct json_scan *scan, const int64_t *dims, uint32_t rank, void *out, size_t *bytes) {
+    char *at = out;
+    int rc = array_read(scan, DATATYPE_BYTES, dims, rank, &at);
+    *bytes = (size_t)(at - (char *)out);
+    return rc;
 }
 
 static size_t unsigned_write(char *out, uint64_t value) {
@@ -579,11 +615,31 @@ static inline size_t element_write(char *out, enum datatype type, const char *da
 #undef LOAD
 }
 
-int tensor_json_write(struct text *text, enum datatype type, const void *data, int64_t elements) {
-    size_t bytes = datatype_bytes(type);
-    const char *at = data;
+static int strings_write(struct text *text, const char *at, size_t bytes, int64_t elements) {
+    const char *end = at + bytes;
+    struct string element;
+    int rc;
+    int64_t count = 0;
     text_put_char(text, '[');
-    for (int64_t i = 0; i < elements; i++, at += bytes) {
+    while ((rc = strings_next(&at, end, &element)) > 0) {
+        if (count++ > 0)
+            text_put_char(text, ',');
+        if (!json_put_bytes(text, element.data, element.length))
+            return -EDOM;
+    }
+    text_put_char(text, ']');
+    return rc < 0 || count != elements ? -EINVAL : text->failed ? -ENOMEM : 0;
+}
+
+int tensor_json_write(struct text *text, enum datatype type, const void *data, size_t bytes, int64_t elements) {
+    size_t element_bytes = datatype_bytes(type);
+    const char *at = data;
+    if (type == DATATYPE_BYTES)
+        return strings_write(text, data, bytes, elements);
+    if (elements < 0 || (size_t)elements * element_bytes != bytes)
+        return -EINVAL;
+    text_put_char(text, '[');
+    for (int64_t i = 0; i < elements; i++, at += element_bytes) {
         if (!text_reserve(text, ELEMENT_CHARS + 1))
             return -ENOMEM;
         char *out = text->data + text->length;

@@ -28,8 +28,12 @@
 
 /* Inputs. */
 
+static size_t element_bytes(enum datatype type) {
+    return type == DATATYPE_BYTES ? STRING_LEAD_BYTES + 1 : datatype_bytes(type);
+}
+
 static void fill(void *data, size_t count, enum datatype type, struct rng *rng) {
-    size_t bytes = datatype_bytes(type);
+    size_t bytes = element_bytes(type);
     uint8_t *at = data;
     for (size_t i = 0; i < count; i++, at += bytes) {
         uint64_t random = rng_next(rng);
@@ -46,6 +50,9 @@ static void fill(void *data, size_t count, enum datatype type, struct rng *rng) 
         case DATATYPE_FP64:
             random = 0x3fe0000000000000 | (random & 0xfffffffffffff);
             break;
+        case DATATYPE_BYTES: /* one character */
+            random = 1 | ('0' + (random & 1)) << 8 * STRING_LEAD_BYTES;
+            break;
         default:
             random &= 1;
         }
@@ -58,14 +65,14 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
     size_t total = 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         struct tensor_view *view = &inputs[i];
-        view->rank = signature->inputs[i].rank;
+        *view = (struct tensor_view){.rank = signature->inputs[i].rank};
         memcpy(view->dims, item_dims[i], sizeof(view->dims));
         if (signature->batched)
             view->dims[0] = items;
         int64_t elements = dims_product(view->dims, 0, view->rank);
         if (elements < 0 || elements > (1LL << 40))
             return -ENOMEM;
-        view->bytes = (size_t)elements * datatype_bytes(signature->inputs[i].type);
+        view->bytes = (size_t)elements * element_bytes(signature->inputs[i].type);
         total += (view->bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     }
     uint8_t *data = aligned_alloc(CACHE_LINE, total ? total : CACHE_LINE);
@@ -75,7 +82,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
     rng_seed(&rng, seed);
     for (uint32_t i = 0; i < signature->input_count; i++) {
         inputs[i].data = data;
-        fill(data, inputs[i].bytes / datatype_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
+        fill(data, inputs[i].bytes / element_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
         data += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     }
     return 0;
@@ -185,18 +192,13 @@ static int batch_check(const struct engine_ops *ops, struct engine_model *model,
     rc = ops->run(model, inputs, 2, &both, why);
     for (uint32_t n = 0; n < 2 && !rc; n++) {
         struct output_block *alone = NULL;
-        for (uint32_t i = 0; i < signature->input_count; i++) {
-            item[i] = inputs[i];
-            item[i].dims[0] = 1;
-            item[i].bytes /= 2;
-            item[i].data = (char *)inputs[i].data + n * item[i].bytes;
-        }
+        for (uint32_t i = 0; i < signature->input_count; i++)
+            tensor_rows(&inputs[i], n, 1, &item[i]);
         rc = ops->run(model, item, 1, &alone, why);
         for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
-            size_t bytes = alone->outputs[i].bytes;
-            if (both->outputs[i].bytes != 2 * bytes ||
-                !rows_agree(alone->outputs[i].data, (char *)both->outputs[i].data + n * bytes, bytes,
-                            signature->outputs[i].type))
+            struct tensor_view row;
+            if (tensor_rows(&both->outputs[i], n, 1, &row) < 0 || row.bytes != alone->outputs[i].bytes ||
+                !rows_agree(alone->outputs[i].data, row.data, row.bytes, signature->outputs[i].type))
                 rc = error_set(why, -EIO, "output '%s' of an item depends on what it is batched with",
                                signature->outputs[i].name);
         }

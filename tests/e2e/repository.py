@@ -29,7 +29,8 @@ def save_model(folder, name, nodes, inputs, outputs, initializers=()):
                               [helper.make_tensor_value_info(*o) for o in outputs], initializers)
     path = folder / name / "1"
     path.mkdir(parents=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+    sets = [helper.make_opsetid("", 17)] + [helper.make_opsetid(n.domain, 3) for n in nodes if n.domain]
+    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=9), path / "model.onnx")
 
 
 @pytest.fixture(scope="module")

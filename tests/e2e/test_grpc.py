@@ -202,7 +202,7 @@ def test_large_tensors(client):
     (dict(name="zz"), "INVALID_ARGUMENT", "unexpected input 'zz'"),
     (dict(datatype="INT32"), "INVALID_ARGUMENT", "the model expects FP32"),
     (dict(datatype="FP99"), "INVALID_ARGUMENT", "unknown datatype 'FP99'"),
-    (dict(datatype="BYTES"), "UNIMPLEMENTED", "BYTES"),
+    (dict(datatype="BYTES"), "INVALID_ARGUMENT", "the datatype is BYTES"),
     (dict(shape=(1, 5)), "INVALID_ARGUMENT", "expected the shape [-1,4]"),
     (dict(shape=(-1, 4)), "INVALID_ARGUMENT", "negative dimension -1"),
     (dict(shape=(1,) * 9), "INVALID_ARGUMENT", "more than 8 dimensions"),

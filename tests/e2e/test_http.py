@@ -348,7 +348,6 @@ def test_mistakes_in_binary_bodies(server):
 
 
 @pytest.mark.parametrize("body, status", [
-    ({"inputs": [X | {"datatype": "BYTES"}]}, 501),
     ({"inputs": [X], "outputs": [{"name": "y", "parameters": {"classification": 3}}]}, 501)])
 def test_what_is_not_served_yet(server, body, status):
     got, answer = request_json(server, "POST", "/v2/models/double/infer", json.dumps(body))

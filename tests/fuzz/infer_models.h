@@ -6,6 +6,7 @@
 
 #include "base/container.h"
 #include "blocks.h"
+#include "engine/strings.h"
 #include "frontend/infer_call.h"
 
 static const struct served_model models[] = {
@@ -42,16 +43,35 @@ static const struct served_model models[] = {
                               {"u", DATATYPE_UINT64, 1, {-1}}},
                    .outputs = {{"y", DATATYPE_INT8, 1, {-1}}}}},
     {.name = "strings",
+     .batch_max = 8,
+     .signature = {.input_count = 2,
+                   .output_count = 2,
+                   .batched = true,
+                   .inputs = {{"x", DATATYPE_BYTES, 2, {-1, 2}}, {"n", DATATYPE_INT32, 1, {-1}}},
+                   .outputs = {{"y", DATATYPE_BYTES, 2, {-1, 2}}, {"z", DATATYPE_INT64, 1, {-1}}}}},
+    {.name = "string",
      .batch_max = 1,
      .signature = {.input_count = 1,
                    .output_count = 1,
+                   .variable_shapes = true,
                    .inputs = {{"x", DATATYPE_BYTES, 1, {-1}}},
-                   .outputs = {{"y", DATATYPE_BYTES, 1, {-1}}}}},
+                   .outputs = {{"y", DATATYPE_BYTES, 1, {3}}}}},
 };
 
 static bool inside(const struct tensor_view *view, const char *block, size_t bytes) {
     const char *data = view->data;
     return data >= block && data + view->bytes <= block + bytes;
+}
+
+/* As many bytes as the shape takes, or whole strings of that number. */
+static void check_bytes(const struct tensor_view *view, enum datatype type) {
+    int64_t elements = dims_product(view->dims, 0, view->rank);
+    if (type == DATATYPE_BYTES) {
+        CHECK_EQ(strings_check(view->data, view->bytes, elements, NULL), 0);
+        return;
+    }
+    CHECK_EQ((uintptr_t)view->data % datatype_bytes(type), 0);
+    CHECK_EQ(view->bytes, (size_t)elements * datatype_bytes(type));
 }
 
 /* Every input lies wholly in the body or in memory taken, aligned, with the bytes of its shape. */
@@ -64,7 +84,8 @@ static void check_inputs(const struct served_model *model, const struct infer_ca
         const struct tensor_view *view = &call->inputs[i];
         const struct tensor_spec *spec = &signature->inputs[i];
         if (call->inputs_shared & 1u << i) { /* not read yet */
-            CHECK_EQ(call->shared[i].bytes, view->bytes);
+            CHECK(call->shared[i].bytes == view->bytes ||
+                  (spec->type == DATATYPE_BYTES && call->shared[i].bytes > view->bytes));
             CHECK(call->shared[i].region);
             continue;
         }
@@ -72,9 +93,8 @@ static void check_inputs(const struct served_model *model, const struct infer_ca
         for (int b = 0; b < memory->count; b++)
             found = found || inside(view, memory->blocks[b], memory->bytes[b]);
         CHECK(found);
-        CHECK_EQ((uintptr_t)view->data % datatype_bytes(spec->type), 0);
+        check_bytes(view, spec->type);
         CHECK_EQ(view->rank, spec->rank);
-        CHECK_EQ(view->bytes, (size_t)dims_product(view->dims, 0, view->rank) * datatype_bytes(spec->type));
         for (uint32_t d = 0; d < spec->rank; d++)
             CHECK(spec->dims[d] == view->dims[d] || (spec->dims[d] == -1 && view->dims[d] > 0));
         if (signature->batched)
@@ -82,7 +102,7 @@ static void check_inputs(const struct served_model *model, const struct infer_ca
     }
 }
 
-/* The outputs of the request's batch, all zeros. */
+/* The outputs of the request's batch, all zeros: strings are empty. */
 static void outputs_fill(const struct served_model *model, const struct infer_call *call, struct tensor_view *outputs) {
     static char zeros[8 * 10 * 8];
     for (uint32_t i = 0; i < model->signature.output_count; i++) {
@@ -90,7 +110,7 @@ static void outputs_fill(const struct served_model *model, const struct infer_ca
         outputs[i] = (struct tensor_view){.data = zeros, .rank = spec->rank};
         for (uint32_t d = 0; d < spec->rank; d++)
             outputs[i].dims[d] = spec->dims[d] < 0 ? call->items : spec->dims[d];
-        outputs[i].bytes = (size_t)dims_product(outputs[i].dims, 0, spec->rank) * datatype_bytes(spec->type);
+        outputs[i].bytes = (size_t)dims_product(outputs[i].dims, 0, spec->rank) * datatype_bytes_min(spec->type);
         CHECK_LE(outputs[i].bytes, sizeof(zeros));
     }
 }

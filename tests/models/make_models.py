@@ -21,7 +21,8 @@ def tensor(name, dims, type=T.FLOAT):
 
 def save(name, nodes, inputs, outputs, weights=()):
     graph = h.make_graph(nodes, name, inputs, outputs, [nh.from_array(w, n) for n, w in weights])
-    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)])
+    sets = [h.make_opsetid("", 17)] + [h.make_opsetid(n.domain, 3) for n in nodes if n.domain]
+    model = h.make_model(graph, opset_imports=sets)
     model.ir_version = 9
     model.producer_name, model.producer_version = "symphony", ""
     onnx.checker.check_model(model, full_check=name not in UNSOUND)
@@ -61,9 +62,18 @@ def main():
     # loads, and fails whenever it runs: 16 elements a row do not make rows of 7
     save("fails", [h.make_node("Reshape", ["x", "shape"], ["y"])], [tensor("x", ["N", 16])], [tensor("y", ["N", 7])],
          [("shape", np.array([-1, 7]))])
-    # a type that is not served
+    # strings: as they are, lower case without the stop words, and the number that a label stands for
     save("text", [h.make_node("Identity", ["words"], ["y"])], [tensor("words", ["N"], T.STRING)],
          [tensor("y", ["N"], T.STRING)])
+    save("lower", [h.make_node("StringNormalizer", ["words"], ["y"], case_change_action="LOWER", locale="C",
+                              stopwords=["the"])],
+         [tensor("words", [1, "C"], T.STRING)], [tensor("y", [1, "D"], T.STRING)])
+    lookup = h.make_node("LabelEncoder", ["label"], ["number"], domain="ai.onnx.ml", default_int64=-1,
+                         keys_strings=["cat", "dog"], values_int64s=[7, 8])
+    save("lookup", [lookup], [tensor("label", ["N", 2], T.STRING)], [tensor("number", ["N", 2], T.INT64)])
+    # what is no tensor is not served
+    save("sequence", [h.make_node("SequenceConstruct", ["x"], ["y"])], [tensor("x", ["N"])],
+         [h.make_tensor_sequence_value_info("y", T.FLOAT, None)])
     # no dimensions at all
     save("scalar", [h.make_node("Add", ["x", "x"], ["y"])], [tensor("x", [])], [tensor("y", [])])
 

@@ -88,8 +88,8 @@ static void what_cannot_be_served_is_named(void **state) {
     (void)state;
     struct signature s;
     struct sy_error err = {""};
-    assert_int_equal(ops->signature(DATA "text.onnx", &s, &err), -ENOTSUP);
-    assert_string_equal(err.text, "input 'words' holds strings, which is not served");
+    assert_int_equal(ops->signature(DATA "sequence.onnx", &s, &err), -ENOTSUP);
+    assert_string_equal(err.text, "output 'y' is not a tensor but a sequence, map or optional, which is not served");
     assert_int_equal(ops->signature(DATA "absent.onnx", &s, &err), -ENOENT);
     assert_non_null(strstr(err.text, "absent.onnx"));
 }
@@ -202,6 +202,44 @@ static void a_failed_run_says_why_and_the_model_goes_on(void **state) {
     unload(&l);
 }
 
+static void strings_go_in_and_come_out(void **state) {
+    (void)state;
+    struct loaded l;
+    struct output_block *block;
+    struct tensor_view row;
+    static const char words[] = "\3\0\0\0a\0b\0\0\0\0\2\0\0\0\xff\xfe";
+    load(&l, "text.onnx");
+    struct tensor_view three = {.data = (void *)words, .bytes = sizeof(words) - 1, .rank = 1, .dims = {3}};
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(ops->run(l.model, &three, 3, &block, NULL), 0);
+        assert_int_equal(block->outputs[0].bytes, sizeof(words) - 1);
+        assert_memory_equal(block->outputs[0].data, words, sizeof(words) - 1);
+        assert_int_equal(tensor_rows(&block->outputs[0], 2, 1, &row), 0);
+        assert_int_equal(row.bytes, 6);
+        assert_memory_equal(row.data, "\2\0\0\0\xff\xfe", 6);
+        output_block_put(block);
+    }
+    unload(&l);
+
+    load(&l, "lookup.onnx");
+    static const char labels[] = "\3\0\0\0dog\3\0\0\0cat\3\0\0\0cow\3\0\0\0dog";
+    static const int64_t numbers[] = {8, 7, -1, 8};
+    struct tensor_view two = {.data = (void *)labels, .bytes = sizeof(labels) - 1, .rank = 2, .dims = {2, 2}};
+    assert_int_equal(ops->run(l.model, &two, 2, &block, NULL), 0);
+    assert_memory_equal(block->outputs[0].data, numbers, sizeof(numbers));
+    output_block_put(block);
+    unload(&l);
+
+    load(&l, "lower.onnx");
+    static const char shout[] = "\3\0\0\0CAT\3\0\0\0the\0\0\0\0";
+    struct tensor_view few = {.data = (void *)shout, .bytes = sizeof(shout) - 1, .rank = 2, .dims = {1, 3}};
+    assert_int_equal(ops->run(l.model, &few, 1, &block, NULL), 0);
+    assert_int_equal(block->outputs[0].dims[1], 2);
+    assert_memory_equal(block->outputs[0].data, "\3\0\0\0cat\0\0\0\0", 11);
+    output_block_put(block);
+    unload(&l);
+}
+
 static void a_stopped_model_runs_no_more(void **state) {
     (void)state;
     struct loaded l;
@@ -241,6 +279,7 @@ int main(void) {
         cmocka_unit_test(outputs_outlive_the_model),
         cmocka_unit_test(the_same_input_gives_the_same_row_in_any_batch),
         cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
+        cmocka_unit_test(strings_go_in_and_come_out),
         cmocka_unit_test(a_stopped_model_runs_no_more),
         cmocka_unit_test(a_missing_provider_is_an_error),
     };

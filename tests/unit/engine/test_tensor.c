@@ -1,6 +1,7 @@
 /* test_tensor.c - data types by name and size; products of shapes that overflow. */
 #include "unit/cmocka_all.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/container.h"
@@ -49,11 +50,34 @@ static void products_of_shapes(void **state) {
         assert_int_equal(dims_product(cases[i].dims, cases[i].from, cases[i].rank), cases[i].want);
 }
 
+static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
+    (void)state;
+    char data[12];
+    struct tensor_view rows, even = {.data = data, .bytes = 12, .rank = 2, .dims = {3, 4}};
+    assert_int_equal(tensor_rows(&even, 1, 2, &rows), 0);
+    assert_ptr_equal(rows.data, data + 4);
+    assert_int_equal(rows.bytes, 8);
+    assert_int_equal(rows.dims[0], 2);
+    assert_int_equal(rows.dims[1], 4);
+    assert_int_equal(tensor_rows(&even, 2, 2, &rows), -EINVAL);
+    const size_t row_at[] = {0, 5, 5, 12};
+    struct tensor_view uneven = {.data = data, .bytes = 12, .rank = 1, .dims = {3}, .row_at = row_at};
+    assert_int_equal(tensor_rows(&uneven, 1, 1, &rows), 0);
+    assert_int_equal(rows.bytes, 0);
+    assert_int_equal(tensor_rows(&uneven, 1, 2, &rows), 0);
+    assert_ptr_equal(rows.data, data + 5);
+    assert_int_equal(rows.bytes, 7);
+    assert_null(rows.row_at);
+    struct tensor_view scalar = {.data = data, .bytes = 4};
+    assert_int_equal(tensor_rows(&scalar, 0, 1, &rows), -EINVAL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_datatype_has_a_name_and_a_size),
         cmocka_unit_test(parse_takes_whole_names_only),
         cmocka_unit_test(products_of_shapes),
+        cmocka_unit_test(rows_are_of_one_size_or_say_where_they_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

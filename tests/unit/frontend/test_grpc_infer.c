@@ -47,6 +47,12 @@ static const struct served_model one = {
                   .inputs = {{"x", DATATYPE_INT8, 2, {-1, 2}}},
                   .outputs = {{"y", DATATYPE_FP32, 2, {-1, 3}}}},
 };
+static const struct served_model words = {
+    .name = "words",
+    .version = 1,
+    .batch_max = 4,
+    .signature = {.input_count = 1, .batched = true, .inputs = {{"x", DATATYPE_BYTES, 2, {-1, 2}}}},
+};
 static const struct served_model half = {
     .name = "half",
     .version = 1,
@@ -217,6 +223,44 @@ static void raw_inputs_and_forms(void **state) {
     }
 }
 
+/* The same of strings, two an item. */
+#define WORDS "\x0a\5words\x2a"
+#define STRINGS                                                                                                        \
+    NAME "\x12\5"                                                                                                      \
+         "BYTES"                                                                                                       \
+         "\x1a\2\1\2" /* 14 bytes */
+
+static void strings_come_raw_and_typed(void **state) {
+    static const struct {
+        const char *bytes;
+        size_t length;
+        int status;
+        const char *words;
+    } cases[] = {
+#define TEXT(bytes, status, words) {bytes, sizeof(bytes) - 1, status, words}
+        TEXT(WORDS "\x0e" STRINGS "\x3a\x0a\2\0\0\0\0a\0\0\0\0", 0, ""),
+        TEXT(WORDS "\x16" STRINGS "\x2a\6\x42\2\0a\x42\0", 0, ""),
+        TEXT(WORDS "\x12" STRINGS "\x2a\2\x42\0", 400, "expected 1 more strings"),
+        TEXT(WORDS "\x16" STRINGS "\x2a\6\x42\0\x42\0\x42\0", 400, "4 bytes follow the 2 strings"),
+        TEXT(WORDS "\x12" STRINGS "\x2a\2\x12\0", 400, "another type than BYTES"),
+        TEXT(WORDS "\x12" STRINGS "\x2a\2\x40\0", 400, "another type than BYTES"),
+        TEXT(WORDS "\x12" STRINGS "\x2a\2\x42\1", 400, "not valid protobuf"),
+        TEXT(WORDS "\x0e" STRINGS "\x3a\4\0\0\0\0", 400, "expected 1 more strings"),
+        TEXT(WORDS "\x0e" STRINGS "\x3a\x08\0\0\0\0\1\0\0\0", 400, "string 1 is not whole"),
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct parsed *p = parse_bytes(&words, (const uint8_t *)cases[i].bytes, cases[i].length);
+        if (p->status != cases[i].status || !strstr(p->err.text, cases[i].words))
+            fail_msg("case %zu: %d '%s', not %d '%s'", i, p->status, p->err.text, cases[i].status, cases[i].words);
+        if (p->status == 0) {
+            assert_int_equal(p->call.inputs[0].bytes, 10);
+            assert_memory_equal(p->call.inputs[0].data, "\2\0\0\0\0a\0\0\0\0", 10);
+        }
+        parsed_free(p);
+    }
+}
+
 static void mistakes(void **state) {
     static const struct {
         const char *bytes;
@@ -240,7 +284,7 @@ static void mistakes(void **state) {
         BAD(MODEL "\x2a\x0d" NAME "\x12\4INT9" SHAPE RAW, 400, "unknown datatype 'INT9'"),
         BAD(MODEL "\x2a\x0e" NAME "\x12\5"
                   "BYTES" SHAPE RAW,
-            501, "BYTES"),
+            400, "the datatype is BYTES"),
         BAD(MODEL INPUT RAW "\x22\x0e\x0a\7timeout\x12\3\x1a\1"
                             "5",
             400, "int64_param"),
@@ -273,7 +317,7 @@ static void mistakes(void **state) {
 /* The batch's outputs: items 0 to 3, of which the request has two from 1 on. */
 static float y[4][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {9, 10, 11}};
 static int64_t z[4] = {10, 11, 12, 13};
-static const struct tensor_view outputs[] = {{y, sizeof(y), 2, {4, 3}}, {z, sizeof(z), 1, {4}}};
+static const struct tensor_view outputs[] = {{y, sizeof(y), 2, {4, 3}, NULL}, {z, sizeof(z), 1, {4}, NULL}};
 
 static uint8_t *flatten(const struct infer_answer *answer) {
     uint8_t *bytes = malloc(answer->bytes);
@@ -345,8 +389,8 @@ static void large_outputs_stay_where_they_are(void **state) {
         .signature = {.output_count = 2,
                       .batched = true,
                       .outputs = {{"a", DATATYPE_FP32, 2, {-1, WIDTH}}, {"b", DATATYPE_FP32, 2, {-1, WIDTH}}}}};
-    const struct tensor_view views[] = {{wide, sizeof(wide), 2, {ITEMS, WIDTH}},
-                                        {wide, sizeof(wide), 2, {ITEMS, WIDTH}}};
+    const struct tensor_view views[] = {{wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL},
+                                        {wide, sizeof(wide), 2, {ITEMS, WIDTH}, NULL}};
     struct infer_call call = {.items = 1, .output_count = 2, .outputs = {{0, false}, {1, false}}};
     struct infer_answer answer;
     struct text text = {0};
@@ -386,6 +430,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(typed_contents_become_tensors),
         cmocka_unit_test(raw_inputs_and_forms),
+        cmocka_unit_test(strings_come_raw_and_typed),
         cmocka_unit_test(mistakes),
         cmocka_unit_test(answers_hold_the_requests_items),
         cmocka_unit_test(large_outputs_stay_where_they_are),

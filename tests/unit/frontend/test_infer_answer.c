@@ -35,8 +35,8 @@ static void prepare(struct fixture *f) {
         f->y[i] = (float)i + 0.5F;
     for (int i = 0; i < 4; i++)
         f->z[i] = 10 * i;
-    f->outputs[0] = (struct tensor_view){f->y, sizeof(f->y), 2, {4, 2}};
-    f->outputs[1] = (struct tensor_view){f->z, sizeof(f->z), 1, {4}};
+    f->outputs[0] = (struct tensor_view){f->y, sizeof(f->y), 2, {4, 2}, NULL};
+    f->outputs[1] = (struct tensor_view){f->z, sizeof(f->z), 1, {4}, NULL};
     text_init(&f->text, f->memory, sizeof(f->memory));
     f->call.items = 1;
     f->call.output_count = 2;
@@ -97,7 +97,7 @@ static void large_binary_outputs_stay_where_they_are(void **state) {
     };
     struct fixture f;
     prepare(&f);
-    f.outputs[0] = (struct tensor_view){large, sizeof(large), 2, {3, INFER_ANSWER_COPY_MAX / 4 + 1}};
+    f.outputs[0] = (struct tensor_view){large, sizeof(large), 2, {3, INFER_ANSWER_COPY_MAX / 4 + 1}, NULL};
     f.call.output_count = 1;
     f.call.outputs[0].binary = true;
     assert_int_equal(infer_answer_build(&f.answer, &f.text, &wide, &f.call, f.outputs, 1, 2, &f.err), 0);

@@ -65,6 +65,24 @@ static const struct served_model single = {
                   .outputs = {{"y", DATATYPE_FP32, 1, {4}}}},
 };
 
+/* Strings. */
+static const struct served_model words = {
+    .name = "words",
+    .version = 1,
+    .batch_max = 4,
+    .signature = {.input_count = 1,
+                  .output_count = 1,
+                  .batched = true,
+                  .inputs = {{"w", DATATYPE_BYTES, 2, {-1, 2}}},
+                  .outputs = {{"y", DATATYPE_BYTES, 2, {-1, 2}}}},
+};
+static const struct served_model word = {
+    .name = "word",
+    .version = 1,
+    .batch_max = 4,
+    .signature = {.input_count = 1, .batched = true, .inputs = {{"w", DATATYPE_BYTES, 2, {-1, -1}}}},
+};
+
 struct parsed {
     struct infer_call call;
     struct memory memory;
@@ -320,7 +338,8 @@ static void mistakes_are_the_clients(void **state) {
          "the datatype is INT32, but the model expects FP32"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP99\"}]}", 400, "unknown datatype 'FP99'"},
         {"{\"inputs\":[{\"name\":\"x\",\"datatype\":32}]}", 400, "expected a string"},
-        {"{\"inputs\":[{\"name\":\"x\",\"datatype\":\"BYTES\"}]}", 501, "BYTES is not supported yet"},
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"BYTES\",\"data\":[]}]}", 400,
+         "the datatype is BYTES, but the model expects FP32"},
         {"{\"inputs\":[{\"name\":\"x\",\"parameters\":{\"shared_memory_region\":\"r\"}}]}", 400, "no 'shape'"},
         {"{\"inputs\":[{\"name\":\"x\",\"parameters\":{\"shared_memory_region\":\"a\\\\b\"}}]}", 400, "backslash"},
         {"{\"inputs\":[{\"name\":\"x\",\"parameters\":{\"shared_memory_offset\":-1}}]}", 400, "negative"},
@@ -385,6 +404,68 @@ static void binary_mistakes(void **state) {
     assert_int_equal(p->status, 400);
     assert_string_equal(p->err.text, "Inference-Header-Content-Length is 3, but the body has 2 bytes");
     parsed_free(p);
+}
+
+#define W(more) "{\"name\":\"w\",\"shape\":[1,2],\"datatype\":\"BYTES\"," more "}"
+
+static void strings_come_in_every_form(void **state) {
+    (void)state;
+    static const char want[] = "\2\0\0\0\0a\0\0\0\0";
+    static const char binary[] = "{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":10}") "]}";
+    static const char *const json[] = {"{\"inputs\":[" W("\"data\":[\"\\u0000a\",\"\"]") "]}",
+                                       "{\"inputs\":[" W("\"data\":[[\"\\u0000a\",\"\"]]") "]}",
+                                       "{\"inputs\":[{\"data\":[\"\\u0000a\",\"\"],\"shape\":[1,2],"
+                                       "\"name\":\"w\",\"datatype\":\"BYTES\"}]}"};
+    for (size_t i = 0; i <= ARRAY_COUNT(json); i++) {
+        char body[256];
+        size_t length = sizeof(binary) - 1;
+        memcpy(body, binary, length);
+        memcpy(body + length, want, 10);
+        struct parsed *p =
+            i < ARRAY_COUNT(json) ? parse_json(&words, json[i]) : parse(&words, body, length + 10, (int64_t)length);
+        check_ok(p);
+        assert_int_equal(p->call.inputs[0].bytes, 10);
+        assert_memory_equal(p->call.inputs[0].data, want, 10);
+        parsed_free(p);
+    }
+    struct parsed *p = parse(&word, "as it is", 8, 0); /* the whole body is one string */
+    check_ok(p);
+    assert_int_equal(p->call.inputs[0].bytes, 12);
+    assert_memory_equal(p->call.inputs[0].data, "\x08\0\0\0as it is", 12);
+    assert_int_equal(p->call.inputs[0].dims[1], 1);
+    parsed_free(p);
+}
+
+static void mistakes_in_strings(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *behind;
+        size_t bytes;
+        const char *want;
+    } cases[] = {
+        {"{\"inputs\":[" W("\"data\":[\"a\"]") "]}", "", 0, "expected 2 values, found 1"},
+        {"{\"inputs\":[" W("\"data\":[\"a\",2]") "]}", "", 0, "input 'w': expected a string"},
+        {"{\"inputs\":[" W("\"data\":[\"a\",\"\xff\"]") "]}", "", 0, "not UTF-8"},
+        {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":10}") "]}", "\2\0\0\0ab\1\0\0\0", 10,
+         "input 'w': string 1 is not whole"},
+        {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":9}") "]}", "\0\0\0\0\0\0\0\0x", 9,
+         "input 'w': 1 bytes follow the 2 strings"},
+        {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":4}") "]}", "\0\0\0\0", 4, "expected 1 more strings"},
+        {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":40}") "]}", "\0\0\0\0", 4, "has only 4 left"},
+        {"{\"inputs\":[" W("\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":7}") "]}", "", 0,
+         "take at least 8 bytes"},
+        {"", "two are asked for", 17, "a raw binary request is one string, but the input has 2 elements"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char body[256];
+        size_t length = strlen(cases[i].json);
+        memcpy(body, cases[i].json, length);
+        memcpy(body + length, cases[i].behind, cases[i].bytes);
+        struct parsed *p = parse(&words, body, length + cases[i].bytes, (int64_t)length);
+        if (p->status != 400 || !strstr(p->err.text, cases[i].want))
+            fail_msg("%s: %d '%s', not '%s'", cases[i].json, p->status, p->err.text, cases[i].want);
+        parsed_free(p);
+    }
 }
 
 static void nesting_is_bounded(void **state) {
@@ -474,6 +555,8 @@ int main(void) {
         cmocka_unit_test(raw_bodies_are_one_item),
         cmocka_unit_test(mistakes_are_the_clients),
         cmocka_unit_test(binary_mistakes),
+        cmocka_unit_test(strings_come_in_every_form),
+        cmocka_unit_test(mistakes_in_strings),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(timeouts),
         cmocka_unit_test(memory_that_runs_out_is_not_the_clients_fault),

@@ -160,7 +160,7 @@ static void written_floats_read_back(void **state) {
         char memory[64], shortest[64];
         struct text text;
         text_init(&text, memory, sizeof(memory));
-        assert_int_equal(tensor_json_write(&text, DATATYPE_FP32, &value, 1), 0);
+        assert_int_equal(tensor_json_write(&text, DATATYPE_FP32, &value, sizeof(value), 1), 0);
         const char *written = text_end(&text);
         again = strtof(written + 1, NULL);
         if (memcmp(&again, &value, sizeof(value)) != 0)
@@ -193,7 +193,7 @@ static void write_one(enum datatype type, const void *data, const char *want) {
     char memory[64];
     struct text text;
     text_init(&text, memory, sizeof(memory));
-    assert_int_equal(tensor_json_write(&text, type, data, 1), 0);
+    assert_int_equal(tensor_json_write(&text, type, data, datatype_bytes(type), 1), 0);
     assert_string_equal(text_end(&text), want);
 }
 
@@ -228,10 +228,10 @@ static void each_type_is_written(void **state) {
 static void what_json_cannot_carry_is_refused(void **state) {
     (void)state;
     struct text text = {0};
-    assert_int_equal(tensor_json_write(&text, DATATYPE_FP32, &(float){NAN}, 1), -EDOM);
-    assert_int_equal(tensor_json_write(&text, DATATYPE_FP64, &(double){INFINITY}, 1), -EDOM);
-    assert_int_equal(tensor_json_write(&text, DATATYPE_FP16, &(uint16_t){0x7c00}, 1), -EDOM);
-    assert_int_equal(tensor_json_write(&text, DATATYPE_BF16, &(uint16_t){0x7fc0}, 1), -EDOM);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_FP32, &(float){NAN}, 4, 1), -EDOM);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_FP64, &(double){INFINITY}, 8, 1), -EDOM);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_FP16, &(uint16_t){0x7c00}, 2, 1), -EDOM);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_BF16, &(uint16_t){0x7fc0}, 2, 1), -EDOM);
     text_free(&text);
 }
 
@@ -250,7 +250,7 @@ static void half_floats_read_back(void **state) {
             if ((value & types[t].infinite) == types[t].infinite)
                 continue;
             text_init(&text, memory, sizeof(memory));
-            assert_int_equal(tensor_json_write(&text, types[t].type, &value, 1), 0);
+            assert_int_equal(tensor_json_write(&text, types[t].type, &value, sizeof(value), 1), 0);
             int64_t one = 1;
             assert_int_equal(read_text(text_end(&text), types[t].type, &one, 1, &again, NULL), 0);
             assert_int_equal(again, value);
@@ -348,6 +348,79 @@ static void whole_numbers_may_be_written_as_fractions(void **state) {
     assert_true(most == UINT64_MAX);
 }
 
+static int strings_read(const char *json, const int64_t *dims, uint32_t rank, char *out, size_t *bytes,
+                        struct sy_error *err) {
+    struct json_scan scan = {json, json, json + strlen(json), err};
+    return tensor_json_read_strings(&scan, dims, rank, out, bytes);
+}
+
+static void strings_become_bytes_and_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *json;
+        int64_t dims[2];
+        uint32_t rank;
+        const char *bytes;
+        size_t length;
+        const char *written; /* NULL: as it was read */
+    } cases[] = {
+        {"[\"abc\",\"\"]", {2}, 1, "\3\0\0\0abc\0\0\0\0", 11, NULL},
+        {"[[\"a\"],[\"b\"]]", {2, 1}, 2, "\1\0\0\0a\1\0\0\0b", 10, "[\"a\",\"b\"]"},
+        {"[\"\\u00e9\\n\\u0000\\ud83d\\ude00/\"]",
+         {1},
+         1,
+         "\x09\0\0\0\xc3\xa9\n\0\xf0\x9f\x98\x80/",
+         13,
+         "[\"\xc3\xa9\\u000a\\u0000\xf0\x9f\x98\x80/\"]"},
+        {"[\"\xc3\xa9\\\\\\\"\"]", {1}, 1, "\4\0\0\0\xc3\xa9\\\"", 8, NULL},
+        {"[]", {0}, 1, "", 0, NULL},
+        {"[[],[]]", {2, 0}, 2, "", 0, "[]"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char out[64], memory[64];
+        size_t bytes;
+        struct text text;
+        text_init(&text, memory, sizeof(memory));
+        assert_int_equal(strings_read(cases[i].json, cases[i].dims, cases[i].rank, out, &bytes, NULL), 0);
+        assert_int_equal(bytes, cases[i].length);
+        assert_memory_equal(out, cases[i].bytes, bytes);
+        assert_int_equal(
+            tensor_json_write(&text, DATATYPE_BYTES, out, bytes, dims_product(cases[i].dims, 0, cases[i].rank)), 0);
+        assert_string_equal(text_end(&text), cases[i].written ? cases[i].written : cases[i].json);
+        text_free(&text);
+    }
+}
+
+static void mistakes_in_strings_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *want;
+    } cases[] = {
+        {"[\"a\"]", "expected 2 values, found 1"},
+        {"[\"a\",\"b\",\"c\"]", "more values than the shape holds"},
+        {"[\"a\",1]", "expected a string"},
+        {"[\"a\",null]", "expected a string"},
+        {"[\"a\",\"\xff\"]", "not UTF-8"},
+        {"[\"a\",\"\\ud800\"]", "wrong escape"},
+        {"[\"a\",\"b", "does not end"},
+        {"\"a\"", "expected an array"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char out[64];
+        size_t bytes;
+        struct sy_error err = {""};
+        assert_int_equal(strings_read(cases[i].json, (int64_t[]){2}, 1, out, &bytes, &err), -EINVAL);
+        if (!strstr(err.text, cases[i].want))
+            fail_msg("%s: '%s' does not say '%s'", cases[i].json, err.text, cases[i].want);
+    }
+    struct text text = {0};
+    assert_int_equal(tensor_json_write(&text, DATATYPE_BYTES, "\1\0\0\0\xff", 5, 1), -EDOM);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_BYTES, "\1\0\0\0a", 5, 2), -EINVAL);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_BYTES, "\2\0\0\0a", 5, 1), -EINVAL);
+    assert_int_equal(tensor_json_write(&text, DATATYPE_FP32, "abcd", 4, 2), -EINVAL);
+    text_free(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_rounded_like_the_c_library),
@@ -359,6 +432,8 @@ int main(void) {
         cmocka_unit_test(shapes_nest_or_lie_flat),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(whole_numbers_may_be_written_as_fractions),
+        cmocka_unit_test(strings_become_bytes_and_back),
+        cmocka_unit_test(mistakes_in_strings_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,9 @@ static int made_up_run(struct engine_model *model, const struct tensor_view *inp
     for (uint32_t i = 0; i < items && items > 1; i++)
         made->rows[i][0] += model->leak;
     made->block = (struct output_block){.references = 1, .output_count = 1, .release = block_free};
-    made->block.outputs[0] = (struct tensor_view){
-        .data = made->rows, .bytes = (model->collapses ? 1 : items) * sizeof(made->rows[0]), .rank = 2};
+    uint32_t rows = model->collapses ? 1 : items;
+    made->block.outputs[0] =
+        (struct tensor_view){.data = made->rows, .bytes = rows * sizeof(made->rows[0]), .rank = 2, .dims = {rows, 2}};
     *outputs = &made->block;
     struct timespec until = {.tv_sec = end_ns / NS_PER_S, .tv_nsec = end_ns % NS_PER_S};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);

@@ -1,0 +1,14 @@
+/* onnxruntime_strings.h - tensors of strings between our form (engine/strings.h) and ONNX Runtime's, which keeps every
+ * element in an object of its own: both ways copy. For the files onnxruntime*.c only. */
+#pragma once
+
+#include <onnxruntime_c_api.h>
+
+#include "base/error.h"
+#include "engine/tensor.h"
+
+/* Makes a string tensor of the view's elements, of which there are as many as its dims say. */
+int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, OrtValue **value, struct sy_error *err);
+/* Replaces a string tensor by one that holds its elements in our form; fills the view's data, bytes and row_at, whose
+ * dims are the tensor's. On failure the value is the caller's as it was. */
+int onnxruntime_strings_take(const OrtApi *api, OrtValue **value, struct tensor_view *view, struct sy_error *err);

@@ -1,0 +1,204 @@
+"""test_tensors.py - what tensors may be, over both protocols, with the unmodified Triton clients: strings, every datatype
+to its edges, nothing at all.
+"""
+# sanitizers: yes
+
+import contextlib
+import json
+import os
+import queue
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from onnx import TensorProto, helper
+from tritonclient.utils import InferenceServerException, serialize_byte_tensor, shared_memory
+
+from repository import save_model
+from server import Server
+
+
+def save_lookup(folder, name, input_type, output_type, **table):
+    """A model of [N, 1] that looks its input up in a table."""
+    node = helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **table)
+    save_model(folder, name, [node], [("x", input_type, ["N", 1])], [("y", output_type, ["N", 1])])
+
+
+def save_identity(folder, name, datatype, dims):
+    save_model(folder, name, [helper.make_node("Identity", ["x"], ["y"])], [("x", datatype, dims)], [("y", datatype, dims)])
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tensors")
+    save_identity(folder, "words", TensorProto.STRING, ["N", 2])
+    save_lookup(folder, "number", TensorProto.STRING, TensorProto.INT64, keys_strings=["cat", "dog"],
+                values_int64s=[7, 8], default_int64=-1)
+    save_lookup(folder, "name", TensorProto.INT64, TensorProto.STRING, keys_int64s=list(range(50)),
+                values_strings=["x" * i for i in range(50)], default_string="none")
+    lower = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", locale="C", stopwords=["the"])
+    save_model(folder, "lower", [lower], [("x", TensorProto.STRING, [1, "C"])], [("y", TensorProto.STRING, [1, "D"])])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository):
+    with Server("--repository", repository, "--slo-ms", "10000") as running:
+        yield running
+
+
+class Client:
+    """What the clients of both protocols have in common."""
+
+    def __init__(self, server, protocol):
+        self.module = getattr(tritonclient, protocol)
+        self.protocol = protocol
+        port = server.port if protocol == "http" else server.grpc_port
+        self.triton = self.module.InferenceServerClient(f"127.0.0.1:{port}")
+
+    def input(self, array, datatype, name="x", **how):
+        given = self.module.InferInput(name, list(array.shape), datatype)
+        given.set_data_from_numpy(array, **how)
+        return given
+
+    def infer(self, model, array, datatype, outputs=None, **how):
+        return self.triton.infer(model, [self.input(array, datatype, **how)], outputs=outputs).as_numpy("y")
+
+    def statistics(self, model):
+        answer = self.triton.get_inference_statistics(model, **({"as_json": True} if self.protocol == "grpc" else {}))
+        return answer["model_stats"][0]
+
+
+@pytest.fixture(scope="module", params=["http", "grpc"])
+def client(request, server):
+    connected = Client(server, request.param)
+    with contextlib.closing(connected.triton):
+        yield connected
+
+
+# ---- strings ----
+
+WORDS = np.array([["cat", "dog"], ["", "\u00e9\U0001f600"]], object)
+
+
+def encoded(words):
+    return np.vectorize(lambda word: word.encode(), otypes=[object])(words)
+
+
+def test_strings_go_through(client):
+    for words in (WORDS, WORDS[:1], WORDS[1:]):
+        assert np.array_equal(client.infer("words", encoded(words), "BYTES"), encoded(words))
+
+
+def test_any_bytes_go_through(client):
+    words = np.array([[bytes(range(256)), b"\0"]], object)
+    assert np.array_equal(client.infer("words", words, "BYTES"), words)
+    long = np.array([[b"x" * 3_000_000, b"y"]], object)
+    assert np.array_equal(client.infer("words", long, "BYTES"), long)
+
+
+def test_strings_are_looked_up(client):
+    labels = np.array([[b"dog"], [b"cow"], [b"cat"]], object)
+    assert client.infer("number", labels, "BYTES").tolist() == [[8], [-1], [7]]
+    numbers = np.array([[3], [99], [0]], np.int64)
+    assert client.infer("name", numbers, "INT64").tolist() == [[b"xxx"], [b"none"], [b""]]
+    shout = np.array([[b"THE", b"Cat"]], object)
+    assert client.infer("lower", shout, "BYTES").tolist() == [[b"cat"]]
+
+
+def many_answers(client, server, model, arrays):
+    """The answers to requests that are under way at once."""
+    given = [[client.input(array, "INT64")] for array in arrays]
+    if client.protocol == "http":
+        with contextlib.closing(client.module.InferenceServerClient(f"127.0.0.1:{server.port}",
+                                                                    concurrency=len(arrays))) as many:
+            pending = [many.async_infer(model, inputs) for inputs in given]
+            return [answer.get_result().as_numpy("y") for answer in pending]
+    answers = queue.Queue()
+    for i, inputs in enumerate(given):
+        client.triton.async_infer(model, inputs, request_id=str(i),
+                                  callback=lambda result, error: answers.put((result, error)))
+    got = [answers.get(timeout=60) for _ in given]
+    assert not any(error for _, error in got)
+    got.sort(key=lambda pair: int(pair[0].get_response().id))
+    return [result.as_numpy("y") for result, _ in got]
+
+
+def numbers_and_names(count):
+    numbers = [np.array([[i % 50]] * (1 + i % 3)) for i in range(count)]
+    return numbers, [[[b"x" * n] for (n,) in array.tolist()] for array in numbers]
+
+
+def test_many_requests_of_strings(client, server):
+    numbers, names = numbers_and_names(100)
+    assert [answer.tolist() for answer in many_answers(client, server, "name", numbers)] == names
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_requests_of_strings_are_batched(repository, protocol):
+    """They wait until there are 12 items, which run as one batch: each request gets its own strings back."""
+    with Server("--repository", repository, "--slo-ms", "60000", "--policy",
+                "timeout:max_queue_delay_us=50000000,preferred_batch_size=12") as patient:
+        client = Client(patient, protocol)
+        with contextlib.closing(client.triton):
+            numbers, names = numbers_and_names(6)
+            assert [answer.tolist() for answer in many_answers(client, patient, "name", numbers)] == names
+            statistics = client.statistics("name")
+            assert (int(statistics["inference_count"]), int(statistics["execution_count"])) == (12, 1)
+
+
+def test_strings_in_shared_memory(client):
+    words = encoded(WORDS)
+    key = f"/symphony-test-{os.getpid()}-strings"
+    region = shared_memory.create_shared_memory_region("strings", key, 256)
+    client.triton.register_system_shared_memory("strings", key, 256)
+    try:
+        shared_memory.set_shared_memory_region(region, [serialize_byte_tensor(words)])
+        size = sum(4 + len(word) for word in words.flat)
+        given = client.module.InferInput("x", [2, 2], "BYTES")
+        given.set_shared_memory("strings", size)
+        wanted = client.module.InferRequestedOutput("y")
+        wanted.set_shared_memory("strings", 128, offset=128)
+        client.triton.infer("words", [given], outputs=[wanted])
+        got = shared_memory.get_contents_as_numpy(region, np.object_, [2, 2], offset=128)
+        assert np.array_equal(got, words)
+        for wrong in (size - 1, size + 1, 4):
+            given.set_shared_memory("strings", wrong)
+            with pytest.raises(InferenceServerException) as failed:
+                client.triton.infer("words", [given])
+            assert "string" in failed.value.message() or "at least 16 bytes" in failed.value.message()
+        given.set_shared_memory("strings", size)
+        wanted.set_shared_memory("strings", 10, offset=128)
+        with pytest.raises(InferenceServerException) as failed:
+            client.triton.infer("words", [given], outputs=[wanted])
+        assert "does not fit" in failed.value.message()
+    finally:
+        client.triton.unregister_system_shared_memory("strings")
+        shared_memory.destroy_shared_memory_region(region)
+
+
+def test_strings_as_json(server):
+    def infer(data, shape, **more):
+        return server.infer("words", [{"name": "x", "datatype": "BYTES", "shape": shape, "data": data}], **more)
+    for data in (["a\"\\\n\0", "\u00e9\U0001f600"], [["", "b"]]):
+        status, answer = infer(data, [1, 2])
+        flat = data if isinstance(data[0], str) else data[0]
+        assert status == 200 and answer["outputs"][0]["data"] == flat and answer["outputs"][0]["datatype"] == "BYTES"
+    for data, piece in ((["a"], "expected 2 values"), (["a", 1], "string"), (["a", None], "string"),
+                        (["a", ["b"]], "string"), (["a", "b", "c"], "more values")):
+        status, answer = infer(data, [1, 2])
+        assert status == 400 and piece in answer["error"]
+    # what is no UTF-8 can only leave as bytes
+    head = json.dumps({"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1, 2],
+                                   "parameters": {"binary_data_size": 9}}]}).encode()
+    status, _, answer = server.request("POST", "/v2/models/words/infer", head + b"\x01\0\0\0\xff\0\0\0\0",
+                                       {"Inference-Header-Content-Length": str(len(head))})
+    assert status == 500 and "UTF-8" in json.loads(answer)["error"]
+
+
+def test_a_raw_body_is_one_string(server):
+    status, headers, answer = server.request("POST", "/v2/models/number/infer", b"dog",
+                                             {"Inference-Header-Content-Length": "0"})
+    length = int(headers["Inference-Header-Content-Length"])
+    assert status == 200 and np.frombuffer(answer[length:], np.int64).tolist() == [8]
