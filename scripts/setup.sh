@@ -10,6 +10,10 @@ BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libmicrohttpd-dev libgnu
                 python3 python3-venv ca-certificates curl gnuplot-nox"
 # libFuzzer comes with clang.
 TEST_PACKAGES="clang libclang-rt-dev"
+# Clients of others, and a library of perf_analyzer's.
+CLIENT_PACKAGES="wrk nghttp2-client libb64-0d"
+# The versions are the newest found that Debian 12's Go (1.19) builds.
+GO_CLIENTS="github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.8.9 github.com/bojand/ghz/cmd/ghz@v0.117.0 go.k6.io/k6@v0.47.0"
 ORT_VERSION=1.31.1
 ORT_SHA256_x86_64=fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3
 ORT_SHA256_aarch64=8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467
@@ -218,6 +222,40 @@ fetch_header() { # HEADER
             "here: Debian has published a new revision. Compare, then change ORT_HEADER_SHA256 in scripts/setup.sh"
     mv "$found" "$header_file"
     rm -rf "$apt"
+}
+
+# ---- clients of others: for the end-to-end tests, and for ./run referees ----
+
+set_up_perf_analyzer() {
+    [ "$(uname -m)" = x86_64 ] || return 0
+    wanted="$(sha256_of scripts/requirements-clients.txt)"
+    if stamp_matches perf_analyzer "$wanted" && [ -x build/clients/perf_analyzer/bin/perf_analyzer ]; then
+        return 0
+    fi
+    need_disk
+    say "perf_analyzer: packages of scripts/requirements-clients.txt into build/clients"
+    rm -rf build/clients/perf_analyzer
+    logged clients.log "pip could not fetch perf_analyzer (is the network there?)" \
+        build/venv/bin/python -m pip install --disable-pip-version-check --no-deps --require-hashes \
+        --only-binary=:all: --target build/clients/perf_analyzer -r scripts/requirements-clients.txt
+    stamp_write perf_analyzer "$wanted"
+}
+
+set_up_go_clients() {
+    for client in $GO_CLIENTS; do
+        name=$(basename "${client%@*}")
+        if stamp_matches "client-$name" "$client" && [ -x "build/clients/bin/$name" ]; then
+            continue
+        fi
+        command -v go >/dev/null || set_up_packages golang-go
+        need_disk
+        say "building $client into build/clients (a minute or two)"
+        logged "client-$name.log" "go could not build $client (is the network there?)" \
+            env GOBIN="$PWD/build/clients/bin" GOPATH="$PWD/build/clients/go" GOCACHE="$PWD/build/clients/go-cache" \
+            GOFLAGS="-modcacherw -buildvcs=false" go install "$client"
+        stamp_write "client-$name" "$client"
+    done
+    rm -rf build/clients/go build/clients/go-cache
 }
 
 # ---- demonstration models, builds, tests ----

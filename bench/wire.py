@@ -1,0 +1,147 @@
+"""wire.py - what a request costs on its way through the server, over HTTP and gRPC.
+
+    build/venv/bin/python bench/wire.py [--seconds S] [--rounds N] [--against SYMPHONY] [CASE]...
+
+Serves two models that compute next to nothing, with inputs and outputs of 1 KB and of 600 KB, on one accelerator, and
+drives them with build/release/bench_wire. CASEs (all by default) are what the first columns of the two tables say.
+
+Saturated: many requests outstanding. What counts is the time of the frontend's thread, as /proc tells it: how many
+requests it would take a second with a core of its own, whatever else the machine does.
+Lone: one request at a time, the client polling. `health` does not leave the frontend's thread: what an inference takes
+beyond that is the way through the scheduler, the run and the threads' wake-ups. After a pause all threads sleep first.
+
+With --against, another build takes turns with this one, and the table has a row of each. Figures are medians of the rounds.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "tests" / "e2e"))
+BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
+import server as server_module  # noqa: E402
+from clients import Model, save_negation  # noqa: E402
+
+SMALL, LARGE = Model("small", 256), Model("large", 150528)
+GRPC_INFER, GRPC_LIVE = ["/inference.GRPCInferenceService/" + name for name in ("ModelInfer", "ServerLive")]
+SATURATED = {  # case: protocol, body, connections, calls outstanding on each
+    "gRPC 1 KB": ("grpc", SMALL, 4, 64), "HTTP binary 1 KB": ("http", SMALL, 64, 1), "JSON 1 KB": ("json", SMALL, 64, 1),
+    "gRPC 600 KB": ("grpc", LARGE, 4, 4), "HTTP binary 600 KB": ("http", LARGE, 16, 1), "JSON 600 KB": ("json", LARGE, 16, 1)}
+LONE = {  # case: protocol, body (None: health), pause in microseconds
+    "gRPC health": ("grpc", None, 0), "gRPC 1 KB": ("grpc", SMALL, 0), "gRPC 1 KB after 2 ms": ("grpc", SMALL, 2000),
+    "gRPC 600 KB": ("grpc", LARGE, 0), "HTTP health": ("http", None, 0), "HTTP binary 1 KB": ("http", SMALL, 0),
+    "HTTP binary 1 KB after 2 ms": ("http", SMALL, 2000), "JSON 1 KB": ("json", SMALL, 0),
+    "HTTP binary 600 KB": ("http", LARGE, 0)}
+
+
+def threads_of(pid):
+    """{name: (CPU seconds, times it slept)} of a process's threads, those of a name together."""
+    found = {}
+    for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
+        name = (task / "comm").read_text().strip().rstrip("-0123456789")
+        cpu = int((task / "schedstat").read_text().split()[0]) / 1e9
+        status = (task / "status").read_text()
+        slept = int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+        before = found.get(name, (0, 0))
+        found[name] = (before[0] + cpu, before[1] + slept)
+    return found
+
+
+def drive(server, folder, protocol, model, *options):
+    """One run of the client: what it says, and what the server's threads spent on a request: {name: us}, sleeps."""
+    port = server.grpc_port if protocol == "grpc" else server.port
+    command = [TOP / "build/release/bench_wire", "grpc" if protocol == "grpc" else "http", port]
+    body = folder / "body"
+    if not model:
+        command.append(GRPC_LIVE if protocol == "grpc" else "/v2/health/live")
+        body.write_bytes(bytes(5))
+    else:
+        command.append(GRPC_INFER if protocol == "grpc" else "/v2/models/%s/infer" % model.name)
+        if protocol == "http":
+            head, data = model.binary_body()
+            body.write_bytes(head + data)
+            command += ["--head-bytes", len(head)]
+        else:
+            body.write_bytes(model.grpc_message() if protocol == "grpc" else model.json_body().encode())
+    if model or protocol == "grpc":
+        command += ["--body", body]
+    before = threads_of(server.process.pid)
+    result = json.loads(subprocess.run([str(part) for part in [*command, *options]], stdout=subprocess.PIPE, check=True).stdout)
+    after = threads_of(server.process.pid)
+    assert result["failed"] == 0 and result["requests"] > 0, result
+    asked = result["requests"] / 0.9  # the warm-up is not in it
+    spent = {name: (after[name][0] - before.get(name, (0, 0))[0]) / asked * 1e6 for name in after}
+    return result, spent, sum(after[name][1] - before.get(name, (0, 0))[1] for name in after) / asked
+
+
+def saturated_row(server, folder, case, seconds):
+    protocol, model, connections, streams = SATURATED[case]
+    result, spent, slept = drive(server, folder, protocol, model, "--connections", connections, "--streams", streams,
+                                 "--seconds", seconds)
+    frontend = spent["grpc" if protocol == "grpc" else "http"]
+    others = sum(spent.values()) - frontend
+    return [result["requests_per_s"], frontend, 1e6 / frontend, others, slept]
+
+
+def lone_row(server, folder, case, seconds):
+    protocol, model, pause_us = LONE[case]
+    result, spent, slept = drive(server, folder, protocol, model, "--spin", "--pause-us", pause_us, "--seconds", seconds)
+    return [result["p50_us"], result["p99_us"], sum(spent.values()), slept]
+
+
+TABLES = (("Saturated", SATURATED, saturated_row, ("requests/s", "frontend's CPU us/request", "requests/s a frontend core",
+                                                   "other threads' us/request", "sleeps/request"), "%.0f %.2f %.0f %.2f %.2f"),
+          ("Lone", LONE, lone_row, ("p50 us", "p99 us", "CPU us/request", "sleeps/request"), "%.1f %.1f %.1f %.2f"))
+
+
+def start(binary, repository):
+    server_module.BINARY = binary
+    running = server_module.Server("--repository", repository, "--slo-ms", 10000, "--accelerators", "cpu:1")
+    running.start()
+    return running
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--against", metavar="SYMPHONY", help="another build of the program")
+    parser.add_argument("cases", nargs="*", metavar="CASE")
+    options = parser.parse_args()
+    binaries = {"": BINARY, **({" (against)": options.against} if options.against else {})}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for model in (SMALL, LARGE):
+            save_negation(folder / "repository", model)
+        servers = {name: start(binary, folder / "repository") for name, binary in binaries.items()}
+        try:
+            for title, cases, row, columns, format in TABLES:
+                wanted = [case for case in cases if not options.cases or case in options.cases]
+                if not wanted:
+                    continue
+                print("\n| %s | %s |\n|---|%s" % (title, " | ".join(columns), "---:|" * len(columns)))
+                for case in wanted:
+                    rounds = {name: [] for name in servers}
+                    for _ in range(options.rounds):
+                        for name, server in servers.items():
+                            rounds[name].append(row(server, folder, case, options.seconds))
+                    for name, rows in rounds.items():
+                        medians = tuple(statistics.median(column) for column in zip(*rows))
+                        print("| %s%s | %s |" % (case, name, " | ".join((format % medians).split())), flush=True)
+            time.sleep(1)
+            for name, server in servers.items():
+                before = server.cpu_seconds()
+                time.sleep(5)
+                print("\nIdle%s: %.2f %% of a core" % (name, (server.cpu_seconds() - before) / 5 * 100))
+        finally:
+            for server in servers.values():
+                server.__exit__(None, None, None)
+
+
+main()

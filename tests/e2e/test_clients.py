@@ -1,0 +1,56 @@
+"""test_clients.py - load generators and clients of others against a server: whatever they ask is answered, whoever asks."""
+import pytest
+
+import clients
+from clients import Model
+from repository import repository, server  # noqa: F401 (fixtures)
+
+DOUBLE, WIDE = Model("double", 4), Model("wide", 150528)
+PROTOCOLS = pytest.mark.parametrize("protocol", ["HTTP", "gRPC"])
+
+
+def needs(program):
+    return pytest.mark.skipif(clients.find(program) is None, reason=f"{program} is not installed (./run test does it)")
+
+
+def check(outcome, least):
+    print(outcome)
+    assert outcome.failed == 0 and outcome.requests >= least and 0 < outcome.p50_ms <= outcome.p99_ms
+
+
+@needs("curl")
+def test_curl(server, tmp_path):
+    check(clients.curl(server, DOUBLE, tmp_path, requests=50), 50)
+
+
+@needs("wrk")
+def test_wrk(server, tmp_path):
+    check(clients.wrk(server, DOUBLE, tmp_path), 1)
+
+
+@needs("h2load")
+@PROTOCOLS
+@pytest.mark.parametrize("model,requests", [(DOUBLE, 2000), (WIDE, 50)], ids=["small", "large"])
+def test_h2load(server, tmp_path, protocol, model, requests):
+    check(clients.h2load(server, model, tmp_path, protocol, requests), requests)
+
+
+@needs("perf_analyzer")
+@PROTOCOLS
+@pytest.mark.parametrize("shared_memory", ["none", "system"])
+@pytest.mark.parametrize("model", [DOUBLE, WIDE], ids=["small", "large"])
+def test_perf_analyzer(server, tmp_path, protocol, shared_memory, model):
+    check(clients.perf_analyzer(server, model, tmp_path, protocol, shared_memory, requests=100), 100)
+
+
+@needs("perf_analyzer")
+def test_perf_analyzer_streaming(server, tmp_path):
+    check(clients.perf_analyzer(server, DOUBLE, tmp_path, requests=100, streaming=True), 100)
+
+
+@PROTOCOLS
+def test_mlperf_load_generator(server, tmp_path, protocol):
+    pytest.importorskip("mlperf_loadgen")
+    outcome = clients.loadgen(server, DOUBLE, tmp_path, protocol, rate=200, requests=700, latency_ms=2000)
+    check(outcome, 700)
+    assert outcome.verdict == "VALID"
