@@ -1,5 +1,5 @@
-/* executor_models.c - the models of an executor: those there from the start, which its thread loads, and those that come
- * and go, which another thread loads and frees beside it. */
+/* executor_models.c - the models of an executor: those there from the start, which its thread loads, and those that
+ * come and go, which another thread loads and frees beside it. */
 #include "backend/executor_state.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -74,11 +74,17 @@ static int profile_group(struct deployment *d, const struct accelerator_group *g
 
 /* What has become of each model: ready, or set aside with its reason. Returns how many are ready. */
 static uint32_t settle_models(struct deployment *d) {
+    struct sy_error err;
     uint32_t ready = 0;
 
     for (uint32_t i = 0; i < d->model_count; i++) {
         struct served_model *m = &d->models[i];
         if (atomic_load_explicit(&m->state, memory_order_relaxed) == MODEL_UNAVAILABLE) {
+            log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
+            continue;
+        }
+        if (served_model_labels_read(m, &err) < 0) {
+            served_model_refuse(m, "%s", err.text);
             log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
             continue;
         }
@@ -154,6 +160,8 @@ void deployment_free(struct deployment *d) {
     for (uint32_t i = 0; i < d->profile_count; i++)
         free(d->profiles[i]);
     free(d->profiles);
+    for (uint32_t i = 0; i < d->model_count; i++)
+        served_model_labels_free(&d->models[i]);
     free(d->models);
     *d = (struct deployment){.models = NULL};
 }

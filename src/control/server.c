@@ -408,7 +408,8 @@ int server_start(struct server **server, const struct server_config *config, str
         thread_pin(&others); /* the threads that this one starts from now on inherit it */
     calibrate_server(s);
     /* metrics last: a scrape may come at once, and reads all the others */
-    if ((rc = models_publish(s, err)) < 0 || (rc = start_scheduler(s, err)) < 0 || (rc = start_frontends(s, err)) < 0 || (rc = start_metrics(s, err)) < 0)
+    if ((rc = models_publish(s, err)) < 0 || (rc = start_scheduler(s, err)) < 0 || (rc = start_frontends(s, err)) < 0 ||
+        (rc = start_metrics(s, err)) < 0)
         goto err_end;
     atomic_store_explicit(&s->ready, true, memory_order_release); /* with the frontends' loads */
     *server = s;

@@ -47,7 +47,8 @@ static char *text_of(const char *literal) {
 
 const ProtobufCMessage *describe_server(struct description *d) {
     static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                             "statistics",         "logging",    "system_shared_memory"};
+                                             "statistics",         "logging",    "system_shared_memory",
+                                             "classification"};
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
     server->name = text_of("symphony");
@@ -137,6 +138,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->output[i]->name = text_of(signature->outputs[i].name);
         c->output[i]->data_type = config_type(signature->outputs[i].type);
         config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
+        c->output[i]->label_filename = text_of(model->label_files[i]);
     }
     /* every model that can be batched is, by the scheduler */
     if (signature->batched) {
@@ -154,8 +156,8 @@ static void index_add(struct description *d, Inference__RepositoryIndexResponse 
                                          [MODEL_READY] = "READY",
                                          [MODEL_UNAVAILABLE] = "UNAVAILABLE",
                                          [MODEL_UNLOADING] = "UNLOADING"};
-    Inference__RepositoryIndexResponse__ModelIndex *entry = NEW(
-        d, Inference__RepositoryIndexResponse__ModelIndex, INFERENCE__REPOSITORY_INDEX_RESPONSE__MODEL_INDEX__INIT);
+    Inference__RepositoryIndexResponse__ModelIndex *entry =
+        NEW(d, Inference__RepositoryIndexResponse__ModelIndex, INFERENCE__REPOSITORY_INDEX_RESPONSE__MODEL_INDEX__INIT);
     entry->name = text_of(name);
     entry->version = version ? version_text(d, version) : text_of("");
     entry->state = text_of(states[state]);

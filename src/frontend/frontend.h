@@ -16,12 +16,12 @@ struct tls;
 struct v2_publication;
 
 struct frontend_config {
-    int listen_fd;               /* of listen_open(); the frontend duplicates it */
-    uint32_t index;              /* names the thread: "http-0" */
-    struct port *port;           /* outlives the frontend */
-    uint32_t model_count;        /* their numbers are below this */
+    int listen_fd;        /* of listen_open(); the frontend duplicates it */
+    uint32_t index;       /* names the thread: "http-0" */
+    struct port *port;    /* outlives the frontend */
+    uint32_t model_count; /* their numbers are below this */
     const struct v2_publication *models;
-    struct repository_desk *desk; /* takes orders to load and unload; NULL: nobody does */
+    struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: shared memory is not served */

@@ -358,7 +358,7 @@ static int input_read(struct reader *r, const struct protobuf_field *field) {
 
 /* ---- outputs, parameters ---- */
 
-static int output_parameter_read(const struct protobuf_field *field, struct infer_shared *shared,
+static int output_parameter_read(const struct protobuf_field *field, struct infer_shared *shared, int64_t *classes,
                                  struct sy_error *err) {
     struct parameter p;
     int status = parameter_read(field, &p, err);
@@ -366,8 +366,8 @@ static int output_parameter_read(const struct protobuf_field *field, struct infe
         return status;
     if (key_is(&p, "classification") && !whole_number(&p))
         return error_set(err, 400, "parameter 'classification' is not a whole number");
-    if (key_is(&p, "classification") && p.value.value != 0)
-        return error_set(err, 501, "classification of outputs is not supported yet");
+    if (key_is(&p, "classification"))
+        *classes = (int64_t)p.value.value;
     return shared_parameter_read(&p, shared, err);
 }
 
@@ -378,6 +378,7 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
     struct infer_shared shared = {0};
     const char *name = "";
     size_t name_length = 0;
+    int64_t classes = 0;
     int rc, status = 0;
     while (status == 0 && (rc = protobuf_next(&in, &field)) > 0) {
         if (field.wire != PROTOBUF_BYTES)
@@ -386,15 +387,16 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
             name = (const char *)field.data;
             name_length = field.value;
         } else if (field.number == OUTPUT_PARAMETERS) {
-            status = output_parameter_read(&field, &shared, r->err);
+            status = output_parameter_read(&field, &shared, &classes, r->err);
         }
     }
     if (status == 0 && rc < 0)
         return malformed(r->err);
     status = status ? status : infer_call_output(r->call, r->model, name, name_length, &output, r->err);
-    if (status == 0)
-        output->shared = shared;
-    return status;
+    if (status)
+        return status;
+    output->shared = shared;
+    return infer_call_classify(r->call, r->model, output, classes, r->err);
 }
 
 static int request_parameter_read(struct reader *r, const struct protobuf_field *field) {
@@ -561,7 +563,7 @@ int grpc_answer_build(struct infer_answer *answer, struct text *text, const stru
         int rc = infer_output_slice(&parts[i], model, call, &call->outputs[i], outputs, output_count, first_item, err);
         if (rc)
             return rc;
-        output_put(text, spec->name, spec->type, &parts[i], &call->outputs[i].shared);
+        output_put(text, spec->name, infer_output_type(model, &call->outputs[i]), &parts[i], &call->outputs[i].shared);
         if (call->outputs[i].shared.region)
             parts[i].bytes = 0; /* its raw content is there all the same, so that the others keep their places */
         raw_bytes += parts[i].bytes;

@@ -7,12 +7,14 @@
 #include "frontend/json_put.h"
 #include "frontend/tensor_json.h"
 
-static int output_put(struct text *text, const struct tensor_spec *spec, const struct tensor_view *part,
+static int output_put(struct text *text, const struct served_model *model, const struct tensor_view *part,
                       const struct infer_output *wanted, struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
+    enum datatype type = infer_output_type(model, wanted);
     text_put(text, "{\"name\":");
     json_put_string(text, spec->name);
     text_put(text, ",\"datatype\":\"");
-    text_put(text, datatype_name(spec->type));
+    text_put(text, datatype_name(type));
     text_put(text, "\",\"shape\":[");
     for (uint32_t d = 0; d < part->rank; d++) {
         if (d > 0)
@@ -30,12 +32,12 @@ static int output_put(struct text *text, const struct tensor_spec *spec, const s
         return 0;
     }
     text_put(text, "],\"data\":");
-    int rc = tensor_json_write(text, spec->type, part->data, part->bytes, dims_product(part->dims, 0, part->rank));
+    int rc = tensor_json_write(text, type, part->data, part->bytes, dims_product(part->dims, 0, part->rank));
     if (rc == -EINVAL)
         return error_set(err, rc, "output '%s' does not have the bytes of its shape", spec->name);
     if (rc == -EDOM)
         return error_set(err, rc, "output '%s' holds %s, which JSON cannot carry; ask for it with binary_data",
-                         spec->name, spec->type == DATATYPE_BYTES ? "bytes that are not UTF-8" : "NaN or an infinity");
+                         spec->name, type == DATATYPE_BYTES ? "bytes that are not UTF-8" : "NaN or an infinity");
     text_put_char(text, '}');
     return rc;
 }
@@ -63,14 +65,13 @@ int infer_answer_build(struct infer_answer *answer, struct text *text, const str
     head_put(text, model, call);
     for (uint32_t i = 0; i < call->output_count; i++) {
         const struct infer_output *wanted = &call->outputs[i];
-        const struct tensor_spec *spec = &model->signature.outputs[wanted->index];
         struct tensor_view part;
         int rc = infer_output_slice(&part, model, call, wanted, outputs, output_count, first_item, err);
         if (rc)
             return rc;
         if (i > 0)
             text_put_char(text, ',');
-        rc = output_put(text, spec, &part, wanted, err);
+        rc = output_put(text, model, &part, wanted, err);
         if (rc)
             return rc;
         if (wanted->binary && !wanted->shared.region) {

@@ -15,6 +15,8 @@ void infer_call_begin(struct infer_call *call) {
     call->output_count = 0;
     call->inputs_named = call->outputs_named = call->inputs_shared = 0;
     call->timeout_us = 0;
+    call->classified = false;
+    call->classes = NULL;
     call->id = NULL;
     call->id_length = 0;
 }
@@ -123,6 +125,26 @@ int infer_call_output(struct infer_call *call, const struct served_model *model,
     return 0;
 }
 
+/* What can be classified: whole numbers, FP32, FP64; as Triton has it. */
+static bool has_scores(enum datatype type) {
+    return (type >= DATATYPE_UINT8 && type <= DATATYPE_INT64) || type == DATATYPE_FP32 || type == DATATYPE_FP64;
+}
+
+int infer_call_classify(struct infer_call *call, const struct served_model *model, struct infer_output *output,
+                        int64_t classes, struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.outputs[output->index];
+    if (classes < 0)
+        return error_set(err, 400, "output '%.64s': classification is %" PRId64 ", which is negative", spec->name,
+                         classes);
+    if (classes > 0 && !has_scores(spec->type))
+        return error_set(err, 400, "output '%.64s': class result not available for output due to unsupported type '%s'",
+                         spec->name, datatype_name(spec->type));
+    output->classified = classes > 0;
+    output->classes = classes < UINT32_MAX ? (uint32_t)classes : UINT32_MAX;
+    call->classified |= output->classified;
+    return 0;
+}
+
 int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err) {
     if (timeout_us < 0)
         return error_set(err, 400, "parameter 'timeout' is not a positive whole number of microseconds");
@@ -168,10 +190,22 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
     return 0;
 }
 
+enum datatype infer_output_type(const struct served_model *model, const struct infer_output *wanted) {
+    return wanted->classified ? DATATYPE_BYTES : model->signature.outputs[wanted->index].type;
+}
+
 int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
                        const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
                        uint32_t first_item, struct sy_error *err) {
     const char *name = model->signature.outputs[wanted->index].name;
+    if (wanted->classified && call->classes) {
+        *part =
+            (struct tensor_view){.data = (char *)call->classes + wanted->classes_at, .bytes = wanted->classes_bytes};
+        if (model->signature.batched)
+            part->dims[part->rank++] = call->items;
+        part->dims[part->rank++] = wanted->classes;
+        return 0;
+    }
     if (wanted->index >= output_count)
         return error_set(err, -EINVAL, "output '%s' is missing", name);
     const struct tensor_view *output = &outputs[wanted->index];

@@ -29,8 +29,11 @@ struct infer_shared {
 };
 
 struct infer_output {
-    uint32_t index; /* in the signature */
-    bool binary;    /* of an answer in JSON: beside it */
+    uint32_t index;                   /* in the signature */
+    bool binary;                      /* of an answer in JSON: beside it */
+    bool classified;                  /* its highest classes are wanted (classify.h) */
+    uint32_t classes;                 /* how many of each item */
+    size_t classes_at, classes_bytes; /* those made, in the call's `classes` */
     struct infer_shared shared;
 };
 
@@ -47,6 +50,8 @@ struct infer_call {
     int64_t timeout_us; /* 0: not given */
     const char *id;     /* as it stands in the body; NULL: none given */
     size_t id_length;
+    bool classified;     /* some output is */
+    const char *classes; /* BYTES of those outputs; NULL: not made yet */
 };
 
 void infer_call_begin(struct infer_call *call);
@@ -70,13 +75,18 @@ int infer_call_shared(struct infer_call *call, const struct served_model *model,
 /* An output of this name is asked for. */
 int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                       struct infer_output **output, struct sy_error *err);
+/* Its highest classes are asked for; 0: the output itself. */
+int infer_call_classify(struct infer_call *call, const struct served_model *model, struct infer_output *output,
+                        int64_t classes, struct sy_error *err);
 /* `timeout`, microseconds. */
 int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err);
 /* The request is complete: all inputs are there and of one batch; all outputs if none was asked for. */
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
 
-/* A request's part of an output of its batch: its items, or all of it when the model has no batch dimension. 0 or
- * -EINVAL: the outputs are not what the signature says. */
+/* What an output is answered as. */
+enum datatype infer_output_type(const struct served_model *model, const struct infer_output *wanted);
+/* A request's part of an output of its batch: its items, or all of it when the model has no batch dimension; or the
+ * classes made of that. 0 or -EINVAL: the outputs are not what the signature says. */
 int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
                        const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
                        uint32_t first_item, struct sy_error *err);

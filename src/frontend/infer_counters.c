@@ -129,8 +129,8 @@ static void render_totals(const struct rendering *r) {
     }
 }
 
-void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
-                           const struct v2_models *models, struct text *out) {
+void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
+                           struct text *out) {
     const struct rendering r = {counters, count, models, out};
     render_outcomes(&r);
     render_histogram(&r, "symphony_request_duration_seconds",

@@ -53,5 +53,5 @@ struct metric_label {
 };
 struct metric_label metric_label(const char *name);
 /* The frontends' counters, summed, of whatever protocol. */
-void infer_counters_render(const struct infer_counters *const *counters, uint32_t count,
-                           const struct v2_models *models, struct text *out);
+void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
+                           struct text *out);

@@ -284,7 +284,7 @@ static int inputs_read(struct parser *p) {
     return rc ? fail_json(p) : 0;
 }
 
-static int output_parameters_read(struct parser *p, struct infer_output *output, bool *explicit) {
+static int output_parameters_read(struct parser *p, struct infer_output *output, int64_t *classes, bool *explicit) {
     struct json_members members;
     struct json_string key;
     int rc = json_open(&p->scan, &members, '{', "parameters, an object");
@@ -297,10 +297,7 @@ static int output_parameters_read(struct parser *p, struct infer_output *output,
             rc = json_read_bool(&p->scan, &output->binary);
             *explicit = true;
         } else if (json_is(&key, "classification")) {
-            int64_t classes;
-            rc = json_read_int(&p->scan, &classes);
-            if (rc == 0 && classes != 0)
-                return FAIL(p, 501, "classification of outputs is not supported yet");
+            rc = json_read_int(&p->scan, classes);
         } else if (!known) {
             rc = json_skip(&p->scan);
         }
@@ -313,6 +310,7 @@ static int output_read(struct parser *p) {
     struct json_string key;
     char name[TENSOR_NAME_MAX];
     struct infer_output given = {0};
+    int64_t classes = 0;
     bool named = false, explicit = false;
     int rc = json_open(&p->scan, &members, '{', "an output, an object");
     while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
@@ -322,7 +320,7 @@ static int output_read(struct parser *p) {
             status = name_read(p, name, sizeof(name));
             named = true;
         } else if (json_is(&key, "parameters")) {
-            status = output_parameters_read(p, &given, &explicit);
+            status = output_parameters_read(p, &given, &classes, &explicit);
         } else {
             rc = json_skip(&p->scan);
         }
@@ -340,7 +338,7 @@ static int output_read(struct parser *p) {
     output->binary = given.binary;
     output->shared = given.shared;
     p->output_explicit[output - p->call->outputs] = explicit;
-    return 0;
+    return infer_call_classify(p->call, p->body->model, output, classes, p->err);
 }
 
 static int outputs_read(struct parser *p) {

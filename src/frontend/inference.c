@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "frontend/classify.h"
 
 #define NO_FREE            UINT32_MAX
 #define SLO_DEFAULT_NS     NS_PER_S /* for a model whose SLO nobody chose */
@@ -55,6 +56,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->request.block = NULL;
     taken->request.arrival_ns = now_ns;
     text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
+    text_init(&taken->classes, NULL, 0);
     gauge_add(&home->counters.in_flight, 1);
     return taken;
 }
@@ -92,6 +94,7 @@ void inference_free(struct inference *inference) {
     if (inference->model)
         held_add(inference, -1);
     text_free(&inference->text);
+    text_free(&inference->classes);
     inference->state = INFERENCE_FREE;
     inference->free_next = home->free;
     home->free = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
@@ -245,6 +248,10 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
         return refusal_result(inference, retry, err);
     if (request->status == REQUEST_FAILED)
         return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request->failure);
+    if (inference->call.classified &&
+        classify_outputs(&inference->call, inference->model, request->block->outputs, request->block->output_count,
+                         request->first_item, &inference->classes, err) < 0)
+        return 500;
     int status = inference->region_count > 0 ? shared_store(inference, err) : 0;
     return status ? (unsigned)status : 200;
 }

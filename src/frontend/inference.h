@@ -43,6 +43,7 @@ struct inference {
     struct shared_region *regions[TENSORS_MAX]; /* of outputs; a reference each */
     struct infer_answer answer;
     struct text text;
+    struct text classes;    /* of outputs that are classified; on the heap */
     struct request request; /* while RUNNING: of the scheduler */
     char text_memory[INFERENCE_TEXT_BYTES];
 };
@@ -71,8 +72,8 @@ void inferences_destroy(struct inferences *home);
 void *inference_take(struct inferences *home, int64_t now_ns);
 /* Gives back the slot and all that it holds. Not while RUNNING or ORDERED. */
 void inference_free(struct inference *inference);
-/* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot is
- * given back. */
+/* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot
+ * is given back. */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
 /* A block of the slab, held until the inputs are given back; NULL: the memory is exhausted. The context of an
  * infer_memory is the inference. */

@@ -14,7 +14,7 @@
 /* A model that is known and not served. */
 struct v2_absent {
     char name[MODEL_NAME_MAX];
-    uint32_t version;      /* 0: not known */
+    uint32_t version;       /* 0: not known */
     enum model_state state; /* LOADING, UNLOADING or UNAVAILABLE */
     bool failed;            /* UNAVAILABLE: it was to be served; else nobody wants it */
     char reason[512];

@@ -165,7 +165,7 @@ static bool honoured(const char *name, const char *const *names) {
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const top[] = {"name",  "platform", "backend", "max_batch_size", "default_model_filename",
                                       "input", "output",   NULL};
-    static const char *const tensor[] = {"name", "data_type", "dims", NULL};
+    static const char *const tensor[] = {"name", "data_type", "dims", "label_filename", NULL};
     char place[PLACE_MAX];
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
         const char *message = strcmp(node->name, "input") == 0    ? "ModelInput"
@@ -199,7 +199,8 @@ static enum datatype type_parse(const char *word) {
 static int tensor_read(const char *origin, const struct pbtxt_node *node, struct model_config_tensor *tensor,
                        struct sy_error *err) {
     *tensor = (struct model_config_tensor){.line = node->line, .column = node->column};
-    const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type");
+    const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type"),
+                            *labels = pbtxt_find(node, "label_filename");
     if (!name || !name->length)
         return pbtxt_error(origin, node, err, "%s: name is missing", node->name);
     int rc = text_get(origin, name, tensor->name, sizeof(tensor->name), err);
@@ -207,6 +208,12 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
         return rc;
     if (type)
         tensor->type = type_parse(type->text);
+    if (labels)
+        rc = text_get(origin, labels, tensor->label_file, sizeof(tensor->label_file), err);
+    if (!rc && (tensor->label_file[0] == '/' || strstr(tensor->label_file, "..")))
+        rc = pbtxt_error(origin, labels, err, "label_filename: '%.60s' is not within the model's folder", labels->text);
+    if (rc)
+        return rc;
     for (const struct pbtxt_node *dim = pbtxt_find(node, "dims"); dim; dim = pbtxt_next(dim)) {
         if (tensor->rank == TENSOR_DIMS_MAX)
             return pbtxt_error(origin, dim, err, "%s '%s': more than %d dimensions", node->name, tensor->name,

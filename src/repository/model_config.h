@@ -1,6 +1,7 @@
 /* model_config.h - Triton's config.pbtxt: what of it is honoured, and its check against the model itself.
  *
- * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims), default_model_filename.
+ * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
+ * default_model_filename.
  * Other fields of ModelConfig have no effect yet and are listed in one warning a file; fields that ModelConfig does not
  * have are warned of; what is wrong is refused with file, line and column. Set-up only; any thread. */
 #pragma once
@@ -18,6 +19,7 @@ struct model_config_tensor {
     bool has_dims;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size; without the batch dimension if max_batch_size > 0 */
+    char label_file[128];          /* of an output: label_filename, a path within the model's folder; "": none */
     uint32_t line, column;
 };
 

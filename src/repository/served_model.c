@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "profile/profile.h"
+#include "repository/labels.h"
 #include "repository/model_config.h"
 #include "repository/symphony_yaml.h"
 
@@ -80,6 +81,34 @@ static int batch_max_set(struct served_model *model, const struct symphony_yaml 
     return 0;
 }
 
+/* Which output has which file of labels. */
+static void label_files_fill(struct served_model *model, const struct model_config *config) {
+    memset(model->label_files, 0, sizeof(model->label_files));
+    for (uint32_t i = 0; i < model->signature.output_count; i++)
+        for (uint32_t k = 0; k < config->output_count; k++)
+            if (strcmp(config->outputs[k].name, model->signature.outputs[i].name) == 0)
+                memcpy(model->label_files[i], config->outputs[k].label_file, sizeof(model->label_files[i]));
+}
+
+int served_model_labels_read(struct served_model *model, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t i = 0; i < model->signature.output_count && rc == 0; i++) {
+        char path[sizeof(model->folder) + sizeof(model->label_files[0])];
+        if (!model->label_files[i][0])
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", model->folder, model->label_files[i]);
+        rc = labels_read(path, &model->labels[i], err);
+    }
+    return rc;
+}
+
+void served_model_labels_free(struct served_model *model) {
+    for (uint32_t i = 0; i < TENSORS_MAX; i++) {
+        labels_free(model->labels[i]);
+        model->labels[i] = NULL;
+    }
+}
+
 static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
                             const struct model_config *config, struct sy_error *err) {
     int rc = config->path[0] ? model_config_apply(config, &model->signature, err) : 0;
@@ -87,6 +116,8 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
         rc = batch_max_set(model, settings, config, err);
     if (!rc)
         rc = reference_fill(model, settings, err);
+    if (!rc)
+        label_files_fill(model, config);
     return rc;
 }
 

@@ -21,11 +21,13 @@ struct served_model {
     char folder[4096]; /* where its config.pbtxt and symphony.yaml lie, if it has them; "" for a flat file */
     char platform[64]; /* "onnxruntime_onnx", or "emulated" */
     struct signature signature;
-    uint32_t batch_max;      /* items a batch; 1 for a model without a batch dimension */
-    int64_t slo_ns;          /* default SLO; 0: not given (then chosen from the profile) */
-    double weight;           /* of its share under overload, against the other models'; 0: 1 */
-    char profile_path[4096]; /* from symphony.yaml; "": measured and cached */
-    int64_t item_elements;   /* input elements of the profiled item; with variable_shapes the measure of `work` */
+    uint32_t batch_max;                 /* items a batch; 1 for a model without a batch dimension */
+    int64_t slo_ns;                     /* default SLO; 0: not given (then chosen from the profile) */
+    double weight;                      /* of its share under overload, against the other models'; 0: 1 */
+    char profile_path[4096];            /* from symphony.yaml; "": measured and cached */
+    char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
+    struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
+    int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */
     _Atomic int state;                                    /* enum model_state */
@@ -36,6 +38,10 @@ struct served_model {
  * broken file may crash: read it in a child process): holds the configuration against it and fills signature,
  * batch_max, reference_dims and item_elements. -EINVAL for a mismatch, with both values; `model` is then as it was. */
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);
+
+/* Reads the labels of a completed model that is to be served. -errno with a sentence. */
+int served_model_labels_read(struct served_model *model, struct sy_error *err);
+void served_model_labels_free(struct served_model *model);
 
 /* Makes the model unavailable; the sentence is its reason. Before other threads see the model. */
 void served_model_refuse(struct served_model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -56,7 +56,7 @@ struct model_thread {
     const struct policy_options *policy_options;
     struct variant *variants; /* its own, then the wiring's spare ones */
     uint32_t variant_count;
-    uint32_t active; /* of these, the ones with a core */
+    uint32_t active;                               /* of these, the ones with a core */
     struct variant_range *ranges;                  /* [rings.model_count] */
     uint32_t *variant_of_rank_index;               /* [wiring->models] */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
@@ -371,8 +371,8 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
     rings_model_set(&t->rings, m, model);
     for (uint32_t type = 0; type < t->types; type++)
         none[type] = candidate_none();
-    t->ranges[m] = (struct variant_range){&t->variants[t->variant_of_rank_index[model->first_variant]],
-                                          model->variant_count};
+    t->ranges[m] =
+        (struct variant_range){&t->variants[t->variant_of_rank_index[model->first_variant]], model->variant_count};
     for (uint32_t i = 0; i < model->variant_count; i++) {
         struct variant *v = t->ranges[m].first + i;
         CHECK(!v->core);

@@ -169,9 +169,8 @@ int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
 }
 
 int wiring_model_comes(struct wiring *w, uint32_t served_model, uint32_t part, struct model_cores *cores) {
-    return move_tell(
-        w, w->thread_of_served[served_model],
-        (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part, .cores = cores});
+    return move_tell(w, w->thread_of_served[served_model],
+                     (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part, .cores = cores});
 }
 
 int wiring_model_goes(struct wiring *w, uint32_t served_model) {
@@ -201,11 +200,10 @@ int wiring_model_loaded(struct wiring *w, uint32_t executor, uint32_t served_mod
 
     while (w->executor_of[accelerator] != executor)
         accelerator++;
-    return command_tell(w, executor,
-                        (struct accelerator_command){.accelerator = accelerator,
-                                                     .order = EXECUTOR_MODEL,
-                                                     .served_model = served_model,
-                                                     .model = model});
+    return command_tell(
+        w, executor,
+        (struct accelerator_command){
+            .accelerator = accelerator, .order = EXECUTOR_MODEL, .served_model = served_model, .model = model});
 }
 
 void wiring_destroy(struct wiring *w) {

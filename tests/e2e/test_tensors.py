@@ -39,6 +39,14 @@ def repository(tmp_path_factory):
                 values_strings=["x" * i for i in range(50)], default_string="none")
     lower = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER", locale="C", stopwords=["the"])
     save_model(folder, "lower", [lower], [("x", TensorProto.STRING, [1, "C"])], [("y", TensorProto.STRING, [1, "D"])])
+    save_identity(folder, "scores", TensorProto.FLOAT, ["N", 4])
+    (folder / "scores" / "config.pbtxt").write_text(
+        'max_batch_size: 8 output { name: "y" data_type: TYPE_FP32 dims: 4 label_filename: "labels.txt" }')
+    (folder / "scores" / "labels.txt").write_text("cat\ndog\nbird\n")
+    save_identity(folder, "unlabelled", TensorProto.FLOAT, ["N", 4])
+    (folder / "unlabelled" / "config.pbtxt").write_text(
+        'output { name: "y" label_filename: "labels.txt" }')
+    save_identity(folder, "counts", TensorProto.INT32, [2, 2])
     return folder
 
 
@@ -177,6 +185,51 @@ def test_strings_in_shared_memory(client):
         client.triton.unregister_system_shared_memory("strings")
         shared_memory.destroy_shared_memory_region(region)
 
+
+# ---- classification ----
+
+def classes(client, model, array, datatype, count, **how):
+    wanted = client.module.InferRequestedOutput("y", class_count=count, **how)
+    result = client.triton.infer(model, [client.input(array, datatype)], outputs=[wanted])
+    output = result.get_output("y")
+    described = output if client.protocol == "http" else {"datatype": output.datatype, "shape": list(output.shape)}
+    return result.as_numpy("y").tolist(), described["datatype"], described["shape"]
+
+
+SCORES = np.array([[0.1, 8, -1, 2], [5, 5, 5, 6]], np.float32)
+
+
+def test_classification(client):
+    got = classes(client, "scores", SCORES, "FP32", 2)
+    assert got == ([[b"8.000000:1:dog", b"2.000000:3"], [b"6.000000:3", b"5.000000:0:cat"]], "BYTES", [2, 2])
+    got, _, shape = classes(client, "scores", SCORES[:1], "FP32", 1000)
+    assert got == [[b"8.000000:1:dog", b"2.000000:3", b"0.100000:0:cat", b"-1.000000:2:bird"]] and shape == [1, 4]
+    got = classes(client, "counts", np.array([[7, -8], [9, 7]], np.int32), "INT32", 3)  # no batch: all of it
+    assert got == ([b"9:2", b"7:0", b"7:3"], "BYTES", [3])
+    assert np.array_equal(client.infer("scores", SCORES, "FP32"), SCORES)
+
+
+def test_classification_as_json(client):
+    if client.protocol == "http":
+        got, _, _ = classes(client, "scores", SCORES, "FP32", 1, binary_data=False)
+        assert got == [["8.000000:1:dog"], ["6.000000:3"]]
+
+
+def test_what_cannot_be_classified(client):
+    words = encoded(WORDS)
+    with pytest.raises(InferenceServerException) as failed:
+        classes(client, "words", words, "BYTES", 1)
+    assert "class result not available for output due to unsupported type 'BYTES'" in failed.value.message()
+
+
+def test_a_model_without_its_labels_is_set_aside(client):
+    assert not client.triton.is_model_ready("unlabelled")
+    index = client.triton.get_model_repository_index(**({"as_json": True} if client.protocol == "grpc" else {}))
+    models = index if client.protocol == "http" else index["models"]
+    assert "labels.txt" in next(m["reason"] for m in models if m["name"] == "unlabelled")
+
+
+# ---- strings as JSON ----
 
 def test_strings_as_json(server):
     def infer(data, shape, **more):

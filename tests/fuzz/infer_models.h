@@ -7,6 +7,7 @@
 #include "base/container.h"
 #include "blocks.h"
 #include "engine/strings.h"
+#include "frontend/classify.h"
 #include "frontend/infer_call.h"
 
 static const struct served_model models[] = {
@@ -102,8 +103,9 @@ static void check_inputs(const struct served_model *model, const struct infer_ca
     }
 }
 
-/* The outputs of the request's batch, all zeros: strings are empty. */
-static void outputs_fill(const struct served_model *model, const struct infer_call *call, struct tensor_view *outputs) {
+/* The outputs of the request's batch, all zeros: strings are empty. What is classified lies in `classes`. */
+static void outputs_fill(const struct served_model *model, struct infer_call *call, struct tensor_view *outputs,
+                         struct text *classes) {
     static char zeros[8 * 10 * 8];
     for (uint32_t i = 0; i < model->signature.output_count; i++) {
         const struct tensor_spec *spec = &model->signature.outputs[i];
@@ -113,4 +115,6 @@ static void outputs_fill(const struct served_model *model, const struct infer_ca
         outputs[i].bytes = (size_t)dims_product(outputs[i].dims, 0, spec->rank) * datatype_bytes_min(spec->type);
         CHECK_LE(outputs[i].bytes, sizeof(zeros));
     }
+    if (call->classified)
+        CHECK_EQ(classify_outputs(call, model, outputs, model->signature.output_count, 0, classes, NULL), 0);
 }

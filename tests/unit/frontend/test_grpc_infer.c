@@ -293,9 +293,9 @@ static void mistakes(void **state) {
         BAD(MODEL INPUT RAW "\x32\x17\x0a\1y\x12\x12\x0a\x0e"
                             "classification\x12\0",
             400, "whole number"),
-        BAD(MODEL INPUT RAW "\x32\x19\x0a\1y\x12\x14\x0a\x0e"
-                            "classification\x12\2\x10\3",
-            501, "classification"),
+        BAD(MODEL INPUT RAW "\x32\x22\x0a\1y\x12\x1d\x0a\x0e"
+                            "classification\x12\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\1",
+            400, "classification is -1, which is negative"),
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {

@@ -141,8 +141,8 @@ static void those_listed_and_those_absent(void **state) {
     };
     struct v2_models index;
     const struct v2_server up = {.models = &index, .ready = true};
-    assert_int_equal(
-        v2_models_init_listed(&index, models, listed, ARRAY_COUNT(listed), absent, ARRAY_COUNT(absent)), 0);
+    assert_int_equal(v2_models_init_listed(&index, models, listed, ARRAY_COUNT(listed), absent, ARRAY_COUNT(absent)),
+                     0);
     assert_int_equal(v2_models_find(&index, "a", 1, 0), 2);
     assert_int_equal(v2_models_find(&index, "b", 1, 0), -1);
     check_answer(&index, "GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"3\"]");
@@ -151,9 +151,10 @@ static void those_listed_and_those_absent(void **state) {
     check_answer(&index, "GET", "/v2/models/wrong", "", &up, 503, "no such operator");
     check_answer(&index, "GET", "/v2/models/idle", "", &up, 404, "not loaded");
     check_answer(&index, "GET", "/v2/models/none", "", &up, 404, "there is no model");
-    check_answer(&index, "POST", "/v2/repository/index", "", &up, 200,
-                 "{\"name\":\"soon\",\"state\":\"LOADING\"},{\"name\":\"was\",\"version\":\"4\",\"state\":\"UNLOADING\"},"
-                 "{\"name\":\"wrong\",\"version\":\"5\",\"state\":\"UNAVAILABLE\",\"reason\":\"no such operator\"}");
+    check_answer(
+        &index, "POST", "/v2/repository/index", "", &up, 200,
+        "{\"name\":\"soon\",\"state\":\"LOADING\"},{\"name\":\"was\",\"version\":\"4\",\"state\":\"UNLOADING\"},"
+        "{\"name\":\"wrong\",\"version\":\"5\",\"state\":\"UNAVAILABLE\",\"reason\":\"no such operator\"}");
     check_answer(&index, "POST", "/v2/repository/index", "{\"ready\":true}", &up, 200,
                  "[{\"name\":\"a\",\"version\":\"3\",\"state\":\"READY\"}]");
     v2_models_destroy(&index);

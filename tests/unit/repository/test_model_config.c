@@ -49,6 +49,7 @@ static void typical_files_are_read(void **state) {
     assert_int_equal(c.inputs[0].dims[2], 224);
     assert_int_equal(c.output_count, 1);
     assert_int_equal(c.outputs[0].dims[0], 10);
+    assert_string_equal(c.outputs[0].label_file, "l.txt");
     assert_int_equal(config_read("", &c, &err), 0);
     assert_int_equal(c.max_batch_size_line, 0);
 }
@@ -92,7 +93,7 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(
         strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
-                                "fields=\"input.format, output.label_filename, dynamic_batching, instance_group, "
+                                "fields=\"input.format, dynamic_batching, instance_group, "
                                 "version_policy, parameters, optimization, model_warmup\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
     assert_string_equal(log, "");
@@ -123,6 +124,10 @@ static void wrong_files_are_refused(void **state) {
          "c:1:1: platform is 'tensorrt_plan', but this server runs 'onnxruntime_onnx' only"},
         {"backend: 'python'", "c:1:1: backend is 'python', but this server runs 'onnxruntime' only"},
         {"default_model_filename: '../x'", "c:1:1: default_model_filename: '../x' is not a plain file name"},
+        {"output { name: 'y' label_filename: '/etc/passwd' }",
+         "c:1:20: label_filename: '/etc/passwd' is not within the model's folder"},
+        {"output { name: 'y' label_filename: 'a/../../b' }",
+         "c:1:20: label_filename: 'a/../../b' is not within the model's folder"},
         {"dynamic_batching { }\nsequence_batching { }",
          "c:2:1: sequence_batching and dynamic_batching exclude each other"},
         {"instance_group { count: two }", "c:1:18: count: expected a whole number, found 'two'"},

@@ -1,5 +1,5 @@
-/* test_comings.c - served models come and go while the live threads (rig.h) serve others: nothing is lost, and the place
- * and the numbers of one that went serve the next.
+/* test_comings.c - served models come and go while the live threads (rig.h) serve others: nothing is lost, and the
+ * place and the numbers of one that went serve the next.
  *
  * usage: unit_sched_comings [ROUNDS], or SYMPHONY_CHANGES in the environment: how many models come and go. */
 #include "unit/sched/rig.h"

@@ -1,0 +1,54 @@
+/* labels.c - a file in memory and where its lines begin. */
+#include "repository/labels.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+
+struct labels {
+    char *text;
+    size_t count;
+    size_t line_at[]; /* [count + 1] */
+};
+
+int labels_read(const char *path, struct labels **labels, struct sy_error *err) {
+    char *text;
+    size_t bytes, count = 0;
+    int rc = conf_slurp(path, &text, &bytes, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < bytes; i++)
+        count += text[i] == '\n' || i + 1 == bytes;
+    struct labels *made = malloc(sizeof(*made) + (count + 1) * sizeof(made->line_at[0]));
+    if (!made) {
+        free(text);
+        return error_set(err, -ENOMEM, "%s: no memory for its %zu labels", path, count);
+    }
+    *made = (struct labels){.text = text};
+    for (size_t at = 0; at < bytes;) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        made->line_at[made->count++] = at;
+        at = end ? (size_t)(end - text) + 1 : bytes + 1; /* as if the last line ended, too */
+        made->line_at[made->count] = at;
+    }
+    *labels = made;
+    return 0;
+}
+
+void labels_free(struct labels *labels) {
+    if (labels)
+        free(labels->text);
+    free(labels);
+}
+
+const char *labels_get(const struct labels *labels, uint64_t index, size_t *length) {
+    if (!labels || index >= labels->count)
+        return NULL;
+    const char *line = labels->text + labels->line_at[index];
+    *length = labels->line_at[index + 1] - labels->line_at[index] - 1;
+    if (*length > 0 && line[*length - 1] == '\r')
+        --*length;
+    return line;
+}

@@ -1,0 +1,18 @@
+/* labels.h - the names of an output's classes, from the file that config.pbtxt calls `label_filename`: a line a class.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct labels;
+
+/* Reads a file. Set-up only; labels_free() is due. -errno with a sentence. */
+int labels_read(const char *path, struct labels **labels, struct sy_error *err);
+/* NULL is allowed. */
+void labels_free(struct labels *labels);
+
+/* The name of a class and its length, or NULL if the file has no such line. Any thread; `labels` may be NULL. */
+const char *labels_get(const struct labels *labels, uint64_t index, size_t *length);
