@@ -22,7 +22,8 @@
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file;
-    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib;
+    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib,
+        connections, per_address, idle_s, head_s, rate_kib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics;
 };
@@ -87,6 +88,17 @@ static const struct option_row rows[] = {
     OPTION_INT(struct serve_settings, inputs_mib, "inputs-max-mib", "MIB", 1, 1048576,
                "memory for the inputs of all requests under way, of each protocol; beyond it requests are answered "
                "503"),
+    OPTION_INT(struct serve_settings, connections, "connections-max", "N", 1, 1000000,
+               "connections of each port, as far as the limit of open files allows; more wait"),
+    OPTION_INT(struct serve_settings, per_address, "connections-per-address", "N", 0, 1000000,
+               "of these from one address; more are closed at once; 0: any"),
+    OPTION_INT(struct serve_settings, idle_s, "idle-timeout", "S", 1, 86400,
+               "a connection on which nothing happens for so long is closed"),
+    OPTION_INT(
+        struct serve_settings, head_s, "head-timeout", "S", 1, 3600,
+        "what TLS and the head of a request may take, and a body or an answer beside what --min-rate-kib allows"),
+    OPTION_INT(struct serve_settings, rate_kib, "min-rate-kib", "KIB", 0, 1048576,
+               "bodies and answers that are slower than so many KiB a second are given up; 0: any rate will do"),
     OPTION_DOUBLE(struct serve_settings, drain_grace_s, "drain-grace", "S", 0, 3600,
                   "after SIGTERM: how long requests are still taken while readiness fails"),
     OPTION_DOUBLE(struct serve_settings, drain_timeout_s, "drain-timeout", "S", 0, 3600,
@@ -241,6 +253,11 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;
+    c->connections_max = (uint32_t)s->connections;
+    c->connections_per_address = (uint32_t)s->per_address;
+    c->idle_timeout_s = (uint32_t)s->idle_s;
+    c->head_timeout_s = (uint32_t)s->head_s;
+    c->rate_min = (uint32_t)s->rate_kib << 10;
     c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
     return 0;
 }
@@ -331,6 +348,10 @@ static int serve_run(int argc, char **argv) {
         .spin = 2,
         .body_mib = 64,
         .inputs_mib = 1024,
+        .connections = 10000,
+        .idle_s = 300,
+        .head_s = 15,
+        .rate_kib = 1,
         .drain_timeout_s = 30,
         .log_level = "info",
     };

@@ -242,6 +242,11 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .body_bytes_max = s->config.body_bytes_max,
         .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,
+        .connections_max = (s->config.connections_max + s->config.frontends - 1) / s->config.frontends,
+        .connections_per_address = s->config.connections_per_address,
+        .idle_timeout_s = s->config.idle_timeout_s,
+        .head_timeout_s = s->config.head_timeout_s,
+        .rate_min = s->config.rate_min,
         .busy_poll = s->config.busy_poll,
     };
     return 0;

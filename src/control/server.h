@@ -42,6 +42,8 @@ struct server_config {
     bool learn;         /* correct profiles from measured runs */
     uint32_t queue_max; /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;
+    uint32_t connections_max, connections_per_address; /* of each port; as in frontend_config, as those that follow */
+    uint32_t idle_timeout_s, head_timeout_s, rate_min;
     struct tls *tls;                /* of HTTP and gRPC, outlives the server; NULL: plain text */
     const struct auth *auth;        /* outlives the server; NULL: nobody needs a token */
     bool auth_health, auth_metrics; /* for what one is needed beside all else */

@@ -32,12 +32,18 @@ static bool is_verdict(const void *exchange) {
     return mark >= verdict_marks && mark < verdict_marks + VERDICT_COUNT;
 }
 
+static struct client *client_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
 /* ---- answers ---- */
 
 static enum MHD_Result respond(struct http_frontend *f, struct MHD_Connection *connection, unsigned status,
-                               struct MHD_Response *response, bool close_connection) {
+                               struct MHD_Response *response, size_t bytes, bool close_connection) {
     if (!response)
         return MHD_NO;
+    client_does(client_of(connection), CLIENT_ANSWER, f->turn_ns, bytes);
     if (close_connection || f->quiesced || atomic_load_explicit(f->config.draining, memory_order_relaxed))
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     enum MHD_Result result = MHD_queue_response(connection, status, response);
@@ -50,8 +56,8 @@ static enum MHD_Result respond(struct http_frontend *f, struct MHD_Connection *c
 /* Sends an answer of v2.c; takes its text. */
 static enum MHD_Result respond_v2(struct http_frontend *f, struct MHD_Connection *connection, struct v2_answer *answer,
                                   bool close_connection) {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(answer->text.length, answer->text.data, MHD_RESPMEM_MUST_COPY);
+    size_t bytes = answer->text.length;
+    struct MHD_Response *response = MHD_create_response_from_buffer(bytes, answer->text.data, MHD_RESPMEM_MUST_COPY);
     if (response && answer->text.length > 0)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
     if (response && answer->allow)
@@ -61,7 +67,7 @@ static enum MHD_Result respond_v2(struct http_frontend *f, struct MHD_Connection
     if (response && answer->retry)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     text_free(&answer->text);
-    return respond(f, connection, answer->status, response, close_connection);
+    return respond(f, connection, answer->status, response, bytes, close_connection);
 }
 
 static struct v2_server server_now(const struct http_frontend *f) {
@@ -118,11 +124,16 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
     struct MHD_Response *response;
     struct inference *i = &x->inference;
     struct infer_answer *answer = &i->answer;
+    size_t bytes = i->text.length;
+    bool chunked = x->body_expected == SIZE_MAX; /* and libmicrohttpd is lax about chunks: see http_headers.h */
     bool binary = status == 200 && x->kind == V2_INFER && answer->json_bytes > 0;
     if (x->kind == V2_INFER && status == 200 && answer->piece_count > 1) {
         response = MHD_create_response_from_iovec((const struct MHD_IoVec *)answer->pieces,
                                                   (unsigned)answer->piece_count, NULL, NULL);
         frontend_turn_again(x->frontend, TURNS_FOR_PIECES);
+        bytes = 0;
+        for (int p = 0; p < answer->piece_count; p++)
+            bytes += answer->pieces[p].iov_len;
     } else {
         response = MHD_create_response_from_buffer(i->text.length, i->text.data, MHD_RESPMEM_PERSISTENT);
     }
@@ -138,7 +149,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
             MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     }
     inference_answered(i, status);
-    return respond(x->frontend, x->connection, status, response, false);
+    return respond(x->frontend, x->connection, status, response, bytes, HTTP_CHUNKS_ARE_LAX && chunked);
 }
 _Static_assert(sizeof(struct MHD_IoVec) == sizeof(struct iovec) &&
                    offsetof(struct MHD_IoVec, iov_len) == offsetof(struct iovec, iov_len),
@@ -194,11 +205,6 @@ static enum MHD_Result verdict_begin(struct http_frontend *f, struct MHD_Connect
     return MHD_YES;
 }
 
-static struct client *client_of(struct MHD_Connection *connection) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
-}
-
 static bool is_health(const struct v2_route *route) {
     return route->kind == V2_LIVE || route->kind == V2_READY;
 }
@@ -224,10 +230,12 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
                                      const char *method, const char *version, void **exchange) {
     struct http_headers headers;
     struct v2_route route;
-    http_headers_read(&headers, connection, version, f->config.auth);
+    struct client *client = client_of(connection);
+    client_does(client, CLIENT_BODY, f->turn_ns, 0);
+    http_headers_read(&headers, connection, method, version, f->config.auth);
     if (headers.fault) {
         struct v2_answer answer = {0};
-        v2_error(&answer, 400, "%s", headers.fault);
+        v2_error(&answer, headers.fault_status, "%s", headers.fault);
         return respond_v2(f, connection, &answer, true);
     }
     v2_route(&route, f->loop.models, method, url);
@@ -245,7 +253,7 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     x->body_bytes = 0;
     x->kind = route.kind;
     x->connection = connection;
-    x->client = client_of(connection);
+    x->client = client;
     x->json_bytes = headers.json_bytes;
     x->encoding = headers.encoding;
     if (route.model >= 0)
@@ -336,6 +344,7 @@ static enum MHD_Result exchange_run(struct exchange *x, const char *url, const c
     if (submitted != 0)
         return exchange_send_error(x, submitted, submitted == 503, "%s", err.text);
     f->asked++;
+    client_does(x->client, CLIENT_RUNNING, f->turn_ns, 0);
     if (x->client)
         x->client->running = x;
     return MHD_YES;
@@ -385,13 +394,16 @@ enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection
         return request_begin(f, connection, url, method, version, exchange);
     *upload_bytes = 0;
     if (is_verdict(x) && bytes > 0) {
+        client_received(client_of(connection), bytes);
         frontend_turn_again(f, TURNS_FOR_BODY);
         return MHD_YES;
     }
     if (is_verdict(x))
         return respond_verdict(f, connection, (enum verdict)((const char *)x - verdict_marks), url, method);
-    if (bytes > 0)
+    if (bytes > 0) {
+        client_received(x->client, bytes);
         return body_append(x, upload, bytes);
+    }
     switch (x->inference.state) {
     case INFERENCE_UPLOAD:
         return exchange_run(x, url, method);
@@ -411,10 +423,10 @@ enum MHD_Result exchange_handle(void *context, struct MHD_Connection *connection
 
 void exchange_completed(void *context, struct MHD_Connection *connection, void **exchange,
                         enum MHD_RequestTerminationCode code) {
+    struct http_frontend *f = context;
     struct exchange *x = *exchange;
-    (void)context;
-    (void)connection;
     *exchange = NULL;
+    client_rests(client_of(connection), f->turn_ns, f->config.head_timeout_s);
     if (!x || is_verdict(x))
         return;
     if (x->inference.state == INFERENCE_RUNNING) { /* freed when the scheduler gives it back */
@@ -428,13 +440,4 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
     }
     inference_count(&x->inference, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     inference_free(&x->inference);
-}
-
-void client_leave(struct http_frontend *f, struct client *client) {
-    if (!client->gone)
-        list_append(&f->leaving, &client->leaving);
-    client->gone = true;
-    f->poke_ns = 0;
-    if (client->running)
-        inference_cancel(&client->running->inference);
 }

@@ -8,6 +8,7 @@
 #define REQUESTS_MAX     8192
 #define CONNECTIONS_MAX  10000
 #define IDLE_TIMEOUT_S   300
+#define HEAD_TIMEOUT_S   15
 
 /* Connections that the limit of open files has room for, raised as far as it may be. */
 static uint32_t connections_allowed(uint32_t wanted) {
@@ -29,6 +30,7 @@ struct frontend_config frontend_config_completed(const struct frontend_config *c
     c.inputs_bytes_max = c.inputs_bytes_max ? c.inputs_bytes_max : INPUTS_BYTES_MAX;
     c.requests_max = c.requests_max ? c.requests_max : REQUESTS_MAX;
     c.idle_timeout_s = c.idle_timeout_s ? c.idle_timeout_s : IDLE_TIMEOUT_S;
+    c.head_timeout_s = c.head_timeout_s ? c.head_timeout_s : HEAD_TIMEOUT_S;
     c.connections_max = connections_allowed(c.connections_max ? c.connections_max : CONNECTIONS_MAX);
     return c;
 }

@@ -24,17 +24,26 @@ struct frontend_config {
     struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
-    struct shared_memory *shared; /* NULL: shared memory is not served */
-    struct tls *tls;              /* NULL: plain text */
-    const struct auth *auth;      /* NULL: nobody needs a token */
-    bool auth_health;             /* whether the server lives and is ready is told only with one, too */
-    uint64_t body_bytes_max;      /* 0: 64 MiB. Of one request; more is answered 413 */
-    uint64_t inputs_bytes_max;    /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
-    uint32_t requests_max;        /* 0: 8192. Infer requests at once; when all are taken: 503 */
-    uint32_t connections_max;     /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
-    uint32_t idle_timeout_s;      /* 0: 300. A connection that sends nothing for so long is closed */
-    bool busy_poll;               /* spin instead of sleeping */
+    struct shared_memory *shared;     /* NULL: shared memory is not served */
+    struct tls *tls;                  /* NULL: plain text */
+    const struct auth *auth;          /* NULL: nobody needs a token */
+    bool auth_health;                 /* whether the server lives and is ready is told only with one, too */
+    uint64_t body_bytes_max;          /* 0: 64 MiB. Of one request; more is answered 413 */
+    uint64_t inputs_bytes_max;        /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
+    uint32_t requests_max;            /* 0: 8192. Infer requests at once; when all are taken: 503 */
+    uint32_t connections_max;         /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
+    uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
+    uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
+    uint32_t head_timeout_s; /* 0: 15. For TLS and a request's head; for bodies and answers beside what follows */
+    uint32_t rate_min;       /* bytes a second of bodies and answers; what is slower is given up. 0: any */
+    bool busy_poll;          /* spin instead of sleeping */
 };
+
+/* What the transfer of so many bytes may take. */
+static inline int64_t frontend_transfer_ns(const struct frontend_config *config, uint64_t bytes) {
+    int64_t rate_ns = config->rate_min ? (int64_t)(bytes * 1000 / config->rate_min) * 1000000 : INT64_MAX / 2;
+    return config->head_timeout_s * (int64_t)1000000000 + rate_ns;
+}
 
 /* The same with every 0 replaced. Raises the limit of open files. */
 struct frontend_config frontend_config_completed(const struct frontend_config *config);

@@ -27,67 +27,13 @@
 #define CONNECTION_MEMORY ((size_t)32 * 1024) /* headers must fit; also what one receive takes of a body */
 #define EVENTS_MAX        64
 #define IDLE_WAKE_MS      1000 /* for libmicrohttpd's timeouts, and to return memory */
-#define POKE_MS           10   /* between two looks at what libmicrohttpd may have missed */
+#define ASK_MS            10   /* between two looks at what libmicrohttpd may have missed */
 #define OWN_EVENTS_TURNS  16   /* a loop that never sleeps looks for clients that left so often */
 #define STOP_TURN_MS      10
 #define STOP_SENDING_MS   200 /* how long clients have to take the last answers */
 
-/* ---- connections ---- */
-
 /* What epoll gives back: which of our descriptors, or the client behind it. */
 static char mark_daemon, mark_port, mark_wake;
-
-static void client_begin(struct http_frontend *f, struct MHD_Connection *connection, void **context) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct client *client = info ? calloc(1, sizeof(*client)) : NULL;
-    *context = client;
-    gauge_add(&f->connections, 1);
-    if (!client)
-        return; /* in plain text served all the same; its leaving is noticed late */
-    if (f->config.tls) {
-        info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-        client->credentials = info ? tls_prepare(f->config.tls, info->tls_session, "http/1.1") : NULL;
-    }
-    client->fd = info->connect_fd;
-    list_init(&client->leaving);
-    /* edge-triggered and for the end only: data wake libmicrohttpd, not us. A closed descriptor leaves the set itself
-     */
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = client};
-    if (epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_ADD, client->fd, &event) < 0)
-        log_warn("cannot watch a connection", "error=\"%s\"", strerror(errno));
-}
-
-static void client_end(struct client *client) {
-    if (!client)
-        return;
-    list_remove(&client->leaving);
-    tls_release(client->credentials);
-    free(client);
-}
-
-static void on_connection(void *context, struct MHD_Connection *connection, void **client,
-                          enum MHD_ConnectionNotificationCode code) {
-    struct http_frontend *f = context;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        client_begin(f, connection, client);
-        return;
-    }
-    gauge_add(&f->connections, -1);
-    client_end(*client);
-    *client = NULL;
-}
-
-/* A shutdown of what has ended already changes nothing but makes the descriptor readable anew. Those whose requests run
- * are left alone: they end when the scheduler gives the request back. */
-static void poke_leaving(struct http_frontend *f) {
-    list_for_each (it, &f->leaving) {
-        struct client *client = list_entry(it, struct client, leaving);
-        if (!client->running)
-            shutdown(client->fd, SHUT_RD);
-    }
-    f->poke_ns = f->turn_ns + POKE_MS * NS_PER_MS;
-    frontend_turn_again(f, 1);
-}
 
 /* ---- the loop ---- */
 
@@ -116,7 +62,7 @@ static int rest_ms(const struct http_frontend *f) {
     if (f->config.busy_poll)
         return 0;
     if (f->asked > 0 || !list_empty(&f->leaving))
-        return POKE_MS;
+        return ASK_MS;
     if (MHD_get_timeout(f->daemon, &ms) == MHD_YES && ms == 0)
         return 0;
     /* connections time out, memory is trimmed */
@@ -149,8 +95,7 @@ static void turn(struct http_frontend *f) {
     frontend_loop_turn(&f->loop, f->config.models);
     take_finished(f);
     MHD_run_wait(f->daemon, 0);
-    if (!list_empty(&f->leaving) && f->turn_ns >= f->poke_ns)
-        poke_leaving(f);
+    clients_look_after(f);
     port_flush(f->config.port);
 }
 
@@ -209,12 +154,13 @@ static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     int fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
-    f->daemon = MHD_start_daemon(f->config.tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, exchange_handle, f,
-                                 MHD_OPTION_HTTPS_CERT_CALLBACK2, no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
-                                 MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION,
-                                 on_connection, f, MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max,
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned)f->config.idle_timeout_s, MHD_OPTION_END);
+    f->daemon = MHD_start_daemon(
+        f->config.tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, exchange_handle, f, MHD_OPTION_STRICT_FOR_CLIENT,
+        HTTP_CHUNKS_ARE_LAX ? 0 : 1, MHD_OPTION_HTTPS_CERT_CALLBACK2, no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION, client_notify, f,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)f->config.idle_timeout_s,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)f->config.connections_per_address, MHD_OPTION_END);
     if (!f->daemon) {
         close(fd);
         return error_set(err, -EIO, "libmicrohttpd does not start: %s", strerror(errno));
@@ -239,6 +185,7 @@ int http_frontend_start(struct http_frontend **frontend, const struct frontend_c
     f->config = frontend_config_completed(config);
     f->loop.epoll_fd = f->loop.wake_fd = -1;
     list_init(&f->leaving);
+    list_init(&f->clients);
     int rc = -ENOMEM;
     if (inferences_init(&f->inferences, &f->config, sizeof(struct exchange)) < 0) {
         error_set(err, rc, "no memory for a frontend");
@@ -300,4 +247,9 @@ void http_frontends_render_metrics(struct http_frontend *const *frontends, uint3
         connections += atomic_load_explicit(&frontends[f]->connections, memory_order_relaxed); /* statistics */
     metric_heading(out, "symphony_http_connections", "gauge", "Open HTTP connections.");
     text_printf(out, "symphony_http_connections %" PRIu32 "\n", connections);
+    metric_heading(out, "symphony_http_dismissed_total", "counter", "HTTP connections that were too slow or idle.");
+    uint64_t dismissed = 0;
+    for (uint32_t f = 0; f < count; f++)
+        dismissed += counter_get(&frontends[f]->dismissed);
+    text_printf(out, "symphony_http_dismissed_total %" PRIu64 "\n", dismissed);
 }

@@ -12,6 +12,7 @@ struct reading {
     struct http_headers *headers;
     const struct auth *auth;
     bool host, encoded;
+    const char *next; /* where the next line must begin; NULL: not known */
 };
 
 /* Digits only; -2: not a number, or over 2^62. */
@@ -80,6 +81,27 @@ static void api_key_read(struct reading *reading, const char *value, size_t leng
     reading->headers->authorized |= reading->auth && auth_allows(reading->auth, value, length);
 }
 
+/* libmicrohttpd 0.9 leaves a head where it arrived, with zeros in the place of ends of lines, but for folded lines,
+ * which it moves: so every line begins two bytes behind the end of the one before, or there was no CR LF. */
+static void line_check(struct reading *reading, const char *name, const char *value, size_t length) {
+    if (HTTP_CHUNKS_ARE_LAX && reading->next && (name != reading->next || !value))
+        reading->headers->fault = "a header is folded, or its line does not end in CR LF";
+    else if (value && memchr(value, '\r', length))
+        reading->headers->fault = "a header holds a CR";
+    reading->next = reading->next && value ? value + length + 2 : NULL;
+}
+
+static void head_check(struct reading *reading, struct MHD_Connection *connection, const char *method) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    struct http_headers *h = reading->headers;
+    if (HTTP_CHUNKS_ARE_LAX && info && reading->next && reading->next + 2 != method + info->header_size)
+        h->fault = "the head does not end in CR LF";
+    if (!h->fault && info && info->header_size > HTTP_HEAD_BYTES_MAX) {
+        h->fault = "the head is larger than 16384 bytes";
+        h->fault_status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
+    }
+}
+
 static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const char *name, size_t name_length,
                                    const char *value, size_t length) {
     static const struct {
@@ -98,6 +120,7 @@ static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const
     };
     struct reading *reading = context;
     (void)kind;
+    line_check(reading, name, value, length);
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (name_length == rows[i].length && strncasecmp(name, rows[i].name, name_length) == 0) {
             rows[i].read(reading, value ? value : "", value ? length : 0);
@@ -108,15 +131,18 @@ static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
-void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *version,
-                       const struct auth *auth) {
-    struct reading reading = {.headers = headers, .auth = auth};
-    *headers = (struct http_headers){.content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER};
+void http_headers_read(struct http_headers *headers, struct MHD_Connection *connection, const char *method,
+                       const char *version, const struct auth *auth) {
+    struct reading reading = {
+        .headers = headers, .auth = auth, .next = version[0] ? version + strlen(version) + 2 : NULL};
+    *headers = (struct http_headers){
+        .content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER, .fault_status = MHD_HTTP_BAD_REQUEST};
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, header_read, &reading);
     if (headers->chunked && headers->content_length != HEADER_ABSENT)
         headers->fault = "Content-Length and Transfer-Encoding are given together";
     if (!reading.host && strcmp(version, MHD_HTTP_VERSION_1_1) == 0)
         headers->fault = "the Host header is missing";
+    head_check(&reading, connection, method);
 }
 
 bool http_authorized(struct MHD_Connection *connection, const struct auth *auth) {

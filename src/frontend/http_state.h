@@ -1,4 +1,4 @@
-/* http_state.h - what a frontend is made of; for http.c and exchange.c only.
+/* http_state.h - what a frontend is made of; for http*.c and exchange.c only.
  *
  * While a request is RUNNING (inference.h), libmicrohttpd would have each waiting connection suspended, which costs 4
  * us a request (two epoll_ctl, a receive in vain). But it also asks again, once a turn, for the answer of a connection
@@ -23,8 +23,18 @@
 /* A connection. Libmicrohttpd says nothing of a client that leaves while it is suspended, and may not notice one that
  * leaves with the last byte it sends: a receive that does not fill its buffer counts as the last, and the end of the
  * stream raises no second event. So we watch, cancel what runs, and poke libmicrohttpd until it has looked again. */
+enum client_doing { CLIENT_HEAD, CLIENT_BODY, CLIENT_RUNNING, CLIENT_ANSWER };
+
 struct client {
     int fd;
+    struct list_node link; /* in the frontend's list */
+    enum client_doing doing;
+    int64_t since_ns;                    /* when that began */
+    uint64_t bytes;                      /* of the body, so far; of the answer, in all */
+    bool fresh;                          /* its first request has not come yet */
+    bool looked;                         /* at what has come, during this head */
+    uint64_t received;                   /* bytes of the connection then */
+    int64_t look_ns;                     /* when to look again */
     bool gone;                           /* closed its end */
     struct exchange *running;            /* to be cancelled when it leaves */
     struct list_node leaving;            /* in the frontend's list once it is gone */
@@ -58,6 +68,8 @@ struct http_frontend {
     bool quiesced;
     struct list_node leaving; /* clients that are gone and whose connections libmicrohttpd has not closed yet */
     int64_t poke_ns;          /* when to poke it about them */
+    struct list_node clients;
+    int64_t sweep_ns; /* when to look for slow ones */
 
     struct inferences inferences;
     struct inflater inflater;
@@ -65,6 +77,7 @@ struct http_frontend {
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
     _Atomic uint32_t connections;
+    _Atomic uint64_t dismissed; /* clients, for being slow */
 };
 
 /* An answer in one piece goes out in the turn after it was queued, one in several pieces takes one turn more; a body
@@ -78,6 +91,39 @@ static inline void frontend_turn_again(struct http_frontend *f, uint32_t turns) 
         f->more_turns = turns;
 }
 
+/* From now on the client does this; `bytes` of an answer. NULL is allowed. */
+static inline void client_does(struct client *client, enum client_doing doing, int64_t now_ns, uint64_t bytes) {
+    if (!client)
+        return;
+    client->doing = doing;
+    client->since_ns = now_ns;
+    client->bytes = bytes;
+}
+
+static inline void client_received(struct client *client, size_t bytes) {
+    if (client)
+        client->bytes += bytes;
+}
+
+/* A request of its is over; the next may come. */
+static inline void client_rests(struct client *client, int64_t now_ns, uint32_t head_timeout_s) {
+    if (!client)
+        return;
+    client_does(client, CLIENT_HEAD, now_ns, 0);
+    client->fresh = client->looked = false;
+    client->look_ns = now_ns + head_timeout_s * NS_PER_S;
+}
+
+/* ---- http_clients.c, for http.c ---- */
+
+/* libmicrohttpd's callback: a connection begins or ends. */
+void client_notify(void *context, struct MHD_Connection *connection, void **client,
+                   enum MHD_ConnectionNotificationCode code);
+/* The client left: its running request is cancelled. */
+void client_leave(struct http_frontend *frontend, struct client *client);
+/* Once a turn: what must not wait for ever. */
+void clients_look_after(struct http_frontend *frontend);
+
 /* ---- exchange.c, for http.c ---- */
 
 /* libmicrohttpd's callbacks; `context` is the frontend. */
@@ -87,5 +133,3 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
                         enum MHD_RequestTerminationCode code);
 /* The scheduler gave the request back. */
 void exchange_finish(struct exchange *exchange);
-/* The client left: its running request is cancelled. */
-void client_leave(struct http_frontend *frontend, struct client *client);

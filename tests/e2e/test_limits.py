@@ -1,0 +1,239 @@
+"""test_limits.py - clients that are slow, rude or many, over raw sockets: each limit is reached, and answered as
+docs/security.md says."""
+# sanitizers: yes
+import contextlib
+import http.client
+import json
+import os
+import socket
+import struct
+import threading
+import time
+
+import hpack
+import pytest
+
+from repository import wait_until
+from server import Server
+
+SLOW = 4 if os.environ.get("SYMPHONY_SANITIZED") else 1
+ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
+HEAD = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+HEAD_TIMEOUT_S = 1
+PATIENCE_S = 20  # a limit is reached by then, on any machine
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "quick.yaml"
+    path.write_text("cluster: {accelerators: 1, type: test}\n"
+                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
+                    "workload: {rate_rps: 10}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(scenario):
+    with Server("--scenario", scenario, "--head-timeout", HEAD_TIMEOUT_S, "--min-rate-kib", 1, "--idle-timeout",
+                600) as running:
+        yield running
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+
+
+def rest_of(connection):
+    """Everything up to the end of the connection."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(65536):
+            got += part
+    return got
+
+
+def talk(server, sent):
+    """What is answered to one piece sent, until the server closes."""
+    with connect(server.port) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return rest_of(connection)
+
+
+def trickle(connection, data, seconds=PATIENCE_S, every_s=0.05):
+    """Sends byte by byte; True if the server ended it meanwhile."""
+    connection.settimeout(every_s)
+    until = time.monotonic() + seconds
+    for byte in data:
+        try:
+            connection.sendall(bytes([byte]))
+            got = connection.recv(65536)
+        except TimeoutError:
+            if time.monotonic() > until:
+                return None
+            continue
+        except ConnectionError:
+            return b""
+        return got
+    return None
+
+
+# ---- HTTP: requests that two parties could understand differently ----
+
+@pytest.mark.parametrize("head", [
+    b"POST /v2/models/m/infer HTTP/1.1\nHost: x\r\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\n",
+    b"POST /v2/models/m/infer HTTP/1.1\nHost: x\nContent-Length: 5\n\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n 0\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nx: y\r\n\tz\r\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nx: y\r\n z\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\n Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\rx: y\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nx: a\x00b\r\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 5, 5\r\n\r\n",
+    b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length : 5\r\n\r\n"])
+def test_ambiguous_heads(server, head):
+    got = talk(server, head + b"0\r\n\r\nGET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert got.startswith(b"HTTP/1.1 400") and b" 200 OK" not in got
+
+
+def test_plain_heads_are_taken(server):
+    """What is unusual, but no mistake."""
+    for head in (b"\r\nGET /v2/health/live HTTP/1.1\r\nHost: x\r\n", b"GET /v2/health/live HTTP/1.1\r\nHost:x\r\nA:\r\nB: \r\n",
+                 b"GET /v2/health/live?a=b&c HTTP/1.1\r\nHost: x  \r\nCookie: a=b; c=d\r\n",
+                 b"GET /v2/health/live HTTP/1.0\r\n"):
+        assert talk(server, head + b"\r\n").startswith(b"HTTP/1.1 200"), head
+
+
+def test_heads_in_pieces_and_pipelined(server):
+    """The check of line ends holds wherever the pieces end."""
+    request = HEAD % len(ONE) + ONE
+    with connect(server.port) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for size in (1, 3, 7, 100):
+            for at in range(0, len(request), size):
+                connection.sendall(request[at:at + size])
+        connection.sendall(request * 50)
+        got = b""
+        while got.count(b"HTTP/1.1 ") < 54:
+            got += connection.recv(65536)
+    assert got.count(b"HTTP/1.1 200") == 54
+
+
+@pytest.mark.parametrize("body", [b"5\n{}   \r\n0\r\n\r\n", b"5\r\n{}   \n0\r\n\r\n", b"5;x\n{}   \r\n0\r\n\r\n"])
+def test_nothing_follows_a_chunked_body(server, body):
+    head = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    got = talk(server, head + body + b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert got.count(b"HTTP/1.1 ") == 1 and b" 200 OK" not in got
+
+
+# ---- HTTP: sizes ----
+
+def test_head_size(server):
+    for size, status in ((15000, b"200"), (17000, b"431"), (30000, b"431")):
+        got = talk(server, b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nx: %s\r\n\r\n" % (b"y" * size))
+        assert got.split(b" ")[1] == status
+        if status == b"431":
+            assert json.loads(got.split(b"\r\n\r\n")[1])["error"] == "the head is larger than 16384 bytes"
+    assert talk(server, b"GET /v2 HTTP/1.1\r\nHost: x\r\nx: %s\r\n\r\n" % (b"y" * 40000)).split(b" ")[1] == b"431"
+    assert talk(server, b"GET /v2 HTTP/1.1\r\n" + b"a:\r\n" * 4000 + b"\r\n").split(b" ")[1] == b"431"
+
+
+# ---- HTTP: slow clients ----
+
+def test_slow_first_head(server):
+    with connect(server.port) as connection:
+        got = trickle(connection, b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nx: " + b"y" * 1000)
+        assert got.startswith(b"HTTP/1.1 408") and json.loads(got.split(b"\r\n\r\n")[1])["error"]
+
+
+def test_slow_later_head(server):
+    with connect(server.port) as connection:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        assert trickle(connection, b"GET /v2/health/live HTTP/1.1\r\nx: " + b"y" * 1000).startswith(b"HTTP/1.1 408")
+
+
+def test_half_a_first_head(server):
+    with connect(server.port) as connection:
+        connection.sendall(b"GET /v2")
+        assert rest_of(connection).startswith(b"HTTP/1.1 408")
+
+
+def test_slow_body(server):
+    with connect(server.port) as connection:
+        connection.sendall(HEAD % 100000 + b"{")
+        assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
+    with connect(server.port) as connection:  # one whose answer is known already
+        connection.sendall(b"POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
+    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
+    wait_until(lambda: server.metrics()["symphony_inputs_bytes"] == 0)
+    assert server.metrics()["symphony_http_dismissed_total"] >= 2
+
+
+def test_idle_connections_stay(server):
+    """Those that send nothing, fresh or not, for longer than a head may take."""
+    with connect(server.port) as fresh, connect(server.port) as used:
+        used.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        used.recv(4096)
+        time.sleep(4 * HEAD_TIMEOUT_S)
+        for connection in (fresh, used):
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_steady_body_is_taken(server):
+    """For longer than a head may take, at more than the least rate."""
+    body = b" " * 8000 + ONE
+    with connect(server.port) as connection:
+        connection.sendall(HEAD % len(body))
+        for at in range(0, len(body), 400):
+            time.sleep(0.15)
+            connection.sendall(body[at:at + 400])
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_slow_reader(scenario):
+    """Takes nothing of an answer that no buffer holds."""
+    body = ONE[:-1] + b',"id":"' + b"x" * (16 << 20) + b'"}'
+    with Server("--scenario", scenario, "--head-timeout", 3, "--min-rate-kib", 1 << 20) as running:
+        with connect(running.port) as connection:
+            connection.sendall(HEAD % len(body) + body)
+            wait_until(lambda: running.metrics()["symphony_http_dismissed_total"] == 1)
+            wait_until(lambda: running.metrics()["symphony_http_connections"] == 0)
+
+
+# ---- connections ----
+
+def alive(connection):
+    try:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        return connection.recv(4096).startswith(b"HTTP/1.1 200")
+    except ConnectionError:
+        return False
+
+
+def test_connections_per_address(scenario):
+    with Server("--scenario", scenario, "--connections-per-address", 3) as running, contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(connect(running.port)) for _ in range(3)]
+        assert all(alive(connection) for connection in kept)
+        assert not alive(stack.enter_context(connect(running.port)))
+        kept.pop().close()
+        wait_until(lambda: alive(stack.enter_context(connect(running.port))))
+
+
+def test_connections_max(scenario):
+    """Further ones wait; those that do nothing make way."""
+    with Server("--scenario", scenario, "--connections-max", 8) as running, contextlib.ExitStack() as stack:
+        for _ in range(8):
+            assert alive(stack.enter_context(connect(running.port)))
+        last = stack.enter_context(connect(running.port))
+        last.settimeout(60)
+        assert alive(last)
