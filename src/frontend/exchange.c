@@ -131,9 +131,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
         response = MHD_create_response_from_iovec((const struct MHD_IoVec *)answer->pieces,
                                                   (unsigned)answer->piece_count, NULL, NULL);
         frontend_turn_again(x->frontend, TURNS_FOR_PIECES);
-        bytes = 0;
-        for (int p = 0; p < answer->piece_count; p++)
-            bytes += answer->pieces[p].iov_len;
+        bytes = answer->bytes;
     } else {
         response = MHD_create_response_from_buffer(i->text.length, i->text.data, MHD_RESPMEM_PERSISTENT);
     }

@@ -24,9 +24,9 @@
 #include "frontend/grpc_state.h"
 
 #define EVENTS_MAX      256
-#define ACCEPTS_MAX     64 /* a turn */
-#define HANDSHAKES_MAX  4  /* steps of TLS handshakes a turn: one may take a millisecond */
-#define SWEEP_MS        1000
+#define ACCEPTS_MAX     64   /* a turn */
+#define HANDSHAKES_MAX  4    /* steps of TLS handshakes a turn: one may take a millisecond */
+#define WAKE_MS         1000 /* to look for what takes too long, and to return memory */
 #define STOP_TURN_MS    10
 #define STOP_SENDING_MS 200   /* how long clients have to take the last answers */
 #define SILENT_MS       60000 /* a peer whose machine does not answer for so long is dead */
@@ -63,23 +63,14 @@ static void accept_or_not(struct grpc_frontend *f) {
 
 static void accept_some(struct grpc_frontend *f) {
     for (int i = 0; i < ACCEPTS_MAX && connections(f) < f->config.connections_max; i++) {
-        int fd = accept4(f->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct sockaddr_storage address;
+        socklen_t bytes = sizeof(address);
+        int fd = accept4(f->listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
+        struct peer peer = peer_of((struct sockaddr *)&address);
         socket_prepare(fd);
-        connection_begin(f, fd);
-    }
-}
-
-/* Once a second: a connection that has been silent for too long goes, unless a call of it waits for us. One that does
- * not take what we send is silent, too. */
-static void sweep(struct grpc_frontend *f) {
-    int64_t since_ns = f->turn_ns - f->config.idle_timeout_s * NS_PER_S;
-    f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
-    list_for_each_safe (it, &f->connections) {
-        struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
-        if (c->active_ns < since_ns && (connection_congested(c) || list_empty(&c->calls)))
-            connection_close(c);
+        connection_begin(f, fd, &peer);
     }
 }
 
@@ -125,7 +116,7 @@ static void take_events(struct grpc_frontend *f, int timeout_ms) {
 /* Sleeps until something happens, unless something is there already. */
 static void rest(struct grpc_frontend *f) {
     bool idle = connections(f) == 0 && slab_bytes_mapped(f->inferences.slab) == 0;
-    int timeout_ms = f->config.busy_poll ? 0 : idle ? -1 : SWEEP_MS;
+    int timeout_ms = f->config.busy_poll ? 0 : idle ? -1 : WAKE_MS;
     bool armed = timeout_ms != 0 && port_arm(f->config.port);
     inferences_publish(&f->inferences);
     take_events(f, armed ? timeout_ms : 0);
@@ -139,7 +130,7 @@ static void turn(struct grpc_frontend *f) {
     send_all(f);
     port_flush(f->config.port); /* cancellations */
     if (f->turn_ns >= f->sweep_ns)
-        sweep(f);
+        connections_sweep(f);
     accept_or_not(f);
 }
 
@@ -211,6 +202,7 @@ static void frontend_free(struct grpc_frontend *f) {
     recycler_end(&f->recycler);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
+    peers_destroy(f->peers);
     free(f->calls);
     free(f->in);
     free(f->out);
@@ -228,6 +220,8 @@ static int frontend_allocate(struct grpc_frontend *f) {
     f->opened = malloc(OPENED_BYTES);
     if (!f->calls || !f->in || !f->out || !f->opened || connections_init(f) < 0 ||
         inferences_init(&f->inferences, &f->config, sizeof(struct grpc_exchange)) < 0)
+        return -ENOMEM;
+    if (f->config.connections_per_address > 0 && !(f->peers = peers_create(f->config.connections_max)))
         return -ENOMEM;
     f->services = (struct grpc_services){&f->config, NULL};
     return 0;
@@ -301,4 +295,10 @@ void grpc_frontends_render_metrics(struct grpc_frontend *const *frontends, uint3
         open += connections(frontends[f]);
     metric_heading(out, "symphony_grpc_connections", "gauge", "Open gRPC connections.");
     text_printf(out, "symphony_grpc_connections %" PRIu32 "\n", open);
+    metric_heading(out, "symphony_grpc_dismissed_total", "counter",
+                   "gRPC connections that were too slow, idle or flooding.");
+    uint64_t dismissed = 0;
+    for (uint32_t f = 0; f < count; f++)
+        dismissed += counter_get(&frontends[f]->dismissed);
+    text_printf(out, "symphony_grpc_dismissed_total %" PRIu64 "\n", dismissed);
 }

@@ -39,6 +39,7 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     memset(call, 0, offsetof(struct grpc_call, sentence));
     call->connection = c;
     call->stream = stream;
+    call->begun_ns = f->turn_ns;
     call->method = GRPC_NO_METHOD;
     call->timeout_ns = GRPC_TIMEOUT_NONE;
     call->status = 200;
@@ -329,9 +330,12 @@ static bool is_health(const struct grpc_call *call) {
 
 void call_open(struct grpc_call *call) {
     const struct grpc_frontend *f = call->connection->frontend;
+    call->opened = true;
     if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->turn_ns)
         call->limit_ns = f->turn_ns + call->timeout_ns;
-    if (!call->posted)
+    if (call->oversized)
+        call_end(call, 431, "the headers are larger than they may be");
+    else if (!call->posted)
         not_grpc(call, "405");
     else if (!call->typed)
         not_grpc(call, "415");
@@ -486,6 +490,18 @@ void call_close(struct grpc_call *call) {
     nghttp2_session_set_stream_user_data(call->connection->session, call->stream, NULL);
     call->free_next = f->call_free;
     f->call_free = (uint32_t)(call - f->calls);
+}
+
+void call_fail(struct grpc_call *call, unsigned status, const char *sentence) {
+    if (call->receiving)
+        message_fail(call->receiving, status, sentence);
+    else
+        call_end(call, status, sentence);
+}
+
+void call_reset(struct grpc_call *call) {
+    nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_CANCEL);
+    connection_touch(call->connection);
 }
 
 void call_abandon(struct grpc_call *call) {

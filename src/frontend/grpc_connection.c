@@ -19,9 +19,40 @@
 /* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
 #define RESETS_RATE  10000
+/* Frames that carry no call. A client that measures its bandwidth pings once for every round of data. */
+#define CONTROL_BURST 1000
+#define CONTROL_RATE  100 /* a second */
 
 static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
     return nghttp2_session_get_stream_user_data(session, stream);
+}
+
+/* Frames that carry nothing (PING, SETTINGS, empty DATA, PRIORITY) cost us answers or time: a connection
+ * may send so many at once and a second, and one more for every frame that carries something. */
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *context) {
+    struct grpc_connection *c = context;
+    int64_t now_ns = c->frontend->turn_ns;
+    (void)session;
+    c->greeted = true;
+    if (hd->type == NGHTTP2_HEADERS || (hd->type == NGHTTP2_DATA && hd->length > 0)) {
+        c->control += c->control < CONTROL_BURST;
+        return 0;
+    }
+    if (hd->type == NGHTTP2_WINDOW_UPDATE || hd->type == NGHTTP2_RST_STREAM || hd->type == NGHTTP2_CONTINUATION ||
+        (hd->type == NGHTTP2_DATA && (hd->flags & NGHTTP2_FLAG_END_STREAM)))
+        return 0; /* cheap, or counted by nghttp2 */
+    if (c->control == 0) {
+        int64_t earned = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_RATE);
+        c->control = earned < CONTROL_BURST ? (uint32_t)earned : CONTROL_BURST;
+        c->control_ns = now_ns;
+    }
+    if (c->control > 0) {
+        c->control--;
+    } else if (!c->ending) {
+        counter_add(&c->frontend->dismissed, 1);
+        connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings"); /* what gRPC's clients look for */
+    }
+    return 0;
 }
 
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
@@ -42,9 +73,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     if (!call || frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     call->header_bytes += name_length + length + 32;
-    if (call->header_bytes > HEADER_LIST_BYTES_MAX)
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* nghttp2 resets the stream */
-    call_header(call, name, name_length, value, length);
+    call->oversized = call->header_bytes > HEADER_LIST_BYTES_MAX;
+    if (!call->oversized)
+        call_header(call, name, name_length, value, length);
     return 0;
 }
 
@@ -116,6 +147,7 @@ int connections_init(struct grpc_frontend *f) {
     f->memory = (nghttp2_mem){&f->recycler, memory_take, memory_give, memory_take_zeroed, memory_resize};
     if (nghttp2_session_callbacks_new(&f->callbacks) != 0 || nghttp2_option_new(&f->options) != 0)
         return -ENOMEM;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(f->callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(f->callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(f->callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(f->callbacks, on_data);
@@ -137,8 +169,10 @@ static void watch_writable(struct grpc_connection *c, bool wanted) {
 
 /* Keeps what is left of two pieces after `sent` bytes, behind what is kept already. */
 static int unsent_keep(struct grpc_connection *c, const struct iovec pieces[2], size_t sent) {
-    if (!connection_congested(c))
+    if (!connection_congested(c)) {
         watch_writable(c, true);
+        c->congested_ns = c->frontend->turn_ns;
+    }
     for (int i = 0; i < 2; i++) {
         size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
         text_append(&c->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
@@ -185,7 +219,7 @@ static int write_pieces(struct grpc_connection *c, const void *first, size_t fir
 
 /* ---- begin and end ---- */
 
-void connection_begin(struct grpc_frontend *f, int fd) {
+void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) {
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
@@ -193,9 +227,20 @@ void connection_begin(struct grpc_frontend *f, int fd) {
     };
     struct grpc_connection *c = calloc(1, sizeof(*c));
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    if (f->peers && !peers_add(f->peers, peer, f->config.connections_per_address)) {
+        free(c);
+        close(fd);
+        return;
+    }
     if (!c)
         goto err_close;
-    *c = (struct grpc_connection){.frontend = f, .fd = fd, .active_ns = f->turn_ns};
+    *c = (struct grpc_connection){.frontend = f,
+                                  .fd = fd,
+                                  .begun_ns = f->turn_ns,
+                                  .active_ns = f->turn_ns,
+                                  .control = CONTROL_BURST,
+                                  .control_ns = f->turn_ns,
+                                  .peer = *peer};
     list_init(&c->dirty);
     list_init(&c->calls);
     if (f->config.tls && !(c->tls = tls_stream_create(f->config.tls, "h2", &f->sealed)))
@@ -221,6 +266,8 @@ err_tls:
 err_free:
     free(c);
 err_close:
+    if (f->peers)
+        peers_remove(f->peers, peer);
     log_warn("no memory for a connection", "protocol=grpc");
     close(fd);
 }
@@ -238,9 +285,18 @@ void connection_close(struct grpc_connection *c) {
     }
     tls_stream_destroy(c->tls);
     close(c->fd);
+    if (f->peers)
+        peers_remove(f->peers, &c->peer);
     text_free(&c->unsent);
     free(c);
     gauge_add(&f->connection_count, -1);
+}
+
+void connection_end(struct grpc_connection *c, uint32_t error, const char *why) {
+    int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+    nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, error, (const uint8_t *)why, strlen(why));
+    c->ending = true;
+    connection_touch(c);
 }
 
 void connection_goaway(struct grpc_connection *c) {
@@ -274,12 +330,15 @@ static int frames_send(struct grpc_connection *c) {
     return rc;
 }
 
+static bool connection_over(const struct grpc_connection *c) {
+    return c->ending || (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session));
+}
+
 void connection_send(struct grpc_connection *c) {
     list_remove(&c->dirty);
     if (connection_congested(c) || (c->tls && !tls_stream_established(c->tls)))
         return;
-    if (frames_send(c) < 0 ||
-        (!connection_congested(c) && !nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session)))
+    if (frames_send(c) < 0 || (!connection_congested(c) && connection_over(c)))
         connection_close(c);
 }
 
@@ -305,7 +364,7 @@ void connection_writable(struct grpc_connection *c) {
 
 /* False: not HTTP/2, or out of memory; lesser faults end in a GOAWAY. */
 static bool frames_take(struct grpc_connection *c, const char *data, size_t bytes) {
-    return nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
+    return c->ending || nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
 }
 
 static bool sealed_take(struct grpc_connection *c, const char *data, size_t bytes) {

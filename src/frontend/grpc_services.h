@@ -33,6 +33,11 @@ enum grpc_method {
     GRPC_NO_METHOD,
 };
 
+/* A call of it may have any number of messages. */
+static inline bool grpc_method_streams(enum grpc_method method) {
+    return method == GRPC_MODEL_STREAM_INFER;
+}
+
 /* Of a request's :path. */
 enum grpc_method grpc_method_find(const char *path, size_t length);
 

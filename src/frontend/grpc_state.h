@@ -18,6 +18,7 @@
 #include "frontend/grpc_status.h"
 #include "frontend/inference.h"
 #include "frontend/inflate.h"
+#include "frontend/peers.h"
 #include "frontend/recycler.h"
 #include "frontend/tls_stream.h"
 #include "frontend/v2.h"
@@ -36,7 +37,13 @@ struct grpc_connection {
     struct list_node calls;
     struct text unsent; /* what the socket did not take; waits for it to be writable */
     size_t unsent_at;
-    int64_t active_ns; /* when a byte was last read or written */
+    int64_t begun_ns, active_ns; /* when a byte was last read or written */
+    int64_t congested_ns;        /* since when something is unsent */
+    bool greeted;                /* a frame has come */
+    bool ending;                 /* ends when what there is to send is sent; what comes is not read */
+    uint32_t control;            /* frames that carry no call and may still come */
+    int64_t control_ns;          /* when that was counted up last */
+    struct peer peer;
 };
 
 struct grpc_call {
@@ -48,6 +55,8 @@ struct grpc_call {
     uint32_t exchange_count;
     enum grpc_method method;
     enum body_encoding encoding;
+    bool opened;        /* its headers are complete */
+    bool oversized;     /* and more than they may be */
     bool posted, typed; /* its headers are those of a gRPC call */
     bool half_closed;   /* the client sends no more */
     bool responded;     /* the answer's headers are submitted */
@@ -56,7 +65,8 @@ struct grpc_call {
     bool authorized;    /* it has one of the tokens */
     bool timeout_wrong; /* grpc-timeout makes no sense */
     size_t header_bytes;
-    size_t unconsumed;  /* of the stream's window: withheld while too many exchanges wait */
+    size_t unconsumed; /* of the stream's window: withheld while too many exchanges wait */
+    int64_t begun_ns;
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
     int64_t limit_ns;   /* when that ends; 0: never */
     unsigned status;    /* at the end */
@@ -88,6 +98,7 @@ struct grpc_frontend {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct list_node connections, dirty;
+    struct peers *peers; /* NULL: any number of connections an address */
     struct inferences inferences;
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
@@ -100,6 +111,7 @@ struct grpc_frontend {
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
     _Atomic uint32_t connection_count;
+    _Atomic uint64_t dismissed; /* connections, for being slow or idle, and floods */
 };
 
 /* ---- grpc_connection.c, for grpc.c ---- */
@@ -107,13 +119,15 @@ struct grpc_frontend {
 /* nghttp2's callbacks and options, once for all connections. 0 or -ENOMEM. */
 int connections_init(struct grpc_frontend *frontend);
 /* Takes the socket over. */
-void connection_begin(struct grpc_frontend *frontend, int fd);
+void connection_begin(struct grpc_frontend *frontend, int fd, const struct peer *peer);
 void connection_readable(struct grpc_connection *connection);
 void connection_writable(struct grpc_connection *connection);
 /* Sends what there is; may close it. */
 void connection_send(struct grpc_connection *connection);
 /* No new calls on it. */
 void connection_goaway(struct grpc_connection *connection);
+/* Says why, and ends it. */
+void connection_end(struct grpc_connection *connection, uint32_t error, const char *why);
 /* What its calls wait for is cancelled. */
 void connection_close(struct grpc_connection *connection);
 
@@ -143,7 +157,18 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
 /* The stream is over, with whatever result. */
 void call_close(struct grpc_call *call);
 
-/* ---- the same, for grpc.c ---- */
+/* ---- the same, for grpc_sweep.c ---- */
+
+/* What the client was sending is given up, and the call ends with this status. */
+void call_fail(struct grpc_call *call, unsigned status, const char *sentence);
+/* Ends without a status. */
+void call_reset(struct grpc_call *call);
+
+/* ---- grpc_sweep.c, for grpc.c ---- */
+
+void connections_sweep(struct grpc_frontend *frontend);
+
+/* ---- grpc_call.c, for grpc.c ---- */
 
 /* The scheduler gave the request back. */
 void exchange_returned(struct grpc_exchange *exchange);

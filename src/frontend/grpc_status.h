@@ -21,8 +21,8 @@ enum grpc_code {
 };
 
 /* What a status of the frontends (HTTP's) is in gRPC: 400 INVALID_ARGUMENT, 401 UNAUTHENTICATED, 404 NOT_FOUND, 409
- * ALREADY_EXISTS, 413 RESOURCE_EXHAUSTED, 415 and 501 UNIMPLEMENTED, 503 UNAVAILABLE, 504 DEADLINE_EXCEEDED, anything
- * else INTERNAL. */
+ * ALREADY_EXISTS, 413 and 431 RESOURCE_EXHAUSTED, 415 and 501 UNIMPLEMENTED, 503 UNAVAILABLE, 408 and 504
+ * DEADLINE_EXCEEDED, anything else INTERNAL. */
 enum grpc_code grpc_code_of(unsigned status);
 /* "NOT_FOUND" and so on. */
 const char *grpc_code_name(unsigned code);

@@ -2,21 +2,22 @@
 docs/security.md says."""
 # sanitizers: yes
 import contextlib
-import http.client
 import json
-import os
 import socket
 import struct
 import threading
 import time
 
-import hpack
 import pytest
+from tritonclient.grpc import service_pb2
 
 from repository import wait_until
 from server import Server
+from test_grpc import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
+                       WINDOW_UPDATE, Wire, frame)
 
-SLOW = 4 if os.environ.get("SYMPHONY_SANITIZED") else 1
+PRIORITY, CONTINUATION = 2, 9
+CALM, CANCEL = 11, 8
 ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
 HEAD = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 HEAD_TIMEOUT_S = 1
@@ -237,3 +238,183 @@ def test_connections_max(scenario):
         last = stack.enter_context(connect(running.port))
         last.settimeout(60)
         assert alive(last)
+
+
+# ---- gRPC ----
+
+def infer_message(padding=0):
+    given = service_pb2.ModelInferRequest.InferInputTensor(name="INPUT", datatype="FP32", shape=(1, 1))
+    return frame(service_pb2.ModelInferRequest(model_name="m", inputs=[given], raw_input_contents=[bytes(4)],
+                                               id="x" * padding).SerializeToString())
+
+
+def works(server):
+    with Wire(server) as wire:
+        wire.call("ModelInfer", infer_message())
+        return wire.trailers()["grpc-status"] == "0"
+
+
+def ending_of(wire):
+    """Error code and words of the GOAWAY that the connection ends with; None: it ends without."""
+    ending = None
+    for kind, _, _, payload in wire.frames():
+        if kind == GOAWAY:
+            ending = int.from_bytes(payload[4:8], "big"), payload[8:]
+    return ending
+
+
+@pytest.mark.parametrize("flood", ["ping", "settings", "empty data", "priority"])
+def test_floods(server, flood):
+    one = {"ping": (PING, 0, 0, bytes(8)), "settings": (SETTINGS, 0, 0, b""), "empty data": (DATA, 0, 1, b""),
+           "priority": (PRIORITY, 0, 1, b"\0\0\0\0\1")}[flood]
+    with Wire(server) as wire:
+        wire.open("ModelInfer")
+        reader = threading.Thread(target=lambda: endings.append(ending_of(wire)))
+        endings = []
+        reader.start()
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                wire.socket.sendall((struct.pack(">I", len(one[3]))[1:] + struct.pack(">BBI", *one[:3]) + one[3]) * 1000)
+        reader.join()
+    assert endings in ([(CALM, b"too_many_pings")], [None])  # a reset may overtake the GOAWAY
+    assert works(server)
+
+
+def test_pings_between_calls_are_no_flood(server):
+    with Wire(server) as wire:
+        for _ in range(300):
+            for _ in range(4):
+                wire.send(PING, 0, 0, bytes(8))
+            for _ in range(2):
+                wire.call("ModelInfer", infer_message())
+                assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_rapid_reset(server):
+    with Wire(server) as wire:
+        reader = threading.Thread(target=lambda: endings.append(ending_of(wire)))
+        endings = []
+        reader.start()
+        headers = wire.encoder.encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", "/x"),
+                                       ("content-type", "application/grpc")])
+        stream = 1
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                burst = b""
+                for _ in range(1000):
+                    burst += struct.pack(">I", len(headers))[1:] + struct.pack(">BBI", HEADERS, END_HEADERS, stream) + headers
+                    burst += b"\0\0\4" + struct.pack(">BBII", RST_STREAM, 0, stream, CANCEL)
+                    headers = wire.encoder.encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"),
+                                                   (":path", "/x"), ("content-type", "application/grpc")])
+                    stream += 2
+                wire.socket.sendall(burst)
+        reader.join()
+    assert endings[0] is None or endings[0][0] != 0
+    assert works(server)
+
+
+def test_continuation_flood(server):
+    with Wire(server) as wire:
+        with contextlib.suppress(OSError):
+            wire.send(HEADERS, 0, 1, wire.encoder.encode([(":method", "POST")]))
+            for _ in range(10000):
+                wire.send(CONTINUATION, 0, 1, b"\x00\x01a\x01b" * 100)
+        assert ending_of(wire) != (0, b"")
+    assert works(server)
+
+
+def test_header_bomb(server):
+    """Little on the wire, much when unpacked."""
+    with Wire(server) as wire:
+        wire.open("ServerLive", [("x", "v" * 1000)] * 60)
+        assert wire.trailers()["grpc-status"] == "8"
+        wire.call("ModelInfer", infer_message())
+        assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_slow_message(server):
+    """It began, and does not go on; or it never begins."""
+    with Wire(server) as wire:
+        wire.open("ModelInfer")
+        wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
+        assert wire.trailers()["grpc-status"] == "4"
+        wire.open("ModelInfer")
+        assert wire.trailers()["grpc-status"] == "4"
+        wire.open("ModelStreamInfer")
+        wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
+        assert wire.trailers()["grpc-status"] == "4"
+    wait_until(lambda: server.metrics()["symphony_inputs_bytes"] == 0)
+
+
+def test_silent_streams_stay(server):
+    """A stream between its messages may wait."""
+    with Wire(server) as wire:
+        wire.open("ModelStreamInfer")
+        wire.send(DATA, 0, wire.stream, infer_message())
+        time.sleep(4 * HEAD_TIMEOUT_S)
+        wire.send(DATA, END_STREAM, wire.stream, infer_message())
+        assert wire.trailers()["grpc-status"] == "0"
+
+
+def test_slow_preface_and_headers(server):
+    with connect(server.grpc_port) as connection:
+        assert trickle(connection, PREFACE + b"x" * 100, every_s=0.2) is not None
+    with connect(server.grpc_port) as connection:
+        rest_of(connection)
+    with Wire(server) as wire:
+        wire.send(HEADERS, 0, 1, b"")
+        assert not any(kind == HEADERS for kind, *_ in wire.frames())
+    assert works(server)
+
+
+def test_a_closed_window(server):
+    """An answer that the client's window has no room for is given up."""
+    with Wire(server) as wire:
+        wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, 10))
+        wire.call("ModelInfer", infer_message())
+        resets = [payload for kind, _, _, payload in wire.frames_for(PATIENCE_S / 4) if kind == RST_STREAM]
+        assert resets == [struct.pack(">I", CANCEL)]
+    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
+
+
+def test_grpc_slow_reader(scenario):
+    """Answers that no buffer holds are given up."""
+    message = infer_message(3 << 20)
+    with Server("--scenario", scenario, "--head-timeout", 3, "--min-rate-kib", 1 << 20) as running, Wire(running) as wire:
+        assert next(wire.frames())[0] == SETTINGS
+        wire.send(SETTINGS, ACK, 0)  # from now on its windows hold
+        wire.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 65536))
+        wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1))
+        for _ in range(8):
+            wire.open("ModelInfer")
+            for at in range(0, len(message), 16384):
+                wire.send(DATA, END_STREAM if at + 16384 >= len(message) else 0, wire.stream, message[at:at + 16384])
+        wait_until(lambda: running.metrics()["symphony_request_bytes_total"] >= 8 * len(message) - 100)
+        wait_until(lambda: running.metrics()["symphony_requests_in_flight"] == 0)
+
+
+def test_grpc_connections_per_address(scenario):
+    with Server("--scenario", scenario, "--connections-per-address", 3) as running, contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(Wire(running)) for _ in range(3)]
+        assert next(kept[0].frames())[0] == SETTINGS
+        with connect(running.grpc_port) as refused:
+            assert rest_of(refused) == b""
+        kept.pop().socket.close()
+        wait_until(lambda: running.metrics()["symphony_grpc_connections"] == 2)
+        assert works(running)
+
+
+def test_grpc_connections_max(scenario):
+    with Server("--scenario", scenario, "--connections-max", 8) as running, contextlib.ExitStack() as stack:
+        for _ in range(8):
+            next(stack.enter_context(Wire(running)).frames())
+        assert works(running)
+
+
+def test_grpc_idle(scenario):
+    """A connection without calls goes with a GOAWAY; one with a stream stays."""
+    with Server("--scenario", scenario, "--idle-timeout", 2) as running, Wire(running) as idle, Wire(running) as busy:
+        busy.open("ModelStreamInfer")
+        assert ending_of(idle) == (0, b"")
+        busy.send(DATA, END_STREAM, busy.stream, infer_message())
+        assert busy.trailers()["grpc-status"] == "0"

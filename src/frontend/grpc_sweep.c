@@ -1,0 +1,86 @@
+/* grpc_sweep.c - once a second: which connections and calls have taken too long.
+ *
+ *     TLS, and the first frame       head_timeout_s
+ *     a call's headers               head_timeout_s; nothing else can come meanwhile, so the connection ends
+ *     a message, once it has begun   head_timeout_s, and what it takes at rate_min
+ *     a unary call's message         counts as begun with the call
+ *     an answer that is ready        as a message: the client may not open its window, or not read
+ *     a connection without calls     idle_timeout_s since its last byte; less where there are too many */
+#include "base/clock.h"
+#include "frontend/grpc_state.h"
+
+#define SWEEP_MS       1000
+#define CROWDED_IDLE_S 10 /* where less than an eighth of the connections is free */
+
+static const char late[] = "the message did not arrive in time";
+
+static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
+    return f->turn_ns - since_ns;
+}
+
+static bool arrives_late(const struct grpc_frontend *f, const struct grpc_exchange *x) {
+    const struct grpc_message *m = &x->message;
+    return passed_ns(f, x->inference.request.arrival_ns) > frontend_transfer_ns(&f->config, m->bytes - m->to_come);
+}
+
+static uint64_t answer_bytes(const struct infer_answer *answer) {
+    uint64_t bytes = 0;
+    for (int p = 0; p < answer->piece_count; p++)
+        bytes += answer->pieces[p].iov_len;
+    return bytes;
+}
+
+static bool leaves_late(const struct grpc_frontend *f, const struct grpc_exchange *x) {
+    return x->answered && passed_ns(f, x->inference.answered_ns) >
+                              frontend_transfer_ns(&f->config, answer_bytes(&x->inference.answer));
+}
+
+/* False: the connection is of no more use. */
+static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
+    struct grpc_exchange *first =
+        list_empty(&call->exchanges) ? NULL : list_entry(call->exchanges.next, struct grpc_exchange, link);
+    int64_t open_ns = passed_ns(f, call->begun_ns), most_ns = f->config.head_timeout_s * NS_PER_S;
+    bool unary = !grpc_method_streams(call->method);
+    if (!call->opened)
+        return open_ns <= most_ns;
+    if (first && leaves_late(f, first))
+        call_reset(call);
+    else if (call->receiving ? arrives_late(f, call->receiving)
+                             : unary && !call->ended && !call->half_closed && !first && open_ns > most_ns)
+        call_fail(call, 408, late);
+    return true;
+}
+
+static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c) {
+    list_for_each_safe (it, &c->calls)
+        if (!call_look(f, list_entry(it, struct grpc_call, link)))
+            return false;
+    return true;
+}
+
+/* Whether the peer has given up, or never began. */
+static bool connection_dead(const struct grpc_frontend *f, const struct grpc_connection *c) {
+    return (!c->greeted && passed_ns(f, c->begun_ns) > f->config.head_timeout_s * NS_PER_S) ||
+           (connection_congested(c) &&
+            passed_ns(f, c->congested_ns) > frontend_transfer_ns(&f->config, c->unsent.length));
+}
+
+void connections_sweep(struct grpc_frontend *f) {
+    uint32_t open = atomic_load_explicit(&f->connection_count, memory_order_relaxed); /* its own */
+    uint32_t spare = f->config.connections_max / 8, excess = open + spare;
+    excess = excess > f->config.connections_max ? excess - f->config.connections_max : 0;
+    f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
+    list_for_each_safe (it, &f->connections) {
+        struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
+        int64_t silent_ns = passed_ns(f, c->active_ns);
+        bool crowded = excess > 0 && silent_ns > CROWDED_IDLE_S * NS_PER_S;
+        if (connection_dead(f, c) || !calls_look(f, c)) {
+            counter_add(&f->dismissed, 1);
+            connection_close(c);
+        } else if (list_empty(&c->calls) && (crowded || silent_ns > f->config.idle_timeout_s * NS_PER_S)) {
+            counter_add(&f->dismissed, 1);
+            connection_end(c, NGHTTP2_NO_ERROR, "");
+            excess -= excess > 0;
+        }
+    }
+}

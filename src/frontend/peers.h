@@ -1,0 +1,24 @@
+/* peers.h - how many connections each address has. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct peers;
+
+/* An address without its port: IPv6, or IPv4 as IPv6 carries it; zeros for any other kind. */
+struct peer {
+    uint8_t bytes[16];
+};
+
+struct peer peer_of(const struct sockaddr *address);
+
+/* For at most `connections_max` at once. NULL: no memory. */
+struct peers *peers_create(uint32_t connections_max);
+/* NULL is allowed. */
+void peers_destroy(struct peers *peers);
+/* One more of this address, unless it has `most`: then false. */
+bool peers_add(struct peers *peers, const struct peer *peer, uint32_t most);
+/* One less, of those that were added. */
+void peers_remove(struct peers *peers, const struct peer *peer);
