@@ -25,6 +25,7 @@ struct serve_settings {
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib,
         connections, per_address, idle_s, head_s, rate_kib;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
+    int grpc_compression;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics;
 };
 
@@ -67,6 +68,9 @@ static const struct option_row rows[] = {
     OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port"),
     OPTION_FLAG(struct serve_settings, no_shared_memory, "no-shared-memory",
                 "clients may not name shared memory of this machine as the place of tensors"),
+    OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",
+                  "none|low|medium|high",
+                  "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),
     OPTION_HEADING("Security (docs/security.md)"),
     OPTION_TEXT(struct serve_settings, tls_cert, "tls-cert", "FILE",
                 "HTTP and gRPC speak TLS with this certificate (PEM; the server's first, then those that signed it); "
@@ -122,6 +126,8 @@ static const struct options options = {
              "  symphony serve --scenario scenarios/table4-resnet50.yaml --http-port 9000",
     .rows = rows,
 };
+
+static const int zlib_levels[] = {0, 1, 6, 9}; /* by the words of --grpc-infer-response-compression-level */
 
 /* Everything decided from the settings before anything starts. */
 struct serve_plan {
@@ -259,6 +265,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->head_timeout_s = (uint32_t)s->head_s;
     c->rate_min = (uint32_t)s->rate_kib << 10;
     c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
+    c->grpc_level = zlib_levels[s->grpc_compression];
     return 0;
 }
 

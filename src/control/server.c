@@ -247,6 +247,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .idle_timeout_s = s->config.idle_timeout_s,
         .head_timeout_s = s->config.head_timeout_s,
         .rate_min = s->config.rate_min,
+        .grpc_level = s->config.grpc_level,
         .busy_poll = s->config.busy_poll,
     };
     return 0;

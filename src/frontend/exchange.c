@@ -133,7 +133,8 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
         frontend_turn_again(x->frontend, TURNS_FOR_PIECES);
         bytes = answer->bytes;
     } else {
-        response = MHD_create_response_from_buffer(i->text.length, i->text.data, MHD_RESPMEM_PERSISTENT);
+        const struct text *whole = i->packed.length > 0 ? &i->packed : &i->text;
+        response = MHD_create_response_from_buffer(whole->length, whole->data, MHD_RESPMEM_PERSISTENT);
     }
     if (response) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
@@ -143,6 +144,9 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
             snprintf(digits, sizeof(digits), "%zu", answer->json_bytes);
             MHD_add_response_header(response, "Inference-Header-Content-Length", digits);
         }
+        if (i->packed.length > 0)
+            MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING,
+                                    x->accepts == BODY_GZIP ? "gzip" : "deflate");
         if (retry)
             MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     }
@@ -254,6 +258,7 @@ static enum MHD_Result request_begin(struct http_frontend *f, struct MHD_Connect
     x->client = client;
     x->json_bytes = headers.json_bytes;
     x->encoding = headers.encoding;
+    x->accepts = headers.accepts;
     if (route.model >= 0)
         inference_model(&x->inference, f->loop.models->models, (uint32_t)route.model);
     x->body_expected = headers.chunked ? SIZE_MAX : headers.content_length > 0 ? (size_t)headers.content_length : 0;
@@ -378,6 +383,7 @@ static enum MHD_Result exchange_answer(struct exchange *x) {
                            request->block->output_count, request->first_item, &err) < 0)
         return exchange_send_error(x, 500, false, "%s", err.text);
     inference_blocks_give(i); /* the answer may point into the outputs, which stay */
+    answer_deflate(&x->frontend->deflater, x->accepts, 0, &i->answer, &i->packed);
     return exchange_send(x, 200, false);
 }
 

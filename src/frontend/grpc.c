@@ -203,6 +203,7 @@ static void frontend_free(struct grpc_frontend *f) {
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
     peers_destroy(f->peers);
+    deflater_destroy(&f->deflater);
     free(f->calls);
     free(f->in);
     free(f->out);
@@ -224,6 +225,7 @@ static int frontend_allocate(struct grpc_frontend *f) {
     if (f->config.connections_per_address > 0 && !(f->peers = peers_create(f->config.connections_max)))
         return -ENOMEM;
     f->services = (struct grpc_services){&f->config, NULL};
+    deflater_init(&f->deflater, f->config.grpc_level);
     return 0;
 }
 

@@ -21,7 +21,9 @@
             NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE                                               \
     }
 static const nghttp2_nv header_ok = HEADER(":status", "200"), header_type = HEADER("content-type", "application/grpc"),
-                        header_encodings = HEADER("grpc-accept-encoding", "identity,deflate,gzip");
+                        header_encodings = HEADER("grpc-accept-encoding", "identity,deflate,gzip"),
+                        header_gzip = HEADER("grpc-encoding", "gzip"),
+                        header_deflate = HEADER("grpc-encoding", "deflate");
 
 /* ---- the pool ---- */
 
@@ -98,10 +100,11 @@ static ssize_t read_callback(nghttp2_session *session, int32_t stream, uint8_t *
 static void call_progress(struct grpc_call *call) {
     connection_touch(call->connection);
     if (!call->responded) {
-        nghttp2_nv headers[] = {header_ok, header_type};
+        nghttp2_nv headers[] = {header_ok, header_type, call->accepts == BODY_GZIP ? header_gzip : header_deflate};
+        size_t count = call->accepts == BODY_IDENTITY ? 2 : 3;
         nghttp2_data_provider provider = {.source = {.ptr = call}, .read_callback = read_callback};
         call->responded = true;
-        nghttp2_submit_response(call->connection->session, call->stream, headers, ARRAY_COUNT(headers), &provider);
+        nghttp2_submit_response(call->connection->session, call->stream, headers, count, &provider);
     } else if (call->deferred) {
         call->deferred = false;
         nghttp2_session_resume_data(call->connection->session, call->stream);
@@ -142,6 +145,17 @@ static void exchange_end(struct grpc_exchange *x, bool sent) {
     exchange_detach(x);
     inference_count(&x->inference, sent);
     inference_free(&x->inference);
+}
+
+/* Compresses what is behind the message's prefix, if the call wants that and it pays. */
+static void answer_pack(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    struct deflater *deflater = &x->call->connection->frontend->deflater;
+    if (!answer_deflate(deflater, x->call->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed))
+        return;
+    uint32_t length = __builtin_bswap32((uint32_t)(i->packed.length - GRPC_PREFIX_BYTES));
+    i->packed.data[0] = 1;
+    memcpy(i->packed.data + 1, &length, sizeof(length));
 }
 
 static void answer_ready(struct grpc_exchange *x, unsigned status) {
@@ -281,10 +295,12 @@ void exchange_returned(struct grpc_exchange *x) {
                                            request->block->output_count, request->first_item,
                                            x->call->method == GRPC_MODEL_STREAM_INFER, &err) < 0)
         status = 500;
-    if (status != 200)
+    if (status != 200) {
         exchange_fail(x, status, err.text);
-    else
-        answer_ready(x, 200);
+        return;
+    }
+    answer_pack(x);
+    answer_ready(x, 200);
 }
 
 /* ---- what the client sends ---- */
@@ -305,6 +321,8 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
                       (length == sizeof(type) - 1 || value[sizeof(type) - 1] == '+' || value[sizeof(type) - 1] == ';');
     } else if (name_is(name, name_length, "grpc-encoding")) {
         call->encoding = body_encoding_of((const char *)value, length);
+    } else if (name_is(name, name_length, "grpc-accept-encoding")) {
+        call->accepts = accepted_encoding((const char *)value, length);
     } else if (name_is(name, name_length, "grpc-timeout")) {
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
@@ -333,6 +351,8 @@ void call_open(struct grpc_call *call) {
     call->opened = true;
     if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->turn_ns)
         call->limit_ns = f->turn_ns + call->timeout_ns;
+    if (f->deflater.level == 0 || !is_inference(call))
+        call->accepts = BODY_IDENTITY;
     if (call->oversized)
         call_end(call, 431, "the headers are larger than they may be");
     else if (!call->posted)

@@ -10,6 +10,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "base/list.h"
+#include "frontend/deflate.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/grpc.h"
 #include "frontend/grpc_infer.h"
@@ -17,7 +18,6 @@
 #include "frontend/grpc_services.h"
 #include "frontend/grpc_status.h"
 #include "frontend/inference.h"
-#include "frontend/inflate.h"
 #include "frontend/peers.h"
 #include "frontend/recycler.h"
 #include "frontend/tls_stream.h"
@@ -55,15 +55,16 @@ struct grpc_call {
     uint32_t exchange_count;
     enum grpc_method method;
     enum body_encoding encoding;
-    bool opened;        /* its headers are complete */
-    bool oversized;     /* and more than they may be */
-    bool posted, typed; /* its headers are those of a gRPC call */
-    bool half_closed;   /* the client sends no more */
-    bool responded;     /* the answer's headers are submitted */
-    bool deferred;      /* nghttp2 waits to be told that there is more to send */
-    bool ended;         /* its status is settled: what comes is swallowed */
-    bool authorized;    /* it has one of the tokens */
-    bool timeout_wrong; /* grpc-timeout makes no sense */
+    enum body_encoding accepts; /* for the answers */
+    bool opened;                /* its headers are complete */
+    bool oversized;             /* and more than they may be */
+    bool posted, typed;         /* its headers are those of a gRPC call */
+    bool half_closed;           /* the client sends no more */
+    bool responded;             /* the answer's headers are submitted */
+    bool deferred;              /* nghttp2 waits to be told that there is more to send */
+    bool ended;                 /* its status is settled: what comes is swallowed */
+    bool authorized;            /* it has one of the tokens */
+    bool timeout_wrong;         /* grpc-timeout makes no sense */
     size_t header_bytes;
     size_t unconsumed; /* of the stream's window: withheld while too many exchanges wait */
     int64_t begun_ns;
@@ -103,6 +104,7 @@ struct grpc_frontend {
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
     struct inflater inflater;
+    struct deflater deflater;
     char *in, *out;     /* [IN_BYTES], [OUT_BYTES] */
     char *opened;       /* [OPENED_BYTES], out of TLS */
     struct text sealed; /* by TLS, of the connection that is read or written now */

@@ -174,6 +174,7 @@ static void frontend_free(struct http_frontend *f) {
     frontend_loop_close(&f->loop);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
+    deflater_destroy(&f->deflater);
     free(f);
 }
 
@@ -187,6 +188,7 @@ int http_frontend_start(struct http_frontend **frontend, const struct frontend_c
     list_init(&f->leaving);
     list_init(&f->clients);
     int rc = -ENOMEM;
+    deflater_init(&f->deflater, Z_BEST_SPEED);
     if (inferences_init(&f->inferences, &f->config, sizeof(struct exchange)) < 0) {
         error_set(err, rc, "no memory for a frontend");
         goto err_free;

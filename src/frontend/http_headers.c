@@ -1,11 +1,11 @@
 /* http_headers.c - one pass over a request's headers. */
 #include "frontend/http_headers.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/container.h"
+#include "frontend/deflate.h"
 #include "frontend/infer_parse.h"
 
 struct reading {
@@ -52,13 +52,13 @@ static void transfer_encoding_read(struct reading *reading, const char *value, s
 }
 
 static void content_encoding_read(struct reading *reading, const char *value, size_t length) {
-    char word[16];
-    size_t n = length < sizeof(word) ? length : 0;
-    for (size_t i = 0; i < n; i++)
-        word[i] = (char)tolower((unsigned char)value[i]);
-    enum body_encoding encoding = body_encoding_of(word, n);
+    enum body_encoding encoding = body_encoding_of(value, length);
     if (encoding != BODY_IDENTITY) /* of two, they are one upon the other */
         reading->headers->encoding = reading->headers->encoding == BODY_IDENTITY ? encoding : BODY_UNKNOWN;
+}
+
+static void accept_encoding_read(struct reading *reading, const char *value, size_t length) {
+    reading->headers->accepts = accepted_encoding(value, length);
 }
 
 static void expect_read(struct reading *reading, const char *value, size_t length) {
@@ -114,6 +114,7 @@ static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const
         {"Inference-Header-Content-Length", 31, json_bytes_read},
         {"Transfer-Encoding", 17, transfer_encoding_read},
         {"Content-Encoding", 16, content_encoding_read},
+        {"Accept-Encoding", 15, accept_encoding_read},
         {"Expect", 6, expect_read},
         {"Authorization", 13, authorization_read},
         {"X-Api-Key", 9, api_key_read},

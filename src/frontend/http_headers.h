@@ -25,6 +25,7 @@ struct http_headers {
     enum body_encoding encoding; /* of the body */
     const char *fault;           /* NULL, or why the request is refused and its connection closed */
     unsigned fault_status;       /* 400, or 431: the head is larger than HTTP_HEAD_BYTES_MAX */
+    enum body_encoding accepts;  /* for the answer */
 };
 
 /* Reads them. A fault is what two parties along the way may understand differently, so that one of them takes for a

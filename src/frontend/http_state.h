@@ -9,11 +9,11 @@
 #include <microhttpd.h>
 
 #include "base/list.h"
+#include "frontend/deflate.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/http.h"
 #include "frontend/http_headers.h"
 #include "frontend/inference.h"
-#include "frontend/inflate.h"
 #include "frontend/tls.h"
 #include "frontend/v2.h"
 
@@ -48,12 +48,12 @@ struct exchange {
     struct MHD_Connection *connection; /* NULL: gone while the request ran */
     struct client *client;
     bool suspended;
-    uint32_t asks; /* how often libmicrohttpd asked while it ran */
-    enum body_encoding encoding;
-    unsigned body_fault;          /* status, when the body cannot be kept: the rest is swallowed */
-    char *block, *body;           /* the body lies in the block */
-    size_t body_expected;         /* SIZE_MAX: chunked, not known */
-    size_t body_bytes, body_room; /* read, and there is room for */
+    uint32_t asks;                        /* how often libmicrohttpd asked while it ran */
+    enum body_encoding encoding, accepts; /* of the body; for the answer */
+    unsigned body_fault;                  /* status, when the body cannot be kept: the rest is swallowed */
+    char *block, *body;                   /* the body lies in the block */
+    size_t body_expected;                 /* SIZE_MAX: chunked, not known */
+    size_t body_bytes, body_room;         /* read, and there is room for */
     int64_t json_bytes;
 };
 
@@ -73,6 +73,7 @@ struct http_frontend {
 
     struct inferences inferences;
     struct inflater inflater;
+    struct deflater deflater;
 
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */

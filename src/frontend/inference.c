@@ -57,6 +57,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->request.arrival_ns = now_ns;
     text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
     text_init(&taken->classes, NULL, 0);
+    text_init(&taken->packed, NULL, 0);
     gauge_add(&home->counters.in_flight, 1);
     return taken;
 }
@@ -95,6 +96,7 @@ void inference_free(struct inference *inference) {
         held_add(inference, -1);
     text_free(&inference->text);
     text_free(&inference->classes);
+    text_free(&inference->packed);
     inference->state = INFERENCE_FREE;
     inference->free_next = home->free;
     home->free = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
@@ -290,9 +292,10 @@ void inference_count(const struct inference *inference, bool sent) {
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
     if (inference->answered_ns <= request->deadline_ns)
         counter_add(&counters->in_time, 1);
-    /* Not until the answer has gone: that may be the connection's next event, and a client that reads slowly must not
-     * lengthen the margin that everybody's deadlines are cut by. */
-    port_replied(inference->home->port, inference->answered_ns - request->run_end_ns);
+    /* Not until the answer has gone: that may be the connection's next event, and a client that reads slowly, or wants
+     * its answers compressed, must not lengthen the margin that everybody's deadlines are cut by. */
+    if (inference->packed.length == 0)
+        port_replied(inference->home->port, inference->answered_ns - request->run_end_ns);
 }
 
 void inferences_publish(struct inferences *home) {

@@ -44,6 +44,7 @@ struct inference {
     struct infer_answer answer;
     struct text text;
     struct text classes;    /* of outputs that are classified; on the heap */
+    struct text packed;     /* the answer compressed, on the heap; empty: it is not */
     struct request request; /* while RUNNING: of the scheduler */
     char text_memory[INFERENCE_TEXT_BYTES];
 };

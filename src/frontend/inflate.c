@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 #define ROOM_MIN     ((size_t)4096)
 #define RATIO        4        /* guessed of the first block */
@@ -14,7 +15,7 @@
 enum body_encoding body_encoding_of(const char *word, size_t length) {
     static const char *const words[] = {[BODY_IDENTITY] = "identity", [BODY_GZIP] = "gzip", [BODY_DEFLATE] = "deflate"};
     for (int i = BODY_IDENTITY; i < BODY_UNKNOWN; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], word, length) == 0)
+        if (strlen(words[i]) == length && strncasecmp(words[i], word, length) == 0)
             return i;
     return BODY_UNKNOWN;
 }

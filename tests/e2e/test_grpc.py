@@ -2,12 +2,14 @@
 # sanitizers: yes
 
 import contextlib
+import gzip
 import os
 import queue
 import signal
 import socket
 import struct
 import time
+import zlib
 
 import grpc
 import hpack
@@ -24,6 +26,13 @@ from server import Server
 @pytest.fixture(scope="module")
 def slow(slow_scenario):
     with Server("--scenario", str(slow_scenario)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def packing(repository):
+    with Server("--repository", str(repository), "--slo-ms", "10000", "--grpc-infer-response-compression-level",
+                "medium") as running:
         yield running
 
 
@@ -481,6 +490,50 @@ def test_compressed_requests(client, algorithm):
     assert np.array_equal(client.infer("double", [tensor("x", X)], compression_algorithm=algorithm).as_numpy("y"), 2 * X)
     zeros = np.zeros((4, 150528), np.float32)
     assert np.array_equal(client.infer("wide", [tensor("x", zeros)], compression_algorithm=algorithm).as_numpy("y"), zeros)
+
+
+@pytest.mark.parametrize("accepted, encoding", [("identity,deflate,gzip", "gzip"), ("deflate", "deflate"),
+                                                ("identity", None), (None, None)])
+def test_compressed_answers(packing, accepted, encoding):
+    zeros = np.zeros((1, 150528), np.float32)
+    request = request_of(model="wide", shape=zeros.shape, raw=(zeros.tobytes(),)).SerializeToString()
+    with Wire(packing) as wire:
+        wire.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 24))
+        wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, 1 << 24))
+        wire.send(SETTINGS, ACK, 0)
+        stream = wire.open("ModelInfer", (("grpc-accept-encoding", accepted),) if accepted else ())
+        message = frame(request)
+        for at in range(0, len(message), 16384):
+            wire.send(DATA, END_STREAM if at + 16384 >= len(message) else 0, stream, message[at:at + 16384])
+        headers, body = {}, b""
+        for kind, flags, number, payload in wire.frames():
+            if kind == HEADERS:
+                headers |= dict(wire.decoder.decode(payload))
+            elif kind == DATA:
+                body += payload
+            if number == stream and flags & END_STREAM:
+                break
+    assert headers["grpc-status"] == "0" and headers.get("grpc-encoding") == encoding
+    assert body[0] == (encoding is not None) and int.from_bytes(body[1:5], "big") == len(body) - 5
+    unpack = {"gzip": gzip.decompress, "deflate": zlib.decompress, None: bytes}[encoding]
+    answer = service_pb2.ModelInferResponse.FromString(unpack(body[5:]))
+    assert answer.raw_output_contents[0] == (-zeros).tobytes() and (encoding is None or len(body) < 10000)
+
+
+def test_compressed_answers_to_the_client(packing):
+    """Answers that are too short to compress among those that are not, unary and in a stream."""
+    zeros = np.zeros((2, 150528), np.float32)
+    with triton.InferenceServerClient(f"127.0.0.1:{packing.grpc_port}") as client:
+        assert np.array_equal(client.infer("wide", [tensor("x", zeros)]).as_numpy("y"), -zeros)
+        assert np.array_equal(client.infer("double", [tensor("x", X)]).as_numpy("y"), 2 * X)
+        answers = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for model, array in (("wide", zeros), ("double", X), ("wide", zeros)):
+            client.async_stream_infer(model, [tensor("x", array)])
+        for wanted in (-zeros, 2 * X, -zeros):
+            result, error = answers.get(timeout=60)
+            assert error is None and np.array_equal(result.as_numpy("y"), wanted)
+        client.stop_stream()
 
 
 def test_compressed_nonsense(server):

@@ -366,6 +366,29 @@ def test_encodings(server):
         assert status(gzip.compress(head + raw), "gzip", **{"Inference-Header-Content-Length": str(len(head))}) == 200
 
 
+def test_compressed_answers(server):
+    array = np.zeros((1, 150528), np.float32)
+    body, headers = binary_body([("x", "FP32", array)], parameters={"binary_data_output": True})
+    with connect(server) as connection:
+        for accepted, encoding, unpack in (("gzip", "gzip", gzip.decompress), ("deflate", "deflate", zlib.decompress),
+                                           ("br, deflate;q=0.5, gzip;q=0.1", "deflate", zlib.decompress),
+                                           ("identity, gzip;q=0.5", None, bytes), ("gzip;q=0", None, bytes),
+                                           ("br", None, bytes), ("*", None, bytes)):
+            status, got, answer = ask(connection, "POST", "/v2/models/wide/infer", body,
+                                      {**headers, "Accept-Encoding": accepted})
+            assert (status, got["Content-Encoding"]) == (200, encoding)
+            assert encoding is None or len(answer) < 10000
+            assert binary_answer(got, unpack(answer))[1]["y"] == (-array).tobytes()
+        packed = {"Accept-Encoding": "gzip"}
+        as_json = json.dumps({"inputs": [tensor("x", "FP32", [1, 150528], [0] * 150528)]})
+        status, got, answer = ask(connection, "POST", "/v2/models/wide/infer", as_json, packed)
+        assert json.loads(gzip.decompress(answer))["outputs"][0]["data"] == [0] * 150528
+        # what is short, and what is a mistake, is not compressed
+        for model, wanted in (("double", 200), ("wide", 400)):
+            status, got, answer = ask(connection, "POST", f"/v2/models/{model}/infer", json.dumps({"inputs": [X]}), packed)
+            assert status == wanted and got["Content-Encoding"] is None and json.loads(answer)
+
+
 def test_items_over_the_batch_are_refused(server):
     most = request_json(server, "GET", "/v2/models/double")[1]["parameters"]["max_batch_size"]
     for items, status in ((most, 200), (most + 1, 400)):
