@@ -1,5 +1,5 @@
-/* grpc.h - a gRPC frontend: one thread that serves inference.GRPCInferenceService and grpc.health.v1.Health on one
- * listening socket, over HTTP/2.
+/* grpc.h - a gRPC frontend: one thread that serves inference.GRPCInferenceService, grpc.health.v1.Health
+ * and grpc.reflection on one listening socket, over HTTP/2.
  *
  * As the HTTP frontend (http.h): it has a port of its own, several share one listening socket. All functions here are
  * for the thread that starts and stops the server, unless they say otherwise. */

@@ -127,6 +127,19 @@ static void call_end(struct grpc_call *call, unsigned status, const char *senten
 
 /* ---- exchanges ---- */
 
+static struct grpc_exchange *exchange_take(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    struct grpc_exchange *x = inference_take(&f->inferences, f->turn_ns);
+    if (!x)
+        return NULL;
+    x->call = call;
+    x->answered = false;
+    list_init(&x->link);
+    list_append(&call->exchanges, &x->link);
+    call->exchange_count++;
+    return x;
+}
+
 static void exchange_detach(struct grpc_exchange *x) {
     struct grpc_call *call = x->call;
     list_remove(&x->link);
@@ -223,7 +236,27 @@ static void service_run(struct grpc_exchange *x) {
         exchange_fail(x, status, err.text);
         return;
     }
+    if (x->call->method == GRPC_HEALTH_WATCH) {
+        x->call->watching = true;
+        x->call->told = grpc_health_of(&f->services, x->message.head, x->message.head_bytes);
+    }
     grpc_answer_text(&i->answer, &i->text);
+    answer_ready(x, 200);
+}
+
+void call_watch(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    enum grpc_health now = grpc_health_now(&f->services);
+    if (!call->watching || call->ended || call->told == GRPC_HEALTH_UNKNOWN_SERVICE || call->told == now)
+        return;
+    struct grpc_exchange *x = exchange_take(call);
+    if (!x)
+        return; /* the next time */
+    static const char room[GRPC_ANSWER_ROOM];
+    text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
+    grpc_health_put(&x->inference.text, now);
+    grpc_answer_text(&x->inference.answer, &x->inference.text);
+    call->told = now;
     answer_ready(x, 200);
 }
 
@@ -343,7 +376,8 @@ static void not_grpc(struct grpc_call *call, const char *status) {
 }
 
 static bool is_health(const struct grpc_call *call) {
-    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK;
+    return call->method == GRPC_SERVER_LIVE || call->method == GRPC_SERVER_READY || call->method == GRPC_HEALTH_CHECK ||
+           call->method == GRPC_HEALTH_WATCH;
 }
 
 void call_open(struct grpc_call *call) {
@@ -372,15 +406,9 @@ void call_open(struct grpc_call *call) {
 }
 
 static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
-    struct grpc_frontend *f = call->connection->frontend;
-    struct grpc_exchange *x = inference_take(&f->inferences, f->turn_ns);
+    struct grpc_exchange *x = exchange_take(call);
     if (!x)
         return NULL;
-    x->call = call;
-    x->answered = false;
-    list_init(&x->link);
-    list_append(&call->exchanges, &x->link);
-    call->exchange_count++;
     call->receiving = x;
     message_begin(x);
     return x;
@@ -400,7 +428,7 @@ static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
 
 static void messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     const struct grpc_frontend *f = call->connection->frontend;
-    bool streaming = call->method == GRPC_MODEL_STREAM_INFER;
+    bool streaming = grpc_method_streams(call->method);
     while (bytes > 0 && !call->ended) {
         struct grpc_exchange *x = call->receiving;
         struct sy_error err;
@@ -445,7 +473,7 @@ void call_half_close(struct grpc_call *call) {
         return;
     if (call->receiving) {
         message_fail(call->receiving, 400, "the stream ended within a message");
-    } else if (call->method == GRPC_MODEL_STREAM_INFER) {
+    } else if (grpc_method_streams(call->method)) {
         if (list_empty(&call->exchanges))
             call_end(call, 200, "");
     } else if (list_empty(&call->exchanges)) {
@@ -483,7 +511,7 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
             break;
         exchange_end(x, true);
     }
-    if (list_empty(&call->exchanges) && (call->ended || call->half_closed)) {
+    if (list_empty(&call->exchanges) && (call->ended || (call->half_closed && !call->watching))) {
         call->ended = true;
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         trailers(call);

@@ -5,6 +5,7 @@
 
 #include "base/container.h"
 #include "frontend/describe.h"
+#include "frontend/reflection.h"
 #include "frontend/settings.h"
 #include "health.pb-c.h"
 
@@ -25,7 +26,9 @@ enum grpc_method grpc_method_find(const char *path, size_t length) {
         {SERVICE "ModelConfig", GRPC_MODEL_CONFIG},
         {SERVICE "RepositoryIndex", GRPC_REPOSITORY_INDEX},
         {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
-        {"/grpc.health.v1.Health/Watch", GRPC_NOT_SERVED},
+        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
+        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
+        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
         {SERVICE "ModelStatistics", GRPC_MODEL_STATISTICS},
         {SERVICE "RepositoryModelLoad", GRPC_NOT_SERVED},
         {SERVICE "RepositoryModelUnload", GRPC_NOT_SERVED},
@@ -73,22 +76,36 @@ static bool server_ready(const struct grpc_services *s) {
 
 /* ---- health ---- */
 
-static unsigned health_check(const struct grpc_services *s, const char *message, size_t bytes, struct text *out,
-                             struct sy_error *err) {
+enum grpc_health grpc_health_now(const struct grpc_services *s) {
+    return server_ready(s) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
+}
+
+enum grpc_health grpc_health_of(const struct grpc_services *s, const char *message, size_t bytes) {
     Grpc__Health__V1__HealthCheckRequest *request =
-        unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, err);
-    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+        unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
     if (!request)
-        return 400;
+        return GRPC_HEALTH_NONE;
     bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
-    if (!known)
-        error_set(err, 404, "there is no service '%.64s'", request->service);
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    if (!known)
-        return 404;
-    response.status = server_ready(s) ? GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-                                      : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
-    return pack(&response, out);
+    return known ? grpc_health_now(s) : GRPC_HEALTH_UNKNOWN_SERVICE;
+}
+
+void grpc_health_put(struct text *out, enum grpc_health health) {
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)health;
+    pack(&response, out);
+}
+
+/* A watcher is told of a service that is not known, one who asks once fails. */
+static unsigned health_answer(const struct grpc_services *s, bool watched, const char *message, size_t bytes,
+                              struct text *out, struct sy_error *err) {
+    enum grpc_health health = grpc_health_of(s, message, bytes);
+    if (health == GRPC_HEALTH_NONE)
+        return (unsigned)error_set(err, 400, "the message is not valid protobuf");
+    if (health == GRPC_HEALTH_UNKNOWN_SERVICE && !watched)
+        return (unsigned)error_set(err, 404, "there is no such service");
+    grpc_health_put(out, health);
+    return 200;
 }
 
 static unsigned model_ready(const struct grpc_services *s, const char *message, size_t bytes, struct text *out,
@@ -333,7 +350,10 @@ unsigned grpc_service_answer(const struct grpc_services *s, enum grpc_method met
     case GRPC_MODEL_READY:
         return model_ready(s, message, bytes, out, err);
     case GRPC_HEALTH_CHECK:
-        return health_check(s, message, bytes, out, err);
+    case GRPC_HEALTH_WATCH:
+        return health_answer(s, method == GRPC_HEALTH_WATCH, message, bytes, out, err);
+    case GRPC_REFLECTION:
+        return reflection_answer(message, bytes, out, err);
     case GRPC_CUDA_STATUS: /* there are no regions: an empty message */
     case GRPC_CUDA_UNREGISTER:
         return 200;

@@ -29,17 +29,22 @@ enum grpc_method {
     GRPC_CUDA_STATUS,
     GRPC_CUDA_UNREGISTER,
     GRPC_HEALTH_CHECK,
+    GRPC_HEALTH_WATCH,
+    GRPC_REFLECTION,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,
 };
 
 /* A call of it may have any number of messages. */
 static inline bool grpc_method_streams(enum grpc_method method) {
-    return method == GRPC_MODEL_STREAM_INFER;
+    return method == GRPC_MODEL_STREAM_INFER || method == GRPC_REFLECTION;
 }
 
 /* Of a request's :path. */
 enum grpc_method grpc_method_find(const char *path, size_t length);
+
+/* As grpc.health.v1 has it. */
+enum grpc_health { GRPC_HEALTH_NONE, GRPC_HEALTH_SERVING, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
 
 struct grpc_services {
     const struct frontend_config *config;
@@ -51,3 +56,10 @@ struct grpc_services {
 /* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
 unsigned grpc_service_answer(const struct grpc_services *services, enum grpc_method method, const char *message,
                              size_t bytes, struct text *out, struct sy_error *err);
+
+/* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
+enum grpc_health grpc_health_of(const struct grpc_services *services, const char *message, size_t bytes);
+/* Of one that is known. */
+enum grpc_health grpc_health_now(const struct grpc_services *services);
+/* Appends a HealthCheckResponse. */
+void grpc_health_put(struct text *out, enum grpc_health health);

@@ -57,6 +57,8 @@ struct grpc_call {
     enum body_encoding encoding;
     enum body_encoding accepts; /* for the answers */
     bool opened;                /* its headers are complete */
+    bool watching;              /* is told of changes, whether or not it says more */
+    enum grpc_health told;      /* last, of a service that is known */
     bool oversized;             /* and more than they may be */
     bool posted, typed;         /* its headers are those of a gRPC call */
     bool half_closed;           /* the client sends no more */
@@ -161,6 +163,8 @@ void call_close(struct grpc_call *call);
 
 /* ---- the same, for grpc_sweep.c ---- */
 
+/* Tells a watcher of a change. */
+void call_watch(struct grpc_call *call);
 /* What the client was sending is given up, and the call ends with this status. */
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence);
 /* Ends without a status. */

@@ -43,6 +43,7 @@ static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
     bool unary = !grpc_method_streams(call->method);
     if (!call->opened)
         return open_ns <= most_ns;
+    call_watch(call);
     if (first && leaves_late(f, first))
         call_reset(call);
     else if (call->receiving ? arrives_late(f, call->receiving)
