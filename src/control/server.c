@@ -234,7 +234,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .model_count = s->config.model_count,
         .ready = &s->ready,
         .draining = &s->draining,
-        .statistics = {server_statistics, s},
+        .statistics = {server_statistics, server_batch_statistics, s},
         .shared = s->shared,
         .tls = s->config.tls,
         .auth = s->config.auth,

@@ -1,6 +1,7 @@
 /* statistics.c - sums up what the threads count. Disturbs none of them. */
 #include "control/statistics.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -43,4 +44,19 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
     statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
     if (last_ns > 0)
         statistics->last_ms = wall_ms(last_ns);
+}
+
+void server_batch_statistics(const void *server, uint32_t model, struct batch_statistics *by_size) {
+    const struct server *s = server;
+    const struct server_placement *p = &s->placements[model];
+    uint32_t sizes = s->config.models[model].batch_max;
+
+    memset(by_size, 0, sizes * sizeof(*by_size));
+    if (!atomic_load_explicit(&s->ready, memory_order_acquire)) /* as above */
+        return;
+    const struct batch_counters *batches = server_rings(s, p->thread)->batches[p->thread_model];
+    for (uint32_t b = 0; b < sizes; b++)
+        by_size[b] = (struct batch_statistics){.batches = counter_get(&batches[b].batches),
+                                               .gather_ns = counter_get(&batches[b].gather_ns),
+                                               .run_ns = counter_get(&batches[b].run_ns)};
 }

@@ -11,9 +11,12 @@
 
 #define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
 #define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
+#define BYTES_PER_SIZE  ((size_t)256)         /* of a model's batches */
 
 int describe_begin(struct description *d, const struct v2_models *models) {
     d->bytes = BYTES_FIXED + (models->count + models->absent_count) * BYTES_PER_MODEL;
+    for (uint32_t i = 0; i < models->count; i++)
+        d->bytes += models->models[models->listed[i]].batch_max * BYTES_PER_SIZE;
     d->used = 0;
     d->memory = malloc(d->bytes);
     return d->memory ? 0 : -ENOMEM;
@@ -192,6 +195,26 @@ static Inference__StatisticDuration *duration(struct description *d, uint64_t co
     return duration;
 }
 
+/* Of the sizes that were run. */
+static void batches_describe(struct description *d, Inference__ModelStatistics *m,
+                             const struct statistics_source *source, uint32_t number, uint32_t batch_max) {
+    struct batch_statistics *by_size = take(d, batch_max * sizeof(*by_size));
+    m->batch_stats = take(d, batch_max * sizeof(*m->batch_stats));
+    source->read_batches(source->context, number, by_size);
+    for (uint32_t b = 0; b < batch_max; b++) {
+        const struct batch_statistics *size = &by_size[b];
+        if (size->batches == 0)
+            continue;
+        Inference__InferBatchStatistics *batch =
+            NEW(d, Inference__InferBatchStatistics, INFERENCE__INFER_BATCH_STATISTICS__INIT);
+        batch->batch_size = b + 1;
+        batch->compute_input = duration(d, size->batches, size->gather_ns);
+        batch->compute_infer = duration(d, size->batches, size->run_ns);
+        batch->compute_output = duration(d, size->batches, 0); /* not measured a batch */
+        m->batch_stats[m->n_batch_stats++] = batch;
+    }
+}
+
 static Inference__ModelStatistics *model_statistics(struct description *d, const struct served_model *model,
                                                     const struct model_statistics *s) {
     Inference__ModelStatistics *m = NEW(d, Inference__ModelStatistics, INFERENCE__MODEL_STATISTICS__INIT);
@@ -221,10 +244,13 @@ const ProtobufCMessage *describe_statistics(struct description *d, const struct 
     all->n_model_stats = count;
     all->model_stats = take(d, count * sizeof(*all->model_stats));
     for (uint32_t i = 0; i < count; i++) {
+        const struct served_model *model = &models->models[numbers[i]];
         struct model_statistics statistics = {0};
         if (source->read)
             source->read(source->context, numbers[i], &statistics);
-        all->model_stats[i] = model_statistics(d, &models->models[numbers[i]], &statistics);
+        all->model_stats[i] = model_statistics(d, model, &statistics);
+        if (source->read_batches)
+            batches_describe(d, all->model_stats[i], source, numbers[i], model->batch_max);
     }
     return &all->base;
 }

@@ -3,6 +3,12 @@
 
 #include <stdint.h>
 
+/* Batches of one size. */
+struct batch_statistics {
+    uint64_t batches;
+    uint64_t gather_ns, run_ns; /* what gathering their inputs took, and running them */
+};
+
 struct model_statistics {
     uint64_t answered, refused, failed, cancelled; /* requests; the client's mistakes are none of these */
     uint64_t items;                                /* in those answered */
@@ -18,5 +24,7 @@ struct model_statistics {
 /* Who knows them. Any thread. */
 struct statistics_source {
     void (*read)(const void *context, uint32_t model, struct model_statistics *statistics); /* NULL: nobody */
+    /* Of 1, 2, ... items, up to the model's greatest batch. */
+    void (*read_batches)(const void *context, uint32_t model, struct batch_statistics *by_size);
     const void *context;
 };

@@ -22,13 +22,14 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
         served = config->models[m].served_model + 1 > served ? config->models[m].served_model + 1 : served;
     r->models = calloc(count, sizeof(*r->models));
     r->counters = calloc(count, sizeof(*r->counters));
+    r->batches = calloc(count, sizeof(*r->batches)); /* untouched pages cost nothing */
     r->measured = calloc(count, sizeof(*r->measured));
     r->model_of_served = calloc(served + 1, sizeof(uint32_t));
     r->nodes = calloc(config->queue_max, sizeof(*r->nodes));
     r->executor_rung = calloc(r->wiring->executors, sizeof(bool));
     r->frontend_rung = calloc(r->wiring->frontends, sizeof(bool));
-    if (!r->models || !r->counters || !r->measured || !r->model_of_served || !r->nodes || !r->executor_rung ||
-        !r->frontend_rung)
+    if (!r->models || !r->counters || !r->batches || !r->measured || !r->model_of_served || !r->nodes ||
+        !r->executor_rung || !r->frontend_rung)
         return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
     for (uint32_t m = 0; m < config->model_count; m++) {
         r->model_of_served[config->models[m].served_model] = m;
@@ -43,6 +44,9 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
 void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model) {
     r->models[m] = *model;
     memset(&r->counters[m], 0, sizeof(r->counters[m]));
+    for (uint32_t b = 0; b < PROFILE_BATCH_MAX; b++)
+        if (counter_get(&r->batches[m][b].batches) > 0)
+            memset(&r->batches[m][b], 0, sizeof(r->batches[m][b]));
     margin_init(&r->measured[m].gather, model->data_ns);
     atomic_store_explicit(&r->measured[m].data_ns, model->data_ns, memory_order_relaxed); /* nobody asks yet */
 }
@@ -50,6 +54,7 @@ void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_mod
 void thread_rings_free(struct thread_rings *r) {
     free(r->models);
     free(r->counters);
+    free(r->batches);
     free(r->measured);
     free(r->model_of_served);
     free(r->nodes);
@@ -174,8 +179,13 @@ void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message 
     }
     margin_add(&r->measured[model].gather, ran->gather_ns / ran->items);
     r->measured[model].any = true;
-    if (ran->run_ns)
+    if (ran->run_ns) {
+        struct batch_counters *batch = &r->batches[model][ran->items - 1];
         histogram_add(&r->counters[model].run_ns, ran->run_ns);
+        counter_add(&batch->batches, 1);
+        counter_add(&batch->gather_ns, (uint64_t)ran->gather_ns);
+        counter_add(&batch->run_ns, (uint64_t)ran->run_ns);
+    }
 }
 
 static bool differs(int64_t a, int64_t b) {

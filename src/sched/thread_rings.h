@@ -6,6 +6,7 @@
 
 #include "base/histogram.h"
 #include "base/margin.h"
+#include "profile/profile.h"
 #include "repository/served_model.h"
 #include "sched/request_pool.h"
 #include "sched/wiring.h"
@@ -41,6 +42,11 @@ struct model_counters {
     struct histogram run_ns;        /* of batches run */
 };
 
+/* Batches of one size that a served model ran; written by the thread, read by anyone. */
+struct batch_counters {
+    _Atomic uint64_t batches, gather_ns, run_ns;
+};
+
 /* What the thread measures of one served model. */
 struct measured_model {
     struct margin gather;    /* fetching and copying an item's inputs */
@@ -54,6 +60,7 @@ struct thread_rings {
     struct thread_model *models;
     uint32_t *model_of_served; /* [served models up to the greatest of this thread] */
     struct model_counters *counters;
+    struct batch_counters (*batches)[PROFILE_BATCH_MAX]; /* [model_count], of 1, 2, ... items */
     struct request_pool pool;
     struct request_node *nodes;
     struct margin wake, dispatch;

@@ -154,6 +154,10 @@ def test_requests_of_strings_are_batched(repository, protocol):
             assert [answer.tolist() for answer in many_answers(client, patient, "name", numbers)] == names
             statistics = client.statistics("name")
             assert (int(statistics["inference_count"]), int(statistics["execution_count"])) == (12, 1)
+            batch, = statistics["batch_stats"]
+            assert int(batch["batch_size"]) == 12
+            assert all(int(batch[part]["count"]) == 1 for part in ("compute_input", "compute_infer", "compute_output"))
+            assert int(batch["compute_infer"]["ns"]) > 0
 
 
 def test_strings_in_shared_memory(client):
