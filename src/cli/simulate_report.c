@@ -295,6 +295,31 @@ static void row_json(json_t *json, const struct simulation *s, const struct row 
         json_object_set_new(json, "cancelled_rate", json_real(share(m->cancelled, m->offered)));
 }
 
+static json_t *class_json(const struct simulation *s, const struct sim_class_result *class) {
+    uint64_t offered = 0;
+    for (uint32_t i = 0; i < SIM_OUTCOMES; i++)
+        offered += class->count[i];
+    json_t *json =
+        json_pack("{s:f,s:f,s:f,s:f,s:I,s:{s:f,s:f,s:f,s:f}}", "offered_rps", per_second(s, offered), "good_rps",
+                  per_second(s, class->count[SIM_GOOD]), "dropped_rate", share(class->count[SIM_DROPPED], offered),
+                  "late_rate", share(class->count[SIM_LATE], offered), "requests", (json_int_t)offered, "latency_ms",
+                  "p50", quantile_ms(&class->latency, 0.5), "p99", quantile_ms(&class->latency, 0.99), "p999",
+                  quantile_ms(&class->latency, 0.999), "max", (double)class->latency.max_ns / NS_PER_MS);
+    return json;
+}
+
+static void classes_json(json_t *json, const struct simulation *s, uint32_t m) {
+    const struct sim_model_result *result = &s->result.models[m];
+    json_t *list = json_array();
+    for (uint32_t i = 0; result->priorities && i < s->scenario.models[m].priority_count; i++)
+        json_array_append_new(list, class_json(s, &result->priorities[i]));
+    if (result->priorities)
+        json_object_set(json, "priorities", list);
+    json_decref(list);
+    if (result->best_effort)
+        json_object_set_new(json, "best_effort", class_json(s, result->best_effort));
+}
+
 static void loads_json(json_t *json, const struct simulation *s, uint64_t loads, uint64_t cold, uint64_t offered) {
     if (!s->cluster.config.memory_bytes)
         return;
@@ -309,6 +334,7 @@ static json_t *models_json(const struct simulation *s) {
         json_t *model = json_pack("{s:s,s:f}", "name", row.name, "slo_ms", row.slo_ms);
         row_json(model, s, &row);
         loads_json(model, s, row.stats.loads, row.stats.cold, row.stats.offered);
+        classes_json(model, s, m);
         json_array_append_new(list, model);
     }
     return list;

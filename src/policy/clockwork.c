@@ -283,7 +283,7 @@ static void batch_take(struct clockwork *c, uint32_t m, const struct clockwork_s
         if (node == deadline_queue_first(&model->queue))
             deadline_queue_pop(&model->queue, nodes);
         else
-            deadline_queue_remove(&model->queue, nodes, nodes[node].deadline_ns, nodes[node].handle);
+            deadline_queue_remove(&model->queue, nodes, 0, nodes[node].deadline_ns, nodes[node].handle);
         action->items += nodes[node].items;
         action->requests++;
         if (last == REQUEST_NONE)
@@ -384,7 +384,7 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, const struct re
 static void request_cancelled(struct clockwork *c, int64_t now_ns, const struct request_message *message,
                               struct central_output *out) {
     struct clockwork_model *model = &c->models[message->model];
-    uint32_t node = deadline_queue_remove(&model->queue, c->pool->nodes, message->deadline_ns, message->handle);
+    uint32_t node = deadline_queue_remove(&model->queue, c->pool->nodes, 0, message->deadline_ns, message->handle);
     if (node == REQUEST_NONE)
         return; /* in a batch already, or gone */
     central_refuse(out, c->pool, node, REFUSAL_CANCELLED);

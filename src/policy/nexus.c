@@ -153,7 +153,7 @@ static void request_arrived(struct nexus *n, int64_t now_ns, const struct reques
 static void request_cancelled(struct nexus *n, const struct request_message *message, struct central_output *out) {
     for (uint32_t p = n->model[message->model].places; p != NEXUS_NONE; p = n->place[p].next_of_model) {
         uint32_t node =
-            deadline_queue_remove(&n->place[p].queue, n->pool->nodes, message->deadline_ns, message->handle);
+            deadline_queue_remove(&n->place[p].queue, n->pool->nodes, 0, message->deadline_ns, message->handle);
         if (node != REQUEST_NONE) {
             central_refuse(out, n->pool, node, REFUSAL_CANCELLED);
             return;

@@ -18,13 +18,17 @@ static uint32_t *link_after(struct deadline_queue *queue, struct request_node *n
     return before == REQUEST_NONE ? &queue->head[level] : &nodes[before].links[level];
 }
 
-/* The last node of every level whose deadline is below `deadline_ns`. */
-static void predecessors_find(const struct deadline_queue *queue, const struct request_node *nodes, int64_t deadline_ns,
-                              uint32_t before[REQUEST_LEVELS]) {
+static bool comes_before(const struct request_node *node, uint8_t priority, int64_t deadline_ns) {
+    return node->priority != priority ? node->priority < priority : node->deadline_ns < deadline_ns;
+}
+
+/* The last node of every level that comes before this place. */
+static void predecessors_find(const struct deadline_queue *queue, const struct request_node *nodes, uint8_t priority,
+                              int64_t deadline_ns, uint32_t before[REQUEST_LEVELS]) {
     uint32_t at = REQUEST_NONE;
     for (uint32_t level = REQUEST_LEVELS; level-- > 0;) {
         uint32_t next = at == REQUEST_NONE ? queue->head[level] : nodes[at].links[level];
-        while (next != REQUEST_NONE && nodes[next].deadline_ns < deadline_ns) {
+        while (next != REQUEST_NONE && comes_before(&nodes[next], priority, deadline_ns)) {
             at = next;
             next = nodes[at].links[level];
         }
@@ -42,14 +46,16 @@ static void append(struct deadline_queue *queue, struct request_node *nodes, uin
 
 void deadline_queue_insert(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
     uint32_t height = height_next(queue), last = queue->tail[0];
+    uint8_t priority = nodes[node].priority;
+    int64_t behind_ns = nodes[node].deadline_ns + 1; /* + 1: behind equal ones */
     queue->count++;
     queue->items += nodes[node].items;
-    if (last == REQUEST_NONE || nodes[last].deadline_ns <= nodes[node].deadline_ns) {
+    if (last == REQUEST_NONE || comes_before(&nodes[last], priority, behind_ns)) {
         append(queue, nodes, node, height);
         return;
     }
     uint32_t before[REQUEST_LEVELS];
-    predecessors_find(queue, nodes, nodes[node].deadline_ns + 1, before); /* + 1: behind equal ones */
+    predecessors_find(queue, nodes, priority, behind_ns, before);
     for (uint32_t level = 0; level < height; level++) {
         uint32_t *link = link_after(queue, nodes, before[level], level);
         nodes[node].links[level] = *link;
@@ -72,14 +78,14 @@ uint32_t deadline_queue_pop(struct deadline_queue *queue, struct request_node *n
     return node;
 }
 
-uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node *nodes, int64_t deadline_ns,
-                               uint64_t handle) {
+uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node *nodes, uint8_t priority,
+                               int64_t deadline_ns, uint64_t handle) {
     uint32_t before[REQUEST_LEVELS];
-    predecessors_find(queue, nodes, deadline_ns, before);
+    predecessors_find(queue, nodes, priority, deadline_ns, before);
     uint32_t node;
-    for (;; /* over the requests of this deadline */) {
+    for (;; /* over the requests of this place */) {
         node = *link_after(queue, nodes, before[0], 0);
-        if (node == REQUEST_NONE || nodes[node].deadline_ns != deadline_ns)
+        if (node == REQUEST_NONE || nodes[node].deadline_ns != deadline_ns || nodes[node].priority != priority)
             return REQUEST_NONE;
         if (nodes[node].handle == handle)
             break;
@@ -102,9 +108,9 @@ uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node
     return node;
 }
 
-uint32_t deadline_queue_find(const struct deadline_queue *queue, const struct request_node *nodes,
+uint32_t deadline_queue_find(const struct deadline_queue *queue, const struct request_node *nodes, uint8_t priority,
                              int64_t deadline_ns) {
     uint32_t before[REQUEST_LEVELS];
-    predecessors_find(queue, nodes, deadline_ns, before);
+    predecessors_find(queue, nodes, priority, deadline_ns, before);
     return before[0] == REQUEST_NONE ? queue->head[0] : nodes[before[0]].links[0];
 }

@@ -1,4 +1,4 @@
-/* deadline_queue.h - queued requests by deadline, then by arrival: a skip list over pool indexes.
+/* deadline_queue.h - queued requests by priority, by deadline, then by arrival: a skip list over pool indexes.
  *
  * Requests of one SLO arrive in deadline order, so an append is O(1); SLOs that differ cost O(log n). Heights follow a
  * counter instead of a coin (every fourth node is one level higher), which keeps runs repeatable and, for requests
@@ -17,15 +17,17 @@ struct deadline_queue {
 };
 
 void deadline_queue_init(struct deadline_queue *queue);
-/* Inserts behind all requests of the same deadline. */
+/* Inserts behind all requests of the same priority and deadline. */
 void deadline_queue_insert(struct deadline_queue *queue, struct request_node *nodes, uint32_t node);
 /* Removes the first node, which must exist, and returns it. */
 uint32_t deadline_queue_pop(struct deadline_queue *queue, struct request_node *nodes);
-/* Removes the request of this deadline and handle and returns its node; REQUEST_NONE if it is not there. */
-uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node *nodes, int64_t deadline_ns,
-                               uint64_t handle);
-/* First node whose deadline is at least this; REQUEST_NONE if there is none. */
-uint32_t deadline_queue_find(const struct deadline_queue *queue, const struct request_node *nodes, int64_t deadline_ns);
+/* Removes the request of this place and handle and returns its node; REQUEST_NONE if it is not there. */
+uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node *nodes, uint8_t priority,
+                               int64_t deadline_ns, uint64_t handle);
+/* First node of this priority whose deadline is at least this, or else the first of a lower priority; REQUEST_NONE if
+ * there is none. */
+uint32_t deadline_queue_find(const struct deadline_queue *queue, const struct request_node *nodes, uint8_t priority,
+                             int64_t deadline_ns);
 
 static inline uint32_t deadline_queue_first(const struct deadline_queue *queue) {
     return queue->head[0];

@@ -16,6 +16,15 @@
 #define MODEL_WEIGHT_LEAST 0.001
 #define MODEL_WEIGHT_MOST  1000.0
 
+/* Requests of one model are batched by priority, then by deadline. 0 is the highest. */
+#define PRIORITIES_MAX 32
+
+/* No SLO: such requests run when nothing else wants an accelerator, and for so long that whoever comes meanwhile is
+ * not late for it. Their deadline is how long they wait for that. */
+#define PRIORITY_BEST_EFFORT 255
+#define BEST_EFFORT_WAIT_NS  (60 * NS_PER_S) /* unless they say otherwise */
+#define BEST_EFFORT_MAX      1024            /* of a model, that wait */
+
 /* Why a request left the scheduler without a batch. */
 enum refusal {
     REFUSAL_NONE,
@@ -40,6 +49,7 @@ struct request_message {
     uint32_t items;
     uint16_t port; /* the frontend's number, which it goes back to */
     uint8_t kind;  /* enum request_message_kind */
+    uint8_t priority;
 };
 
 /* ---- model thread -> frontend ---- */
@@ -69,11 +79,14 @@ static inline double supply_share(uint32_t level, double up) {
 
 /* A model's next batch on accelerators of one type. */
 struct candidate {
-    int64_t start_ns[SUPPLY_LEVELS];   /* from then on it may start; TIME_NEVER at all levels: there is no candidate */
-    int64_t order_ns;                  /* of those that may start, the least is served first */
-    int64_t invalid_after_ns;          /* latest start */
-    int64_t leftover_invalid_after_ns; /* latest start of a batch of leftovers; TIME_NEVER: none */
+    int64_t start_ns[SUPPLY_LEVELS]; /* from then on it may start; TIME_NEVER at all levels: there is no candidate */
+    int64_t order_ns;                /* of those that may start, the least is served first */
+    int64_t invalid_after_ns;        /* latest start */
+    int64_t
+        leftover_invalid_after_ns; /* latest start of a batch of leftovers; TIME_NEVER: none. From SPARE_NS on: there
+                                    * are none, but best effort whose first batch runs for what is over SPARE_NS */
 };
+#define SPARE_NS (TIME_NEVER / 2)
 
 /* Nothing to run. */
 static inline struct candidate candidate_none(void) {
@@ -82,6 +95,14 @@ static inline struct candidate candidate_none(void) {
         .invalid_after_ns = TIME_NEVER,
         .leftover_invalid_after_ns = TIME_NEVER,
     };
+}
+
+static inline bool candidate_leftovers(const struct candidate *candidate) {
+    return candidate->leftover_invalid_after_ns < SPARE_NS;
+}
+
+static inline bool candidate_spare(const struct candidate *candidate) {
+    return !candidate_leftovers(candidate) && candidate->leftover_invalid_after_ns != TIME_NEVER;
 }
 
 /* Whether there is a batch to start, now or later. */
@@ -153,6 +174,8 @@ struct grant_message {
     uint32_t accelerator, type;
     uint32_t supply;    /* ACCELERATOR: the level at which it was granted */
     bool leftovers;     /* run leftovers: nothing better is ready */
+    bool spare;         /* run best effort: nobody else wants the accelerator */
+    int64_t run_ns;     /* ACCELERATOR, spare: for so long at most */
     int64_t granted_ns; /* ACCELERATOR: when it was */
     int64_t due_ns;     /* ACCELERATOR: when it could have been, had the candidate been known and looked at at once */
     int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is */

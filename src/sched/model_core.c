@@ -5,7 +5,10 @@
  * the queue's end only lengthens the batch, which costs no more than looking two latencies up; everything else composes
  * it anew. Requests that the window drop gives up, and arrivals not admitted, wait in `leftovers` for an accelerator
  * that nobody wants. A request leaves by a batch, by its cancellation, or by a refusal as soon as no type can make it.
- */
+ *
+ * Requests of a higher priority come first in the queue. As long as all that is queued has one priority, that changes
+ * nothing; where it does not, a batch is no run of the queue, but takes of each priority in turn what is still in time,
+ * and so is composed anew with every arrival. Best effort waits in `spare`, by its own deadlines. */
 #include "sched/model_core.h"
 
 #include <stddef.h>
@@ -18,6 +21,8 @@
 
 #define BAD_WEIGHT (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
 #define RELAX_NS   (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
+
+#define WAIT_ANY_NS (TIME_NEVER / 4)
 
 /* The next batch on one type: `items` of the queue from `start` on. */
 struct type_batch {
@@ -37,21 +42,28 @@ struct model_core {
     uint32_t batch_max;
     uint32_t refused_last; /* in the list of the step's output */
     bool prefetch;
-    bool hopeless;   /* a request was refused for its deadline at this time */
-    bool stranded;   /* no accelerator in service runs the model */
-    bool grown;      /* some batch is, by arrivals of this time */
-    bool changed;    /* a candidate is, and nobody was told */
-    bool stale;      /* batches are to be composed anew because of arrivals of this time */
+    bool hopeless;    /* a request was refused for its deadline at this time */
+    bool stranded;    /* no accelerator in service runs the model */
+    bool grown;       /* some batch is, by arrivals of this time */
+    bool changed;     /* a candidate is, and nobody was told */
+    bool stale;       /* batches are to be composed anew because of arrivals of this time */
+    bool spares;      /* there is something in `spare` */
+    bool prioritized; /* some request came with another priority than the highest */
+    uint32_t queue_max;
     int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
     int64_t ran_ns;  /* the last run or relaxation; TIME_NEVER: none yet */
-    double dropped_rate, late_rate, weight;
+    double dropped_rate, late_rate;
+    int64_t wait_ns; /* longest that a request waits for company, whatever the policy */
     struct deadline_queue queue, leftovers;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
-    _Alignas(16) char own[];                        /* the policy's room; then profiles and windows */
+    struct deadline_queue spare;
+    uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused */
+    double weight;
+    _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
 };
 
 /* ---- set-up ---- */
@@ -145,6 +157,10 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->prefetch = config->prefetch;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
+    deadline_queue_init(&core->spare);
+    core->queue_max = config->queue_max ? config->queue_max : UINT32_MAX;
+    core->delays = config->delays;
+    core->wait_ns = config->wait_ns > 0 ? config->wait_ns : WAIT_ANY_NS;
 
     struct model_view *m = &core->view;
     m->types = config->types;
@@ -201,9 +217,34 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
     else
         node_at(core, core->refused_last)->next = node;
     core->refused_last = node;
+    if (request->priority == PRIORITY_BEST_EFFORT)
+        return;
     core->hopeless |= reason == REFUSAL_DEADLINE;
     if (reason != REFUSAL_CANCELLED)
         outcome_count(core, 1);
+}
+
+static void spare_add(struct model_core *core, uint32_t node, struct model_output *out) {
+    if (core->spare.count >= BEST_EFFORT_MAX) {
+        refuse(core, out, node, REFUSAL_QUEUE_FULL);
+        return;
+    }
+    deadline_queue_insert(&core->spare, core->pool->nodes, node);
+    core->spares = true;
+    core->stale |= deadline_queue_first(&core->spare) == node;
+}
+
+/* It cannot finish by its deadline: refused, or where the configuration wants that, best effort from now on. */
+static void give_up(struct model_core *core, struct model_output *out, uint32_t node) {
+    struct request_node *request = node_at(core, node);
+    if (request->priority >= PRIORITIES_MAX || !(core->delays >> request->priority & 1)) {
+        refuse(core, out, node, REFUSAL_DEADLINE);
+        return;
+    }
+    outcome_count(core, 1);
+    request->priority = PRIORITY_BEST_EFFORT;
+    request->deadline_ns += BEST_EFFORT_WAIT_NS;
+    spare_add(core, node, out);
 }
 
 /* The least span over the types. */
@@ -229,35 +270,89 @@ static int64_t latest_start(const struct model_core *core, const struct request_
 
 static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     if (core->policy->no_leftovers || now_ns > latest_start(core, node_at(core, node)))
-        refuse(core, out, node, REFUSAL_DEADLINE);
+        give_up(core, out, node);
     else
         deadline_queue_insert(&core->leftovers, core->pool->nodes, node);
 }
 
-/* How many items must fit before the deadline of the queue's head for it to stay: the window drop's target, or all that
- * are queued, but the whole head in any case. */
+/* Whether requests of several priorities wait. */
+static inline bool is_mixed(const struct model_core *core, const struct deadline_queue *queue) {
+    return core->prioritized && queue->count > 1 &&
+           node_at(core, queue->head[0])->priority != node_at(core, queue->tail[0])->priority;
+}
+
+/* Items of the head's priority that are queued, or `most`, if there are more. */
+static uint32_t items_alike(const struct model_core *core, const struct request_node *head, uint32_t most) {
+    uint32_t items = head->items;
+    for (uint32_t node = head->links[0]; node != REQUEST_NONE && items < most; node = node_at(core, node)->links[0]) {
+        if (node_at(core, node)->priority != head->priority)
+            break;
+        items += node_at(core, node)->items;
+    }
+    return items < most ? items : most;
+}
+
+/* How many items must fit before the deadline of the queue's head, or of the first of a priority, for it to stay: the
+ * window drop's target, or all that are queued of its priority, but the whole head in any case. */
 static uint32_t items_wanted(const struct model_core *core, const struct request_node *head) {
     uint32_t target = core->view.target_items;
     uint32_t wanted = target < core->queue.items ? target : core->queue.items;
+    if (is_mixed(core, &core->queue))
+        wanted = items_alike(core, head, wanted);
     return wanted > head->items ? wanted : head->items;
 }
 
-static bool head_stays(const struct model_core *core, int64_t now_ns) {
-    const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
+static bool head_stays(const struct model_core *core, int64_t now_ns, const struct request_node *head) {
     if (core->policy->deadline_blind)
         return !core->stranded || now_ns <= head->deadline_ns;
     return now_ns + span_least(core, items_wanted(core, head)) <= head->deadline_ns;
 }
 
+/* The first request of the next lower priority. */
+static uint32_t priority_next(const struct model_core *core, const struct deadline_queue *queue, uint32_t node) {
+    return deadline_queue_find(queue, core->pool->nodes, (uint8_t)(node_at(core, node)->priority + 1), INT64_MIN);
+}
+
+static void node_remove(struct model_core *core, struct deadline_queue *queue, uint32_t node) {
+    const struct request_node *request = node_at(core, node);
+    deadline_queue_remove(queue, core->pool->nodes, request->priority, request->deadline_ns, request->handle);
+}
+
+/* As queue_prune(), of the priorities behind the first. */
+static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline_queue *queue,
+                        struct model_output *out) {
+    uint32_t node = priority_next(core, queue, deadline_queue_first(queue));
+    while (node != REQUEST_NONE) {
+        const struct request_node *request = node_at(core, node);
+        uint32_t next = deadline_queue_next(core->pool->nodes, node);
+        bool leftover = queue == &core->leftovers;
+        if (leftover ? now_ns <= latest_start(core, request) : head_stays(core, now_ns, request)) {
+            next = priority_next(core, queue, node);
+        } else {
+            node_remove(core, queue, node);
+            leftover ? give_up(core, out, node) : leftovers_add(core, now_ns, node, out);
+        }
+        node = next;
+    }
+}
+
 static void queue_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
-    while (core->queue.count && !head_stays(core, now_ns)) {
+    while (core->queue.count && !head_stays(core, now_ns, node_at(core, deadline_queue_first(&core->queue)))) {
         uint32_t node = deadline_queue_pop(&core->queue, nodes);
         request_pool_warm(core->pool, node, deadline_queue_first(&core->queue));
         leftovers_add(core, now_ns, node, out);
     }
     while (core->leftovers.count && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->leftovers))))
-        refuse(core, out, deadline_queue_pop(&core->leftovers, nodes), REFUSAL_DEADLINE);
+        give_up(core, out, deadline_queue_pop(&core->leftovers, nodes));
+    if (is_mixed(core, &core->queue))
+        lower_prune(core, now_ns, &core->queue, out);
+    if (is_mixed(core, &core->leftovers))
+        lower_prune(core, now_ns, &core->leftovers, out);
+    while (core->spares && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->spare)))) {
+        refuse(core, out, deadline_queue_pop(&core->spare, nodes), REFUSAL_DEADLINE);
+        core->spares = core->spare.count > 0;
+    }
 }
 
 /* ---- composing batches ---- */
@@ -276,7 +371,8 @@ static int64_t finish(const struct model_core *core, uint32_t type, int64_t now_
 }
 
 /* Whether a batch decided now ends by the deadline, if that matters. */
-static bool in_time(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items, int64_t deadline_ns) {
+static inline bool in_time(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items,
+                           int64_t deadline_ns) {
     return core->policy->deadline_blind || finish(core, type, now_ns, items) <= deadline_ns;
 }
 
@@ -322,9 +418,10 @@ static uint32_t start_find(const struct model_core *core, const struct deadline_
         items = nodes[node].items;
     if (in_time(core, type, now_ns, items, nodes[node].deadline_ns))
         return node;
-    node = deadline_queue_find(queue, nodes, finish(core, type, now_ns, items));
+    uint8_t priority = nodes[node].priority;
+    node = deadline_queue_find(queue, nodes, priority, finish(core, type, now_ns, items));
     if (node == REQUEST_NONE)
-        node = deadline_queue_find(queue, nodes, finish(core, type, now_ns, 1));
+        node = deadline_queue_find(queue, nodes, priority, finish(core, type, now_ns, 1));
     while (node != REQUEST_NONE && !in_time(core, type, now_ns, nodes[node].items, nodes[node].deadline_ns))
         node = deadline_queue_next(nodes, node); /* a large one */
     return node;
@@ -358,6 +455,61 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
     return (struct type_batch){start, items, node != REQUEST_NONE, false, now_ns};
 }
 
+/* The same where several priorities wait: of each in turn, from the highest, what joins in time and makes nobody late.
+ * The requests are linked by `next`, by deadline. */
+static struct type_batch mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
+                                       int64_t now_ns) {
+    struct request_node *nodes = core->pool->nodes;
+    struct type_batch batch = {.start = REQUEST_NONE, .changed_ns = now_ns};
+    uint32_t most = batch_most(&core->view, type), *link = &batch.start;
+    uint8_t priority = 0;
+    for (uint32_t node = deadline_queue_first(queue); node != REQUEST_NONE;) {
+        struct request_node *request = &nodes[node];
+        uint32_t items = batch.items + request->items;
+        if (!in_time(core, type, now_ns, items, request->deadline_ns)) {
+            int64_t one_ns = finish(core, type, now_ns, batch.items + 1);
+            node = request->deadline_ns < one_ns ? deadline_queue_find(queue, nodes, request->priority, one_ns)
+                                                 : deadline_queue_next(nodes, node); /* a large one */
+            continue;
+        }
+        batch.sealed =
+            batch.items && (items > most || !in_time(core, type, now_ns, items, nodes[batch.start].deadline_ns));
+        if (batch.sealed)
+            break;
+        if (request->priority != priority)
+            link = &batch.start;
+        priority = request->priority;
+        while (*link != REQUEST_NONE && nodes[*link].deadline_ns <= request->deadline_ns)
+            link = &nodes[*link].next;
+        request->next = *link;
+        *link = node;
+        batch.items = items;
+        node = deadline_queue_next(nodes, node);
+    }
+    return batch;
+}
+
+/* The best effort that may run for so long: at most as long as an ordinary batch, of which two fit into the SLO. */
+static struct type_batch spare_compose(const struct model_core *core, uint32_t type, int64_t now_ns, int64_t run_ns) {
+    const struct request_node *nodes = core->pool->nodes;
+    const struct request_node *first = core->spares ? node_at(core, deadline_queue_first(&core->spare)) : NULL;
+    struct type_batch batch = {.start = REQUEST_NONE};
+    if (!first || !core->view.used[type] || run_time(core, type, first->items) > run_ns ||
+        !in_time(core, type, now_ns, first->items, first->deadline_ns))
+        return batch;
+    int64_t ordinary_ns = (int64_t)core->view.slo_ns / 2;
+    run_ns = run_ns < ordinary_ns ? run_ns : ordinary_ns;
+    batch.start = deadline_queue_first(&core->spare);
+    for (uint32_t node = batch.start; node != REQUEST_NONE; node = deadline_queue_next(nodes, node)) {
+        uint32_t items = batch.items + nodes[node].items;
+        if (batch.items && (items > batch_most(&core->view, type) || run_time(core, type, items) > run_ns ||
+                            !in_time(core, type, now_ns, items, first->deadline_ns)))
+            break;
+        batch.items = items;
+    }
+    return batch;
+}
+
 static void candidate_store(struct model_core *core, uint32_t type, const struct candidate *candidate) {
     if (memcmp(&core->candidates[type], candidate, sizeof(*candidate)) == 0)
         return;
@@ -385,20 +537,28 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t lef
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, &view);
         memcpy(candidate.start_ns, times.start_ns, sizeof(candidate.start_ns));
+        int64_t latest_ns = head->arrival_ns + core->wait_ns;
+        for (uint32_t level = 0; core->wait_ns < WAIT_ANY_NS && level < SUPPLY_LEVELS; level++)
+            if (candidate.start_ns[level] > latest_ns)
+                candidate.start_ns[level] = latest_ns;
         candidate.order_ns = times.order_ns;
         candidate.invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
     }
     candidate_store(core, type, &candidate);
 }
 
-/* Latest start of the first leftover that `type` can make; TIME_NEVER: there is none. */
+/* What a candidate says of leftovers and best effort (struct candidate): the first that `type` can make. */
 static int64_t leftover_invalid_after(const struct model_core *core, uint32_t type, int64_t now_ns) {
     if (!core->view.used[type])
         return TIME_NEVER;
     uint32_t node = start_find(core, &core->leftovers, type, now_ns, 1);
-    if (node == REQUEST_NONE)
+    if (node != REQUEST_NONE)
+        return node_at(core, node)->deadline_ns - model_span_ns(&core->view, type, node_at(core, node)->items);
+    if (!core->spares)
         return TIME_NEVER;
-    return node_at(core, node)->deadline_ns - model_span_ns(&core->view, type, node_at(core, node)->items);
+    const struct request_node *spare = node_at(core, deadline_queue_first(&core->spare));
+    bool runs = in_time(core, type, now_ns, spare->items, spare->deadline_ns);
+    return runs ? SPARE_NS + run_time(core, type, spare->items) : TIME_NEVER;
 }
 
 /* Everything anew. */
@@ -406,15 +566,18 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
     const struct model_view *m = &core->view;
     core->stale = core->grown = false;
     queue_prune(core, now_ns, out);
+    bool mixed = is_mixed(core, &core->queue);
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
             continue;
-        uint32_t start = REQUEST_NONE;
-        if (core->queue.count && m->used[t]) {
+        struct type_batch batch = {.start = REQUEST_NONE};
+        if (core->queue.count && m->used[t] && mixed) {
+            batch = mixed_compose(core, &core->queue, t, now_ns);
+        } else if (core->queue.count && m->used[t]) {
             const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
-            start = start_find(core, &core->queue, t, now_ns, items_wanted(core, head));
+            uint32_t start = start_find(core, &core->queue, t, now_ns, items_wanted(core, head));
+            batch = batch_compose(core, &core->queue, t, now_ns, start);
         }
-        struct type_batch batch = batch_compose(core, &core->queue, t, now_ns, start);
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
@@ -425,7 +588,7 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
 /* An arrival went to the end of the queue: lengthens the batches that it can join. False if they must be composed. */
 static bool batches_lengthen(struct model_core *core, int64_t now_ns, uint32_t node) {
     const struct model_view *m = &core->view;
-    if (!head_stays(core, now_ns))
+    if (!head_stays(core, now_ns, node_at(core, deadline_queue_first(&core->queue))))
         return false;
     for (uint32_t t = 0; t < m->types; t++)
         if (m->used[t] && (core->batches[t].start == REQUEST_NONE || now_ns > core->candidates[t].invalid_after_ns))
@@ -462,6 +625,42 @@ static void settle(struct model_core *core, int64_t now_ns, struct model_output 
 
 /* ---- events ---- */
 
+static void spare_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+    const struct request_node *request = node_at(core, node);
+    if (request->items < 1 || request->items > core->batch_max || now_ns > latest_start(core, request)) {
+        refuse(core, out, node, REFUSAL_DEADLINE);
+        return;
+    }
+    spare_add(core, node, out);
+}
+
+/* Takes the last request of the lowest priority out of the queue, if that is under this one; else REQUEST_NONE. */
+static uint32_t lower_take(struct model_core *core, uint8_t priority) {
+    uint32_t node = core->queue.tail[0];
+    if (node == REQUEST_NONE || node_at(core, node)->priority <= priority)
+        return REQUEST_NONE;
+    node_remove(core, &core->queue, node);
+    core->stale = true;
+    return node;
+}
+
+/* The queue is as long as it may be: one of lower priority makes room, or else there is none. */
+static bool room_made(struct model_core *core, uint8_t priority, struct model_output *out) {
+    uint32_t lower = lower_take(core, priority);
+    if (lower != REQUEST_NONE)
+        refuse(core, out, lower, REFUSAL_QUEUE_FULL);
+    return lower != REQUEST_NONE;
+}
+
+/* Not all can be admitted: one of lower priority stands back, or else this one does. */
+static void stand_back(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+    uint32_t lower = lower_take(core, node_at(core, node)->priority);
+    if (lower != REQUEST_NONE)
+        deadline_queue_insert(&core->queue, core->pool->nodes, node);
+    leftovers_add(core, now_ns, lower != REQUEST_NONE ? lower : node, out);
+    core->stale = true;
+}
+
 static void request_arrived(struct model_core *core, int64_t now_ns, const struct request_message *message,
                             struct model_output *out) {
     struct model_view *m = &core->view;
@@ -469,53 +668,73 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     struct request_node *request = node_at(core, node);
     request_node_set(request, message);
+    request->priority = message->priority;
+    core->prioritized |= message->priority > 0;
+    if (request->priority == PRIORITY_BEST_EFFORT) {
+        spare_arrived(core, now_ns, node, out);
+        return;
+    }
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
 
-    if (message->items < 1 || message->items > core->batch_max ||
-        (!core->policy->deadline_blind && now_ns > latest_start(core, request))) {
+    if (message->items < 1 || message->items > core->batch_max) {
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
     }
+    if (!core->policy->deadline_blind && now_ns > latest_start(core, request)) {
+        give_up(core, out, node);
+        return;
+    }
+    if (core->queue.count + core->leftovers.count >= core->queue_max && !room_made(core, request->priority, out)) {
+        refuse(core, out, node, REFUSAL_QUEUE_FULL);
+        return;
+    }
     if (core->policy->model_admit && !core->policy->model_admit(m, core->own, request)) {
-        leftovers_add(core, now_ns, node, out);
-        core->stale = true;
+        stand_back(core, now_ns, node, out);
         return;
     }
     deadline_queue_insert(&core->queue, core->pool->nodes, node);
-    core->stale = core->stale || core->queue.tail[0] != node || !batches_lengthen(core, now_ns, node);
+    core->stale = core->stale || core->queue.tail[0] != node || is_mixed(core, &core->queue) ||
+                  !batches_lengthen(core, now_ns, node);
 }
 
 static void request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
                               struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
-    uint32_t node = deadline_queue_remove(&core->queue, nodes, message->deadline_ns, message->handle);
+    bool spare = message->priority == PRIORITY_BEST_EFFORT;
+    int64_t deadline_ns = message->deadline_ns, later_ns = spare ? deadline_ns : deadline_ns + BEST_EFFORT_WAIT_NS;
+    uint32_t node = deadline_queue_remove(&core->queue, nodes, message->priority, deadline_ns, message->handle);
     if (node == REQUEST_NONE)
-        node = deadline_queue_remove(&core->leftovers, nodes, message->deadline_ns, message->handle);
+        node = deadline_queue_remove(&core->leftovers, nodes, message->priority, deadline_ns, message->handle);
+    if (node == REQUEST_NONE && core->spares) {
+        node = deadline_queue_remove(&core->spare, nodes, PRIORITY_BEST_EFFORT, later_ns, message->handle);
+        core->spares = core->spare.count > 0;
+    }
     if (node == REQUEST_NONE)
         return; /* in a batch already, or gone */
     refuse(core, out, node, REFUSAL_CANCELLED);
     refresh(core, now_ns, out);
 }
 
-/* Moves the batch's requests from the queue into the output. */
-static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue,
+/* Moves the batch's requests from the queue into the output; `mixed`: they are linked already. */
+static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, struct deadline_queue *queue, bool mixed,
                        const struct type_batch *batch, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
     uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
     while (items < batch->items) {
-        uint32_t next = deadline_queue_next(nodes, node);
+        uint32_t next = mixed ? nodes[node].next : deadline_queue_next(nodes, node);
         request_pool_warm(core->pool, node, next);
         if (node == deadline_queue_first(queue))
             deadline_queue_pop(queue, nodes);
         else
-            deadline_queue_remove(queue, nodes, nodes[node].deadline_ns, nodes[node].handle);
+            node_remove(core, queue, node);
         if (last == REQUEST_NONE)
             out->batch = node;
         else
             nodes[last].next = node;
         items += nodes[node].items;
         count++;
-        outcome_count(core, 0);
+        if (queue != &core->spare)
+            outcome_count(core, 0);
         last = node;
         node = next;
     }
@@ -526,19 +745,38 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     out->batch_run_ns = run_time(core, type, items);
 }
 
+static void leftovers_take(struct model_core *core, int64_t now_ns, uint32_t type, struct model_output *out) {
+    bool mixed = is_mixed(core, &core->leftovers);
+    uint32_t start = start_find(core, &core->leftovers, type, now_ns, 1);
+    struct type_batch batch = mixed ? mixed_compose(core, &core->leftovers, type, now_ns)
+                                    : batch_compose(core, &core->leftovers, type, now_ns, start);
+    batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
+}
+
+static void spare_take(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
+                       struct model_output *out) {
+    struct type_batch batch = spare_compose(core, grant->type, now_ns, grant->run_ns);
+    if (batch.start != REQUEST_NONE)
+        batch_take(core, now_ns, grant->type, &core->spare, false, &batch, out);
+    core->spares = core->spare.count > 0;
+}
+
 static void accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
                                 struct model_output *out) {
     uint32_t type = grant->type;
     CHECK(type < core->view.types && core->view.profiles[type] && grant->supply < SUPPLY_LEVELS);
     core->free_ns = grant->free_ns;
     refresh(core, now_ns, out);
-    const struct type_batch *batch = &core->batches[type];
-    if (batch->start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
-        batch_take(core, now_ns, type, &core->queue, batch, out);
-    } else if (grant->leftovers && core->candidates[type].leftover_invalid_after_ns != TIME_NEVER) {
-        uint32_t start = start_find(core, &core->leftovers, type, now_ns, 1);
-        struct type_batch leftovers = batch_compose(core, &core->leftovers, type, now_ns, start);
-        batch_take(core, now_ns, type, &core->leftovers, &leftovers, out);
+    struct type_batch batch = core->batches[type];
+    if (batch.start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
+        bool mixed = is_mixed(core, &core->queue);
+        if (mixed)
+            batch = mixed_compose(core, &core->queue, type, now_ns); /* other types' have other links */
+        batch_take(core, now_ns, type, &core->queue, mixed, &batch, out);
+    } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
+        leftovers_take(core, now_ns, type, out);
+    } else if (grant->spare) {
+        spare_take(core, now_ns, grant, out);
     }
     bool waited = core->free_ns > now_ns;
     core->free_ns = INT64_MIN;
@@ -627,6 +865,17 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
     refresh(core, now_ns, out);
 }
 
+/* When the first of some priority dies, where several wait: its batch may have left it behind. */
+static int64_t mixed_wake(const struct model_core *core, const struct deadline_queue *queue, int64_t wake_ns) {
+    if (core->policy->deadline_blind || !is_mixed(core, queue))
+        return wake_ns;
+    for (uint32_t node = queue->head[0]; node != REQUEST_NONE; node = priority_next(core, queue, node)) {
+        int64_t latest_ns = latest_start(core, node_at(core, node));
+        wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
+    }
+    return wake_ns;
+}
+
 /* When time alone will change a candidate: a batch shrinks or loses its head, a leftover dies. */
 static int64_t wake_time(const struct model_core *core) {
     int64_t wake_ns = TIME_NEVER;
@@ -636,6 +885,13 @@ static int64_t wake_time(const struct model_core *core) {
             wake_ns = c->invalid_after_ns;
         if (c->leftover_invalid_after_ns < wake_ns)
             wake_ns = c->leftover_invalid_after_ns;
+    }
+    wake_ns = mixed_wake(core, &core->queue, wake_ns);
+    wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
+    if (core->spares) {
+        const struct request_node *spare = node_at(core, deadline_queue_first(&core->spare));
+        int64_t latest_ns = latest_start(core, spare);
+        wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
     }
     if (core->policy->deadline_blind && core->stranded && core->queue.count)
         wake_ns = node_at(core, deadline_queue_first(&core->queue))->deadline_ns;
@@ -725,7 +981,7 @@ bool model_core_idle(const struct model_core *core) {
 }
 
 uint32_t model_core_queued(const struct model_core *core) {
-    return core->queue.count + core->leftovers.count;
+    return core->queue.count + core->leftovers.count + core->spare.count;
 }
 
 uint32_t model_core_items(const struct model_core *core, uint32_t type) {

@@ -15,6 +15,9 @@ struct model_core_config {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
     uint32_t batch_max;                                    /* items a batch; at most every profile's */
     int64_t slo_ns;                                        /* the model's usual SLO, until arrivals tell */
+    uint32_t queue_max;       /* requests with an SLO that may wait; 0: as many as the pool holds */
+    uint32_t delays;          /* a bit for each priority whose requests become best effort instead of being refused */
+    int64_t wait_ns;          /* longest that a request waits for company, whatever the policy; 0: the policy's */
     double weight;            /* of its share of an overloaded sub-cluster, against the other models'; 0: 1 */
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
     bool prefetch;            /* the data*b passes while the batch before runs; else on the accelerator's own time */
@@ -79,7 +82,7 @@ void model_core_warm_arrival(const struct model_core *core);
 uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */
 bool model_core_idle(const struct model_core *core);
-/* Requests queued, leftovers included. */
+/* Requests queued, leftovers and best effort included. */
 uint32_t model_core_queued(const struct model_core *core);
 /* Items of its next batch on a type, as composed at the last step; 0: none. */
 uint32_t model_core_items(const struct model_core *core, uint32_t type);

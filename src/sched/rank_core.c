@@ -15,7 +15,12 @@
  * answered. It allows nothing for ends that come earlier than expected: what is sealed early is in the way of whom
  * comes in between, and an accelerator that is reported free before it was offered is granted then. A batch sealed
  * ahead waits at the accelerator, at most one. Where nothing takes any time (a simulation without delays) accelerators
- * are free when they say so. */
+ * are free when they say so.
+ *
+ * Best effort gets what is idle and not needed: batches cannot be interrupted, so some accelerators are kept from it
+ * for who comes next, as many as it takes that it is in the way of one batch in fifty, and those who wait for company
+ * must find one when their time comes. To everybody else an accelerator that runs best effort counts as free, so that
+ * they go on as if there were none of it. Models take turns by how long theirs has run. */
 #include "sched/rank_core.h"
 
 #include <string.h>
@@ -32,11 +37,17 @@
 #define BATCHES_MOST        2 /* of an accelerator at once */
 #define PACE_WEIGHT         (1.0 / 16)
 #define HOP_WEIGHT          (1.0 / 64)
-#define DEVIATIONS          2 /* from the mean, that an offer allows for */
+#define DEVIATIONS          2   /* from the mean, that an offer allows for */
+#define SPARE_RUN_NS        1e9 /* for so long a batch of best effort may run, and half of what SLOs leave time for */
+#define KEPT_PART           2
+#define KEPT_STEP           0.5
+#define KEPT_FADE           0.995 /* in 10 ms */
+#define KEPT_SHARE          0.1
 
 /* A batch that was announced and has not ended. */
 struct running {
     uint32_t model;
+    bool spare;
     int64_t table_ns;   /* what it takes by the tables */
     int64_t arrives_ns; /* its inputs, if that is known to decide when it begins */
 };
@@ -66,9 +77,10 @@ struct estimate {
 struct model_slot {
     bool member;  /* else it belongs to another sub-cluster; it may still have a grant to answer */
     bool granted; /* between a grant and its answer; candidates are ignored */
-    bool granted_leftovers;
-    uint8_t dirty; /* a bit for every list in which it is */
-    double pace;   /* what its batches take over what the tables say: the mean */
+    bool granted_leftovers, granted_spare;
+    uint8_t dirty;    /* a bit for every list in which it is */
+    double pace;      /* what its batches take over what the tables say: the mean */
+    int64_t spare_ns; /* for how long best effort of it ran; of models that had none for a while, as the others' */
 };
 
 /* Candidates of one type at one level of supply, by model. */
@@ -81,6 +93,8 @@ struct lane {
     struct bit_tree free;               /* accelerators */
     struct stage stages[SUPPLY_LEVELS]; /* by level */
     struct heap leftovers;              /* models, by the latest start of their leftovers */
+    struct heap spare;                  /* models with best effort, by spare_ns */
+    uint32_t spared;                    /* accelerators that run best effort, or are granted for it */
     uint32_t freed;                     /* accelerators that became free in this step, and were not granted yet */
 };
 
@@ -99,12 +113,17 @@ struct rank_core {
     struct candidate *candidates;    /* [models][types] */
     struct dirty_list dirty[LISTS];  /* of [models] */
     struct lane lanes[ACCELERATOR_TYPES_MAX];
-    struct heap offers;  /* running accelerators, by when they are to be offered */
-    uint32_t wanting;    /* models with a candidate */
-    bool awaited;        /* somebody wanted the accelerators that are offered in this step when they were due */
-    int64_t due_ns;      /* when they were */
-    struct estimate hop; /* ns, from when a grant was due to its answer */
-    double batch_mean;   /* items */
+    struct heap offers;    /* running accelerators, by when they are to be offered */
+    uint32_t wanting;      /* models with a candidate */
+    bool awaited;          /* somebody wanted the accelerators that are offered in this step when they were due */
+    int64_t due_ns;        /* when they were */
+    struct estimate hop;   /* ns, from when a grant was due to its answer */
+    uint32_t spared;       /* of all lanes */
+    int64_t spared_ns;     /* when best effort last ended */
+    int64_t spare_turn_ns; /* spare_ns of who was granted last */
+    int64_t spare_run_ns;  /* for so long a batch of best effort may run */
+    double kept;           /* accelerators that are kept from it */
+    double batch_mean;     /* items */
     int64_t ctrl_ns, data_ns, grace_ns;
     struct model_rates *rates;     /* [models] as reported */
     struct model_rates *rates_now; /* [models] scratch: as of now */
@@ -136,6 +155,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
             heap_take(arena, &lane->stages[level].open, config->models);
         }
         heap_take(arena, &lane->leftovers, config->models);
+        heap_take(arena, &lane->spare, config->models);
     }
 }
 
@@ -172,6 +192,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     else
         policy_options_preset(config->policy, &core->options);
     core->parameters = (struct cluster_parameters){.gamma = 1};
+    core->spared_ns = INT64_MIN;
+    core->spare_run_ns = (int64_t)SPARE_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
         bool own = !config->part_of_accelerator || config->part_of_accelerator[a] == config->part;
@@ -240,11 +262,21 @@ static void model_dirty(struct rank_core *core, uint32_t model) {
 }
 
 static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type) {
-    int64_t latest_ns = candidate_of(core, model, type)->leftover_invalid_after_ns;
-    if (core->model[model].granted || latest_ns == TIME_NEVER)
-        heap_remove(&core->lanes[type].leftovers, model);
+    const struct candidate *c = candidate_of(core, model, type);
+    struct model_slot *slot = &core->model[model];
+    struct lane *lane = &core->lanes[type];
+    if (slot->granted || !candidate_leftovers(c))
+        heap_remove(&lane->leftovers, model);
     else
-        heap_set(&core->lanes[type].leftovers, model, latest_ns);
+        heap_set(&lane->leftovers, model, c->leftover_invalid_after_ns);
+    if (slot->granted || !candidate_spare(c)) {
+        if (!heap_empty(&lane->spare))
+            heap_remove(&lane->spare, model);
+        return;
+    }
+    if (slot->spare_ns < core->spare_turn_ns)
+        slot->spare_ns = core->spare_turn_ns;
+    heap_set(&lane->spare, model, slot->spare_ns);
 }
 
 /* Brings one level's stages, or the leftovers, up to date with the stored candidates. */
@@ -266,7 +298,8 @@ static void list_update(struct rank_core *core, uint32_t list) {
 
 /* How scarce a type's free accelerators are, of which there is one at least. */
 static uint32_t level_of(const struct rank_core *core, uint32_t type) {
-    return supply_level(core->lanes[type].free.count, core->up_of_type[type]);
+    const struct lane *lane = &core->lanes[type];
+    return supply_level(lane->free.count + lane->spared, core->up_of_type[type]);
 }
 
 /* The stage for a type's free accelerators, up to date. */
@@ -278,13 +311,15 @@ static struct stage *stage_now(struct rank_core *core, uint32_t type) {
 
 /* ---- matching ---- */
 
-static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, bool leftovers,
-                  struct rank_output *out) {
+enum purpose { FOR_BATCH, FOR_LEFTOVERS, FOR_SPARE };
+
+static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a,
+                  enum purpose purpose, struct rank_output *out) {
     struct lane *lane = &core->lanes[type];
-    uint32_t level = level_of(core, type), a = bit_tree_first(&lane->free);
-    bool freed = lane->freed > 0;
+    uint32_t level = level_of(core, type);
+    bool freed = lane->freed > 0, leftovers = purpose == FOR_LEFTOVERS;
     /* when it could have been granted, had it been known; of one that was free before, the candidate decides */
-    int64_t start_ns = leftovers ? now_ns : candidate_of(core, model, type)->start_ns[level];
+    int64_t start_ns = purpose == FOR_BATCH ? candidate_of(core, model, type)->start_ns[level] : now_ns;
     bit_tree_remove(&lane->free, a);
     lane->freed -= freed;
     struct accelerator *accelerator = &core->accelerator[a];
@@ -297,6 +332,7 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
     CHECK(!core->model[model].granted);
     core->model[model].granted = true;
     core->model[model].granted_leftovers = leftovers;
+    core->model[model].granted_spare = purpose == FOR_SPARE;
     model_dirty(core, model);
     out->grants[out->grant_count++] = (struct grant_message){
         .kind = GRANT_ACCELERATOR,
@@ -305,6 +341,7 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
         .type = type,
         .supply = level,
         .leftovers = leftovers,
+        .spare = purpose == FOR_SPARE,
         .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
         .granted_ns = now_ns,
         .due_ns = freed && core->due_ns > start_ns ? core->due_ns : start_ns,
@@ -334,7 +371,71 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
             uint32_t model = leftovers_best(core, lane, now_ns);
             if (model == RANK_NOBODY)
                 break;
-            grant(core, now_ns, model, t, true, out);
+            grant(core, now_ns, model, t, bit_tree_first(&lane->free), FOR_LEFTOVERS, out);
+        }
+    }
+}
+
+/* ---- best effort ---- */
+
+/* How many accelerators of a type are kept from it. */
+static uint32_t kept(const struct rank_core *core, uint32_t type) {
+    uint32_t most = core->up_of_type[type] / KEPT_PART;
+    return core->kept < most ? (uint32_t)core->kept : most;
+}
+
+/* A batch got an accelerator: whether it had to wait for one that best effort was in the way of. */
+static void kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
+    waited = waited && (core->spared || core->spared_ns == now_ns);
+    core->kept += KEPT_STEP * ((double)waited - KEPT_SHARE);
+    double most = (double)core->up / KEPT_PART;
+    core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
+}
+
+static void spare_count(struct rank_core *core, uint32_t type, int32_t change) {
+    core->lanes[type].spared += (uint32_t)change;
+    core->spared += (uint32_t)change;
+}
+
+/* The first idle accelerator of a type, or RANK_NOBODY; one that is offered ahead of time is not idle. */
+static uint32_t idle_find(const struct rank_core *core, uint32_t type) {
+    const struct bit_tree *free = &core->lanes[type].free;
+    for (uint32_t a = bit_tree_first(free), left = free->count; left; a++) {
+        if (!bit_tree_has(free, a))
+            continue;
+        if (core->accelerator[a].batches == 0)
+            return a;
+        left--;
+    }
+    return RANK_NOBODY;
+}
+
+/* For how long one more accelerator of a type is not needed: if those that are left are fewer than the models that wait
+ * for company, until the first of these may start. */
+static int64_t idle_span(struct rank_core *core, uint32_t type, int64_t now_ns) {
+    const struct stage *stage = stage_now(core, type);
+    uint32_t left = core->lanes[type].free.count - 1;
+    if (left < kept(core, type))
+        return 0;
+    return stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns : TIME_NEVER;
+}
+
+static void spare_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    for (uint32_t t = 0; t < core->types; t++) {
+        struct lane *lane = &core->lanes[t];
+        while (!heap_empty(&lane->spare) && !bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
+            struct heap_entry top = heap_top(&lane->spare);
+            int64_t least_ns = candidate_of(core, top.item, t)->leftover_invalid_after_ns - SPARE_NS;
+            int64_t most_ns = core->spare_run_ns > least_ns ? core->spare_run_ns : least_ns;
+            int64_t idle_ns = idle_span(core, t, now_ns);
+            uint32_t a = idle_find(core, t);
+            if (a == RANK_NOBODY || idle_ns < least_ns)
+                break;
+            core->spare_turn_ns = top.key;
+            grant(core, now_ns, top.item, t, a, FOR_SPARE, out);
+            out->grants[out->grant_count - 1].run_ns = idle_ns < most_ns ? idle_ns : most_ns;
+            spare_count(core, t, 1);
+            list_update(core, LIST_LEFTOVERS);
         }
     }
 }
@@ -356,7 +457,10 @@ static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank
         }
         if (best == RANK_NOBODY)
             return;
-        grant(core, now_ns, best, lane_lowest(core, best, best_type, now_ns), false, out);
+        uint32_t type = lane_lowest(core, best, best_type, now_ns);
+        if (core->spared || core->kept > 0)
+            kept_learn(core, now_ns, core->lanes[type].freed > 0);
+        grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), FOR_BATCH, out);
     }
 }
 
@@ -367,6 +471,8 @@ static void match(struct rank_core *core, int64_t now_ns, struct rank_output *ou
         before = out->grant_count;
         leftovers_match(core, now_ns, out);
     } while (out->grant_count > before && core->free && out->grant_count < RANK_GRANTS_MAX);
+    if (core->free)
+        spare_match(core, now_ns, out);
     for (uint32_t t = 0; t < core->types; t++)
         core->lanes[t].freed = 0;
 }
@@ -446,6 +552,10 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
     if (over.table_ns > 0 && ended_ns > a->begin_ns)
         core->model[over.model].pace +=
             PACE_WEIGHT * ((double)(ended_ns - a->begin_ns) / (double)over.table_ns - core->model[over.model].pace);
+    if (over.spare) {
+        spare_count(core, a->type, -1);
+        core->spared_ns = ended_ns;
+    }
     a->running[0] = a->running[1];
     a->batches--;
     a->begin_ns = a->batches && a->running[0].arrives_ns > ended_ns ? a->running[0].arrives_ns : ended_ns;
@@ -491,7 +601,7 @@ static void accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a) {
 static bool wants(const struct rank_core *core, uint32_t model) {
     for (uint32_t t = 0; t < core->types; t++) {
         const struct candidate *c = &core->candidates[model * core->types + t];
-        if (candidate_any(c) || c->leftover_invalid_after_ns != TIME_NEVER)
+        if (candidate_any(c) || candidate_leftovers(c))
             return true;
     }
     return false;
@@ -520,12 +630,16 @@ static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_
 }
 
 static void batch_announced(struct rank_core *core, struct accelerator *a, const struct rank_message *message) {
+    struct model_slot *model = &core->model[message->model];
+    if (model->granted_spare)
+        model->spare_ns += message->run_ns;
     if (message->sealed_ns >= a->due_ns)
         estimate_add(&core->hop, (double)(message->sealed_ns - a->due_ns));
     core->batch_mean += ((double)message->items - core->batch_mean) * HOP_WEIGHT;
     int64_t begin_ns = message->free_ns - message->run_ns;
     a->running[a->batches++] = (struct running){
         .model = message->model,
+        .spare = model->granted_spare,
         .table_ns = message->run_ns,
         .arrives_ns = begin_ns > a->free_ns ? begin_ns : INT64_MIN,
     };
@@ -571,6 +685,8 @@ static void answered(struct rank_core *core, int64_t now_ns, const struct rank_m
     CHECK(model->granted);
     CHECK(accelerator->granted);
     model->granted = accelerator->granted = false;
+    if (model->granted_spare && message->items == 0)
+        spare_count(core, accelerator->type, -1);
     if (model->member)
         candidates_store(core, message);
     else
@@ -641,14 +757,20 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     if (now_ns < core->parameters_due_ns)
         return;
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
+    core->kept *= KEPT_FADE;
     core->needed = 0;
+    double run_ns = SPARE_RUN_NS;
     for (uint32_t m = 0; m < core->models; m++) {
         struct model_rates rates = rates_at(&core->rates[m], now_ns);
         rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
         rates.beta_ns *= core->model[m].pace;
         core->rates_now[m] = rates;
+        double left_ns = (rates.slo_ns - rates.alpha_ns - rates.beta_ns) / 2;
+        if (rates.rate > 0 && left_ns < run_ns)
+            run_ns = left_ns;
         core->needed += rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
     }
+    core->spare_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
     struct cluster_view view = {
         .models = core->models,
         .rates = core->rates_now,

@@ -15,7 +15,8 @@ struct request_node {
     uint32_t model, items;
     uint32_t next; /* in a list of model_output or central_output, ended by REQUEST_NONE */
     uint16_t port;
-    uint8_t refusal;                /* enum refusal */
+    uint8_t refusal; /* enum refusal */
+    uint8_t priority;
     uint32_t links[REQUEST_LEVELS]; /* the deadline queue's */
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
@@ -46,7 +47,7 @@ static inline void request_pool_warm(const struct request_pool *pool, uint32_t n
         __builtin_prefetch(&pool->nodes[later], 1);
 }
 
-/* What a request's arrival says, into its node. */
+/* What a request's arrival says, into its node. Its priority is 0: central schedulers have none. */
 static inline void request_node_set(struct request_node *node, const struct request_message *message) {
     node->handle = message->handle;
     node->arrival_ns = message->arrival_ns;
@@ -55,4 +56,5 @@ static inline void request_node_set(struct request_node *node, const struct requ
     node->items = message->items;
     node->port = message->port;
     node->refusal = REFUSAL_NONE;
+    node->priority = 0;
 }

@@ -12,6 +12,7 @@ struct checked_request {
     int64_t latest_ns; /* by when it must have left the scheduler */
     int64_t deadline_ns;
     uint32_t model, items;
+    bool spare; /* best effort */
     enum request_state state;
 };
 
@@ -26,7 +27,8 @@ struct checker {
     struct checked_accelerator *accelerators;
     /* the batch being started */
     int64_t now_ns, finish_ns;
-    uint32_t model, items_left;
+    uint32_t model, accelerator, items, items_left, items_first;
+    bool spare; /* its first request is best effort */
     bool lateness_allowed;
     char wrong[256]; /* "": nothing */
 };
@@ -64,7 +66,7 @@ static struct checked_request *waiting(struct checker *checker, uint64_t handle,
     return request;
 }
 
-static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items,
+static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items, uint8_t priority,
                        int64_t deadline_ns) {
     struct checker *checker = context;
     if (handle >= checker->requests_max || checker->requests[handle].state != UNKNOWN) {
@@ -76,6 +78,7 @@ static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t 
         .deadline_ns = deadline_ns,
         .model = model,
         .items = items,
+        .spare = priority == PRIORITY_BEST_EFFORT,
         .state = WAITING,
     };
 }
@@ -95,10 +98,24 @@ static void on_refused(void *context, int64_t now_ns, uint32_t model, uint64_t h
     request->state = REFUSED;
 }
 
+/* Best effort runs no longer than an ordinary batch, of which two fit into the SLO; but one request runs in any case.
+ * Tables that are learned are not known here. */
+static bool too_long(const struct checker *checker) {
+    const struct sim_config *config = checker->config;
+    const struct sim_model *model = &config->models[checker->model];
+    if (!checker->spare || checker->items == checker->items_first || config->learn || model->slo_spread > 0)
+        return false;
+    return model->profiles[config->accelerator_type[checker->accelerator]]->latency_ns[checker->items] >
+           model->slo_ns / 2;
+}
+
 static void batch_complete(struct checker *checker) {
     if (checker->items_left)
         wrong(checker, "a batch lacks %" PRIu32 " of its items", checker->items_left);
+    if (too_long(checker))
+        wrong(checker, "a batch of %" PRIu32 " items of best effort takes too long", checker->items);
     checker->items_left = 0;
+    checker->spare = false;
 }
 
 static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
@@ -109,7 +126,9 @@ static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t acce
     checker->now_ns = now_ns;
     checker->finish_ns = expected_end_ns;
     checker->model = model;
-    checker->items_left = items;
+    checker->items = checker->items_left = items;
+    checker->items_first = 0;
+    checker->accelerator = accelerator;
     if (accelerator >= config->accelerators) {
         wrong(checker, "there is no accelerator %" PRIu32, accelerator);
         return;
@@ -126,6 +145,12 @@ static void on_joined(void *context, uint64_t handle) {
     if (!request)
         return;
     request->state = STARTED;
+    if (checker->items_first == 0) {
+        checker->items_first = request->items;
+        checker->spare = request->spare;
+    }
+    if (request->spare != checker->spare)
+        wrong(checker, "request %" PRIu64 " is in a batch of another class", handle);
     if (request->model != checker->model)
         wrong(checker, "request %" PRIu64 " is in a batch of another model", handle);
     if (checker->finish_ns > request->deadline_ns && !checker->lateness_allowed)

@@ -46,7 +46,10 @@ static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
         .items_most = 1,
         .weights_bytes = from->weights_bytes,
         .load_ns = from->load_ns,
+        .best_effort = from->best_effort,
+        .priority_count = from->priority_count,
     };
+    memcpy(to->priorities, from->priorities, sizeof(to->priorities));
     snprintf(to->name, sizeof(to->name), "%.*s", SIM_NAME_MAX - 1, from->name);
     return tables_make(c, s, m);
 }
@@ -186,6 +189,10 @@ int cluster_make(struct cluster *cluster, const struct scenario *scenario, struc
     if (scenario->autoscale.enabled && (memory_of(scenario) || scenario->fault_every_s > 0))
         return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.%s",
                          memory_of(scenario) ? "memory_gib" : "faults");
+    for (uint32_t m = 0; m < scenario->model_count && scenario->policy->central; m++)
+        if (scenario->models[m].best_effort > 0 || scenario->models[m].priority_count)
+            return error_set(err, -ENOTSUP, "the policy %s knows neither priorities nor best effort",
+                             scenario->policy->name);
     int rc = models_make(cluster, scenario);
     rc = rc ? rc : accelerators_make(cluster, scenario);
     rc = rc ? rc : steps_make(cluster, scenario);

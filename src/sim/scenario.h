@@ -41,6 +41,9 @@ struct scenario_model {
     int64_t slo_ns;
     double weight;      /* of its share under overload, against the other models' */
     double share;       /* of the offered rate; all add up to 1 */
+    double best_effort; /* share of its requests that have no SLO */
+    uint32_t priority_count;
+    double priorities[PRIORITIES_MAX]; /* shares of its other requests, from the highest on; they add up to 1 */
     uint32_t batch_max; /* greatest batch that meets the SLO when it starts at once, on the type where it is greatest:
                            1 to PROFILE_BATCH_MAX */
     uint64_t weights_bytes;                                 /* that it takes on an accelerator; 0: not known */

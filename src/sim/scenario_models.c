@@ -50,6 +50,8 @@ struct model_keys {
     int64_t copies, slo_ns, load_ns; /* 0, 0, -1: not given */
     double weights_mb;               /* -1: not given */
     double weight;
+    double best_effort;
+    const struct conf_node *priorities; /* NULL: not given */
 };
 
 #define MODEL_KEYS(type_)                                                                                              \
@@ -57,7 +59,9 @@ struct model_keys {
         CONF_KEY_TIME(type_, common.slo_ns, "slo_ms", NS_PER_MS, 0.001, SLO_MS_MAX, MS_EXPECTED),                      \
         CONF_KEY_DOUBLE(type_, common.weights_mb, "weights_mb", 0, WEIGHTS_MB_MAX, WEIGHTS_EXPECTED),                  \
         CONF_KEY_TIME(type_, common.load_ns, "load_ms", NS_PER_MS, 0, SLO_MS_MAX, MS_EXPECTED),                        \
-        CONF_KEY_DOUBLE(type_, common.weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST, WEIGHT_EXPECTED)
+        CONF_KEY_DOUBLE(type_, common.weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST, WEIGHT_EXPECTED),       \
+        CONF_KEY_DOUBLE(type_, common.best_effort, "best_effort", 0, 1, "a share of the requests, 0 to 1"),            \
+        CONF_KEY_NODE(type_, common.priorities, "priorities")
 
 static const struct model_keys model_keys_absent = {.copies = 1, .load_ns = -1, .weights_mb = -1, .weight = 1};
 
@@ -103,6 +107,28 @@ static int copies_add(struct scenario *s, const struct conf_node *node, struct s
     return 0;
 }
 
+/* What is said of its requests' classes. */
+static int classes_read(struct scenario_model *model, const struct model_keys *keys, struct sy_error *err) {
+    const struct conf_node *list = keys->priorities;
+    double sum = 0;
+    model->best_effort = keys->best_effort;
+    if (!list)
+        return 0;
+    if (list->kind != CONF_LIST || list->count < 1 || list->count > PRIORITIES_MAX)
+        return conf_error(list, err, "expected a list of the shares of 1 to %d priorities, the highest first",
+                          PRIORITIES_MAX);
+    for (const struct conf_node *item = list->first; item; item = item->next) {
+        double *share = &model->priorities[model->priority_count++];
+        int rc = conf_get_double(item, 0, 1e12, "a share: any unit, only their ratios matter", share, err);
+        if (rc)
+            return rc;
+        sum += *share;
+    }
+    for (uint32_t i = 0; i < model->priority_count && sum > 0; i++)
+        model->priorities[i] /= sum;
+    return sum > 0 ? 0 : conf_error(list, err, "the shares add up to nothing");
+}
+
 static void weights_set(struct scenario_model *model, const struct model_keys *keys, double known_mb, double known_ms) {
     model->weights_bytes = (uint64_t)llround((keys->weights_mb < 0 ? known_mb : keys->weights_mb) * MB);
     model->load_ns = keys->load_ns < 0 ? llround(known_ms * NS_PER_MS) : keys->load_ns;
@@ -143,6 +169,9 @@ static int zoo_add(struct scenario *s, const struct conf_node *node, const struc
     if (!model.slo_ns)
         return conf_error(node, err, "'slo_ms' is missing: the zoo '%s' has no SLOs", choice->zoo->name);
     weights_set(&model, &choice->common, entry->weights_mb, entry->load_ms);
+    int rc = classes_read(&model, &choice->common, err);
+    if (rc)
+        return rc;
     for (uint32_t t = 0; t < s->type_count; t++) {
         const struct zoo_entry *on = zoo_entry_on(s, t, entry);
         if (!on)
@@ -355,7 +384,9 @@ static int own_read(struct scenario *s, const struct conf_node *node, struct sy_
     if (rc)
         return rc;
     struct scenario_model model = {.slo_ns = own.common.slo_ns, .weight = own.common.weight};
-    rc = own_latencies_read(s, node, &own, &model, err);
+    rc = classes_read(&model, &own.common, err);
+    if (!rc)
+        rc = own_latencies_read(s, node, &own, &model, err);
     if (rc)
         return rc;
     if (!own.name[0] || !own.common.slo_ns)

@@ -27,14 +27,29 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
 /* Requests at once, plenty: twice what arrives during the longest SLO. */
 static uint32_t requests_most(const struct sim_config *c) {
     double rate = 0, slo_s = 0, surge = 1;
+    uint32_t spare = 0;
     for (uint32_t i = 0; i < c->step_count; i++)
         rate = c->steps[i].rate_rps > rate ? c->steps[i].rate_rps : rate;
     for (uint32_t m = 0; m < c->model_count; m++) {
         double model_slo_s = (double)c->models[m].slo_ns / (double)NS_PER_S * (1 + c->models[m].slo_spread);
         slo_s = model_slo_s > slo_s ? model_slo_s : slo_s;
+        spare += c->models[m].best_effort > 0 ? BEST_EFFORT_MAX : 0;
         surge = c->models[m].surge_factor > surge ? c->models[m].surge_factor : surge;
     }
-    return (uint32_t)(2 * rate * surge * slo_s) + 65536;
+    return (uint32_t)(2 * rate * surge * slo_s) + spare + 65536;
+}
+
+static void classes_layout(struct arena *arena, const struct sim_config *c, struct sim_model_result *results) {
+    for (uint32_t m = 0; m < c->model_count; m++) {
+        uint32_t priorities = c->models[m].priority_count, spare = c->models[m].best_effort > 0;
+        size_t bytes = (priorities + spare) * sizeof(struct sim_class_result);
+        struct sim_class_result *classes = arena_take(arena, bytes);
+        if (!arena->base)
+            continue;
+        memset(classes, 0, bytes);
+        results[m].priorities = priorities ? classes : NULL;
+        results[m].best_effort = spare ? classes + priorities : NULL;
+    }
 }
 
 static void batch_sizes_layout(struct arena *arena, const struct sim_config *c, struct sim_model_result *results) {
@@ -62,6 +77,7 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
         sim->result->models = results;
     }
     batch_sizes_layout(arena, c, results);
+    classes_layout(arena, c, results);
     sim->bad_most = c->give_up_bad > 0 ? arena_take(arena, c->model_count * sizeof(*sim->bad_most)) : NULL;
     sim_accelerators_layout(sim, arena);
     sim_scaling_layout(sim, arena);
@@ -97,9 +113,27 @@ int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns) {
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-void sim_bad_check(struct sim *sim, uint32_t model) {
+struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority) {
     const struct sim_model_result *result = &sim->result->models[model];
-    sim->result->gave_up |= sim->bad_most && result->dropped + result->late > sim->bad_most[model];
+    if (priority == PRIORITY_BEST_EFFORT)
+        return result->best_effort;
+    return result->priorities ? &result->priorities[priority] : NULL;
+}
+
+void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome) {
+    struct sim_model_result *result = &sim->result->models[model];
+    struct sim_class_result *class = sim_class_of(sim, model, priority);
+    bool bad = outcome == SIM_DROPPED || outcome == SIM_LATE, spare = priority == PRIORITY_BEST_EFFORT;
+    sim->bad += bad && !spare;
+    if (class && sim_counts(sim, spare ? sim->now_ns : arrival_ns))
+        class->count[outcome]++;
+    if (spare || !sim_counts(sim, arrival_ns))
+        return;
+    result->good += outcome == SIM_GOOD;
+    result->dropped += outcome == SIM_DROPPED;
+    result->late += outcome == SIM_LATE;
+    result->cancelled += outcome == SIM_CANCELLED;
+    sim->result->gave_up |= bad && sim->bad_most && result->dropped + result->late > sim->bad_most[model];
 }
 
 void sim_refuse(struct sim *sim, uint32_t node) {
@@ -107,13 +141,8 @@ void sim_refuse(struct sim *sim, uint32_t node) {
     while (node != REQUEST_NONE) {
         struct request_node *request = &sim->pool.nodes[node];
         uint32_t next = request->next;
-        struct sim_model_result *result = &sim->result->models[request->model];
-        sim->bad += request->refusal != REFUSAL_CANCELLED;
-        if (sim_counts(sim, request->arrival_ns)) {
-            result->dropped += request->refusal != REFUSAL_CANCELLED;
-            result->cancelled += request->refusal == REFUSAL_CANCELLED;
-            sim_bad_check(sim, request->model);
-        }
+        sim_count(sim, request->model, request->priority, request->arrival_ns,
+                  request->refusal == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
         if (observer && observer->refused)
             observer->refused(observer->context, sim->now_ns, request->model, request->handle, request->refusal);
         request_pool_put(&sim->pool, node);
@@ -155,21 +184,21 @@ static void request_arrives(struct sim *sim, uint32_t model) {
         .deadline_ns = sim->now_ns + stream->next.slo_ns - sim->config->reply_margin_ns,
         .items = stream->next.items,
         .model = model,
+        .priority = stream->next.priority,
     };
     arrival_schedule(sim, model);
     struct sim_model_result *result = &sim->result->models[model];
     bool counted = sim_counts(sim, sim->now_ns);
     sim->result->requests++;
-    result->offered += counted;
+    result->offered += counted && message.priority != PRIORITY_BEST_EFFORT;
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
     if (full(sim)) {
-        result->dropped += counted;
-        sim->bad++;
-        sim_bad_check(sim, model);
+        sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
         return;
     }
     if (observer && observer->arrived)
-        observer->arrived(observer->context, sim->now_ns, message.handle, model, message.items, message.deadline_ns);
+        observer->arrived(observer->context, sim->now_ns, message.handle, model, message.items, message.priority,
+                          message.deadline_ns);
     if (sim->config->cancel_share > 0)
         cancel_draw(sim, model, &message);
     sim->queued++;

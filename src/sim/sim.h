@@ -25,13 +25,16 @@ struct sim_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by type; NULL: does not run on it */
     uint32_t batch_max;                                    /* items; at most every profile's */
     int64_t slo_ns;
-    double weight;                    /* of its share under overload, against the other models'; 0: 1 */
-    double share;                     /* of all requests, relative to the other models' */
-    uint32_t items_least, items_most; /* of a request, uniform */
-    double slo_spread;                /* a request's SLO is uniform in slo*(1 - spread .. 1 + spread) */
-    double surge_at_s, surge_factor;  /* from then on its rate is multiplied; factor 0: never */
-    uint64_t weights_bytes;           /* that it takes on an accelerator, where memory is limited */
-    int64_t load_ns;                  /* what loading it there takes */
+    double weight;                     /* of its share under overload, against the other models'; 0: 1 */
+    double share;                      /* of all requests, relative to the other models' */
+    double best_effort;                /* share of its requests that have no SLO */
+    uint32_t priority_count;           /* 0: all have the highest */
+    double priorities[PRIORITIES_MAX]; /* shares of the other requests, from the highest on; they add up to 1 */
+    uint32_t items_least, items_most;  /* of a request, uniform */
+    double slo_spread;                 /* a request's SLO is uniform in slo*(1 - spread .. 1 + spread) */
+    double surge_at_s, surge_factor;   /* from then on its rate is multiplied; factor 0: never */
+    uint64_t weights_bytes;            /* that it takes on an accelerator, where memory is limited */
+    int64_t load_ns;                   /* what loading it there takes */
 };
 
 struct sim_rate_step {
@@ -42,7 +45,7 @@ struct sim_rate_step {
 /* Told what happens in a run, as it happens; any member may be NULL. */
 struct sim_observer {
     void *context;
-    void (*arrived)(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items,
+    void (*arrived)(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items, uint8_t priority,
                     int64_t deadline_ns);
     void (*refused)(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason);
     /* A batch is sent to an accelerator, which may still be busy. expected_end_ns: when it ends if this one, and what
@@ -100,6 +103,15 @@ struct sim_advice {
     uint32_t accelerators;
 };
 
+enum sim_outcome { SIM_GOOD, SIM_DROPPED, SIM_LATE, SIM_CANCELLED, SIM_OUTCOMES };
+
+/* Requests of one priority, or best effort. */
+struct sim_class_result {
+    uint64_t count[SIM_OUTCOMES];
+    struct sim_times latency; /* of those that ran */
+};
+
+/* Best effort counts by itself alone, but for the batches. */
 struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests; offered is the sum of the others */
     uint64_t batches, batch_items;
@@ -107,6 +119,7 @@ struct sim_model_result {
     uint64_t cold;                      /* requests that came while no accelerator had the model */
     uint32_t *batch_sizes;              /* [batch_max + 1] batches, by their items */
     struct sim_times latency, queueing; /* of the requests that ran: arrival to answer, and to the batch's start */
+    struct sim_class_result *best_effort, *priorities; /* NULL: it has no such requests; [priority_count] */
 };
 
 struct sim_result {

@@ -139,8 +139,10 @@ void sim_source_set(struct sim *sim, uint32_t source, int64_t at_ns);
 bool sim_counts(const struct sim *sim, int64_t arrival_ns);
 /* The part of [from, to) in which requests count. */
 int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
-/* After one more request of a model became bad: whether the run is to be given up. */
-void sim_bad_check(struct sim *sim, uint32_t model);
+/* One more request that arrived then has left. If that makes too many bad ones, the run is given up. */
+void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
+/* What counts a model's requests of a priority, or best effort, by themselves; NULL: nothing does. */
+struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
 /* The scheduler refuses a list of requests. */
 void sim_refuse(struct sim *sim, uint32_t first);
 

@@ -18,7 +18,7 @@ void workload_stream_init(struct workload_stream *stream, const struct sim_confi
         .phase_open = true,
         .gaps_taken = GAPS_AHEAD,
         .gaps_only = config->arrivals == SIM_POISSON && !config->query_sizes && m->items_most <= m->items_least &&
-                     m->slo_spread <= 0,
+                     m->slo_spread <= 0 && m->best_effort <= 0 && m->priority_count == 0,
     };
     if (config->arrivals == SIM_TRACE)
         stream->cursor = trace_cursor_at_start(config->trace, model);
@@ -118,6 +118,19 @@ static int64_t slo_draw(struct workload_stream *stream) {
     return slo_ns;
 }
 
+static uint8_t priority_draw(struct workload_stream *stream) {
+    const struct sim_model *model = stream->model;
+    if (model->best_effort > 0 && rng_uniform(&stream->rng) < model->best_effort)
+        return PRIORITY_BEST_EFFORT;
+    if (model->priority_count == 0)
+        return 0;
+    double x = rng_uniform(&stream->rng);
+    uint8_t priority = 0;
+    while (priority + 1u < model->priority_count && x >= model->priorities[priority])
+        x -= model->priorities[priority++];
+    return priority;
+}
+
 bool workload_stream_next(struct workload_stream *stream, struct workload_request *request) {
     const struct sim_config *config = stream->config;
     const struct sim_model *model = stream->model;
@@ -127,6 +140,9 @@ bool workload_stream_next(struct workload_stream *stream, struct workload_reques
         return false;
     request->arrival_ns = (int64_t)(stream->at_s * (double)NS_PER_S);
     request->slo_ns = slo_draw(stream);
+    request->priority = priority_draw(stream);
+    if (request->priority == PRIORITY_BEST_EFFORT)
+        request->slo_ns = BEST_EFFORT_WAIT_NS;
     request->items = config->query_sizes ? query_sizes_draw(config->query_sizes, &stream->rng) : model->items_least;
     if (!config->query_sizes && model->items_most > model->items_least)
         request->items += (uint32_t)rng_below(&stream->rng, model->items_most - model->items_least + 1);

@@ -24,6 +24,7 @@ struct workload_stream {
 struct workload_request {
     int64_t arrival_ns, slo_ns;
     uint32_t items;
+    uint8_t priority;
 };
 
 /* The sum of all models' shares. */

@@ -93,6 +93,16 @@ static void model_draw(struct scenario *s, struct rng *rng, uint32_t m) {
 
 /* Requests per second and accelerator, from nearly idle to a multiple of what it can do, evenly on a logarithmic scale.
  */
+static void classes_draw(struct sim_model *model, struct rng *rng) {
+    if (chance(rng, 0.3))
+        model->best_effort = between(rng, 0, 1.1);
+    if (!chance(rng, 0.3))
+        return;
+    model->priority_count = 1 + (uint32_t)rng_below(rng, 5);
+    for (uint32_t i = 0; i < model->priority_count; i++)
+        model->priorities[i] = 1.0 / model->priority_count;
+}
+
 static double rate_draw(struct rng *rng) {
     double rate = between(rng, 10, 20);
     for (uint64_t doublings = rng_below(rng, 9); doublings > 0; doublings--)
@@ -170,6 +180,8 @@ static void scenario_draw(struct scenario *s, const struct policy_ops *policy, u
     c->queue_capacity = chance(&rng, 0.1) ? 1 + (uint32_t)rng_below(&rng, 50) : 0;
     c->policy = policy;
     options_draw(c, &rng);
+    for (uint32_t m = 0; !policy->central && m < c->model_count; m++)
+        classes_draw(&s->models[m], &rng);
     c->rates_known = chance(&rng, 0.5);
     if (policy->central && policy->central->uses_memory && chance(&rng, 0.4))
         memory_draw(s, &rng);

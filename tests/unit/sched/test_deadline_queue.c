@@ -32,6 +32,7 @@ static uint32_t insert(struct fixture *f, int64_t deadline_ns, uint32_t items) {
     f->nodes[node].handle = f->handles++;
     f->nodes[node].deadline_ns = deadline_ns;
     f->nodes[node].items = items;
+    f->nodes[node].priority = 0;
     deadline_queue_insert(&f->queue, f->nodes, node);
     uint32_t at = f->count++;
     while (at > 0 && f->nodes[f->sorted[at - 1]].deadline_ns > deadline_ns) {
@@ -89,33 +90,58 @@ static void requests_leave_in_deadline_order_and_equal_ones_in_arrival_order(voi
     free(f);
 }
 
+static uint32_t insert_as(struct fixture *f, uint8_t priority, int64_t deadline_ns, uint32_t items) {
+    uint32_t node = request_pool_get(&f->pool);
+    f->nodes[node] =
+        (struct request_node){.handle = f->handles++, .priority = priority, .deadline_ns = deadline_ns, .items = items};
+    deadline_queue_insert(&f->queue, f->nodes, node);
+    return node;
+}
+
+static void higher_priorities_come_first(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    uint32_t last = insert_as(f, 2, 1, 5), second = insert_as(f, 0, 20, 2), fourth = insert_as(f, 1, 30, 4);
+    uint32_t first = insert_as(f, 0, 10, 1), third = insert_as(f, 1, 5, 3);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 15), second);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 21), third); /* there is none of priority 0 */
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 1, INT64_MIN), third);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 2, 2), REQUEST_NONE);
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 1, 20, f->nodes[second].handle), REQUEST_NONE);
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 20, f->nodes[second].handle), second);
+    uint32_t expected[] = {first, third, fourth, last};
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(deadline_queue_pop(&f->queue, f->nodes), expected[i]);
+    free(f);
+}
+
 static void removing_needs_the_deadline_and_the_handle(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
     for (int i = 0; i < 20; i++)
         insert(f, 7, 1);
     insert(f, 8, 1);
-    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 8, 3), REQUEST_NONE);
-    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 6, 3), REQUEST_NONE);
-    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 7, 99), REQUEST_NONE);
-    uint32_t node = deadline_queue_remove(&f->queue, f->nodes, 7, 13);
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 8, 3), REQUEST_NONE);
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 6, 3), REQUEST_NONE);
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 7, 99), REQUEST_NONE);
+    uint32_t node = deadline_queue_remove(&f->queue, f->nodes, 0, 7, 13);
     assert_int_equal(f->nodes[node].handle, 13);
     forget(f, 13);
     verify(f);
-    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 7, 13), REQUEST_NONE);
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 7, 13), REQUEST_NONE);
     free(f);
 }
 
 static void find_gives_the_first_at_or_after(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
-    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0), REQUEST_NONE);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 0), REQUEST_NONE);
     for (int i = 1; i <= 50; i++)
         insert(f, i * 10, 1);
-    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0), f->sorted[0]);
-    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 250), f->sorted[24]);
-    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 251), f->sorted[25]);
-    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 501), REQUEST_NONE);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 0), f->sorted[0]);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 250), f->sorted[24]);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 251), f->sorted[25]);
+    assert_int_equal(deadline_queue_find(&f->queue, f->nodes, 0, 501), REQUEST_NONE);
     free(f);
 }
 
@@ -138,7 +164,7 @@ static void random_operations_keep_it_equal_to_a_sorted_array(void **state) {
         } else if (f->count) {
             uint32_t at = (uint32_t)rng_below(&rng, f->count);
             const struct request_node *node = &f->nodes[f->sorted[at]];
-            assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, node->deadline_ns, node->handle),
+            assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, node->deadline_ns, node->handle),
                              f->sorted[at]);
             forget(f, at);
         }
@@ -185,6 +211,7 @@ static void a_pool_hands_out_each_node_once_and_says_when_it_is_empty(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_leave_in_deadline_order_and_equal_ones_in_arrival_order),
+        cmocka_unit_test(higher_priorities_come_first),
         cmocka_unit_test(removing_needs_the_deadline_and_the_handle),
         cmocka_unit_test(find_gives_the_first_at_or_after),
         cmocka_unit_test(random_operations_keep_it_equal_to_a_sorted_array),

@@ -32,7 +32,7 @@ static struct fixture *fixture_new(void) {
 }
 
 static void arrive(struct fixture *f, uint64_t handle, int64_t deadline_ns, uint32_t items) {
-    f->on.arrived(f->on.context, 0, handle, 0, items, deadline_ns);
+    f->on.arrived(f->on.context, 0, handle, 0, items, 0, deadline_ns);
 }
 
 static void start(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items) {
@@ -69,6 +69,37 @@ static void a_good_run_is_good(void **state) {
     join(f, 1);
     f->on.ended(f->on.context, 100, 0);
     expect(f, NULL);
+}
+
+static void arrive_spare(struct fixture *f, uint64_t handle) {
+    f->on.arrived(f->on.context, 0, handle, 0, 1, PRIORITY_BEST_EFFORT, 1000);
+}
+
+static void best_effort_beside_others_in_a_batch(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    arrive(f, 0, 100, 1);
+    arrive_spare(f, 1);
+    start(f, 0, 0, 0, 2);
+    join(f, 0);
+    join(f, 1);
+    f->on.ended(f->on.context, 30, 0);
+    expect(f, "of another class");
+}
+
+static void best_effort_that_takes_longer_than_an_ordinary_batch(void **state) {
+    (void)state;
+    for (uint32_t items = 2; items <= 3; items++) { /* half of the SLO is 30, two items' time */
+        struct fixture *f = fixture_new();
+        f->models[0].slo_ns = 60;
+        for (uint32_t i = 0; i < items; i++)
+            arrive_spare(f, i);
+        start(f, 0, 0, 0, items);
+        for (uint32_t i = 0; i < items; i++)
+            join(f, i);
+        f->on.ended(f->on.context, 50, 0);
+        expect(f, items == 2 ? NULL : "takes too long");
+    }
 }
 
 static void a_lost_request(void **state) {
@@ -188,6 +219,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lateness_may_be_allowed),
         cmocka_unit_test(a_good_run_is_good),
+        cmocka_unit_test(best_effort_beside_others_in_a_batch),
+        cmocka_unit_test(best_effort_that_takes_longer_than_an_ordinary_batch),
         cmocka_unit_test(a_lost_request),
         cmocka_unit_test(a_request_answered_twice),
         cmocka_unit_test(a_request_nobody_sent),

@@ -183,6 +183,23 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
 
 #define CLUSTER "cluster: {accelerators: 8, type: t}\n"
 
+static void requests_may_have_classes(void **state) {
+    (void)state;
+    struct scenario s;
+    read_well(CLUSTER "models:\n"
+                      "  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 10, best_effort: 0.25, priorities: [1, 3]}\n"
+                      "  - {name: n, alpha_ms: 1, beta_ms: 1, slo_ms: 10}\n",
+              &s);
+    assert_true(s.models[0].best_effort == 0.25);
+    assert_int_equal(s.models[0].priority_count, 2);
+    assert_true(s.models[0].priorities[0] == 0.25 && s.models[0].priorities[1] == 0.75);
+    assert_true(s.models[1].best_effort == 0 && s.models[1].priority_count == 0);
+    scenario_free(&s);
+    read_well("cluster: {accelerators: 2, type: gtx1080ti}\nmodels: {zoo: gtx1080ti, best_effort: 1}\n", &s);
+    assert_true(s.models[34].best_effort == 1);
+    scenario_free(&s);
+}
+
 static void mistakes_are_named(void **state) {
     (void)state;
     static const struct {
@@ -225,6 +242,12 @@ static void mistakes_are_named(void **state) {
         {CLUSTER "models:\n- {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 9, weight: 0}\n",
          "s.yaml:3: models.0.weight: 0 is not in 0.001 to 1000 (expected how much a model's share weighs beside the "
          "others')"},
+        {CLUSTER "models:\n- {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 9, best_effort: 2}\n",
+         "s.yaml:3: models.0.best_effort: 2 is not in 0 to 1 (expected a share of the requests, 0 to 1)"},
+        {CLUSTER "models:\n- {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 9, priorities: 3}\n",
+         "s.yaml:3: models.0.priorities: expected a list of the shares of 1 to 32 priorities, the highest first"},
+        {CLUSTER "models:\n- {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 9, priorities: [0, 0]}\n",
+         "s.yaml:3: models.0.priorities: the shares add up to nothing"},
         {"cluster: {accelerators: 8, faults: {every_s: 5}}\nmodels: {zoo: a100}\n",
          "s.yaml:1: cluster.faults: 'for_s' is missing"},
         {"cluster: {accelerators: 8, faults: {every_s: 5, for_s: 1, kind: nap}}\nmodels: {zoo: a100}\n",
@@ -249,6 +272,7 @@ int main(void) {
         cmocka_unit_test(kairos_tables_and_sizes_give_its_throughput),
         cmocka_unit_test(nexus_has_its_profiles_and_its_example),
         cmocka_unit_test(own_models_take_lines_and_tables_by_type),
+        cmocka_unit_test(requests_may_have_classes),
         cmocka_unit_test(mistakes_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

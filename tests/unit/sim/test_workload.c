@@ -210,8 +210,32 @@ static void streams_differ_by_model_and_seed_and_by_nothing_else(void **state) {
     assert_int_not_equal(x.arrival_ns, y.arrival_ns);
 }
 
+static void requests_have_classes_by_their_shares(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, 3000, 30);
+    f.models[0].best_effort = 0.5;
+    f.models[0].priority_count = 2;
+    f.models[0].priorities[0] = 0.2;
+    f.models[0].priorities[1] = 0.8;
+    struct workload_stream stream;
+    struct workload_request request;
+    double counts[256] = {0}, n = 0;
+    workload_stream_init(&stream, &f.config, 0, workload_shares(&f.config));
+    for (; workload_stream_next(&stream, &request); n++) {
+        counts[request.priority]++;
+        bool spare = request.priority == PRIORITY_BEST_EFFORT;
+        assert_int_equal(request.slo_ns, spare ? BEST_EFFORT_WAIT_NS : f.models[0].slo_ns);
+    }
+    assert_near(counts[PRIORITY_BEST_EFFORT] / n, 0.5, 0.02);
+    assert_near(counts[0] / n, 0.1, 0.01);
+    assert_near(counts[1] / n, 0.4, 0.02);
+    assert_near(counts[0] + counts[1] + counts[PRIORITY_BEST_EFFORT], n, 0.5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_have_classes_by_their_shares),
         cmocka_unit_test(rates_follow_shares),
         cmocka_unit_test(gaps_are_constant_random_or_bursty),
         cmocka_unit_test(the_rate_follows_its_steps_and_surges),

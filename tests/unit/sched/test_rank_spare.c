@@ -1,0 +1,279 @@
+/* test_rank_spare.c - who gets accelerators for best effort, when, and for how long. Time is a number; models and
+ * executors are played by hand. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/rank_core.h"
+#include "unit/cmocka_all.h"
+
+#define MODELS 4
+
+struct fixture {
+    struct rank_core *core;
+    struct rank_output out;
+};
+
+static const struct policy_ops policy_plain = {.name = "plain"};
+
+static struct fixture fixture_new(uint32_t accelerators) {
+    static const uint8_t types[16];
+    struct policy_options options = {{0}};
+    struct rank_core_config config = {.models = MODELS,
+                                      .accelerators = accelerators,
+                                      .accelerator_type = types,
+                                      .types = 1,
+                                      .policy = &policy_plain,
+                                      .policy_options = &options};
+    struct fixture f = {.core = malloc(rank_core_bytes(&config))};
+    assert_non_null(f.core);
+    rank_core_init(f.core, &config);
+    return f;
+}
+
+static void send(struct fixture *f, int64_t now_ns, struct rank_message message) {
+    message.types = 1;
+    rank_core_step(f->core, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message}, &f->out);
+}
+
+static struct candidate at(int64_t start_ns) {
+    struct candidate c = candidate_none();
+    for (uint32_t level = 0; level < SUPPLY_LEVELS; level++)
+        c.start_ns[level] = start_ns;
+    return c;
+}
+
+/* Best effort whose first batch takes so long. */
+static struct candidate spare(int64_t run_ns) {
+    struct candidate c = candidate_none();
+    c.leftover_invalid_after_ns = SPARE_NS + run_ns;
+    return c;
+}
+
+static void candidate(struct fixture *f, int64_t now_ns, uint32_t model, struct candidate c) {
+    send(f, now_ns, (struct rank_message){.kind = RANK_CANDIDATE, .model = model, .candidates = {c}});
+}
+
+static void answer(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator, int64_t run_ns,
+                   struct candidate next) {
+    send(f, now_ns,
+         (struct rank_message){.kind = RANK_ANSWER,
+                               .model = model,
+                               .accelerator = accelerator,
+                               .items = run_ns > 0,
+                               .sealed_ns = now_ns,
+                               .free_ns = now_ns + run_ns,
+                               .run_ns = run_ns,
+                               .candidates = {next}});
+}
+
+static void ended(struct fixture *f, int64_t now_ns, uint32_t accelerator) {
+    send(f, now_ns, (struct rank_message){.kind = RANK_FREE, .accelerator = accelerator, .free_ns = now_ns});
+}
+
+/* The model has requests with this SLO, of which one takes 30. */
+static void rates(struct fixture *f, int64_t now_ns, uint32_t model, double slo_ns) {
+    send(f, now_ns,
+         (struct rank_message){.kind = RANK_RATES,
+                               .model = model,
+                               .rates = {.at_ns = now_ns,
+                                         .rate = 1,
+                                         .slo_ns = slo_ns,
+                                         .weight = 1,
+                                         .batch_best = 1,
+                                         .alpha_ns = 10,
+                                         .beta_ns = 20}});
+}
+
+#define assert_spare(f, model_, accelerator_)                                                                          \
+    do {                                                                                                               \
+        assert_int_equal((f)->out.grant_count, 1);                                                                     \
+        assert_int_equal((f)->out.grants[0].model, model_);                                                            \
+        assert_int_equal((f)->out.grants[0].accelerator, accelerator_);                                                \
+        assert_true((f)->out.grants[0].spare);                                                                         \
+    } while (0)
+#define assert_nothing(f) assert_int_equal((f)->out.grant_count, 0)
+
+static void an_idle_accelerator_runs_best_effort(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 2, spare(30));
+    assert_spare(&f, 2, 0);
+    answer(&f, 0, 2, 0, 30, spare(30));
+    assert_nothing(&f); /* it is busy */
+    ended(&f, 30, 0);
+    assert_spare(&f, 2, 0);
+    answer(&f, 30, 2, 0, 0, candidate_none()); /* given back */
+    assert_nothing(&f);
+    assert_int_equal(rank_core_accelerators_busy(f.core), 0);
+    assert_int_equal(rank_core_accelerators_free(f.core), 1);
+    free(f.core);
+}
+
+static void batches_and_leftovers_go_first(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 0, at(0));
+    answer(&f, 0, 0, 0, 50, candidate_none());
+    candidate(&f, 1, 1, spare(30));
+    struct candidate left = candidate_none();
+    left.leftover_invalid_after_ns = 500;
+    candidate(&f, 1, 2, left);
+    candidate(&f, 2, 3, at(0));
+    ended(&f, 50, 0);
+    assert_int_equal(f.out.grants[0].model, 3);
+    answer(&f, 50, 3, 0, 30, candidate_none());
+    ended(&f, 80, 0);
+    assert_int_equal(f.out.grants[0].model, 2);
+    assert_true(f.out.grants[0].leftovers);
+    answer(&f, 80, 2, 0, 30, candidate_none());
+    ended(&f, 110, 0);
+    assert_spare(&f, 1, 0);
+    free(f.core);
+}
+
+/* Half of what the tightest SLO leaves beside one run. */
+static void it_runs_so_long_that_who_comes_meanwhile_is_in_time(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    rates(&f, 0, 0, 1030);
+    rates(&f, 10 * NS_PER_MS, 1, 430); /* takes effect with the next parameters */
+    candidate(&f, 20 * NS_PER_MS, 2, spare(30));
+    assert_spare(&f, 2, 0);
+    assert_int_equal(f.out.grants[0].run_ns, 200);
+    answer(&f, 20 * NS_PER_MS, 2, 0, 30, candidate_none());
+    ended(&f, 20 * NS_PER_MS + 30, 0);
+    candidate(&f, 20 * NS_PER_MS + 30, 3, spare(300)); /* its least batch is no longer than an ordinary one */
+    assert_spare(&f, 3, 0);
+    assert_int_equal(f.out.grants[0].run_ns, 300);
+    free(f.core);
+}
+
+static void it_is_over_when_who_waits_for_company_may_start(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(2);
+    candidate(&f, 0, 0, at(100));
+    candidate(&f, 0, 2, spare(30));
+    assert_spare(&f, 2, 0); /* another one is left for model 0 */
+    assert_true(f.out.grants[0].run_ns > 1000);
+    answer(&f, 0, 2, 0, 500, spare(30));
+    assert_spare(&f, 2, 1);
+    assert_int_equal(f.out.grants[0].run_ns, 100);
+    answer(&f, 0, 2, 1, 60, spare(30));
+    ended(&f, 60, 1);
+    assert_spare(&f, 2, 1);
+    assert_int_equal(f.out.grants[0].run_ns, 40);
+    answer(&f, 60, 2, 1, 30, spare(30));
+    ended(&f, 90, 1);
+    assert_nothing(&f); /* 10 are too few */
+    assert_int_equal(f.out.wake_ns, 100);
+    free(f.core);
+}
+
+static void models_take_turns_by_how_long_theirs_has_run(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    candidate(&f, 0, 0, at(0));
+    answer(&f, 0, 0, 0, 10, candidate_none());
+    candidate(&f, 0, 1, spare(10));
+    candidate(&f, 0, 2, spare(20));
+    int64_t now_ns = 10, ran_ns[MODELS] = {0};
+    for (uint32_t i = 0; i < 30; i++) {
+        ended(&f, now_ns, 0);
+        assert_int_equal(f.out.grant_count, 1);
+        uint32_t model = f.out.grants[0].model;
+        int64_t run_ns = model == 1 ? 10 : 20;
+        answer(&f, now_ns, model, 0, run_ns, spare(run_ns));
+        ran_ns[model] += run_ns;
+        now_ns += run_ns;
+    }
+    assert_int_equal(ran_ns[1], ran_ns[2]);
+    /* who comes later does not catch up on the time before */
+    candidate(&f, now_ns, 3, spare(10));
+    for (uint32_t i = 0; i < 8; i++) {
+        ended(&f, now_ns, 0);
+        uint32_t model = f.out.grants[0].model;
+        answer(&f, now_ns, model, 0, 10, spare(10));
+        ran_ns[model] += 10;
+        now_ns += 10;
+    }
+    assert_in_range(ran_ns[3], 20, 40);
+    free(f.core);
+}
+
+/* To the others it is as if the accelerators were free: four of eight are ample, one is scarce. */
+static void accelerators_that_run_best_effort_count_as_free(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(8);
+    for (uint32_t a = 0; a < 7; a++) {
+        candidate(&f, 0, 2, spare(30));
+        assert_spare(&f, 2, a);
+        answer(&f, 0, 2, a, 30, candidate_none());
+    }
+    struct candidate c = at(0);
+    c.start_ns[SUPPLY_SCARCE] = 500;
+    candidate(&f, 1, 0, c);
+    assert_int_equal(f.out.grant_count, 1);
+    assert_int_equal(f.out.grants[0].accelerator, 7);
+    assert_int_equal(f.out.grants[0].supply, SUPPLY_AMPLE);
+    free(f.core);
+}
+
+/* Batches that had to wait for best effort keep accelerators from it: half of them at most. */
+static void accelerators_are_kept_from_it_when_it_was_in_the_way(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(4);
+    int64_t now_ns = 0;
+    for (uint32_t a = 0; a < 4; a++) {
+        candidate(&f, now_ns, 2, spare(30));
+        answer(&f, now_ns, 2, a, 30, candidate_none());
+    }
+    for (uint32_t i = 0; i < 20; i++) { /* model 0 finds all busy */
+        candidate(&f, now_ns, 0, at(0));
+        assert_nothing(&f);
+        ended(&f, now_ns, 0);
+        assert_int_equal(f.out.grants[0].model, 0);
+        answer(&f, now_ns, 0, 0, 30, candidate_none());
+    }
+    candidate(&f, now_ns, 2, spare(30));
+    for (uint32_t a = 0; a < 2; a++) {
+        ended(&f, now_ns, a);
+        assert_nothing(&f);
+    }
+    ended(&f, now_ns, 2);
+    assert_spare(&f, 2, 0); /* two are left */
+    answer(&f, now_ns, 2, 0, 30, spare(30));
+    assert_nothing(&f);
+    free(f.core);
+}
+
+static void what_is_down_takes_its_best_effort_along(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(2);
+    candidate(&f, 0, 2, spare(30));
+    answer(&f, 0, 2, 0, 30, candidate_none());
+    rank_core_step(f.core, 5, &(struct rank_event){.kind = RANK_ACCELERATOR_DOWN, .accelerator = 0}, &f.out);
+    ended(&f, 6, 0);
+    rank_core_step(f.core, 7, &(struct rank_event){.kind = RANK_ACCELERATOR_UP, .accelerator = 0}, &f.out);
+    struct candidate c = at(0); /* one of two is ample, with none that runs best effort */
+    c.start_ns[SUPPLY_SCARCE] = c.start_ns[SUPPLY_SCARCE + 1] = 500;
+    candidate(&f, 8, 0, c);
+    assert_int_equal(f.out.grant_count, 1);
+    answer(&f, 8, 0, 0, 30, candidate_none());
+    candidate(&f, 9, 1, c);
+    assert_nothing(&f); /* the last one is scarce */
+    free(f.core);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_idle_accelerator_runs_best_effort),
+        cmocka_unit_test(batches_and_leftovers_go_first),
+        cmocka_unit_test(it_runs_so_long_that_who_comes_meanwhile_is_in_time),
+        cmocka_unit_test(it_is_over_when_who_waits_for_company_may_start),
+        cmocka_unit_test(models_take_turns_by_how_long_theirs_has_run),
+        cmocka_unit_test(accelerators_that_run_best_effort_count_as_free),
+        cmocka_unit_test(accelerators_are_kept_from_it_when_it_was_in_the_way),
+        cmocka_unit_test(what_is_down_takes_its_best_effort_along),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
