@@ -44,6 +44,8 @@ void thread_begin(const char *name, uint32_t index, enum thread_kind kind) {
         set_slice(SLICE_COMPUTE_NS, nice_now);
     else if (kind == THREAD_SHARED)
         set_slice(SLICE_COMPUTE_NS, nice_now + NICE_SHARED > 19 ? 19 : nice_now + NICE_SHARED);
+    else if (kind == THREAD_BACKGROUND)
+        set_slice(SLICE_COMPUTE_NS, 19);
 }
 
 void thread_cores_allowed(cpu_set_t *cores) {

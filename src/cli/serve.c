@@ -13,21 +13,38 @@
 #include "cli/options.h"
 #include "control/curl_line.h"
 #include "control/deployment.h"
+#include "control/repository_control.h"
 #include "frontend/auth.h"
 #include "frontend/tls.h"
 #include "sched/wiring.h"
 
 #define BALANCE_EVERY_S 5
+#define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
+
+#define LOAD_MODELS_MAX 1024
 
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
         *tls_client_ca, *token_file;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib,
         connections, per_address, idle_s, head_s, rate_kib;
+    int control_mode; /* enum control_mode */
+    const char *load_models[LOAD_MODELS_MAX];
+    uint32_t load_model_count;
+    int64_t max_models;
+    double poll_secs;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics;
 };
+
+static int load_model_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    if (s->load_model_count == LOAD_MODELS_MAX)
+        return error_set(err, -EINVAL, "given more than %d times", LOAD_MODELS_MAX);
+    s->load_models[s->load_model_count++] = text;
+    return 0;
+}
 
 static const struct option_row rows[] = {
     OPTION_HEADING("What to serve (one of)"),
@@ -35,6 +52,15 @@ static const struct option_row rows[] = {
                 "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file"),
     OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",
                 "the emulated cluster and models of a scenario file, live"),
+    OPTION_CHOICE(struct serve_settings, control_mode, "model-control-mode", "none|poll|explicit",
+                  "none: the models that are there at the start; poll: those that the repository holds, which is looked "
+                  "at again and again; explicit: those that clients load"),
+    OPTION_PARSED("load-model", "NAME", load_model_read,
+                  "with explicit: a model to load at the start, or * for all; may be given several times"),
+    OPTION_DOUBLE(struct serve_settings, poll_secs, "repository-poll-secs", "S", 0.1, 86400,
+                  "with poll or explicit: how often to look at the repository"),
+    OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST,
+               "with poll or explicit: models loaded at once; more are answered 503"),
     OPTION_HEADING("On what"),
     OPTION_TEXT(struct serve_settings, accelerators, "accelerators", "LIST",
                 "cpu:N | cuda:N | emulated:N[:TYPE], separated by commas; without it cpu, one less than the cores, at "
@@ -134,6 +160,7 @@ struct serve_plan {
     struct deployment deployment;
     struct server_config config;
     struct auth *auth; /* NULL: none is needed */
+    struct repository_control control;
     struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
     uint32_t group_count;
 };
@@ -182,7 +209,18 @@ static int plan_repository(const struct serve_settings *s, struct serve_plan *pl
         .cores = plan->config.executor_cores,
         .cache_dir = s->cache_dir,
     };
-    return deployment_from_repository(&plan->deployment, s->repository, &how, err);
+    if (s->control_mode == CONTROL_NONE)
+        return deployment_from_repository(&plan->deployment, s->repository, &how, err);
+    plan->control = (struct repository_control){
+        .mode = (enum control_mode)s->control_mode,
+        .path = s->repository,
+        .names = s->load_models,
+        .name_count = s->load_model_count,
+        .look_every_ns = (int64_t)(s->poll_secs * (double)NS_PER_S),
+        .models_max = (uint32_t)s->max_models,
+    };
+    plan->config.control = &plan->control;
+    return deployment_for_control(&plan->deployment, &plan->control, &how, err);
 }
 
 static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
@@ -224,11 +262,19 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
         return error_set(err, -EINVAL, "give either --repository or --scenario");
     if (s->scenario && s->accelerators)
         return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
+    if (s->scenario && s->control_mode != CONTROL_NONE)
+        return error_set(err, -EINVAL, "--model-control-mode goes with --repository only");
+    if (s->load_model_count > 0 && s->control_mode != CONTROL_EXPLICIT)
+        return error_set(err, -EINVAL, "--load-model goes with --model-control-mode explicit only");
     struct sy_error why;
     int rc = policy_read(s->policy ? s->policy : policy_deferred.name, &plan->config.policy,
                          &plan->config.policy_options, &why);
     if (rc < 0)
         return error_set(err, rc, "--policy: %s", why.text);
+    if (plan->config.policy->central && s->control_mode != CONTROL_NONE)
+        return error_set(err, -EINVAL,
+                         "--policy %s plans for the models of the start; it goes with --model-control-mode none only",
+                         plan->config.policy->name);
     if ((rc = plan_security(s, plan, err)) < 0)
         return rc;
     rc = s->repository ? plan_repository(s, plan, err) : plan_scenario(s, plan, err);
@@ -270,18 +316,25 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
 }
 
 /* Says what is served and how to ask it: the last line can be pasted into a shell. */
-static void say_ready(const struct server *server, const struct server_config *config) {
+static void say_ready(struct server *server, const struct server_config *config) {
     struct server_ports ports = server_ports(server);
-    int ready = 0;
+    int ready = 0, set_aside = 0;
     char line[4096], url[64];
 
-    for (uint32_t i = 0; i < config->model_count; i++)
-        ready += atomic_load_explicit(&config->models[i].state, memory_order_acquire) == MODEL_READY;
+    const struct v2_models *models = server_models_lock(server);
+    for (uint32_t i = 0; i < models->count; i++) {
+        bool is_ready = v2_model_state(&models->models[models->listed[i]]) == MODEL_READY;
+        ready += is_ready;
+        set_aside += !is_ready;
+    }
+    for (uint32_t i = 0; i < models->absent_count; i++)
+        set_aside += models->absent[i].failed;
     log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
-             ports.grpc, ports.metrics, ready, (int)config->model_count - ready, config->policy->name);
+             ports.grpc, ports.metrics, ready, set_aside, config->policy->name);
     snprintf(url, sizeof(url), "%s://localhost:%d", config->tls ? "https" : "http", ports.http);
-    if (curl_line(config->models, config->model_count, url, line, sizeof(line)))
+    if (curl_line(models, url, line, sizeof(line)))
         fprintf(stderr, "\nTry:\n  %s\n\n", line);
+    server_models_unlock(server);
 }
 
 /* Reads again what may change while it serves. What will not do stays as it was. */
@@ -291,6 +344,23 @@ static void reload(const struct serve_plan *plan) {
         log_error("certificates stay as they were", "reason=\"%s\"", err.text);
     if (plan->auth && auth_reload(plan->auth, &err) < 0)
         log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+}
+
+static void say_stopping(int signal_number) {
+    log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
+static bool wait_until_ready(const struct server *server, const sigset_t *signals) {
+    const struct timespec every = {.tv_nsec = READY_EVERY_MS * NS_PER_MS};
+    while (!server_is_ready(server)) {
+        int signal_number = sigtimedwait(signals, NULL, &every);
+        if (signal_number < 0 || signal_number == SIGHUP)
+            continue;
+        say_stopping(signal_number);
+        return false;
+    }
+    return true;
 }
 
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
@@ -303,8 +373,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
             reload(plan);
         server_balance(server);
     }
-    log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
-    pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+    say_stopping(signal_number);
 }
 
 static int serve(const struct serve_settings *settings) {
@@ -333,8 +402,11 @@ static int serve(const struct serve_settings *settings) {
         fprintf(stderr, "symphony serve: %s\n", err.text);
         return CLI_FAILURE;
     }
-    say_ready(server, &plan.config);
-    wait_for_signal(server, &plan, &signals);
+    if (wait_until_ready(server, &signals)) {
+        say_ready(server, &plan.config);
+        wait_for_signal(server, &plan, &signals);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
     plan_free(&plan);
@@ -348,6 +420,9 @@ static int serve_run(int argc, char **argv) {
         .http_port = 8000,
         .grpc_port = 8001,
         .metrics_port = 8002,
+        .control_mode = CONTROL_NONE,
+        .poll_secs = 15,
+        .max_models = CONTROL_MODELS_DEFAULT,
         .model_threads = 1,
         .rank_threads = 1,
         .frontends = 1,

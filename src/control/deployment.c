@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "profile/prepare.h"
 #include "repository/repository.h"
+#include "repository/repository_look.h"
 #include "repository/scenario_models.h"
 
 /* ---- progress ---- */
@@ -41,28 +42,35 @@ static const struct engine_ops *const file_engine = &engine_onnxruntime;
 static const struct engine_ops *const file_engine = NULL;
 #endif
 
-/* Profiles the models for one group of accelerators. */
-static int profile_group(struct deployment *d, const struct accelerator_group *group,
-                         const struct deployment_options *options, struct sy_error *err) {
+/* One more group of accelerators; returns how models are profiled for it. */
+static struct profile_options group_add(struct deployment *d, const struct accelerator_group *group,
+                                        const struct deployment_options *options) {
     static const char *const providers[] = {"cpu", "cuda",
                                             "cpu"}; /* by kind; an emulated one sleeps what a CPU takes */
-    bool terminal = isatty(STDERR_FILENO);
     struct server_accelerators *a = &d->accelerators[d->type_count];
-    struct profile_options how = {
-        .engine = file_engine,
-        .provider = providers[group->kind],
-        .core = group->kind == ACCELERATOR_CUDA ? -1 : thread_core_nth(&options->cores, 0),
-        .cache_dir = options->cache_dir,
-        .progress = progress_show,
-        .context = &terminal,
-    };
 
     snprintf(a->type, sizeof(a->type), "%s", group->type);
     a->engine = group->kind == ACCELERATOR_EMULATED ? &engine_emulated : file_engine;
-    a->provider = how.provider;
+    a->provider = providers[group->kind];
     a->cache_dir = options->cache_dir;
     a->count = group->count;
     a->profiles = (const struct profile **)&d->profiles[d->profile_count];
+    return (struct profile_options){
+        .engine = file_engine,
+        .provider = a->provider,
+        .core = group->kind == ACCELERATOR_CUDA ? -1 : thread_core_nth(&options->cores, 0),
+        .cache_dir = options->cache_dir,
+    };
+}
+
+/* Profiles the models for one group of accelerators. */
+static int profile_group(struct deployment *d, const struct accelerator_group *group,
+                         const struct deployment_options *options, struct sy_error *err) {
+    bool terminal = isatty(STDERR_FILENO);
+    struct profile_options how = group_add(d, group, options);
+
+    how.progress = progress_show;
+    how.context = &terminal;
     int found = profile_prepare_all(d->models, d->model_count, &how, &d->profiles[d->profile_count]);
     progress_end(&terminal);
     if (found < 0)
@@ -119,6 +127,38 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
     if (settle_models(d) == 0)
         return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
                          d->models[0].reason);
+    return 0;
+}
+
+int deployment_for_control(struct deployment *d, struct repository_control *control,
+                           const struct deployment_options *options, struct sy_error *err) {
+    uint32_t places = control->models_max + CONTROL_SPARE;
+    struct repository_entry *entries;
+    uint32_t count;
+
+    *d = (struct deployment){.models = NULL};
+    if (!file_engine)
+        return error_set(err, -ENOTSUP,
+                         "this build has no ONNX Runtime, so it serves scenarios only (--scenario FILE)");
+    if (repository_is_model(control->path))
+        return error_set(err, -EINVAL,
+                         "%s is one model; --model-control-mode other than none needs a directory of models",
+                         control->path);
+    int rc = repository_look(control->path, &entries, &count, err);
+    if (rc < 0)
+        return rc;
+    free(entries);
+    d->models = calloc(places, sizeof(*d->models));
+    d->profiles = calloc((size_t)options->group_count * places, sizeof(*d->profiles));
+    if (!d->models || !d->profiles)
+        return error_set(err, -ENOMEM, "no memory for the places of %u models", places);
+    d->model_count = places;
+    control->slo_ns = options->slo_ns;
+    for (uint32_t i = 0; i < options->group_count; i++) {
+        control->how[i] = group_add(d, &options->groups[i], options);
+        d->profile_count += places;
+        d->type_count++;
+    }
     return 0;
 }
 

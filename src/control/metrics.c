@@ -175,8 +175,7 @@ static void render_decisions(const struct server *s, struct text *out) {
 
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server;
-    pthread_mutex_lock(&s->models_lock);
-    const struct v2_models *listed = atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
+    const struct v2_models *listed = server_models_lock(s);
 
     metric_heading(out, "symphony_info", "gauge", "The program's version.");
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
@@ -191,7 +190,7 @@ void server_render_metrics(void *server, struct text *out) {
         counters[f] = server_infer_counters(s, f);
     infer_counters_render(counters, s->wiring.frontends, listed, out);
     server_render_triton_metrics(s, listed, out);
-    pthread_mutex_unlock(&s->models_lock);
+    server_models_unlock(s);
     http_frontends_render_metrics(s->http, s->config.frontends, out);
     if (s->config.grpc_port >= 0)
         grpc_frontends_render_metrics(s->grpc, s->config.frontends, out);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/balance.h"
+#include "control/repository_control.h"
 #include "control/server_state.h"
 #include "control/statistics.h"
 #include "frontend/listen.h"
@@ -53,12 +54,19 @@ static int place_models(struct server *s) {
         if (s->config.models[i].batch_max > s->wiring.batch_max)
             s->wiring.batch_max = s->config.models[i].batch_max;
     }
+    if (s->config.control) {
+        uint32_t most = s->config.control->models_max;
+        variants = count + (VARIANTS_MAX - 1) * (most < CONTROL_VARIABLE ? most : CONTROL_VARIABLE);
+        s->wiring.models_spare = variants;
+        s->wiring.batch_max = PROFILE_BATCH_MAX;
+    }
     s->wiring.models = variants;
     s->wiring.thread_of_model = calloc(variants + 1, sizeof(uint32_t));
     s->wiring.part_of_model = calloc(variants + 1, 1);
     s->ran_ns = calloc(count + 1, sizeof(*s->ran_ns));
     if (!s->wiring.thread_of_model || !s->wiring.part_of_model || !s->ran_ns)
         return -ENOMEM;
+    memset(s->wiring.part_of_model, s->config.control ? PART_NOBODY : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
             s->wiring.thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
@@ -139,6 +147,21 @@ static int start_executors(struct server *s, struct sy_error *err) {
     return 0;
 }
 
+struct thread_model server_thread_model(const struct server *s, uint32_t model) {
+    const struct served_model *served = &s->config.models[model];
+    struct thread_model m = {
+        .served_model = model,
+        .batch_max = served->batch_max,
+        .slo_ns = served->slo_ns,
+        .weight = served->weight,
+        .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * (double)item_bytes(served)),
+    };
+
+    for (uint32_t type = 0; type < s->config.type_count; type++)
+        m.profiles[type] = s->config.accelerators[type].profiles[model];
+    return m;
+}
+
 /* What a scheduling thread is told; `models` has room for all of them. */
 static struct thread_rings_config rings_config(struct server *s, uint32_t index, struct thread_model *models) {
     struct thread_rings_config config = {
@@ -153,17 +176,9 @@ static struct thread_rings_config rings_config(struct server *s, uint32_t index,
         if (s->placements[i].thread != index)
             continue;
         struct thread_model *m = &models[config.model_count++];
-        *m = (struct thread_model){
-            .served_model = i,
-            .first_variant = s->placements[i].first_variant,
-            .variant_count = s->placements[i].variant_count,
-            .batch_max = s->config.models[i].batch_max,
-            .slo_ns = s->config.models[i].slo_ns,
-            .weight = s->config.models[i].weight,
-            .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * (double)item_bytes(&s->config.models[i])),
-        };
-        for (uint32_t type = 0; type < s->config.type_count; type++)
-            m->profiles[type] = s->config.accelerators[type].profiles[i];
+        *m = server_thread_model(s, i);
+        m->first_variant = s->placements[i].first_variant;
+        m->variant_count = s->placements[i].variant_count;
     }
     return config;
 }
@@ -232,6 +247,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .port = s->ports[index],
         .models = &s->models,
         .model_count = s->config.model_count,
+        .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : NULL,
         .ready = &s->ready,
         .draining = &s->draining,
         .statistics = {server_statistics, server_batch_statistics, s},
@@ -257,7 +273,7 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
 static int models_publish(struct server *s, struct sy_error *err) {
     struct v2_models *models = malloc(sizeof(*models));
 
-    if (!models || v2_models_init(models, s->config.models, s->config.model_count) < 0)
+    if (!models || v2_models_init(models, s->config.models, s->config.control ? 0 : s->config.model_count) < 0)
         return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
     atomic_init(&s->models.now, models);
     return 0;
@@ -319,7 +335,8 @@ static int server_allocate(struct server *s) {
     s->grpc = calloc(s->config.frontends, sizeof(*s->grpc));
     if (!s->accelerator_type || !s->wiring.executor_of || !s->wiring.part_of_accelerator || !s->executors ||
         !s->rank_threads || !s->model_threads || !s->ports || !s->http || !s->grpc ||
-        (s->config.shared_memory && shared_memory_create(&s->shared) < 0))
+        (s->config.shared_memory && shared_memory_create(&s->shared) < 0) ||
+        (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
     for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count; type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
@@ -349,6 +366,7 @@ static void close_open(int *fd) {
 
 /* Ends what was started: first those who bring requests, while the others still give them back. */
 static void server_end(struct server *s) {
+    repository_thread_stop(s->repository);
     metrics_server_stop(s->metrics);
     close_open(&s->http_fd);
     close_open(&s->grpc_fd);
@@ -369,6 +387,8 @@ static void server_end(struct server *s) {
             executor_stop(s->executors[e]);
     for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
+    repository_thread_free(s->repository);
+    free(s->desk);
     shared_memory_destroy(s->shared);
     models_withdraw(s);
     pthread_mutex_destroy(&s->models_lock);
@@ -417,7 +437,10 @@ int server_start(struct server **server, const struct server_config *config, str
     if ((rc = models_publish(s, err)) < 0 || (rc = start_scheduler(s, err)) < 0 || (rc = start_frontends(s, err)) < 0 ||
         (rc = start_metrics(s, err)) < 0)
         goto err_end;
-    atomic_store_explicit(&s->ready, true, memory_order_release); /* with the frontends' loads */
+    if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
+        goto err_end;
+    if (!config->control)
+        atomic_store_explicit(&s->ready, true, memory_order_release); /* with the frontends' loads */
     *server = s;
     return 0;
 
@@ -428,6 +451,19 @@ err_end:
 
 struct server_ports server_ports(const struct server *s) {
     return s->bound;
+}
+
+bool server_is_ready(const struct server *s) {
+    return atomic_load_explicit(&s->ready, memory_order_acquire); /* with who sets it */
+}
+
+const struct v2_models *server_models_lock(struct server *s) {
+    pthread_mutex_lock(&s->models_lock);
+    return atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
+}
+
+void server_models_unlock(struct server *s) {
+    pthread_mutex_unlock(&s->models_lock);
 }
 
 /* What batches of a served model took since the last time. */
@@ -457,6 +493,7 @@ void server_balance(struct server *s) {
         return;
     double *load = calloc(count + 1, sizeof(*load));
     uint32_t *parts = calloc(count + 1, sizeof(*parts));
+    pthread_mutex_lock(&s->models_lock);
     if (!load || !parts)
         goto out;
     for (uint32_t i = 0; i < count; i++) {
@@ -472,6 +509,7 @@ void server_balance(struct server *s) {
     if (!first && balance_choose(&balance, &model, &part))
         move_model(s, model, part);
 out:
+    pthread_mutex_unlock(&s->models_lock);
     free(parts);
     free(load);
 }
@@ -492,6 +530,7 @@ static void sleep_ns(int64_t ns) {
 
 int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     atomic_store_explicit(&s->draining, true, memory_order_release); /* with the frontends' loads */
+    repository_thread_stop(s->repository);
     if (grace_ns > 0)
         sleep_ns(grace_ns);
     close_open(&s->http_fd);

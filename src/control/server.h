@@ -22,9 +22,14 @@ struct server_accelerators {
     const struct profile **profiles; /* [model_count]; NULL where the model does not run on this type */
 };
 
+struct repository_control;
+struct v2_models;
+
 struct server_config {
-    struct served_model *models; /* state READY or UNAVAILABLE; outlive the server */
+    struct served_model *models; /* state READY or UNAVAILABLE; outlive the server. With `control` the places of
+                                  * models, as deployment_for_control() made them */
     uint32_t model_count;
+    const struct repository_control *control; /* models come and go; NULL: they do not */
     struct server_accelerators *accelerators; /* [type_count] */
     uint32_t type_count;
     uint32_t model_threads;
@@ -59,6 +64,11 @@ struct server_ports {
     int http, grpc, metrics;
 };
 struct server_ports server_ports(const struct server *server);
+/* Whether all that is to be served from the start is, or cannot be; without `control` it is at once. */
+bool server_is_ready(const struct server *server);
+/* The models as they are now, which stay so until they are unlocked: nobody who serves waits for that. Any thread. */
+const struct v2_models *server_models_lock(struct server *server);
+void server_models_unlock(struct server *server);
 /* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
  * since the last call. For the thread that started the server, every few seconds. */
 void server_balance(struct server *server);

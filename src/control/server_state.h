@@ -42,6 +42,8 @@ struct server {
     struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;
     struct shared_memory *shared; /* of clients; NULL: not served */
+    struct repository_desk *desk; /* of orders to load and unload; NULL: models are there from the start */
+    struct repository_thread *repository; /* loads and unloads models; NULL: nobody does */
     struct v2_publication models; /* what is served, for frontends and metrics */
     pthread_mutex_t models_lock;  /* metrics read them, the balance moves them, the repository's thread changes them */
     int http_fd, grpc_fd;         /* listening */
@@ -66,6 +68,9 @@ static inline const struct infer_counters *server_infer_counters(const struct se
     uint32_t n = s->config.frontends;
     return index < n ? http_frontend_counters(s->http[index]) : grpc_frontend_counters(s->grpc[index - n]);
 }
+
+/* What a scheduling thread is told of a model, but which of the scheduler's numbers are its. */
+struct thread_model server_thread_model(const struct server *s, uint32_t model);
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);

@@ -7,6 +7,8 @@
 #include "frontend/http_headers.h"
 #include "frontend/http_state.h"
 #include "frontend/infer_parse.h"
+#include "frontend/json_put.h"
+#include "frontend/repository_order.h"
 
 #define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
 #define CHUNKED_ROOM       ((size_t)4096)
@@ -292,6 +294,45 @@ static enum MHD_Result body_append(struct exchange *x, const char *data, size_t 
 
 /* ---- running ---- */
 
+static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
+    return kind == V2_LOAD || kind == V2_UNLOAD ? f->config.desk : NULL;
+}
+
+/* Hands an order to load or unload in. The connection waits for it, suspended. */
+static enum MHD_Result exchange_order(struct exchange *x, const char *url, const char *method) {
+    struct http_frontend *f = x->frontend;
+    struct repository_order order = {.home = &f->loop,
+                                     .context = x,
+                                     .kind = x->kind == V2_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
+                                     .form = ORDER_JSON,
+                                     .body = x->body,
+                                     .body_bytes = x->body_bytes};
+    struct v2_route route;
+    struct sy_error err;
+    v2_route(&route, f->loop.models, method, url);
+    if (route.name_length >= sizeof(order.name))
+        return exchange_send_error(x, 404, false, "there is no model '%.*s'", MODEL_NAME_MAX, route.name);
+    memcpy(order.name, route.name, route.name_length);
+    x->inference.state = INFERENCE_ORDERED;
+    if (order_submit(f->config.desk, &order, &err) != 0) {
+        x->inference.state = INFERENCE_UPLOAD;
+        return exchange_send_error(x, 503, true, "%s", err.text);
+    }
+    if (x->client)
+        x->client->running = x;
+    x->suspended = true;
+    MHD_suspend_connection(x->connection);
+    return MHD_YES;
+}
+
+void exchange_ordered(struct exchange *x, unsigned status, const char *sentence) {
+    x->inference.state = INFERENCE_FINISHED;
+    x->order_status = status;
+    if (status != 200)
+        json_put_error(&x->inference.text, sentence);
+    exchange_finish(x);
+}
+
 static enum MHD_Result service_answer(struct exchange *x, const char *url, const char *method) {
     struct http_frontend *f = x->frontend;
     struct v2_answer answer = {.text = x->inference.text};
@@ -330,6 +371,8 @@ static enum MHD_Result exchange_run(struct exchange *x, const char *url, const c
     int rc = x->encoding == BODY_IDENTITY ? 0 : body_inflate(x, &err);
     if (rc)
         return exchange_send_error(x, (unsigned)rc, rc == 503, "%s", err.text);
+    if (desk_of(f, x->kind))
+        return exchange_order(x, url, method);
     if (x->kind != V2_INFER)
         return service_answer(x, url, method);
     counter_add(&f->inferences.counters.body_bytes, x->body_bytes);
@@ -376,6 +419,8 @@ static enum MHD_Result exchange_answer(struct exchange *x) {
     bool retry;
     if (x->client && x->client->gone)
         return MHD_NO;
+    if (x->kind != V2_INFER) /* an order */
+        return exchange_send(x, x->order_status, x->order_status == 503);
     unsigned status = inference_result(i, &retry, &err);
     if (status != 200)
         return exchange_send_error(x, status, retry, "%s", err.text);
@@ -433,7 +478,7 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
     client_rests(client_of(connection), f->turn_ns, f->config.head_timeout_s);
     if (!x || is_verdict(x))
         return;
-    if (x->inference.state == INFERENCE_RUNNING) { /* freed when the scheduler gives it back */
+    if (x->inference.state == INFERENCE_RUNNING || x->inference.state == INFERENCE_ORDERED) { /* freed when given back */
         inference_cancel(&x->inference);
         x->frontend->asked -= !x->suspended;
         if (x->client)

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "frontend/grpc_state.h"
+#include "frontend/repository_order.h"
 
 #define EVENTS_MAX      256
 #define ACCEPTS_MAX     64   /* a turn */
@@ -82,6 +83,14 @@ static void take_finished(struct grpc_frontend *f) {
         exchange_returned(container_of(inference, struct grpc_exchange, inference));
 }
 
+static void take_orders(struct grpc_frontend *f) {
+    for (struct repository_order *order = orders_returned(&f->loop), *next; order; order = next) {
+        next = order->next;
+        exchange_order_returned(order->context, order->status, order->error.text);
+        free(order);
+    }
+}
+
 static void send_all(struct grpc_frontend *f) {
     while (!list_empty(&f->dirty))
         connection_send(list_entry(f->dirty.next, struct grpc_connection, dirty));
@@ -127,6 +136,7 @@ static void rest(struct grpc_frontend *f) {
 static void turn(struct grpc_frontend *f) {
     port_flush(f->config.port); /* what was read: somebody may wait for it */
     take_finished(f);
+    take_orders(f);
     send_all(f);
     port_flush(f->config.port); /* cancellations */
     if (f->turn_ns >= f->sweep_ns)

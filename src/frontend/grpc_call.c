@@ -11,6 +11,7 @@
 
 #include "frontend/auth.h"
 #include "frontend/grpc_state.h"
+#include "frontend/repository_order.h"
 
 #define NO_FREE              UINT32_MAX
 #define STREAM_EXCHANGES_MAX 256 /* of one call waiting: beyond it the client's window is not refilled */
@@ -260,12 +261,54 @@ void call_watch(struct grpc_call *call) {
     answer_ready(x, 200);
 }
 
+static bool is_order(const struct grpc_call *call) {
+    return call->method == GRPC_LOAD || call->method == GRPC_UNLOAD;
+}
+
+/* Hands an order to load or unload in. */
+static void order_run(struct grpc_exchange *x) {
+    struct grpc_frontend *f = x->call->connection->frontend;
+    struct repository_order order = {.home = &f->loop,
+                                     .context = x,
+                                     .kind = x->call->method == GRPC_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
+                                     .form = ORDER_PROTOBUF,
+                                     .body = x->message.head,
+                                     .body_bytes = x->message.head_bytes};
+    struct sy_error err;
+    x->inference.state = INFERENCE_ORDERED;
+    if (order_submit(f->config.desk, &order, &err) == 0)
+        return;
+    x->inference.state = INFERENCE_UPLOAD;
+    exchange_fail(x, 503, err.text);
+}
+
+void exchange_order_returned(struct grpc_exchange *x, unsigned status, const char *sentence) {
+    static const char room[GRPC_ANSWER_ROOM];
+    struct inference *i = &x->inference;
+    i->state = INFERENCE_FINISHED;
+    if (!x->call) { /* the client left */
+        inference_free(i);
+        return;
+    }
+    text_append(&i->text, room, GRPC_ANSWER_ROOM);
+    if (status == 200 && i->text.failed) {
+        status = 503;
+        sentence = "out of memory for the answer";
+    }
+    if (status != 200) {
+        exchange_fail(x, status, sentence);
+        return;
+    }
+    grpc_answer_text(&i->answer, &i->text); /* an empty message */
+    answer_ready(x, 200);
+}
+
 static bool is_inference(const struct grpc_call *call) {
     return call->method == GRPC_MODEL_INFER || call->method == GRPC_MODEL_STREAM_INFER;
 }
 
 static size_t message_bytes_max(const struct grpc_call *call) {
-    return is_inference(call) ? call->connection->frontend->config.body_bytes_max : GRPC_REQUEST_BYTES_MAX;
+    return is_inference(call) || is_order(call) ? call->connection->frontend->config.body_bytes_max : GRPC_REQUEST_BYTES_MAX;
 }
 
 static struct block_memory memory_of(struct grpc_exchange *x) {
@@ -308,6 +351,8 @@ static void exchange_run(struct grpc_exchange *x) {
     } else if (is_inference(call)) {
         counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
         infer_run(x);
+    } else if (is_order(call)) {
+        order_run(x);
     } else {
         service_run(x);
     }
@@ -399,6 +444,8 @@ void call_open(struct grpc_call *call) {
         call_end(call, 501, "there is no such method");
     else if (call->method == GRPC_NOT_SERVED)
         call_end(call, 501, "this method is not served");
+    else if (is_order(call) && !f->config.desk)
+        call_end(call, 501, REPOSITORY_FIXED);
     else if (call->encoding == BODY_UNKNOWN)
         call_end(call, 501, "this grpc-encoding is not supported");
     else if (call->timeout_wrong)
@@ -527,7 +574,8 @@ void call_close(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     list_for_each_safe (it, &call->exchanges) {
         struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
-        if (x->inference.state == INFERENCE_RUNNING) { /* freed when the scheduler gives it back */
+        if (x->inference.state == INFERENCE_RUNNING || x->inference.state == INFERENCE_ORDERED) { /* freed when given
+                                                                                                   * back */
             inference_cancel(&x->inference);
             exchange_detach(x);
         } else {

@@ -31,6 +31,8 @@ enum grpc_method {
     GRPC_HEALTH_CHECK,
     GRPC_HEALTH_WATCH,
     GRPC_REFLECTION,
+    GRPC_LOAD, /* and the next: orders, which grpc_call.c hands in; not answered here */
+    GRPC_UNLOAD,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,
 };

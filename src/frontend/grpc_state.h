@@ -178,5 +178,7 @@ void connections_sweep(struct grpc_frontend *frontend);
 
 /* The scheduler gave the request back. */
 void exchange_returned(struct grpc_exchange *exchange);
+/* The order was carried out: 200, or another status with a sentence. */
+void exchange_order_returned(struct grpc_exchange *exchange, unsigned status, const char *sentence);
 /* The server ends: the call does, too. */
 void call_abandon(struct grpc_call *call);

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "frontend/http_state.h"
+#include "frontend/repository_order.h"
 
 #define CONNECTION_MEMORY ((size_t)32 * 1024) /* headers must fit; also what one receive takes of a body */
 #define EVENTS_MAX        64
@@ -41,6 +42,14 @@ static void take_finished(struct http_frontend *f) {
     struct inference *inference;
     while ((inference = inferences_next(&f->inferences)))
         exchange_finish(container_of(inference, struct exchange, inference));
+}
+
+static void take_orders(struct http_frontend *f) {
+    for (struct repository_order *order = orders_returned(&f->loop), *next; order; order = next) {
+        next = order->next;
+        exchange_ordered(order->context, order->status, order->error.text);
+        free(order);
+    }
 }
 
 static void take_events(struct http_frontend *f, int timeout_ms) {
@@ -94,6 +103,7 @@ static void turn(struct http_frontend *f) {
     f->more_turns -= f->more_turns > 0;
     frontend_loop_turn(&f->loop, f->config.models);
     take_finished(f);
+    take_orders(f);
     MHD_run_wait(f->daemon, 0);
     clients_look_after(f);
     port_flush(f->config.port);

@@ -49,6 +49,7 @@ struct exchange {
     struct client *client;
     bool suspended;
     uint32_t asks;                        /* how often libmicrohttpd asked while it ran */
+    unsigned order_status;                /* of an order that was carried out */
     enum body_encoding encoding, accepts; /* of the body; for the answer */
     unsigned body_fault;                  /* status, when the body cannot be kept: the rest is swallowed */
     char *block, *body;                   /* the body lies in the block */
@@ -134,3 +135,7 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
                         enum MHD_RequestTerminationCode code);
 /* The scheduler gave the request back. */
 void exchange_finish(struct exchange *exchange);
+/* The order was carried out: 200, or another status with a sentence. */
+void exchange_ordered(struct exchange *exchange, unsigned status, const char *sentence);
+/* The client left: its running request is cancelled. */
+void client_leave(struct http_frontend *frontend, struct client *client);

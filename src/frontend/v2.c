@@ -114,7 +114,7 @@ bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_err
         error_set(err, 0, "model '%s' is still loading", model->name);
     else if (state == MODEL_UNAVAILABLE)
         error_set(err, 0, "model '%s' is not available: %.300s", model->name, model->reason);
-    return state == MODEL_READY || state == MODEL_UNLOADING;
+    return state == MODEL_READY;
 }
 
 enum verbs { READS, POSTS, READS_OR_POSTS };

@@ -315,3 +315,26 @@ int repository_scan(const char *path, struct served_model **models, uint32_t *co
     *count = list.count;
     return 0;
 }
+
+bool repository_is_model(const char *path) {
+    struct folder f;
+    return path_is(path, S_IFREG) || (folder_look(path, &f, NULL) == 0 && folder_is_model(&f));
+}
+
+int repository_find(const char *path, const char *name, struct served_model **model, struct sy_error *err) {
+    struct model_list list = {.err = err};
+    char file[PATH_MAX], flat[NAME_MAX + 1];
+    bool valid = model_name_is_valid(name) && name[0] != '.';
+    snprintf(flat, sizeof(flat), "%.*s" ONNX_SUFFIX, MODEL_NAME_MAX, name);
+    if (valid && path_join(file, path, name) && path_is(file, S_IFDIR))
+        entry_add(&list, path, name);
+    if (valid && path_join(file, path, flat) && path_is(file, S_IFREG))
+        entry_add(&list, path, flat);
+    if (!list.count) {
+        free(list.models);
+        return error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
+    }
+    duplicates_refuse(&list);
+    *model = list.models;
+    return 0;
+}

@@ -17,3 +17,8 @@
  * unavailable and names both. -ENOENT when there is no model at all. Until it is completed, batch_max is what
  * symphony.yaml says, or 0. */
 int repository_scan(const char *path, struct served_model **models, uint32_t *count, struct sy_error *err);
+/* Whether the path is one model, its folder or its file, rather than a directory of models. */
+bool repository_is_model(const char *path);
+/* The same of one model of a directory of models, found by its folder's or file's name; *model is allocated. -ENOENT:
+ * there is nothing of a model under this name. */
+int repository_find(const char *path, const char *name, struct served_model **model, struct sy_error *err);

@@ -11,7 +11,7 @@ enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
     MODEL_READY,
     MODEL_UNAVAILABLE,
-    MODEL_UNLOADING, /* serves those that have it already, and no others */
+    MODEL_UNLOADING, /* in lists: its last requests are being answered */
 };
 
 struct served_model {

@@ -1,0 +1,315 @@
+/* model_slots.c - loads models into places, hands them over, and takes them back when nobody holds them. */
+#include "control/model_slots.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/assert.h"
+#include "frontend/frontend_loop.h"
+#include "frontend/infer_counters.h"
+#include "profile/prepare.h"
+#include "repository/model_override.h"
+
+#define WAIT_NS (200 * NS_PER_US) /* between two looks at what other threads have done */
+
+static void wait_a_little(void) {
+    const struct timespec ts = {.tv_nsec = WAIT_NS};
+    nanosleep(&ts, NULL);
+}
+
+int model_slots_init(struct model_slots *slots, struct server *server, const struct repository_control *control) {
+    *slots = (struct model_slots){.server = server, .control = control, .count = server->config.model_count};
+    slots->slots = calloc(slots->count + 1, sizeof(*slots->slots));
+    slots->variant_taken = calloc(server->wiring.models + 1, sizeof(bool));
+    if (!slots->slots || !slots->variant_taken)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < slots->count; i++) {
+        slots->slots[i].loaded = calloc(server->wiring.executors, sizeof(struct executor_model));
+        if (!slots->slots[i].loaded)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+/* ---- loading ---- */
+
+static struct served_model *served(const struct model_slots *slots, uint32_t slot) {
+    return &slots->server->config.models[slot];
+}
+
+/* Frees all that a place has, which nobody else has. */
+static void slot_free(struct model_slots *slots, uint32_t index) {
+    struct server *s = slots->server;
+    struct model_slot *slot = &slots->slots[index];
+
+    if (slot->cores)
+        for (uint32_t v = 0; v < slot->cores->model.variant_count; v++)
+            slots->variant_taken[slot->cores->model.first_variant + v] = false;
+    model_cores_free(slot->cores);
+    slot->cores = NULL;
+    for (uint32_t e = 0; e < s->wiring.executors; e++)
+        executor_unload(s->executors[e], &slot->loaded[e]);
+    for (uint32_t type = 0; type < s->config.type_count; type++) {
+        free((void *)s->config.accelerators[type].profiles[index]);
+        s->config.accelerators[type].profiles[index] = NULL;
+    }
+    if (slot->folder)
+        override_folder_remove(slot->folder);
+    free(slot->folder);
+    slot->folder = NULL;
+    slot->use = SLOT_FREE;
+    atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
+    malloc_trim(0);
+}
+
+static bool is_stopping(const struct model_slots *slots) {
+    return atomic_load_explicit(slots->control->how[0].stop, memory_order_relaxed); /* a lone flag */
+}
+
+/* Its profile on every type of accelerators, and with it what only the model's file tells. */
+static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
+    struct server *s = slots->server;
+    struct served_model *model = served(slots, slot);
+
+    for (uint32_t type = 0; type < s->config.type_count; type++) {
+        struct profile_progress progress = {.model = model->name, .count = 1};
+        struct profile *profile;
+        bool measured;
+        int rc = profile_prepare(model, &slots->control->how[type], &progress, NULL, &profile, &measured);
+        if (rc == -EINTR)
+            return error_set(err, rc, "the server is shutting down");
+        if (rc)
+            return error_set(err, rc, "%s", model->reason);
+        s->config.accelerators[type].profiles[slot] = profile;
+    }
+    return 0;
+}
+
+/* Numbers in the scheduler that nobody has: the first of a run of `count`. */
+static int variants_take(struct model_slots *slots, uint32_t count, uint32_t *first) {
+    uint32_t run = 0;
+
+    for (uint32_t v = 0; v < slots->server->wiring.models; v++) {
+        run = slots->variant_taken[v] ? 0 : run + 1;
+        if (run < count)
+            continue;
+        *first = v + 1 - count;
+        memset(slots->variant_taken + *first, true, count);
+        return 0;
+    }
+    return -EBUSY;
+}
+
+static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
+    struct server *s = slots->server;
+    uint32_t first, count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
+    uint32_t thread = s->placements[slot].thread;
+
+    if (variants_take(slots, count, &first) < 0)
+        return error_set(err, -EBUSY,
+                         "the scheduler has no room for another model, or not for one with inputs of variable shapes "
+                         "(--max-models %u)",
+                         slots->control->models_max);
+    struct thread_model model = server_thread_model(s, slot);
+    model.first_variant = first;
+    model.variant_count = count;
+    slots->slots[slot].cores = model_thread_prepare(s->model_threads[thread], &model);
+    if (!slots->slots[slot].cores) {
+        memset(slots->variant_taken + first, false, count);
+        return error_set(err, -ENOMEM, "no memory for the queues of the model");
+    }
+    for (uint32_t v = 0; v < count; v++)
+        s->wiring.thread_of_model[first + v] = thread;
+    return 0;
+}
+
+int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err) {
+    struct server *s = slots->server;
+    uint32_t i = 0;
+
+    while (i < slots->count && slots->slots[i].use != SLOT_FREE)
+        i++;
+    if (i == slots->count)
+        return error_set(err, -EBUSY, "the last requests of too many other models are still being answered");
+    struct served_model *model = served(slots, i);
+    memcpy(model, found, sizeof(*model));
+    if (!model->slo_ns)
+        model->slo_ns = slots->control->slo_ns;
+    slots->slots[i].use = SLOT_LOADED;
+    int rc = slot_profile(slots, i, err);
+    for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
+        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
+                            : executor_load(s->executors[e], i, &slots->slots[i].loaded[e], err);
+    if (rc == 0)
+        rc = slot_cores(slots, i, err);
+    if (rc) {
+        slot_free(slots, i);
+        return rc;
+    }
+    *slot = i;
+    return 0;
+}
+
+/* ---- handing over, and taking back ---- */
+
+/* Tells every executor what runs the model from now on, and waits until it does. */
+static void executors_tell(struct model_slots *slots, uint32_t slot, const struct executor_model *loaded) {
+    struct server *s = slots->server;
+
+    for (uint32_t e = 0; e < s->wiring.executors; e++)
+        while (wiring_model_loaded(&s->wiring, e, slot,
+                                   loaded ? loaded[e] : (struct executor_model){.model = NULL}) == -EAGAIN)
+            wait_a_little();
+    for (uint32_t e = 0; e < s->wiring.executors; e++)
+        while (!wiring_executor_settled(&s->wiring, e))
+            wait_a_little();
+}
+
+/* Waits until all variants of a model are with the scheduler, or none. */
+static void scheduler_await(const struct model_slots *slots, const struct thread_model *model, bool there) {
+    for (uint32_t v = 0; v < model->variant_count; v++)
+        while ((wiring_part(&slots->server->wiring, model->first_variant + v) != PART_NOBODY) != there)
+            wait_a_little();
+}
+
+/* A message to the model's thread, which the balance sends some, too. */
+static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
+    struct server *s = slots->server;
+    const struct thread_model *model = &slots->slots[slot].cores->model;
+    int rc;
+
+    do {
+        pthread_mutex_lock(&s->models_lock);
+        rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads, slots->slots[slot].cores)
+                   : wiring_model_goes(&s->wiring, slot);
+        if (rc == 0) {
+            s->placements[slot].first_variant = comes ? model->first_variant : 0;
+            s->placements[slot].variant_count = comes ? model->variant_count : 0;
+            s->ran_ns[slot] = 0;
+        }
+        pthread_mutex_unlock(&s->models_lock);
+        if (rc)
+            wait_a_little();
+    } while (rc);
+    scheduler_await(slots, model, comes);
+}
+
+void model_slot_enter(struct model_slots *slots, uint32_t slot, char *folder) {
+    struct server *s = slots->server;
+
+    slots->slots[slot].folder = folder;
+    for (uint32_t f = 0; f < s->wiring.frontends; f++) /* whose place it was has its own counted */
+        memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
+    executors_tell(slots, slot, slots->slots[slot].loaded);
+    scheduler_tell(slots, slot, true);
+    slots->slots[slot].use = SLOT_SERVING;
+    slots->serving++;
+    /* release: with who reads the state and then the model, before it is published as well as after */
+    atomic_store_explicit(&served(slots, slot)->state, MODEL_READY, memory_order_release);
+}
+
+void model_slot_retire(struct model_slots *slots, uint32_t slot) {
+    CHECK_EQ(slots->slots[slot].use, SLOT_SERVING);
+    slots->slots[slot].use = SLOT_DRAINING;
+    slots->serving--;
+}
+
+static bool is_held(const struct model_slots *slots, uint32_t slot) {
+    const struct server *s = slots->server;
+
+    for (uint32_t f = 0; f < s->wiring.frontends; f++) /* acquire: with held_add() in inference.c */
+        if (atomic_load_explicit(&server_infer_counters(s, f)->models[slot].held, memory_order_acquire) > 0)
+            return true;
+    return false;
+}
+
+bool model_slots_drain(struct model_slots *slots) {
+    bool left = false;
+
+    for (uint32_t i = 0; i < slots->count; i++) {
+        if (slots->slots[i].use != SLOT_DRAINING)
+            continue;
+        if (is_held(slots, i)) {
+            left = true;
+            continue;
+        }
+        scheduler_tell(slots, i, false);
+        executors_tell(slots, i, NULL);
+        slot_free(slots, i);
+    }
+    return left;
+}
+
+/* ---- publishing ---- */
+
+static int name_compare(const void *a, const void *b, void *context) {
+    const struct served_model *models = context;
+    return strcmp(models[*(const uint32_t *)a].name, models[*(const uint32_t *)b].name);
+}
+
+static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) {
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < slots->count; i++)
+        if (slots->slots[i].use == SLOT_SERVING)
+            listed[count++] = i;
+    qsort_r(listed, count, sizeof(*listed), name_compare, slots->server->config.models);
+    return count;
+}
+
+static struct frontend_loop *frontend_loop_of(struct server *s, uint32_t index) {
+    uint32_t n = s->config.frontends;
+    return index < n ? http_frontend_loop(s->http[index]) : grpc_frontend_loop(s->grpc[index - n]);
+}
+
+/* Every frontend looks at them once a turn; a turn is short. */
+static void frontends_await(struct server *s, const struct v2_models *models) {
+    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+        frontend_loop_wake(frontend_loop_of(s, f));
+    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+        while (frontend_loop_models(frontend_loop_of(s, f)) != models)
+            wait_a_little();
+}
+
+int model_slots_publish(struct model_slots *slots, const struct v2_absent *absent, uint32_t absent_count) {
+    struct server *s = slots->server;
+    struct v2_models *models = malloc(sizeof(*models));
+    uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
+    int rc = -ENOMEM;
+
+    if (models && listed) {
+        uint32_t count = serving_list(slots, listed);
+        rc = v2_models_init_listed(models, s->config.models, listed, count, absent, absent_count);
+    }
+    free(listed);
+    if (rc) {
+        if (models)
+            v2_models_destroy(models);
+        free(models);
+        return rc;
+    }
+    pthread_mutex_lock(&s->models_lock); /* metrics have ended with the old ones */
+    struct v2_models *old = (struct v2_models *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    atomic_store_explicit(&s->models.now, models, memory_order_release); /* with frontend_loop_turn() */
+    pthread_mutex_unlock(&s->models_lock);
+    frontends_await(s, models);
+    v2_models_destroy(old);
+    free(old);
+    return 0;
+}
+
+void model_slots_free(struct model_slots *slots) {
+    for (uint32_t i = 0; slots->slots && i < slots->count; i++) {
+        struct model_slot *slot = &slots->slots[i];
+        model_cores_free(slot->cores);
+        if (slot->folder)
+            override_folder_remove(slot->folder);
+        free(slot->folder);
+        free(slot->loaded);
+    }
+    free(slots->slots);
+    free(slots->variant_taken);
+}

@@ -1,0 +1,47 @@
+/* model_slots.h - the places that models come to and go from while the server runs: a place is a model's number.
+ *
+ *     FREE --model_slot_load()--> LOADED --model_slot_enter(), publish--> SERVING --model_slot_retire(), publish-->
+ *     DRAINING --model_slots_drain(): no frontend holds it, scheduler and executors have given it back--> FREE
+ *
+ * The repository's thread alone calls these. It waits for other threads, none of them for it. */
+#pragma once
+
+#include "control/repository_control.h"
+#include "control/server_state.h"
+
+#define SLOT_NONE UINT32_MAX
+
+enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_DRAINING };
+
+struct model_slot {
+    enum slot_use use;
+    struct model_cores *cores;     /* model_thread_prepare()'s */
+    struct executor_model *loaded; /* [executors] */
+    char *folder;                  /* of an override, to be removed with the model; NULL: none */
+};
+
+struct model_slots {
+    struct server *server;
+    const struct repository_control *control;
+    struct model_slot *slots; /* [count] */
+    uint32_t count, serving;
+    bool *variant_taken; /* [wiring.models] */
+};
+
+/* 0 or -ENOMEM; model_slots_free() is due in either case. */
+int model_slots_init(struct model_slots *slots, struct server *server, const struct repository_control *control);
+/* When all other threads have ended, and executors have freed what they had. */
+void model_slots_free(struct model_slots *slots);
+
+/* Completes a model that the repository found, and loads it on every executor; nobody sees it yet. 0 with its place, or
+ * -errno with a sentence: -EBUSY there is no place, -EINTR the server is being stopped, else the model is at fault. */
+int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err);
+/* Hands it to the executors and the scheduler: it can be served. `folder` is taken over. */
+void model_slot_enter(struct model_slots *slots, uint32_t slot, char *folder);
+/* It is not to be served any more, but by those who hold it. */
+void model_slot_retire(struct model_slots *slots, uint32_t slot);
+/* Makes what serves, and those absent, what everybody sees; when this returns nobody sees anything else. 0 or -ENOMEM:
+ * everything stays as it was. */
+int model_slots_publish(struct model_slots *slots, const struct v2_absent *absent, uint32_t absent_count);
+/* Frees the places that drain and that nobody holds. True if others are left. */
+bool model_slots_drain(struct model_slots *slots);

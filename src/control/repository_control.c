@@ -1,0 +1,424 @@
+/* repository_control.c - the thread that loads and unloads models: what is known of each, orders, and looks at the
+ * repository. */
+#include "control/repository_control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "control/model_slots.h"
+#include "frontend/repository_order.h"
+#include "repository/model_override.h"
+#include "repository/repository.h"
+#include "repository/repository_look.h"
+
+#define DRAIN_EVERY_NS (2 * NS_PER_MS) /* looks at places whose last requests are still answered */
+
+/* A model that was found, asked for or served. */
+struct known_model {
+    char name[MODEL_NAME_MAX];
+    uint32_t version;       /* 0: not known */
+    uint32_t slot;          /* that serves; SLOT_NONE */
+    uint32_t draining;      /* that served last, while the model is being unloaded; SLOT_NONE */
+    enum model_state state; /* while there is no slot */
+    bool found;             /* in the repository, when it was looked at last */
+    bool failed;            /* was to be loaded */
+    bool overridden;        /* what serves is not what the repository has */
+    uint64_t stamp, tried;  /* of what serves; of what was last tried by itself, whatever came of it */
+    char reason[512];
+};
+
+struct repository_thread {
+    struct server *server;
+    struct repository_control control;
+    struct model_slots slots;
+    struct repository_desk *desk;
+    struct known_model *known;
+    uint32_t known_count, known_room;
+    int64_t look_ns; /* when to look at the repository again */
+    pthread_t thread;
+    _Atomic bool stop;
+};
+
+static bool is_stopped(const struct repository_thread *t) {
+    return atomic_load_explicit(&t->stop, memory_order_relaxed); /* a lone flag */
+}
+
+/* ---- what is known ---- */
+
+static struct known_model *known_find(const struct repository_thread *t, const char *name) {
+    for (uint32_t i = 0; i < t->known_count; i++)
+        if (strcmp(t->known[i].name, name) == 0)
+            return &t->known[i];
+    return NULL;
+}
+
+/* Finds or adds it. NULL without memory. What was found before may have moved. */
+static struct known_model *known_get(struct repository_thread *t, const char *name) {
+    struct known_model *k = known_find(t, name);
+    if (k)
+        return k;
+    if (t->known_count == t->known_room) {
+        uint32_t room = t->known_room ? 2 * t->known_room : 16;
+        struct known_model *grown = realloc(t->known, room * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        t->known = grown;
+        t->known_room = room;
+    }
+    k = &t->known[t->known_count++];
+    *k = (struct known_model){
+        .slot = SLOT_NONE, .draining = SLOT_NONE, .state = MODEL_UNAVAILABLE, .reason = "unloaded"};
+    snprintf(k->name, sizeof(k->name), "%s", name);
+    return k;
+}
+
+/* Forgets what nobody can ask for any more. */
+static void known_forget(struct repository_thread *t) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        const struct known_model *k = &t->known[i];
+        if (k->found || k->failed || k->slot != SLOT_NONE || k->draining != SLOT_NONE)
+            t->known[kept++] = *k;
+    }
+    t->known_count = kept;
+}
+
+static void known_fail(struct known_model *k, const char *reason) {
+    if (k->slot != SLOT_NONE)
+        return;
+    k->state = MODEL_UNAVAILABLE;
+    k->failed = true;
+    snprintf(k->reason, sizeof(k->reason), "%s", reason);
+}
+
+/* Shows the world what is known. Without memory for it, it sees it the next time. */
+static void publish(struct repository_thread *t) {
+    struct v2_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
+    uint32_t count = 0;
+    for (uint32_t i = 0; absent && i < t->known_count; i++) {
+        const struct known_model *k = &t->known[i];
+        if (k->slot != SLOT_NONE)
+            continue;
+        absent[count] = (struct v2_absent){.version = k->version, .state = k->state, .failed = k->failed};
+        memcpy(absent[count].name, k->name, sizeof(k->name));
+        memcpy(absent[count].reason, k->reason, sizeof(k->reason));
+        count++;
+    }
+    if (!absent || model_slots_publish(&t->slots, absent, count) < 0)
+        log_error("models not published", "reason=\"out of memory\"");
+    free(absent);
+}
+
+/* ---- loading ---- */
+
+/* What is loaded, and from where. */
+struct source {
+    const char *path;
+    char folder[PATH_MAX]; /* of an override; "": none */
+    uint64_t stamp;
+    struct served_model *model;
+};
+
+static void source_close(struct source *source) {
+    if (*source->folder)
+        override_folder_remove(source->folder);
+    free(source->model);
+}
+
+/* Finds what to load. 0, or a status with a sentence; source_close() is due in either case. */
+static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
+                       struct source *source, struct sy_error *err) {
+    int rc = 0;
+    *source = (struct source){.path = t->control.path, .stamp = repository_stamp(t->control.path, name)};
+    if (override->config || override->file_count > 0) {
+        char folder[PATH_MAX];
+        rc = override_folder_make(override, t->control.path, name, folder, err);
+        if (rc == 0)
+            strcpy(source->folder, folder);
+        source->path = source->folder;
+    }
+    if (rc == 0)
+        rc = repository_find(source->path, name, &source->model, err);
+    if (rc == -ENOENT)
+        return 404;
+    if (rc)
+        return rc == -ENOMEM ? 503 : 400;
+    if (atomic_load_explicit(&source->model->state, memory_order_relaxed) == MODEL_UNAVAILABLE) /* own copy */
+        return error_set(err, 400, "load failed for model '%s': %.360s", name, source->model->reason);
+    return 0;
+}
+
+/* Gives up what served until now. */
+static void known_retire(struct repository_thread *t, struct known_model *k, uint32_t slot) {
+    if (k->slot != SLOT_NONE)
+        model_slot_retire(&t->slots, k->slot);
+    k->slot = slot;
+}
+
+/* Loads what was found beside what serves, and then puts it in its place. */
+static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
+                       struct sy_error *err) {
+    struct sy_error why = {""};
+    uint32_t slot;
+    if (k->slot == SLOT_NONE && t->slots.serving >= t->control.models_max)
+        return error_set(err, 503, "%u models are loaded, and no more may be (--max-models)", t->slots.serving);
+    log_info("model is being loaded", "model=%s version=%u", k->name, source->model->version);
+    if (k->slot == SLOT_NONE) {
+        k->version = source->model->version;
+        k->state = MODEL_LOADING;
+        k->reason[0] = '\0';
+        publish(t);
+    }
+    int64_t start_ns = clock_now_ns();
+    int rc = model_slot_load(&t->slots, source->model, &slot, &why);
+    if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
+        return error_set(err, 503, "%s", why.text);
+    if (rc)
+        return error_set(err, 400, "load failed for model '%s': %.360s", k->name, why.text);
+    char *folder = *source->folder ? strdup(source->folder) : NULL;
+    if (folder)
+        source->folder[0] = '\0'; /* goes with the place */
+    model_slot_enter(&t->slots, slot, folder);
+    known_retire(t, k, slot);
+    k->version = source->model->version;
+    k->failed = false;
+    k->overridden = folder;
+    k->stamp = source->stamp;
+    publish(t);
+    log_info("model loaded", "model=%s version=%u seconds=%.3f", k->name, k->version,
+             (double)(clock_now_ns() - start_ns) / 1e9);
+    return 200;
+}
+
+/* 200, or a status with a sentence; then what served goes on. */
+static int load(struct repository_thread *t, const char *name, const struct model_override *override,
+                struct sy_error *err) {
+    struct source source;
+    int status = source_open(t, name, override, &source, err);
+    bool plain = !*source.folder;
+    struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
+    if (k && status == 0 && plain && k->slot != SLOT_NONE && !k->overridden && k->stamp == source.stamp)
+        status = 200; /* as it is */
+    else if (k && status == 0)
+        status = source_load(t, k, &source, err);
+    else if (!k && status != 404)
+        status = error_set(err, 503, "out of memory");
+    source_close(&source);
+    if (status == 200)
+        return status;
+    log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);
+    if (k && k->slot == SLOT_NONE) {
+        known_fail(k, err->text);
+        publish(t);
+    }
+    return status;
+}
+
+static void unload(struct repository_thread *t, const char *name) {
+    struct known_model *k = known_find(t, name);
+    if (!k)
+        return;
+    if (k->slot != SLOT_NONE) {
+        k->draining = k->slot;
+        known_retire(t, k, SLOT_NONE);
+        k->state = MODEL_UNLOADING;
+        k->reason[0] = '\0';
+        log_info("model is being unloaded", "model=%s version=%u", k->name, k->version);
+    } else if (k->draining == SLOT_NONE) {
+        k->state = MODEL_UNAVAILABLE;
+        strcpy(k->reason, "unloaded");
+    }
+    k->failed = k->overridden = false;
+    publish(t);
+}
+
+/* Places whose last requests have been answered. True if others are left. */
+static bool drain(struct repository_thread *t) {
+    bool left = model_slots_drain(&t->slots), changed = false;
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        struct known_model *k = &t->known[i];
+        if (k->draining == SLOT_NONE || t->slots.slots[k->draining].use != SLOT_FREE)
+            continue;
+        log_info("model unloaded", "model=%s version=%u", k->name, k->version);
+        k->draining = SLOT_NONE;
+        changed = true;
+        if (k->slot == SLOT_NONE && k->state == MODEL_UNLOADING) {
+            k->state = MODEL_UNAVAILABLE;
+            strcpy(k->reason, "unloaded");
+        }
+    }
+    if (changed)
+        publish(t);
+    return left;
+}
+
+/* ---- looking ---- */
+
+static const struct model_override nothing;
+
+/* Notes what the repository holds. */
+static void look(struct repository_thread *t) {
+    struct repository_entry *entries;
+    uint32_t count;
+    struct sy_error err;
+    t->look_ns = clock_now_ns() + t->control.look_every_ns;
+    if (repository_look(t->control.path, &entries, &count, &err) < 0) {
+        log_warn("repository not looked at", "reason=\"%s\"", err.text);
+        return;
+    }
+    for (uint32_t i = 0; i < t->known_count; i++)
+        t->known[i].found = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct known_model *k = known_get(t, entries[i].name);
+        if (k)
+            k->found = true;
+    }
+    free(entries);
+    known_forget(t);
+}
+
+/* Serves what the repository holds now. Models that come while others load are seen the next time. */
+static void follow(struct repository_thread *t) {
+    struct sy_error err;
+    look(t);
+    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) { /* loading adds nothing to them */
+        struct known_model *k = &t->known[i];
+        uint64_t stamp = k->found ? repository_stamp(t->control.path, k->name) : 0;
+        if (!k->found && (k->slot != SLOT_NONE || k->failed)) {
+            unload(t, k->name);
+        } else if (k->found && stamp != k->tried) {
+            k->tried = stamp;
+            load(t, k->name, &nothing, &err);
+        }
+        drain(t);
+    }
+    known_forget(t);
+    publish(t);
+}
+
+static void load_first(struct repository_thread *t) {
+    struct sy_error err;
+    look(t);
+    publish(t);
+    if (t->control.mode == CONTROL_POLL) {
+        follow(t);
+        return;
+    }
+    bool all = t->control.name_count == 1 && strcmp(t->control.names[0], "*") == 0;
+    uint32_t count = all ? t->known_count : t->control.name_count;
+    for (uint32_t i = 0; i < count && !is_stopped(t); i++) {
+        char name[MODEL_NAME_MAX];
+        snprintf(name, sizeof(name), "%s", all ? t->known[i].name : t->control.names[i]);
+        load(t, name, &nothing, &err);
+    }
+}
+
+/* ---- orders ---- */
+
+static void carry_out(struct repository_thread *t, struct repository_order *order) {
+    struct model_override override;
+    int status = order_read(order, &override, &order->error);
+    if (status == 0 && order->kind == ORDER_LOAD) {
+        look(t);
+        status = load(t, order->name, &override, &order->error);
+    } else if (status == 0) {
+        unload(t, order->name);
+        status = 200;
+    }
+    model_override_free(&override);
+    order->status = (unsigned)status;
+    order_return(order);
+}
+
+static void sleep_until_needed(struct repository_thread *t, bool draining) {
+    int64_t until_ns = draining ? clock_now_ns() + DRAIN_EVERY_NS : t->look_ns;
+    doorbell_arm(&t->desk->bell);
+    if (desk_pending(t->desk) || is_stopped(t))
+        doorbell_cancel(&t->desk->bell);
+    else
+        doorbell_sleep(&t->desk->bell, until_ns);
+}
+
+static void *repository_main(void *argument) {
+    struct repository_thread *t = argument;
+    thread_begin("repository", 0, THREAD_BACKGROUND);
+    load_first(t);
+    atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with the frontends' loads */
+    while (!is_stopped(t)) {
+        for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
+            next = order->next;
+            carry_out(t, order);
+            drain(t);
+        }
+        bool draining = drain(t);
+        if (clock_now_ns() >= t->look_ns) {
+            if (t->control.mode == CONTROL_POLL) {
+                follow(t);
+            } else {
+                look(t);
+                publish(t);
+            }
+        }
+        sleep_until_needed(t, draining);
+    }
+    desk_close(t->desk);
+    return NULL;
+}
+
+/* ---- start and end ---- */
+
+struct repository_desk *repository_desk_create(void) {
+    struct repository_desk *desk = aligned_alloc(CACHE_LINE, (sizeof(*desk) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    if (!desk)
+        return NULL;
+    memset(desk, 0, sizeof(*desk));
+    doorbell_init(&desk->bell, false, false);
+    return desk;
+}
+
+int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err) {
+    struct repository_thread *t = calloc(1, sizeof(*t));
+    if (!t)
+        return error_set(err, -ENOMEM, "no memory for the repository's thread");
+    t->server = server;
+    t->control = *server->config.control;
+    t->desk = server->desk;
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
+        t->control.how[type].stop = &t->stop;
+    int rc = model_slots_init(&t->slots, server, &t->control);
+    if (rc < 0) {
+        error_set(err, rc, "no memory for the places of %u models", server->config.model_count);
+        goto err_free;
+    }
+    rc = -pthread_create(&t->thread, NULL, repository_main, t);
+    if (rc < 0) {
+        error_set(err, rc, "cannot start the repository's thread: %s", strerror(-rc));
+        goto err_free;
+    }
+    *thread = t;
+    return 0;
+
+err_free:
+    repository_thread_free(t);
+    return rc;
+}
+
+void repository_thread_stop(struct repository_thread *t) {
+    if (!t || is_stopped(t))
+        return;
+    atomic_store_explicit(&t->stop, true, memory_order_relaxed); /* a lone flag; the bell orders it */
+    doorbell_ring(&t->desk->bell);
+    pthread_join(t->thread, NULL);
+}
+
+void repository_thread_free(struct repository_thread *t) {
+    if (!t)
+        return;
+    model_slots_free(&t->slots);
+    free(t->known);
+    free(t);
+}

@@ -1,0 +1,37 @@
+/* model_override.h - a model that a client wants loaded with a configuration, or with files, other than the repository's.
+ *
+ * What it says is written into a folder of its own below the directory for temporary files, laid out as a repository of
+ * that one model; what it does not say is linked to. For the thread that loads models. */
+#pragma once
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "repository/served_model.h"
+
+#define OVERRIDE_FILES_MAX 64
+
+struct override_file {
+    char version[12], name[128]; /* "1", "model.onnx" */
+    void *data;
+    size_t bytes;
+};
+
+struct model_override {
+    char *config; /* a ModelConfig as JSON, instead of the model's own; NULL: the model's own */
+    size_t config_bytes;
+    struct override_file files[OVERRIDE_FILES_MAX]; /* the model's only files, if there are any; then config is needed */
+    uint32_t file_count;
+};
+
+/* Frees what the override points to. */
+void model_override_free(struct model_override *override);
+
+/* Makes the folder, in which repository_find() then finds the model. -EINVAL: the override makes no sense; -ENOENT: it
+ * gives no files, and the repository has none either; another -errno; with a sentence. */
+int override_folder_make(const struct model_override *override, const char *repository, const char *name,
+                         char folder[PATH_MAX], struct sy_error *err);
+/* Removes it with all that is in it; links are not followed. */
+void override_folder_remove(const char *folder);

@@ -1,0 +1,450 @@
+"""test_control.py - models loaded, unloaded, replaced and followed while the server runs, by the unmodified Triton clients."""
+# sanitizers: yes
+
+import base64
+import contextlib
+import json
+import os
+import re
+import subprocess
+import threading
+
+import numpy as np
+import onnx
+import pytest
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from onnx import TensorProto, helper, numpy_helper
+from tritonclient.utils import InferenceServerException
+
+from repository import wait_until
+from server import BINARY, Server
+
+WAIT_S = 120  # sanitizers are slow
+
+
+def scaled(factor, weights=0):
+    """y = factor * x, of [N, 4]; `weights` floats more that it carries along."""
+    initializers = [numpy_helper.from_array(np.full((1,), factor, np.float32), "factor")]
+    nodes = [helper.make_node("Mul", ["x", "factor"], ["scaled"])]
+    if weights:
+        large = np.arange(4 * weights, dtype=np.float32).reshape(4, weights)
+        initializers.append(numpy_helper.from_array(large, "large"))
+        nodes += [helper.make_node("MatMul", ["x", "large"], ["wide"]),
+                  helper.make_node("ReduceMean", ["wide"], ["mean"], axes=[1], keepdims=1),
+                  helper.make_node("Sub", ["mean", "mean"], ["zero"]),
+                  helper.make_node("Add", ["scaled", "zero"], ["y"])]
+    else:
+        nodes.append(helper.make_node("Identity", ["scaled"], ["y"]))
+    graph = helper.make_graph(nodes, "scaled", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4])], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+def put(folder, name, content):
+    """Writes a model as a deployment does: whole or not at all. One batch size is soon profiled."""
+    path = folder / name / "1"
+    path.mkdir(parents=True, exist_ok=True)
+    (folder / name / "symphony.yaml").write_text("max_batch: 1\nslo_ms: 20000\n")
+    (path / "new").write_bytes(content)
+    os.replace(path / "new", path / "model.onnx")
+
+
+def remove(folder, name):
+    os.rename(folder / name, folder / ("." + name))  # at once; hidden entries are not looked at
+
+
+class Client:
+    """Either of Triton's clients, so that a test says a thing once."""
+
+    def __init__(self, server, protocol):
+        self.module = triton_http if protocol == "http" else triton_grpc
+        self.protocol = protocol
+        if protocol == "http":
+            self.triton = triton_http.InferenceServerClient(f"127.0.0.1:{server.port}", connection_timeout=WAIT_S,
+                                                            network_timeout=WAIT_S)
+        else:
+            self.triton = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+
+    def factor(self, model):
+        """By what the model multiplies now."""
+        x = self.module.InferInput("x", [1, 4], "FP32")
+        x.set_data_from_numpy(np.ones((1, 4), np.float32))
+        y = self.triton.infer(model, [x]).as_numpy("y")
+        assert (y == y[0][0]).all()
+        return y[0][0]
+
+    def state(self, model):
+        """Its state and reason, or None."""
+        index = self.triton.get_model_repository_index()
+        entries = index if self.protocol == "http" else [
+            {"name": e.name, "state": e.state, "reason": e.reason} for e in index.models]
+        for entry in entries:
+            if entry["name"] == model:
+                return entry["state"], entry.get("reason", "")
+        return None
+
+    def fails(self, call, *args, **kwargs):
+        """The status that it fails with, as HTTP has it, and the sentence."""
+        with pytest.raises(InferenceServerException) as failed:
+            call(*args, **kwargs)
+        codes = {"StatusCode.NOT_FOUND": "404", "StatusCode.INVALID_ARGUMENT": "400", "StatusCode.UNAVAILABLE": "503",
+                 "StatusCode.UNIMPLEMENTED": "501"}
+        status = failed.value.status()
+        return int(codes.get(status, status)), failed.value.message()
+
+    def unload(self, model):
+        self.triton.unload_model(model)
+        wait_until(lambda: self.state(model) in (None, ("UNAVAILABLE", "unloaded")), WAIT_S)
+
+
+@contextlib.contextmanager
+def serving(folder, *args, mode="explicit"):
+    options = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt")
+    with Server("--repository", str(folder), "--model-control-mode", mode, "--slo-ms", "20000", *args,
+                env={"TSAN_OPTIONS": options}) as server:
+        yield server
+        assert server.stop() == 0  # sanitizers' reports make it another
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repository")
+    put(folder, "scaled", scaled(2))
+    put(folder, "other", scaled(5))
+    put(folder, "broken", b"this is no model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with serving(folder) as server:
+        yield server
+
+
+@pytest.fixture(params=["http", "grpc"])
+def client(server, request):
+    client = Client(server, request.param)
+    yield client
+    for model in ("scaled", "other", "broken", "brought"):
+        client.unload(model)
+
+
+@contextlib.contextmanager
+def under_load(server, model, allowed):
+    """Asks both protocols all the time; every answer must be one of those allowed. Yields a list that grows by them."""
+    answers, stop, failures = [], threading.Event(), []
+
+    def ask(protocol):
+        client = Client(server, protocol)
+        try:
+            while not stop.is_set():
+                answers.append(client.factor(model))
+        except Exception as failure:  # shown below
+            failures.append(repr(failure))
+    threads = [threading.Thread(target=ask, args=(p,)) for p in ("http", "grpc", "grpc")]
+    for thread in threads:
+        thread.start()
+    try:
+        yield answers
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert set(answers) <= set(allowed)
+
+
+# ---- loading and unloading ----
+
+def test_nothing_is_served_until_somebody_says_so(client):
+    assert client.triton.is_server_ready() and not client.triton.is_model_ready("scaled")
+    assert client.state("scaled") == ("UNAVAILABLE", "unloaded")
+    assert client.fails(client.factor, "scaled") == (404, "model 'scaled' is not loaded")
+    assert client.fails(client.factor, "none") == (404, "there is no model 'none'")
+
+
+def test_load_and_unload(client):
+    client.triton.load_model("scaled")
+    assert client.triton.is_model_ready("scaled") and client.state("scaled") == ("READY", "")
+    assert client.factor("scaled") == 2
+    assert client.fails(client.factor, "other")[0] == 404
+    client.unload("scaled")
+    assert not client.triton.is_model_ready("scaled")
+    assert client.fails(client.factor, "scaled") == (404, "model 'scaled' is not loaded")
+
+
+def test_mistakes(client):
+    load, unload = client.triton.load_model, client.triton.unload_model
+    assert client.fails(load, "none") == (404, "there is no model 'none' in the repository")
+    assert client.fails(load, "../scaled")[0] == 404
+    unload("none")  # as Triton has it
+    status, sentence = client.fails(load, "broken")
+    assert status == 400 and sentence.startswith("load failed for model 'broken': ") and "model.onnx" in sentence
+    state, reason = client.state("broken")
+    assert state == "UNAVAILABLE" and "model.onnx" in reason
+    assert client.fails(client.factor, "broken")[0] == 503
+    unload("broken")
+    assert client.state("broken") == ("UNAVAILABLE", "unloaded")
+
+
+def test_metrics_show_what_is_served(server, client):
+    client.triton.load_model("scaled")
+    client.factor("scaled")
+    samples = server.metrics()
+    assert samples['symphony_model_ready{model="scaled"}'] == 1
+    assert samples['nv_inference_request_success{model="scaled",version="1"}'] == 1
+    client.unload("scaled")
+    assert not [name for name in server.metrics() if "scaled" in name]
+    client.triton.load_model("scaled")
+    assert server.metrics()['nv_inference_request_success{model="scaled",version="1"}'] == 0
+
+
+def test_many_at_once(server, client):
+    """Orders are carried out one after the other; whoever comes first, all are answered."""
+    def change(i):
+        each = Client(server, "grpc" if i % 2 else "http")
+        (each.triton.load_model if i % 3 else each.triton.unload_model)("scaled" if i % 4 else "other")
+    threads = [threading.Thread(target=change, args=(i,)) for i in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for model, factor in (("scaled", 2), ("other", 5)):
+        client.triton.load_model(model)
+        assert client.factor(model) == factor
+
+
+def test_others_are_served_meanwhile(server, client):
+    client.triton.load_model("other")
+    with under_load(server, "other", [5]) as answers:
+        for _ in range(10):
+            client.triton.load_model("scaled")
+            assert client.factor("scaled") == 2
+            client.unload("scaled")
+        count = len(answers)
+        wait_until(lambda: len(answers) > count, WAIT_S)
+
+
+# ---- replacing ----
+
+def test_reload_loses_nothing(server, folder, client):
+    client.triton.load_model("scaled")
+    try:
+        with under_load(server, "scaled", [2, 3]) as answers:
+            for factor in (3, 2) * 4:
+                put(folder, "scaled", scaled(factor))
+                client.triton.load_model("scaled")
+                assert client.factor("scaled") == factor
+                count = len(answers)
+                wait_until(lambda: len(answers) > count + 10, WAIT_S)
+    finally:
+        put(folder, "scaled", scaled(2))
+
+
+def test_what_is_as_it_was_is_not_loaded_again(server, client):
+    client.triton.load_model("scaled")
+    client.factor("scaled")
+    client.triton.load_model("scaled")
+    assert server.metrics()['nv_inference_request_success{model="scaled",version="1"}'] == 1
+
+
+def test_a_broken_new_version_leaves_the_old_one(server, folder, client):
+    client.triton.load_model("scaled")
+    try:
+        put(folder, "scaled", b"nothing of a model")
+        with under_load(server, "scaled", [2]):
+            status, sentence = client.fails(client.triton.load_model, "scaled")
+            assert status == 400 and "load failed" in sentence
+            assert client.state("scaled") == ("READY", "")
+    finally:
+        put(folder, "scaled", scaled(2))
+
+
+def test_requests_under_way_end_on_what_they_began_with(server, client):
+    client.triton.load_model("scaled")
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]}]}).encode()
+    slow = server.connect()
+    slow.putrequest("POST", "/v2/models/scaled/infer")
+    slow.putheader("Content-Length", str(len(body)))
+    slow.endheaders()
+    slow.send(body[:10])
+    in_flight = 'symphony_requests_in_flight'
+    wait_until(lambda: server.metrics()[in_flight] >= 1)
+    client.triton.unload_model("scaled")
+    assert client.state("scaled") == ("UNLOADING", "")
+    assert client.fails(client.factor, "scaled")[0] == 404
+    client.triton.load_model("scaled")  # beside what is still held
+    assert client.factor("scaled") == 2
+    client.triton.unload_model("scaled")
+    slow.send(body[10:])
+    answer = slow.getresponse()
+    assert answer.status == 200 and json.loads(answer.read())["outputs"][0]["data"] == [2, 2, 2, 2]
+    slow.close()
+    wait_until(lambda: client.state("scaled") == ("UNAVAILABLE", "unloaded"))
+
+
+def test_a_client_that_leaves_does_not_stop_its_order(server, client):
+    leaving = server.connect()
+    leaving.request("POST", "/v2/repository/models/scaled/load", b"{}")
+    leaving.close()
+    wait_until(lambda: client.state("scaled") == ("READY", ""), WAIT_S)
+    assert client.factor("scaled") == 2
+
+
+# ---- what a client brings along ----
+
+CONFIG = {"backend": "onnxruntime", "max_batch_size": 1,
+          "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["4"]}],
+          "output": [{"name": "y", "dataType": "TYPE_FP32", "dims": [4]}],
+          "parameters": {"made_by": {"string_value": "a \"test\""}}}
+
+
+def served_config(client, model):
+    config = client.triton.get_model_config(model)
+    return config if client.protocol == "http" else {"max_batch_size": config.config.max_batch_size}
+
+
+def test_a_configuration_of_its_own(folder, client):
+    (folder / "scaled" / "config.pbtxt").write_text("max_batch_size: 0\n")
+    try:
+        client.triton.load_model("scaled")
+        assert served_config(client, "scaled").get("max_batch_size", 0) == 0
+        client.triton.load_model("scaled", config=json.dumps(CONFIG))
+        assert served_config(client, "scaled")["max_batch_size"] == 1 and client.factor("scaled") == 2
+        client.triton.load_model("scaled")  # the repository's again
+        assert served_config(client, "scaled").get("max_batch_size", 0) == 0
+        for config, mistake in (({**CONFIG, "max_batch_size": "many"}, "max_batch_size"), ({"no": 1}, "no field 'no'"),
+                                ({**CONFIG, "input": [{"name": "z", "data_type": "TYPE_FP32", "dims": [4]}]}, "z")):
+            status, sentence = client.fails(client.triton.load_model, "scaled", config=json.dumps(config))
+            assert status == 400 and mistake in sentence
+        assert client.fails(client.triton.load_model, "scaled", config="{")[0] == 400
+        assert client.factor("scaled") == 2
+    finally:
+        (folder / "scaled" / "config.pbtxt").unlink()
+
+
+def test_files_of_its_own(client):
+    files = {"file:1/model.onnx": scaled(7)}
+    client.triton.load_model("brought", config=json.dumps(CONFIG), files=files)
+    assert client.factor("brought") == 7 and client.state("brought") == ("READY", "")
+    client.triton.load_model("brought", config=json.dumps(CONFIG), files={"file:1/model.onnx": scaled(8)})
+    assert client.factor("brought") == 8
+    status, sentence = client.fails(client.triton.load_model, "brought", config=json.dumps(CONFIG),
+                                    files={"file:../model.onnx": scaled(9)})
+    assert status == 400 and "file:<version>/<name>" in sentence
+    assert client.factor("brought") == 8
+    assert client.fails(client.triton.load_model, "other", files=files)[0] == 400  # needs a configuration
+    client.unload("brought")
+    assert client.fails(client.triton.load_model, "brought")[0] == 404
+
+
+def test_orders_in_json(server):
+    def post(what, body):
+        status, _, answer = server.request("POST", "/v2/repository/models/scaled/" + what, body, timeout=WAIT_S)
+        return status, answer
+    assert post("load", b"") == (200, b"")
+    assert post("load", b"[]")[0] == 400
+    assert post("load", b"{")[0] == 400
+    assert post("load", json.dumps({"parameters": {"speed": 1}}))[0] == 400
+    assert post("load", json.dumps({"parameters": {"config": CONFIG}}))[0] == 200  # as it is, not in a string
+    assert post("load", json.dumps({"parameters": {"config": "{}", "file:1/model.onnx": "*"}}))[0] == 400
+    content = base64.b64encode(scaled(4)).decode()
+    assert post("load", json.dumps({"parameters": {"config": "{}", "file:1/model.onnx": content}}))[0] == 200
+    assert Client(server, "grpc").factor("scaled") == 4
+    assert post("unload", json.dumps({"parameters": {"unload_dependents": True}})) == (200, b"")
+
+
+# ---- from the start, limits, memory ----
+
+def test_loaded_at_the_start(folder):
+    with serving(folder, "--load-model", "scaled", "--load-model", "none") as server:
+        client = Client(server, "grpc")
+        assert client.factor("scaled") == 2 and client.state("other") == ("UNAVAILABLE", "unloaded")
+        assert "there is no model 'none'" in server.log_text()
+    with serving(folder, "--load-model", "*") as server:
+        client = Client(server, "grpc")
+        assert client.factor("scaled") == 2 and client.factor("other") == 5
+        assert client.state("broken")[0] == "UNAVAILABLE"
+
+
+def test_more_models_than_may_be(folder):
+    with serving(folder, "--max-models", "1") as server:
+        client = Client(server, "grpc")
+        client.triton.load_model("scaled")
+        status, sentence = client.fails(client.triton.load_model, "other")
+        assert status == 503 and "--max-models" in sentence
+        put(folder, "scaled", scaled(3))
+        client.triton.load_model("scaled")  # takes its own place
+        put(folder, "scaled", scaled(2))
+        assert client.factor("scaled") == 3
+        client.unload("scaled")
+        client.triton.load_model("other")
+        assert client.factor("other") == 5
+
+
+def resident_mib(server):
+    with open(f"/proc/{server.process.pid}/status") as file:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) / 1024
+
+
+@pytest.mark.skipif(os.environ.get("SYMPHONY_SANITIZED", "OFF") not in ("", "OFF"),
+                    reason="sanitizers keep freed memory")
+def test_memory_comes_back(tmp_path):
+    put(tmp_path, "small", scaled(2))
+    put(tmp_path, "large", scaled(3, weights=8 << 20))  # 128 MiB
+    with serving(tmp_path, "--load-model", "small") as server:
+        client = Client(server, "grpc")
+        before = resident_mib(server)
+        for _ in range(3):
+            client.triton.load_model("large")
+            assert client.factor("large") == 3
+            assert resident_mib(server) > before + 100
+            client.unload("large")
+            assert resident_mib(server) < before + 32
+        assert client.factor("small") == 2
+
+
+# ---- following the repository ----
+
+def test_poll(tmp_path):
+    put(tmp_path, "first", scaled(2))
+    put(tmp_path, "broken", b"this is no model")
+    with serving(tmp_path, "--repository-poll-secs", "0.1", mode="poll") as server:
+        client = Client(server, "grpc")
+        assert client.factor("first") == 2 and client.state("broken")[0] == "UNAVAILABLE"
+        assert client.fails(client.triton.load_model, "first")[0] == 501
+        put(tmp_path, "second", scaled(3))
+        wait_until(lambda: client.state("second") == ("READY", ""), WAIT_S)
+        assert client.factor("second") == 3
+        with under_load(server, "first", [2, 4]):
+            put(tmp_path, "first", scaled(4))
+            wait_until(lambda: client.factor("first") == 4, WAIT_S)
+        put(tmp_path, "broken", scaled(6))
+        wait_until(lambda: client.state("broken") == ("READY", ""), WAIT_S)
+        remove(tmp_path, "second")
+        wait_until(lambda: client.state("second") is None, WAIT_S)
+        assert client.fails(client.factor, "second")[0] == 404
+
+
+def test_a_server_whose_models_stay(folder):
+    with serving(folder, mode="none") as server:
+        for protocol in ("http", "grpc"):
+            client = Client(server, protocol)
+            status, sentence = client.fails(client.triton.load_model, "scaled")
+            assert status == 501 and "--model-control-mode explicit" in sentence
+            assert client.fails(client.triton.unload_model, "scaled")[0] == 501
+            assert client.factor("scaled") == 2
+
+
+def test_options_that_exclude_each_other(folder, tmp_path):
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text("cluster: {accelerators: 1, type: a}\nmodels:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 50}\n"
+                        "workload: {rate_rps: 1, arrivals: poisson}\nrun: {seconds: 1, seed: 1}\n")
+    for args in (["--scenario", scenario, "--model-control-mode", "poll"],
+                 ["--repository", folder, "--load-model", "scaled"],
+                 ["--repository", folder, "--model-control-mode", "poll", "--policy", "clockwork"],
+                 ["--repository", folder / "scaled", "--model-control-mode", "poll"],
+                 ["--repository", tmp_path / "none", "--model-control-mode", "explicit"]):
+        ended = subprocess.run([BINARY, "serve", *map(str, args)], capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 2 and ended.stderr.startswith("symphony serve: ") and ended.stderr.count("\n") == 1
