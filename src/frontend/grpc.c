@@ -52,7 +52,7 @@ static uint32_t connections(const struct grpc_frontend *f) {
 
 /* While there are as many connections as may be, further ones wait in the socket's backlog. */
 static void accept_or_not(struct grpc_frontend *f) {
-    bool wanted = !f->quiesced && connections(f) < f->config.connections_max;
+    bool wanted = !f->quiesced && f->listen_fd >= 0 && connections(f) < f->config.connections_max;
     if (wanted == f->accepting)
         return;
     if (wanted)
@@ -201,7 +201,12 @@ static void *frontend_main(void *context) {
 
 /* ---- start and end ---- */
 
-static void frontend_free(struct grpc_frontend *f) {
+void grpc_frontend_step(struct grpc_frontend *f) {
+    turn(f);
+    take_events(f, 0);
+}
+
+void grpc_frontend_free(struct grpc_frontend *f) {
     list_for_each_safe (it, &f->connections)
         connection_close(list_entry(it, struct grpc_connection, link));
     if (f->listen_fd >= 0)
@@ -239,7 +244,7 @@ static int frontend_allocate(struct grpc_frontend *f) {
     return 0;
 }
 
-int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
+int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
     struct grpc_frontend *f = aligned_alloc(CACHE_LINE, sizeof(*f));
     if (!f)
         return error_set(err, -ENOMEM, "no memory for a frontend");
@@ -255,18 +260,28 @@ int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_c
     }
     if ((rc = frontend_loop_open(&f->loop, &f->config, &mark_port, &mark_wake, err)) < 0)
         goto err_free;
-    f->listen_fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
-    if (f->listen_fd < 0) {
-        rc = error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
-        goto err_free;
-    }
-    if ((rc = frontend_loop_start(&f->loop, frontend_main, f, err)) < 0)
-        goto err_free;
     *frontend = f;
     return 0;
 
 err_free:
-    frontend_free(f);
+    grpc_frontend_free(f);
+    return rc;
+}
+
+int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
+    struct grpc_frontend *f;
+    int rc = grpc_frontend_make(&f, config, err);
+    if (rc < 0)
+        return rc;
+    f->listen_fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
+    if (f->listen_fd < 0)
+        rc = error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
+    else
+        rc = frontend_loop_start(&f->loop, frontend_main, f, err);
+    if (rc < 0)
+        grpc_frontend_free(f);
+    else
+        *frontend = f;
     return rc;
 }
 
@@ -282,7 +297,7 @@ void grpc_frontend_stop(struct grpc_frontend *f) {
     if (!f)
         return;
     frontend_loop_stop(&f->loop);
-    frontend_free(f);
+    grpc_frontend_free(f);
 }
 
 struct frontend_loop *grpc_frontend_loop(struct grpc_frontend *f) {

@@ -118,6 +118,13 @@ struct grpc_frontend {
     _Atomic uint64_t dismissed; /* connections, for being slow or idle, and floods */
 };
 
+/* ---- grpc.c: a frontend without a thread and a listening socket, for tests ---- */
+
+int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
+/* One turn, without sleeping. */
+void grpc_frontend_step(struct grpc_frontend *frontend);
+void grpc_frontend_free(struct grpc_frontend *frontend);
+
 /* ---- grpc_connection.c, for grpc.c ---- */
 
 /* nghttp2's callbacks and options, once for all connections. 0 or -ENOMEM. */

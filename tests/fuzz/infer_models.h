@@ -76,8 +76,8 @@ static void check_bytes(const struct tensor_view *view, enum datatype type) {
 }
 
 /* Every input lies wholly in the body or in memory taken, aligned, with the bytes of its shape. */
-static void check_inputs(const struct served_model *model, const struct infer_call *call, const char *body,
-                         size_t bytes, const struct memory *memory) {
+static inline void check_inputs(const struct served_model *model, const struct infer_call *call, const char *body,
+                                size_t bytes, const struct memory *memory) {
     const struct signature *signature = &model->signature;
     CHECK_LE(1, call->items);
     CHECK_LE(call->items, model->batch_max);
@@ -104,8 +104,8 @@ static void check_inputs(const struct served_model *model, const struct infer_ca
 }
 
 /* The outputs of the request's batch, all zeros: strings are empty. What is classified lies in `classes`. */
-static void outputs_fill(const struct served_model *model, struct infer_call *call, struct tensor_view *outputs,
-                         struct text *classes) {
+static inline void outputs_fill(const struct served_model *model, struct infer_call *call, struct tensor_view *outputs,
+                                struct text *classes) {
     static char zeros[8 * 10 * 8];
     for (uint32_t i = 0; i < model->signature.output_count; i++) {
         const struct tensor_spec *spec = &model->signature.outputs[i];

@@ -1,0 +1,120 @@
+/* fuzz_grpc_connection.c - bytes as from a socket into a gRPC frontend: nghttp2, connections, calls and messages
+ * together.
+ *
+ * The input's first byte: bit 0, the client's preface and settings come before the rest; the others, into pieces of how
+ * many bytes the rest is cut. A scheduler that refuses every request stands behind it; the models' descriptions, health
+ * and reflection are real. Whatever comes, nothing may be left over when the client is gone. */
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "frontend/grpc_state.h"
+#include "infer_models.h"
+#include "sched/wiring.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MODELS   ARRAY_COUNT(models)
+#define REQUESTS 64
+
+static struct wiring wiring = {.frontends = 1,
+                               .model_threads = 1,
+                               .executors = 1,
+                               .accelerators = 1,
+                               .models = MODELS,
+                               .batch_max = 8,
+                               .port_requests = REQUESTS};
+static struct served_model served[MODELS];
+static struct v2_models index_of_models;
+static struct v2_publication publication;
+
+static void set_up(void) {
+    static uint32_t zeros[MODELS];
+    wiring.thread_of_model = wiring.thread_of_served = wiring.executor_of = zeros;
+    CHECK_EQ(wiring_init(&wiring, false, NULL), 0);
+    memcpy(served, models, sizeof(served));
+    for (unsigned i = 0; i < MODELS; i++) {
+        served[i].version = 1;
+        served[i].slo_ns = NS_PER_S;
+        atomic_init(&served[i].state, MODEL_READY);
+    }
+    CHECK_EQ(v2_models_init(&index_of_models, served, MODELS), 0);
+    atomic_init(&publication.now, &index_of_models);
+}
+
+/* What stands behind the port. */
+static void scheduler_refuse_all(void) {
+    const struct request_message *message;
+    while ((message = ring_peek(&wiring.requests[0]))) {
+        if (message->kind == REQUEST_ARRIVED) {
+            struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
+            CHECK(refusal);
+            *refusal = (struct refusal_message){message->handle, REFUSAL_DEADLINE};
+            ring_push(&wiring.refusals[0]);
+            ring_publish(&wiring.refusals[0]);
+        }
+        ring_pop(&wiring.requests[0]);
+        ring_release(&wiring.requests[0]);
+    }
+}
+
+static void step(struct grpc_frontend *f) {
+    grpc_frontend_step(f);
+    scheduler_refuse_all();
+}
+
+/* The client's end: sends a piece, if the server still takes it, and reads what there is. */
+static void exchange_bytes(struct grpc_frontend *f, int client, const uint8_t *data, size_t bytes) {
+    char got[4096];
+    while (bytes > 0) {
+        ssize_t n = send(client, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN)
+            return;
+        data += n > 0 ? n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+        step(f);
+        while (recv(client, got, sizeof(got), MSG_DONTWAIT) > 0) {
+        }
+    }
+    step(f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+    static const _Atomic bool ready = true, draining = false;
+    static const struct peer nobody;
+    struct grpc_frontend *f;
+    int ends[2];
+    if (size == 0)
+        return 0;
+    if (!wiring.requests)
+        set_up();
+    struct port *port = port_create(&wiring, 0, 0);
+    struct frontend_config config = {.port = port,
+                                     .model_count = MODELS,
+                                     .models = &publication,
+                                     .ready = &ready,
+                                     .draining = &draining,
+                                     .body_bytes_max = 1 << 20,
+                                     .inputs_bytes_max = 8 << 20,
+                                     .requests_max = REQUESTS};
+    CHECK_EQ(grpc_frontend_make(&f, &config, NULL), 0);
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    step(f);
+    connection_begin(f, ends[0], &nobody);
+    if (data[0] & 1)
+        exchange_bytes(f, ends[1], (const uint8_t *)preface, sizeof(preface)); /* its end is the settings' */
+    size_t piece = data[0] >> 1 ? data[0] >> 1 : size;
+    for (size_t at = 1; at < size; at += piece)
+        exchange_bytes(f, ends[1], data + at, piece < size - at ? piece : size - at);
+    close(ends[1]);
+    for (int i = 0; i < 4; i++)
+        step(f);
+    CHECK(list_empty(&f->connections));
+    CHECK_EQ(f->inferences.running, 0);
+    CHECK_EQ(atomic_load(&f->inferences.counters.in_flight), 0);
+    CHECK_EQ(slab_bytes_taken(f->inferences.slab), 0);
+    grpc_frontend_free(f);
+    port_destroy(port);
+    return 0;
+}
