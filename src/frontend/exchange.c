@@ -475,10 +475,11 @@ void exchange_completed(void *context, struct MHD_Connection *connection, void *
     struct http_frontend *f = context;
     struct exchange *x = *exchange;
     *exchange = NULL;
-    client_rests(client_of(connection), f->turn_ns, f->config.head_timeout_s);
+    client_rests(client_of(connection), f->turn_ns);
     if (!x || is_verdict(x))
         return;
-    if (x->inference.state == INFERENCE_RUNNING || x->inference.state == INFERENCE_ORDERED) { /* freed when given back */
+    if (x->inference.state == INFERENCE_RUNNING ||
+        x->inference.state == INFERENCE_ORDERED) { /* freed when given back */
         inference_cancel(&x->inference);
         x->frontend->asked -= !x->suspended;
         if (x->client)

@@ -3,9 +3,8 @@
  * libmicrohttpd counts any byte as activity, so that a client of one byte a second would keep its connection for days.
  * Once a second we look at every connection ourselves:
  *
- *     HEAD     of a request, from the end of the last: after head_timeout_s bytes must not have come without making it
- *              whole. One that sends nothing is idle, which libmicrohttpd ends after idle_timeout_s, and we sooner
- *              where there are too many
+ *     HEAD     head_timeout_s from when we saw that one had begun. A connection that sends nothing is idle:
+ *              libmicrohttpd ends it after idle_timeout_s, and we sooner where there are too many
  *     BODY     head_timeout_s, and what it takes at rate_min
  *     RUNNING  waits for us
  *     ANSWER   as the body */
@@ -22,6 +21,7 @@
 
 #define POKE_MS        10 /* between two looks at what libmicrohttpd may have missed */
 #define SWEEP_MS       1000
+#define LOOKS          3  /* at what an idle connection has received, while a head may take */
 #define CROWDED_IDLE_S 10 /* where less than an eighth of the connections is free */
 
 /* ---- begin and end ---- */
@@ -34,8 +34,8 @@ static void client_begin(struct http_frontend *f, struct MHD_Connection *connect
     if (!client)
         return; /* in plain text served all the same; its leaving is noticed late */
     client->fd = info->connect_fd;
-    client_rests(client, f->turn_ns, f->config.head_timeout_s);
-    client->fresh = true;
+    client_rests(client, f->turn_ns);
+    client->looked = true;
     list_init(&client->leaving);
     list_init(&client->link);
     list_append(&f->clients, &client->link);
@@ -104,17 +104,21 @@ static uint64_t bytes_received(int fd) {
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0 ? 0 : info.tcpi_bytes_received;
 }
 
-/* Bytes have come since the last look, and not made a head. A connection's first look knows that none had come before;
- * that of later requests knows nothing, and looks again. */
-static bool head_trickles(struct http_frontend *f, struct client *client) {
+/* Whether a head is too long under way. We learn that one has begun by looking now and then at what the connection has
+ * received: nothing before its first request, anything before a later one, so that it takes two looks then. */
+static bool head_late(struct http_frontend *f, struct client *client) {
+    int64_t head_ns = f->config.head_timeout_s * NS_PER_S;
+    if (client->head_seen_ns > 0)
+        return f->turn_ns - client->head_seen_ns > head_ns;
     if (f->turn_ns < client->look_ns)
         return false;
     uint64_t received = bytes_received(client->fd);
-    bool trickles = (client->fresh || client->looked) && received > client->received;
-    client->look_ns = f->turn_ns + f->config.head_timeout_s * NS_PER_S;
+    if (client->looked && received > client->received)
+        client->head_seen_ns = f->turn_ns;
     client->looked = true;
     client->received = received;
-    return trickles;
+    client->look_ns = f->turn_ns + head_ns / LOOKS;
+    return false;
 }
 
 /* Ends a connection; libmicrohttpd notices. In plain text a client that sends slowly is told why. */
@@ -132,7 +136,7 @@ static void client_dismiss(struct http_frontend *f, struct client *client, bool 
 static bool client_check(struct http_frontend *f, struct client *client, bool crowded) {
     int64_t passed_ns = f->turn_ns - client->since_ns;
     bool idle = client->doing == CLIENT_HEAD && crowded && passed_ns > CROWDED_IDLE_S * NS_PER_S;
-    if (client->doing == CLIENT_HEAD && head_trickles(f, client))
+    if (client->doing == CLIENT_HEAD && head_late(f, client))
         client_dismiss(f, client, true);
     else if (idle)
         client_dismiss(f, client, false);

@@ -29,12 +29,12 @@ struct client {
     int fd;
     struct list_node link; /* in the frontend's list */
     enum client_doing doing;
-    int64_t since_ns;                    /* when that began */
-    uint64_t bytes;                      /* of the body, so far; of the answer, in all */
-    bool fresh;                          /* its first request has not come yet */
-    bool looked;                         /* at what has come, during this head */
-    uint64_t received;                   /* bytes of the connection then */
+    int64_t since_ns; /* when that began */
+    uint64_t bytes;   /* of the body, so far; of the answer, in all */
+    bool looked;      /* `received` is what the connection had received at the last look */
+    uint64_t received;
     int64_t look_ns;                     /* when to look again */
+    int64_t head_seen_ns;                /* when a look found that a head had begun; 0: none has */
     bool gone;                           /* closed its end */
     struct exchange *running;            /* to be cancelled when it leaves */
     struct list_node leaving;            /* in the frontend's list once it is gone */
@@ -108,12 +108,12 @@ static inline void client_received(struct client *client, size_t bytes) {
 }
 
 /* A request of its is over; the next may come. */
-static inline void client_rests(struct client *client, int64_t now_ns, uint32_t head_timeout_s) {
+static inline void client_rests(struct client *client, int64_t now_ns) {
     if (!client)
         return;
     client_does(client, CLIENT_HEAD, now_ns, 0);
-    client->fresh = client->looked = false;
-    client->look_ns = now_ns + head_timeout_s * NS_PER_S;
+    client->looked = false;
+    client->look_ns = client->head_seen_ns = 0;
 }
 
 /* ---- http_clients.c, for http.c ---- */

@@ -97,7 +97,8 @@ static int file_place(struct override_file *file, const char *key, struct sy_err
 }
 
 /* The place for one more file. */
-static int file_add(struct model_override *override, const char *key, struct override_file **file, struct sy_error *err) {
+static int file_add(struct model_override *override, const char *key, struct override_file **file,
+                    struct sy_error *err) {
     if (override->file_count == OVERRIDE_FILES_MAX)
         return error_set(err, 400, "more than %d files", OVERRIDE_FILES_MAX);
     *file = &override->files[override->file_count];
@@ -144,8 +145,8 @@ static int json_parameter(struct model_override *override, const char *key, cons
 static int json_read(const struct repository_order *order, struct model_override *override, struct sy_error *err) {
     json_error_t error;
     const char *key;
-    json_t *value, *request = order->body_bytes > 0 ? json_loadb(order->body, order->body_bytes, 0, &error)
-                                                     : json_object();
+    json_t *value,
+        *request = order->body_bytes > 0 ? json_loadb(order->body, order->body_bytes, 0, &error) : json_object();
     json_t *parameters = json_object_get(request, "parameters");
     int status = 0;
     if (!request)
@@ -173,10 +174,10 @@ static void *copy_of(const void *data, size_t bytes) {
 
 static int message_parameter(struct model_override *override, const char *key,
                              const Inference__ModelRepositoryParameter *value, struct sy_error *err) {
-    bool bytes = value && value->parameter_choice_case ==
-                              INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BYTES_PARAM,
-         text = value && value->parameter_choice_case ==
-                             INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
+    bool bytes = value &&
+                 value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BYTES_PARAM,
+         text = value &&
+                value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
     struct override_file *file = NULL;
     if (is_file(key)) {
         int status = file_add(override, key, &file, err);

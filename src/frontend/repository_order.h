@@ -59,6 +59,6 @@ void desk_close(struct repository_desk *desk);
 /* Carried out: order->status and the sentence are set. The order is the frontend's again. */
 void order_return(struct repository_order *order);
 
-/* Reads the body: a protobuf one also gives order->name. 0, or a status with a sentence. model_override_free() is due in
- * either case. */
+/* Reads the body: a protobuf one also gives order->name. 0, or a status with a sentence. model_override_free() is due
+ * in either case. */
 int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err);

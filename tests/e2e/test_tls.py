@@ -282,6 +282,22 @@ def hello_of(authority):
     return outgoing.read()
 
 
+def test_unfinished_handshakes(scenario, pair, authority):
+    """Half a hello, all of it and then nothing, or nothing at all: closed when a head is due, but for who never began."""
+    hello = hello_of(authority)
+    with Server("--scenario", scenario, "--tls-cert", pair[0], "--tls-key", pair[1], "--head-timeout", 1) as running:
+        for port in (running.port, running.grpc_port):
+            for sent in (hello[:100], hello):
+                with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+                    connection.sendall(sent)
+                    while connection.recv(65536):
+                        pass
+        with socket.create_connection(("127.0.0.1", running.grpc_port), timeout=20) as connection:
+            assert connection.recv(1) == b""
+        with connect(running.port, context_of(authority)) as connection:
+            assert answer_of(connection, infer_request())[0] == 200
+
+
 def test_bytes_one_by_one(server, authority):
     """A handshake and a request of single bytes."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
