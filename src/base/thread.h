@@ -8,9 +8,9 @@
 #include "base/error.h"
 
 enum thread_kind {
-    THREAD_PROMPT,  /* short turns that others wait for: frontend, model, rank */
-    THREAD_COMPUTE, /* runs batches for milliseconds, on a core that prompt threads keep off */
-    THREAD_SHARED,  /* the same on a core that prompt threads may need: makes way by a nice value */
+    THREAD_PROMPT,     /* short turns that others wait for: frontend, model, rank */
+    THREAD_COMPUTE,    /* runs batches for milliseconds, on a core that prompt threads keep off */
+    THREAD_SHARED,     /* the same on a core that prompt threads may need: makes way by a nice value */
     THREAD_BACKGROUND, /* takes what the others leave, and so do the processes it starts */
 };
 

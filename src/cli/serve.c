@@ -52,9 +52,10 @@ static const struct option_row rows[] = {
                 "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file"),
     OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",
                 "the emulated cluster and models of a scenario file, live"),
-    OPTION_CHOICE(struct serve_settings, control_mode, "model-control-mode", "none|poll|explicit",
-                  "none: the models that are there at the start; poll: those that the repository holds, which is looked "
-                  "at again and again; explicit: those that clients load"),
+    OPTION_CHOICE(
+        struct serve_settings, control_mode, "model-control-mode", "none|poll|explicit",
+        "none: the models that are there at the start; poll: those that the repository holds, which is looked "
+        "at again and again; explicit: those that clients load"),
     OPTION_PARSED("load-model", "NAME", load_model_read,
                   "with explicit: a model to load at the start, or * for all; may be given several times"),
     OPTION_DOUBLE(struct serve_settings, poll_secs, "repository-poll-secs", "S", 0.1, 86400,

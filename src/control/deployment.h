@@ -29,8 +29,8 @@ struct deployment_options {
  * -errno with a sentence if there is nothing to serve at all. */
 int deployment_from_repository(struct deployment *deployment, const char *path,
                                const struct deployment_options *options, struct sy_error *err);
-/* Places for models that come and go, all empty, and the accelerators. Of `control`, mode, path, names, look_every_ns and
- * models_max are set; the rest is filled in here. -errno with a sentence if the path is no directory. */
+/* Places for models that come and go, all empty, and the accelerators. Of `control`, mode, path, names, look_every_ns
+ * and models_max are set; the rest is filled in here. -errno with a sentence if the path is no directory. */
 int deployment_for_control(struct deployment *deployment, struct repository_control *control,
                            const struct deployment_options *options, struct sy_error *err);
 /* The models and accelerators of a scenario, emulated. */

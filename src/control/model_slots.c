@@ -56,6 +56,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
         free((void *)s->config.accelerators[type].profiles[index]);
         s->config.accelerators[type].profiles[index] = NULL;
     }
+    served_model_labels_free(served(slots, index));
     if (slot->folder)
         override_folder_remove(slot->folder);
     free(slot->folder);
@@ -140,9 +141,11 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
         model->slo_ns = slots->control->slo_ns;
     slots->slots[i].use = SLOT_LOADED;
     int rc = slot_profile(slots, i, err);
+    if (rc == 0)
+        rc = served_model_labels_read(model, err);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
         rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                            : executor_load(s->executors[e], i, &slots->slots[i].loaded[e], err);
+                                : executor_load(s->executors[e], i, &slots->slots[i].loaded[e], err);
     if (rc == 0)
         rc = slot_cores(slots, i, err);
     if (rc) {
@@ -160,8 +163,8 @@ static void executors_tell(struct model_slots *slots, uint32_t slot, const struc
     struct server *s = slots->server;
 
     for (uint32_t e = 0; e < s->wiring.executors; e++)
-        while (wiring_model_loaded(&s->wiring, e, slot,
-                                   loaded ? loaded[e] : (struct executor_model){.model = NULL}) == -EAGAIN)
+        while (wiring_model_loaded(&s->wiring, e, slot, loaded ? loaded[e] : (struct executor_model){.model = NULL}) ==
+               -EAGAIN)
             wait_a_little();
     for (uint32_t e = 0; e < s->wiring.executors; e++)
         while (!wiring_executor_settled(&s->wiring, e))

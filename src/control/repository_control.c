@@ -372,7 +372,8 @@ static void *repository_main(void *argument) {
 /* ---- start and end ---- */
 
 struct repository_desk *repository_desk_create(void) {
-    struct repository_desk *desk = aligned_alloc(CACHE_LINE, (sizeof(*desk) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    struct repository_desk *desk =
+        aligned_alloc(CACHE_LINE, (sizeof(*desk) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!desk)
         return NULL;
     memset(desk, 0, sizeof(*desk));

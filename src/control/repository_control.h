@@ -46,7 +46,8 @@ int repository_thread_start(struct repository_thread **thread, struct server *se
 /* Where frontends hand orders in, and what wakes the thread; before either starts. free() it when both have ended. NULL
  * without memory. */
 struct repository_desk *repository_desk_create(void);
-/* Ends the thread; orders are answered 503 from then on. While frontends, scheduler and executors run. NULL is allowed. */
+/* Ends the thread; orders are answered 503 from then on. While frontends, scheduler and executors run. NULL is allowed.
+ */
 void repository_thread_stop(struct repository_thread *thread);
 /* Frees what is left, when all other threads have ended. NULL is allowed. */
 void repository_thread_free(struct repository_thread *thread);

@@ -41,12 +41,12 @@ struct server {
     struct http_frontend **http; /* [frontends]; their ports come first */
     struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;
-    struct shared_memory *shared; /* of clients; NULL: not served */
-    struct repository_desk *desk; /* of orders to load and unload; NULL: models are there from the start */
+    struct shared_memory *shared;         /* of clients; NULL: not served */
+    struct repository_desk *desk;         /* of orders to load and unload; NULL: models are there from the start */
     struct repository_thread *repository; /* loads and unloads models; NULL: nobody does */
-    struct v2_publication models; /* what is served, for frontends and metrics */
-    pthread_mutex_t models_lock;  /* metrics read them, the balance moves them, the repository's thread changes them */
-    int http_fd, grpc_fd;         /* listening */
+    struct v2_publication models;         /* what is served, for frontends and metrics */
+    pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
+    int http_fd, grpc_fd;        /* listening */
     struct server_ports bound;
     _Atomic bool ready, draining;
     int64_t started_ns;

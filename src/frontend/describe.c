@@ -48,15 +48,23 @@ static char *text_of(const char *literal) {
     return (char *)literal;
 }
 
-const ProtobufCMessage *describe_server(struct description *d) {
-    static const char *const extensions[] = {"binary_tensor_data", "parameters", "model_configuration",
-                                             "statistics",         "logging",    "system_shared_memory",
-                                             "classification"};
+const ProtobufCMessage *describe_server(struct description *d, bool takes_orders) {
+    static const char *const extensions[] = {
+        "binary_tensor_data",
+        "parameters",
+        "model_configuration",
+        "statistics",
+        "logging",
+        "system_shared_memory",
+        "classification",
+        "model_repository",
+        "model_repository(unload_dependents)", /* the last two: orders to load and unload */
+    };
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
     server->name = text_of("symphony");
     server->version = text_of(SYMPHONY_VERSION);
-    server->n_extensions = ARRAY_COUNT(extensions);
+    server->n_extensions = ARRAY_COUNT(extensions) - (takes_orders ? 0 : 2);
     server->extensions = (char **)extensions;
     return &server->base;
 }

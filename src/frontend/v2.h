@@ -107,6 +107,7 @@ struct shared_memory;
 struct v2_server {
     const struct v2_models *models;
     bool ready, draining;
+    bool takes_orders; /* to load and unload models; not here, but by the frontend */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: not served */
 };

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-/* Appends the text. Fields by their names in the .proto, or in lower camel case; 64-bit integers may be strings; null is
- * not given. -EINVAL with "config: PLACE: sentence". What the values mean is checked when the text is read
+/* Appends the text. Fields by their names in the .proto, or in lower camel case; 64-bit integers may be strings; null
+ * is not given. -EINVAL with "config: PLACE: sentence". What the values mean is checked when the text is read
  * (model_config.h). */
 int model_config_of_json(const char *json, size_t bytes, struct text *out, struct sy_error *err);

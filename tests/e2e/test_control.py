@@ -158,6 +158,8 @@ def under_load(server, model, allowed):
 # ---- loading and unloading ----
 
 def test_nothing_is_served_until_somebody_says_so(client):
+    about = client.triton.get_server_metadata()
+    assert "model_repository" in (about["extensions"] if client.protocol == "http" else about.extensions)
     assert client.triton.is_server_ready() and not client.triton.is_model_ready("scaled")
     assert client.state("scaled") == ("UNAVAILABLE", "unloaded")
     assert client.fails(client.factor, "scaled") == (404, "model 'scaled' is not loaded")

@@ -72,7 +72,8 @@ static void orders_come_back(void **state) {
                 next = order->next;
                 assert_ptr_equal(order->home, &rig->homes[h]);
                 assert_int_equal((*(uint32_t *)order->context)++, 0);
-                assert_true(order->status == 200 || (order->status == 503 && strstr(order->error.text, "shutting down")));
+                assert_true(order->status == 200 ||
+                            (order->status == 503 && strstr(order->error.text, "shutting down")));
                 refused += order->status == 503;
                 done++;
                 free(order);
@@ -125,10 +126,10 @@ static void json_is_read(void **state) {
 static void messages_are_read(void **state) {
     (void)state;
     Inference__ModelRepositoryParameter config = INFERENCE__MODEL_REPOSITORY_PARAMETER__INIT, file = config;
-    Inference__RepositoryModelLoadRequest__ParametersEntry
-        entries[2] = {INFERENCE__REPOSITORY_MODEL_LOAD_REQUEST__PARAMETERS_ENTRY__INIT,
-                      INFERENCE__REPOSITORY_MODEL_LOAD_REQUEST__PARAMETERS_ENTRY__INIT},
-        *list[] = {&entries[0], &entries[1]};
+    Inference__RepositoryModelLoadRequest__ParametersEntry entries[2] =
+        {INFERENCE__REPOSITORY_MODEL_LOAD_REQUEST__PARAMETERS_ENTRY__INIT,
+         INFERENCE__REPOSITORY_MODEL_LOAD_REQUEST__PARAMETERS_ENTRY__INIT},
+                                                           *list[] = {&entries[0], &entries[1]};
     Inference__RepositoryModelLoadRequest request = INFERENCE__REPOSITORY_MODEL_LOAD_REQUEST__INIT;
     struct model_override o;
     struct sy_error err;
