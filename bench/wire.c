@@ -6,7 +6,8 @@
  *
  * POSTs the file (GET without one). grpc: it holds a message with its prefix, and S calls are outstanding on each
  * connection; http: one is, and N is the Inference-Header-Content-Length. After an answer the next request waits for U.
- * With --spin the client polls instead of sleeping. The first tenth of the time is not counted. Prints a line of JSON. */
+ * With --spin the client polls instead of sleeping. The first tenth of the time is not counted. Prints a line of JSON.
+ */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -82,8 +83,8 @@ static void die(const char *what) {
 /* ---- the request ---- */
 
 static void put_frame(struct text *text, size_t length, enum frame_type type, int flags, uint32_t stream) {
-    const uint8_t head[FRAME_HEAD] = {(uint8_t)(length >> 16), (uint8_t)(length >> 8),  (uint8_t)length,
-                                      (uint8_t)type,           (uint8_t)flags,          (uint8_t)(stream >> 24),
+    const uint8_t head[FRAME_HEAD] = {(uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length,
+                                      (uint8_t)type,           (uint8_t)flags,         (uint8_t)(stream >> 24),
                                       (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
     text_append(text, (const char *)head, sizeof(head));
 }
@@ -150,7 +151,8 @@ static void request_make(struct bench *b, const char *path) {
     text_free(&body);
 }
 
-/* ---- sending: gathered, in the turns' order. The server reads whatever comes, so that this does not block for long ---- */
+/* ---- sending: gathered, in the turns' order. The server reads whatever comes, so that this does not block for long
+ * ---- */
 
 static void send_bytes(struct connection *c, const char *bytes, size_t length) {
     while (length > 0) {

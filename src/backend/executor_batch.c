@@ -128,20 +128,39 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         ring_push(ring);
     }
     x->model_rung[model_thread] = true;
+    x->reports++;
 }
 
-void executor_publish_reports(struct executor *x) {
+static void reports_publish(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
-        if (ring_publish(&w->freed[x->config.index * w->rank_threads + k]))
-            doorbell_ring(&w->rank_bells[k]);
+        x->rank_rung[k] |= ring_publish(&w->freed[x->config.index * w->rank_threads + k]);
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        x->model_rung[t] = x->model_rung[t] && ring_publish(&w->ran[x->config.index * w->model_threads + t]);
+}
+
+/* An executor with a core of its own does what little there is to do itself. */
+static void reports_ring(struct executor *x) {
+    struct wiring *w = x->wiring;
+    bool help = !x->config.shared && x->reports <= WIRING_HELP_MOST;
+
+    for (uint32_t k = 0; k < w->rank_threads; k++)
+        if (x->rank_rung[k]) {
+            x->rank_rung[k] = false;
+            doorbell_ring_or_help(&w->rank_bells[k], help);
+        }
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (x->model_rung[t]) {
             x->model_rung[t] = false;
-            if (ring_publish(&w->ran[x->config.index * w->model_threads + t]))
-                doorbell_ring(&w->model_bells[t]);
+            doorbell_ring_or_help(&w->model_bells[t], help);
         }
+    x->reports = 0;
+}
+
+void executor_publish_reports(struct executor *x) {
+    reports_publish(x);
+    reports_ring(x);
 }
 
 static void answer(struct executor *x, uint64_t handle, const struct request *request) {
@@ -213,9 +232,11 @@ void batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
         engine_lose(x, plan->accelerator, &result.error);
     ran.late = batch_late(plan, &result);
     batch_count(x, plan, &result);
-    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile. */
+    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile, unless who chooses
+     * sleeps. */
     batch_report(x, model_thread, &ran, x->ended_ns);
-    executor_publish_reports(x);
+    reports_publish(x);
     batch_answer(x, plan, &result);
     executor_publish_answers(x);
+    reports_ring(x);
 }

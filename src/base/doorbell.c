@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/time.h"
 
+#define HELP_TURNS_MAX 8 /* more is for the consumer itself, on its own core */
+
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll) {
     memset(bell, 0, sizeof(*bell));
     bell->busy_poll = busy_poll;
@@ -25,16 +27,62 @@ void doorbell_destroy(struct doorbell *bell) {
     bell->event_fd = -1;
 }
 
+void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer) {
+    bell->turn = turn;
+    bell->consumer = consumer;
+}
+
+/* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. False: it has come. */
+static bool futex_wait(struct doorbell *bell, uint32_t state, int64_t until_ns) {
+    struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    return syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, state, until_ns == TIME_NEVER ? NULL : &ts,
+                   NULL, FUTEX_BITSET_MATCH_ANY) == 0 ||
+           errno == EAGAIN || errno == EINTR;
+}
+
+static bool state_change(struct doorbell *bell, uint32_t *from, uint32_t to) {
+    /* release and acquire: what the consumer owns goes along */
+    return atomic_compare_exchange_strong_explicit(&bell->sleeping, from, to, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+/* Lends the turns, and has them again when it returns. */
+static void sleep_lent(struct doorbell *bell, int64_t until_ns) {
+    uint32_t state = atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
+    if (state == DOORBELL_AWAKE)
+        return;
+    bell->lent_as = state == DOORBELL_NAPPING ? DOORBELL_LENT_NAPPING : DOORBELL_LENT;
+    bell->until_ns = until_ns;
+    uint32_t lent_as = bell->lent_as;
+    if (!state_change(bell, &state, lent_as))
+        return;
+    for (bool in_time = true;;) {
+        state = atomic_load_explicit(&bell->sleeping, memory_order_acquire); /* with doorbell_wake() */
+        if (state == DOORBELL_AWAKE)
+            return;
+        if (in_time) {
+            in_time = futex_wait(bell, state, until_ns);
+        } else if (state == DOORBELL_RECLAIMED) {
+            futex_wait(bell, state, TIME_NEVER);
+        } else if (state == lent_as) {
+            if (state_change(bell, &state, DOORBELL_AWAKE))
+                return;
+        } else {
+            state_change(bell, &state, DOORBELL_RECLAIMED);
+        }
+    }
+}
+
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
+    if (!bell->busy_poll && bell->turn) {
+        sleep_lent(bell, until_ns);
+        return;
+    }
     if (!bell->busy_poll) {
-        struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-        /* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returning early or late is for the caller's loop.
-         */
         uint32_t state =
             atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
         if (state != DOORBELL_AWAKE)
-            syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, state, until_ns == TIME_NEVER ? NULL : &ts,
-                    NULL, FUTEX_BITSET_MATCH_ANY);
+            futex_wait(bell, state, until_ns); /* returning early or late is for the caller's loop */
     }
     doorbell_cancel(bell);
 }
@@ -56,15 +104,54 @@ void doorbell_drain(struct doorbell *bell) {
     }
 }
 
-void doorbell_wake(struct doorbell *bell) {
-    /* Only the producer that clears the flag pays for the system call. */
-    if (!atomic_exchange_explicit(&bell->sleeping, 0, memory_order_acq_rel))
-        return;
+static void wake_now(struct doorbell *bell) {
     if (bell->event_fd >= 0) {
         uint64_t one = 1;
         while (write(bell->event_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
         }
     } else {
         syscall(SYS_futex, &bell->sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+}
+
+/* Takes turns until there is nothing to do, and wakes the consumer if that does not come soon. */
+static void take_turns(struct doorbell *bell) {
+    for (int turns = 0; turns < HELP_TURNS_MAX; turns++) {
+        uint32_t state = DOORBELL_HELPED_AGAIN;
+        state_change(bell, &state, DOORBELL_HELPED);
+        atomic_thread_fence(memory_order_seq_cst); /* with doorbell_ring_or_help(): before the rings are looked at */
+        int64_t until_ns = bell->turn(bell->consumer);
+        if (until_ns == 0)
+            continue;
+        if (until_ns < bell->until_ns)
+            break;
+        state = DOORBELL_HELPED;
+        if (state_change(bell, &state, bell->lent_as))
+            return;
+        if (state == DOORBELL_RECLAIMED)
+            break;
+    }
+    atomic_store_explicit(&bell->sleeping, DOORBELL_AWAKE, memory_order_release); /* with sleep_lent() */
+    wake_now(bell);
+}
+
+void doorbell_wake(struct doorbell *bell, bool help) {
+    uint32_t state = atomic_load_explicit(&bell->sleeping, memory_order_relaxed);
+    for (;;) {
+        bool lent = state == DOORBELL_LENT || state == DOORBELL_LENT_NAPPING;
+        if (state == DOORBELL_AWAKE || state == DOORBELL_HELPED_AGAIN || state == DOORBELL_RECLAIMED)
+            return;
+        if (state == DOORBELL_HELPED) {
+            if (state_change(bell, &state, DOORBELL_HELPED_AGAIN))
+                return;
+        } else if (lent && help) {
+            if (state_change(bell, &state, DOORBELL_HELPED)) {
+                take_turns(bell);
+                return;
+            }
+        } else if (state_change(bell, &state, DOORBELL_AWAKE)) { /* only who clears it pays for the system call */
+            wake_now(bell);
+            return;
+        }
     }
 }

@@ -3,7 +3,15 @@
  * The consumer announces that it will sleep, looks at its rings once more, and sleeps; a producer publishes first and
  * then looks whether the consumer sleeps. Both orders are sequentially consistent, so one of the two sees the other,
  * and a producer whose consumer is awake makes no system call. A thread that waits in epoll uses an eventfd, the
- * others a futex (no descriptor, an absolute deadline). */
+ * others a futex (no descriptor, an absolute deadline).
+ *
+ * Waking a thread takes 5 to 50 us, a turn of a scheduling thread about one. So a consumer may lend its turns: while it
+ * sleeps, a producer that would wake it takes them instead, as many as there is something to do, and lets it sleep on.
+ * Who has the turns owns all that is the consumer's; the word of the bell hands it over:
+ *
+ *     AWAKE --consumer sleeps--> LENT --producer helps--> HELPED --nothing left to do--> LENT
+ *       ^--------- wakes it ------'                         | another producer rings: HELPED_AGAIN, one turn more
+ *       '----- helper wakes it: too much to do, or due earlier than it would wake; or RECLAIMED: its time has come */
 #pragma once
 
 #include <stdatomic.h>
@@ -15,19 +23,34 @@
 
 enum doorbell_state {
     DOORBELL_AWAKE,
-    DOORBELL_ASLEEP, /* or about to be */
-    DOORBELL_NAPPING /* the same, but it will look by itself soon: news that can wait need not wake it */
+    DOORBELL_ASLEEP,  /* or about to be */
+    DOORBELL_NAPPING, /* the same, but it will look by itself soon: news that can wait need not wake it */
+    DOORBELL_LENT,    /* asleep, and a producer may take its turns */
+    DOORBELL_LENT_NAPPING,
+    DOORBELL_HELPED,       /* a producer takes them */
+    DOORBELL_HELPED_AGAIN, /* and something has come since its turn began */
+    DOORBELL_RECLAIMED,    /* and is to wake the consumer after it */
 };
+
+/* One turn of a consumer. 0 if there was something to do, else until when it may sleep. */
+typedef int64_t doorbell_turn(void *consumer);
 
 struct doorbell {
     _Alignas(CACHE_LINE) _Atomic uint32_t sleeping; /* enum doorbell_state; producers that wake the consumer clear it */
     int event_fd;                                   /* -1: futex */
     bool busy_poll;                                 /* never sleeps: doorbell_sleep() returns at once */
+    doorbell_turn *turn;                            /* NULL: its turns are not lent */
+    void *consumer;
+    /* owned by who has the turns */
+    uint32_t lent_as;
+    int64_t until_ns; /* when the consumer wakes by itself */
 };
 
 /* A futex doorbell, or with `event_fd` one that makes its eventfd readable. 0 or -errno. */
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll);
 void doorbell_destroy(struct doorbell *bell);
+/* Before the consumer's thread starts: its turns may be taken by others while it sleeps. Futex doorbells. */
+void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer);
 
 /* Consumer, instead of arming, sleeping and cancelling: whether it never sleeps. Lets the core breathe then. */
 static inline bool doorbell_keeps_awake(const struct doorbell *bell) {
@@ -61,22 +84,28 @@ void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin
 /* Consumer, eventfd doorbells: after epoll returned, for whatever reason; ends the sleep and empties the eventfd. */
 void doorbell_drain(struct doorbell *bell);
 
-void doorbell_wake(struct doorbell *bell);
+/* The slow path of ringing: wakes the consumer, or with `help` takes its turns if they are lent. */
+void doorbell_wake(struct doorbell *bell, bool help);
 
 /* Producer, after ring_publish(). */
-static inline void doorbell_ring(struct doorbell *bell) {
+static inline void doorbell_ring_or_help(struct doorbell *bell, bool help) {
     if (bell->busy_poll)
         return;
-    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as() */
+    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as(), and with the helper's turn */
     if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) != DOORBELL_AWAKE)
-        doorbell_wake(bell);
+        doorbell_wake(bell, help);
+}
+
+static inline void doorbell_ring(struct doorbell *bell) {
+    doorbell_ring_or_help(bell, false);
 }
 
 /* The same for news that can wait: leaves a consumer alone that is napping. */
-static inline void doorbell_ring_sleeper(struct doorbell *bell) {
+static inline void doorbell_ring_sleeper(struct doorbell *bell, bool help) {
     if (bell->busy_poll)
         return;
-    atomic_thread_fence(memory_order_seq_cst); /* with doorbell_arm_as() */
-    if (atomic_load_explicit(&bell->sleeping, memory_order_relaxed) == DOORBELL_ASLEEP)
-        doorbell_wake(bell);
+    atomic_thread_fence(memory_order_seq_cst); /* as above */
+    uint32_t state = atomic_load_explicit(&bell->sleeping, memory_order_relaxed);
+    if (state != DOORBELL_AWAKE && state != DOORBELL_NAPPING && state != DOORBELL_LENT_NAPPING)
+        doorbell_wake(bell, help);
 }

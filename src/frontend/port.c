@@ -17,6 +17,7 @@ struct port {
     struct wiring *wiring;
     uint32_t index, outstanding;
     bool *model_rung; /* [model_threads] */
+    uint32_t sent;    /* messages of this turn */
     uint32_t turn;    /* which ring port_next() looks at next */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
@@ -64,6 +65,7 @@ static void port_send(struct port *port, const struct request *request, enum req
     };
     ring_push(ring);
     port->model_rung[thread] = true;
+    port->sent++;
 }
 
 /* What is kept for the way back: never more than a part of the time there is, for refusing everything because one
@@ -93,6 +95,7 @@ void port_cancel(struct port *port, struct request *request) {
 
 void port_flush(struct port *port) {
     struct wiring *w = port->wiring;
+    bool help = port->sent <= WIRING_HELP_MOST;
 
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (port->model_rung[t]) {
@@ -100,10 +103,11 @@ void port_flush(struct port *port) {
             if (!ring_publish(&w->requests[port->index * w->model_threads + t]))
                 continue;
             if (wiring_accelerators_free(w))
-                doorbell_ring(&w->model_bells[t]);
+                doorbell_ring_or_help(&w->model_bells[t], help);
             else
-                doorbell_ring_sleeper(&w->model_bells[t]);
+                doorbell_ring_sleeper(&w->model_bells[t], help);
         }
+    port->sent = 0;
 }
 
 /* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused. The ring has room:

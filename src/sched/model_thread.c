@@ -75,6 +75,7 @@ struct model_thread {
     bool rank_rung[RANK_THREADS_MAX]; /* who gets the bell at the end of the turn, whatever is free */
     bool held_up[RANK_THREADS_MAX];   /* a grant of theirs waits until an executor has room for its batch */
     bool any_held_up;
+    int64_t turn_ns; /* when the last turn began, if it had something to do */
     /* this turn's, for the times */
     int64_t oldest_ns; /* hand-over of a request */
     uint32_t requests, answered_count;
@@ -574,7 +575,7 @@ static void ring_bells(struct model_thread *t) {
         bool news = announce_candidates(t, k);
         news |= ring_publish(to_rank(t, k));
         if (news && (t->rank_rung[k] || wiring_part_free(w, k)))
-            doorbell_ring(&w->rank_bells[k]);
+            doorbell_ring_or_help(&w->rank_bells[k], t->requests + t->answered_count <= WIRING_HELP_MOST);
         t->rank_rung[k] = false;
     }
     rings_publish(&t->rings);
@@ -650,12 +651,15 @@ static bool poll_timers(struct model_thread *t, int64_t now) {
     return any;
 }
 
+static bool stops(const struct model_thread *t) {
+    return atomic_load_explicit(&t->stop, memory_order_acquire); /* with model_thread_stop() */
+}
+
 static bool anything_pending(struct model_thread *t) {
     for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++)
         if (!t->held_up[k] && ring_pending(grants_of(t, k)))
             return true;
-    return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) ||
-           atomic_load_explicit(&t->stop, memory_order_acquire); /* with model_thread_stop() */
+    return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) || stops(t);
 }
 
 /* Until when requests need not wake the thread; not after now_ns: they must. */
@@ -671,51 +675,64 @@ static int64_t nap_end(struct wiring *w, int64_t now_ns) {
     return up_ns;
 }
 
-static void sleep_until_needed(struct model_thread *t) {
+/* For room in a ring of ours, which has no bell of ours. */
+static bool waits_for_room(const struct model_thread *t) {
+    return t->rates_changed_count || t->mover_count || t->any_held_up;
+}
+
+/* The thread's, or of somebody who helps it. */
+static int64_t model_turn(void *thread) {
+    struct model_thread *t = thread;
+    int64_t now = clock_now_ns();
+
+    if (t->turn_ns)
+        counter_add(&t->times.work_ns, (uint64_t)(now - t->turn_ns));
+    bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
+    settle_arrivals(t, now);
+    any |= poll_moves(t);
+    any |= poll_grants(t, now);
+    any |= rings_poll_ran(&t->rings, now, t, take_ran);
+    any |= poll_timers(t, now);
+    if (any)
+        follow_delays(t, now);
+    tell_moves(t);
+    tell_rates(t);
+    ring_bells(t);
+    take_times(t);
+    t->turn_ns = any ? now : 0;
+    if (any)
+        return 0;
+    if (stops(t))
+        return INT64_MIN;
+    if (waits_for_room(t))
+        return now + 50 * NS_PER_US;
+    return heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
+}
+
+static void sleep_until(struct model_thread *t, int64_t until_ns) {
     struct doorbell *bell = &t->rings.wiring->model_bells[t->rings.index];
     if (doorbell_keeps_awake(bell))
         return;
     int64_t now = clock_now_ns(), up_ns = nap_end(t->rings.wiring, now);
-    int64_t until = heap_empty(&t->timers) ? TIME_NEVER : heap_top(&t->timers).key;
-    bool nap = up_ns > now; /* what shrinks meanwhile can wait as well */
+    bool nap = up_ns > now;
 
-    if (nap)
-        until = up_ns;
-    if (t->rates_changed_count || t->mover_count ||
-        t->any_held_up) /* a ring of ours is full, and has no bell of ours */
-        until = now + 50 * NS_PER_US;
+    if (nap && !waits_for_room(t))
+        until_ns = up_ns; /* what shrinks meanwhile can wait as well */
     doorbell_arm_as(bell, nap ? DOORBELL_NAPPING : DOORBELL_ASLEEP);
-    if (anything_pending(t)) {
+    if (anything_pending(t))
         doorbell_cancel(bell);
-        return;
-    }
-    doorbell_sleep_timed(bell, until, &t->rings.wake);
+    else
+        doorbell_sleep_timed(bell, until_ns, &t->rings.wake);
 }
 
 static void *model_thread_main(void *argument) {
     struct model_thread *t = argument;
 
     thread_begin("model", t->rings.index, THREAD_PROMPT);
-    int64_t turn_ns = 0; /* when the last turn began, if it had something to do */
-    while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with model_thread_stop() */
-        int64_t now = clock_now_ns();
-        if (turn_ns)
-            counter_add(&t->times.work_ns, (uint64_t)(now - turn_ns));
-        bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
-        settle_arrivals(t, now);
-        any |= poll_moves(t);
-        any |= poll_grants(t, now);
-        any |= rings_poll_ran(&t->rings, now, t, take_ran);
-        any |= poll_timers(t, now);
-        if (any)
-            follow_delays(t, now);
-        tell_moves(t);
-        tell_rates(t);
-        ring_bells(t);
-        take_times(t);
-        turn_ns = any ? now : 0;
-        if (!any)
-            sleep_until_needed(t);
+    while (!stops(t)) {
+        int64_t until_ns = model_turn(t);
+        if (until_ns)
+            sleep_until(t, until_ns);
     }
     return NULL;
 }
@@ -853,6 +870,7 @@ int model_thread_start(struct model_thread **thread, const struct model_thread_c
         error_set(err, rc, "no memory for the queues of %u models", config->rings.model_count);
         goto err_free;
     }
+    doorbell_lend(&t->rings.wiring->model_bells[t->rings.index], model_turn, t);
     rc = -pthread_create(&t->thread, NULL, model_thread_main, t);
     if (rc < 0) {
         error_set(err, rc, "cannot start a model thread: %s", strerror(-rc));

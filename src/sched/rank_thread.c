@@ -26,6 +26,8 @@ struct rank_thread {
     struct histogram grant_times;
     _Atomic uint64_t grants;
     _Atomic uint64_t work_ns;
+    int64_t turn_ns;  /* when the last turn began, if it had something to do */
+    uint32_t granted; /* in this turn */
     _Atomic double needed;
     pthread_t thread;
     _Atomic bool stop;
@@ -78,6 +80,7 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         histogram_add(&r->grant_times, message->granted_ns - message->due_ns);
         ring_push(ring);
     }
+    r->granted += out->grant_count;
     if (out->grant_count)
         counter_add(&r->grants, out->grant_count);
     if (out->parameters_changed) {
@@ -205,7 +208,7 @@ static void ring_bells(struct rank_thread *r) {
         if (r->model_rung[t]) {
             r->model_rung[t] = false;
             if (ring_publish(grants_to(r, t)))
-                doorbell_ring(&r->wiring->model_bells[t]);
+                doorbell_ring_or_help(&r->wiring->model_bells[t], r->granted <= WIRING_HELP_MOST);
         }
 }
 
@@ -218,44 +221,57 @@ static bool anything_pending(struct rank_thread *r) {
     for (uint32_t e = 0; e < w->executors; e++)
         if (ring_pending(&w->freed[e * w->rank_threads + r->part]))
             return true;
+    return false;
+}
+
+static bool stops(const struct rank_thread *r) {
     return atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
 }
 
-static void sleep_until_needed(struct rank_thread *r) {
+/* The thread's, or of somebody who helps it. */
+static int64_t rank_turn(void *thread) {
+    struct rank_thread *r = thread;
+    int64_t now = clock_now_ns();
+
+    if (r->turn_ns)
+        counter_add(&r->work_ns, (uint64_t)(now - r->turn_ns));
+    r->granted = 0;
+    bool any = poll_candidates(r, now);
+    any |= poll_messages(r, now);
+    any |= poll_freed(r, now);
+    any = decide(r, now, any);
+    tell_parameters(r);
+    tell_naps(r);
+    ring_bells(r);
+    r->turn_ns = any ? now : 0;
+    if (any)
+        return 0;
+    if (stops(r))
+        return INT64_MIN;
+    /* else a model thread's ring is full and has no bell of ours */
+    return r->tell_next == r->wiring->models ? r->wake_ns : now + 50 * NS_PER_US;
+}
+
+static void sleep_until(struct rank_thread *r, int64_t until_ns) {
     struct doorbell *bell = &r->wiring->rank_bells[r->part];
-    int64_t until = r->wake_ns;
+
     if (doorbell_keeps_awake(bell))
         return;
-
-    if (r->tell_next < r->wiring->models) /* a model thread's ring is full and has no bell of ours */
-        until = clock_now_ns() + 50 * NS_PER_US;
     doorbell_arm(bell);
-    if (anything_pending(r)) {
+    if (anything_pending(r) || stops(r))
         doorbell_cancel(bell);
-        return;
-    }
-    doorbell_sleep_timed(bell, until, &r->wake);
+    else
+        doorbell_sleep_timed(bell, until_ns, &r->wake);
 }
 
 static void *rank_thread_main(void *argument) {
     struct rank_thread *r = argument;
 
     thread_begin("rank", r->part, THREAD_PROMPT);
-    int64_t turn_ns = 0; /* when the last turn began, if it had something to do */
-    while (!atomic_load_explicit(&r->stop, memory_order_acquire)) { /* with rank_thread_stop() */
-        int64_t now = clock_now_ns();
-        if (turn_ns)
-            counter_add(&r->work_ns, (uint64_t)(now - turn_ns));
-        bool any = poll_candidates(r, now);
-        any |= poll_messages(r, now);
-        any |= poll_freed(r, now);
-        any = decide(r, now, any);
-        tell_parameters(r);
-        tell_naps(r);
-        ring_bells(r);
-        turn_ns = any ? now : 0;
-        if (!any)
-            sleep_until_needed(r);
+    while (!stops(r)) {
+        int64_t until_ns = rank_turn(r);
+        if (until_ns)
+            sleep_until(r, until_ns);
     }
     return NULL;
 }
@@ -294,6 +310,7 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32
     own.part_of_accelerator = wiring->part_of_accelerator;
     own.part_of_model = wiring->part_of_model;
     rank_core_init(r->core, &own);
+    doorbell_lend(&wiring->rank_bells[part], rank_turn, r);
     rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
     if (rc < 0) {
         error_set(err, rc, "cannot start a rank thread: %s", strerror(-rc));

@@ -24,6 +24,7 @@
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
+#define WIRING_HELP_MOST     2  /* who has more messages in a turn wakes a sleeping thread, and takes no turn of it */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 #define RANK_THREADS_MAX     64
 #define PART_NOBODY          UINT8_MAX /* of a model that no sub-cluster knows: it is not there yet, or any more */

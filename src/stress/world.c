@@ -92,7 +92,7 @@ static void feed_publish(struct world *w, uint32_t thread) {
     if (wiring_accelerators_free(wiring))
         doorbell_ring(bell);
     else
-        doorbell_ring_sleeper(bell);
+        doorbell_ring_sleeper(bell, false);
 }
 
 /* Hands a request over. False if its model thread's ring is full. */
@@ -388,7 +388,7 @@ static void publish(struct world *w) {
         if (w->model_rung[t]) {
             w->model_rung[t] = false;
             ring_publish(&wiring->ran[w->config.index * wiring->model_threads + t]);
-            doorbell_ring_sleeper(&wiring->model_bells[t]);
+            doorbell_ring_sleeper(&wiring->model_bells[t], false);
         }
     for (uint32_t f = 0; f < wiring->frontends; f++)
         if (w->frontend_rung[f]) {

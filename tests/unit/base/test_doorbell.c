@@ -1,0 +1,232 @@
+/* test_doorbell.c - sleeping, ringing and helping, over real threads. */
+#include "unit/cmocka_all.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/clock.h"
+#include "base/doorbell.h"
+#include "base/ring.h"
+#include "base/time.h"
+
+#define PRODUCERS 3
+#define MESSAGES  20000 /* of each */
+
+/* A consumer with a ring from each producer. What is not atomic belongs to whose turn it is. */
+struct consumer {
+    struct doorbell bell;
+    struct ring rings[PRODUCERS];
+    int64_t nap_ns; /* it sleeps so long at most; 0: until it is woken */
+    int64_t due_ns; /* what a turn says when there is nothing to do */
+    uint64_t sum;
+    _Atomic bool inside; /* somebody takes a turn */
+    _Atomic bool hold;   /* a helper's turn lasts until the consumer asks for it back */
+    _Atomic uint64_t taken, own_turns, helped_turns;
+    _Atomic bool stop;
+    pthread_t thread;
+};
+
+struct producer {
+    struct consumer *consumer;
+    struct ring *ring;
+    bool helps;
+    pthread_t thread;
+};
+
+static bool stops(struct consumer *c) {
+    return atomic_load_explicit(&c->stop, memory_order_acquire);
+}
+
+static void wait_for(struct consumer *c, enum doorbell_state state) {
+    while (atomic_load_explicit(&c->bell.sleeping, memory_order_acquire) != state)
+        sched_yield();
+}
+
+static int64_t take_turn(struct consumer *c) {
+    uint64_t taken = 0;
+    assert_false(atomic_exchange(&c->inside, true));
+    for (int p = 0; p < PRODUCERS; p++) {
+        const uint32_t *message;
+        for (; (message = ring_peek(&c->rings[p])); ring_pop(&c->rings[p])) {
+            c->sum += *message;
+            taken++;
+        }
+        ring_release(&c->rings[p]);
+    }
+    atomic_store(&c->inside, false);
+    c->taken += taken;
+    return taken ? 0 : stops(c) ? INT64_MIN : c->due_ns;
+}
+
+static int64_t helped_turn(void *consumer) {
+    struct consumer *c = consumer;
+    if (c->hold)
+        wait_for(c, DOORBELL_RECLAIMED);
+    c->helped_turns++;
+    return take_turn(c);
+}
+
+static bool pending(struct consumer *c) {
+    for (int p = 0; p < PRODUCERS; p++)
+        if (ring_pending(&c->rings[p]))
+            return true;
+    return stops(c);
+}
+
+static void *consumer_main(void *consumer) {
+    struct consumer *c = consumer;
+    while (!stops(c)) {
+        int64_t until_ns = take_turn(c);
+        c->own_turns++;
+        if (!until_ns)
+            continue;
+        doorbell_arm(&c->bell);
+        if (pending(c))
+            doorbell_cancel(&c->bell);
+        else
+            doorbell_sleep(&c->bell, c->nap_ns ? clock_now_ns() + c->nap_ns : until_ns);
+    }
+    return NULL;
+}
+
+static void consumer_start(struct consumer *c, int64_t nap_ns) {
+    memset(c, 0, sizeof(*c));
+    c->nap_ns = nap_ns;
+    c->due_ns = TIME_NEVER;
+    assert_int_equal(doorbell_init(&c->bell, false, false), 0);
+    doorbell_lend(&c->bell, helped_turn, c);
+    for (int p = 0; p < PRODUCERS; p++)
+        assert_int_equal(ring_init(&c->rings[p], 64, sizeof(uint32_t)), 0);
+    assert_int_equal(pthread_create(&c->thread, NULL, consumer_main, c), 0);
+}
+
+static void consumer_stop(struct consumer *c) {
+    atomic_store_explicit(&c->stop, true, memory_order_release);
+    doorbell_ring(&c->bell);
+    pthread_join(c->thread, NULL);
+    for (int p = 0; p < PRODUCERS; p++)
+        ring_destroy(&c->rings[p]);
+    doorbell_destroy(&c->bell);
+}
+
+static void send_one(struct consumer *c, bool help) {
+    *(uint32_t *)ring_reserve(&c->rings[0]) = 1;
+    ring_push(&c->rings[0]);
+    ring_publish(&c->rings[0]);
+    doorbell_ring_or_help(&c->bell, help);
+}
+
+static void test_a_helper_lets_it_sleep_on(void **state) {
+    static struct consumer c;
+    (void)state;
+    consumer_start(&c, 0);
+    for (uint64_t i = 1; i <= 100; i++) {
+        wait_for(&c, DOORBELL_LENT);
+        uint64_t turns = c.own_turns;
+        send_one(&c, true);
+        assert_int_equal(c.taken, i);
+        assert_int_equal(c.own_turns, turns);
+        assert_int_equal(c.bell.sleeping, DOORBELL_LENT);
+    }
+    consumer_stop(&c);
+}
+
+static void test_who_does_not_help_wakes_it(void **state) {
+    static struct consumer c;
+    (void)state;
+    consumer_start(&c, 0);
+    for (uint64_t i = 1; i <= 100; i++) {
+        wait_for(&c, DOORBELL_LENT);
+        send_one(&c, false);
+        while (c.taken < i)
+            sched_yield();
+    }
+    assert_int_equal(c.helped_turns, 0);
+    consumer_stop(&c);
+}
+
+/* It sleeps until it is woken, and now something is due: it has to know. */
+static void test_it_is_woken_for_what_is_due_sooner(void **state) {
+    static struct consumer c;
+    (void)state;
+    consumer_start(&c, 0);
+    wait_for(&c, DOORBELL_LENT);
+    uint64_t turns = c.own_turns;
+    c.due_ns = clock_now_ns() + 3600 * NS_PER_S; /* ours: nobody takes a turn */
+    send_one(&c, true);
+    while (c.own_turns == turns)
+        sched_yield();
+    wait_for(&c, DOORBELL_LENT);
+    assert_int_equal(c.bell.until_ns, c.due_ns);
+    turns = c.own_turns;
+    send_one(&c, true); /* it will be up in time */
+    assert_int_equal(c.taken, 2);
+    assert_int_equal(c.own_turns, turns);
+    consumer_stop(&c);
+}
+
+/* Its time comes while somebody else has its turns. */
+static void test_it_asks_for_its_turns_back(void **state) {
+    static struct consumer c;
+    (void)state;
+    consumer_start(&c, NS_PER_MS);
+    atomic_store(&c.hold, true);
+    for (uint64_t i = 1; i <= 20; i++) {
+        send_one(&c, true); /* helps if it is asleep just now */
+        while (c.taken < i)
+            sched_yield();
+    }
+    atomic_store(&c.hold, false);
+    consumer_stop(&c);
+}
+
+static void *producer_main(void *producer) {
+    struct producer *p = producer;
+    for (uint32_t i = 1; i <= MESSAGES;) {
+        uint32_t *message = ring_reserve(p->ring);
+        if (message) {
+            *message = i++;
+            ring_push(p->ring);
+            ring_publish(p->ring);
+        }
+        doorbell_ring_or_help(&p->consumer->bell, p->helps);
+        if (!message)
+            sched_yield();
+    }
+    return NULL;
+}
+
+/* Whoever takes the turns: no two at once, and nothing is left lying. */
+static void nothing_is_lost(int64_t nap_ns) {
+    static struct consumer c;
+    struct producer producers[PRODUCERS];
+    consumer_start(&c, nap_ns);
+    for (int p = 0; p < PRODUCERS; p++) {
+        producers[p] = (struct producer){.consumer = &c, .ring = &c.rings[p], .helps = p > 0};
+        assert_int_equal(pthread_create(&producers[p].thread, NULL, producer_main, &producers[p]), 0);
+    }
+    for (int p = 0; p < PRODUCERS; p++)
+        pthread_join(producers[p].thread, NULL);
+    while (c.taken < PRODUCERS * MESSAGES)
+        sched_yield();
+    consumer_stop(&c);
+    assert_int_equal(c.taken, PRODUCERS * MESSAGES);
+    assert_int_equal(c.sum, (uint64_t)PRODUCERS * MESSAGES * (MESSAGES + 1) / 2);
+}
+
+static void test_nothing_is_lost(void **state) {
+    (void)state;
+    nothing_is_lost(0);
+    nothing_is_lost(20 * NS_PER_US);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_helper_lets_it_sleep_on),
+        cmocka_unit_test(test_who_does_not_help_wakes_it),
+        cmocka_unit_test(test_it_is_woken_for_what_is_due_sooner),
+        cmocka_unit_test(test_it_asks_for_its_turns_back),
+        cmocka_unit_test(test_nothing_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
