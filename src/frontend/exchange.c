@@ -319,6 +319,7 @@ static enum MHD_Result exchange_order(struct exchange *x, const char *url, const
         x->inference.state = INFERENCE_UPLOAD;
         return exchange_send_error(x, 503, true, "%s", err.text);
     }
+    client_does(x->client, CLIENT_RUNNING, f->turn_ns, 0);
     if (x->client)
         x->client->running = x;
     x->suspended = true;

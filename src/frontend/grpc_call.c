@@ -558,6 +558,7 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
         if (!x->answered || !answer_copy(x, data, bytes, &used))
             break;
         exchange_end(x, true);
+        call->first_ns = call->connection->frontend->turn_ns;
     }
     if (list_empty(&call->exchanges) && (call->ended || (call->half_closed && !call->watching))) {
         call->ended = true;
@@ -590,8 +591,11 @@ void call_close(struct grpc_call *call) {
 }
 
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence) {
-    if (call->receiving)
-        message_fail(call->receiving, status, sentence);
+    struct grpc_exchange *x = call->receiving;
+    if (!x && !grpc_method_streams(call->method) && !list_empty(&call->exchanges))
+        x = first_exchange(call);
+    if (x)
+        message_fail(x, status, sentence);
     else
         call_end(call, status, sentence);
 }

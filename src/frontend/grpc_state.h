@@ -70,6 +70,7 @@ struct grpc_call {
     size_t header_bytes;
     size_t unconsumed; /* of the stream's window: withheld while too many exchanges wait */
     int64_t begun_ns;
+    int64_t first_ns;   /* since when its first exchange is the first */
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
     int64_t limit_ns;   /* when that ends; 0: never */
     unsigned status;    /* at the end */

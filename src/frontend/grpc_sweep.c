@@ -12,8 +12,6 @@
 #define SWEEP_MS       1000
 #define CROWDED_IDLE_S 10 /* where less than an eighth of the connections is free */
 
-static const char late[] = "the message did not arrive in time";
-
 static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
     return f->turn_ns - since_ns;
 }
@@ -30,25 +28,34 @@ static uint64_t answer_bytes(const struct infer_answer *answer) {
     return bytes;
 }
 
-static bool leaves_late(const struct grpc_frontend *f, const struct grpc_exchange *x) {
-    return x->answered && passed_ns(f, x->inference.answered_ns) >
+/* An answer's time begins when those before it are gone. */
+static bool leaves_late(const struct grpc_frontend *f, const struct grpc_call *call, const struct grpc_exchange *x) {
+    int64_t answered_ns = x->inference.answered_ns;
+    return x->answered && passed_ns(f, answered_ns > call->first_ns ? answered_ns : call->first_ns) >
                               frontend_transfer_ns(&f->config, answer_bytes(&x->inference.answer));
+}
+
+/* The message that the client has begun and not ended; of a unary call, whose end is the stream's. */
+static const struct grpc_exchange *incomplete(const struct grpc_call *call, const struct grpc_exchange *first) {
+    bool unary = !grpc_method_streams(call->method) && !call->half_closed && !call->ended;
+    return call->receiving ? call->receiving : unary ? first : NULL;
 }
 
 /* False: the connection is of no more use. */
 static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
-    struct grpc_exchange *first =
+    const struct grpc_exchange *first =
         list_empty(&call->exchanges) ? NULL : list_entry(call->exchanges.next, struct grpc_exchange, link);
-    int64_t open_ns = passed_ns(f, call->begun_ns), most_ns = f->config.head_timeout_s * NS_PER_S;
-    bool unary = !grpc_method_streams(call->method);
+    const struct grpc_exchange *coming = incomplete(call, first);
+    bool open_late = passed_ns(f, call->begun_ns) > f->config.head_timeout_s * NS_PER_S;
+    bool waits = !grpc_method_streams(call->method) && !first && !call->half_closed && !call->ended;
     if (!call->opened)
-        return open_ns <= most_ns;
-    call_watch(call);
-    if (first && leaves_late(f, first))
+        return !open_late;
+    if (coming ? arrives_late(f, coming) : waits && open_late)
+        call_fail(call, 408, "the message did not arrive in time");
+    else if (first && leaves_late(f, call, first))
         call_reset(call);
-    else if (call->receiving ? arrives_late(f, call->receiving)
-                             : unary && !call->ended && !call->half_closed && !first && open_ns > most_ns)
-        call_fail(call, 408, late);
+    else
+        call_watch(call);
     return true;
 }
 

@@ -342,6 +342,9 @@ def test_slow_message(server):
         assert wire.trailers()["grpc-status"] == "4"
         wire.open("ModelInfer")
         assert wire.trailers()["grpc-status"] == "4"
+        wire.open("ModelInfer")
+        wire.send(DATA, 0, wire.stream, infer_message())  # whole, but for the stream's end
+        assert wire.trailers()["grpc-status"] == "4"
         wire.open("ModelStreamInfer")
         wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
         assert wire.trailers()["grpc-status"] == "4"
