@@ -62,9 +62,11 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
 bool batch_expired(const struct batch_plan *plan, int64_t now_ns) {
     if (now_ns > plan->latest_ns)
         return true;
-    for (uint32_t k = 0; k < plan->request_count; k++)
-        if (transport_local.request(plan->handles[k])->deadline_ns > now_ns)
+    for (uint32_t k = 0; k < plan->request_count; k++) {
+        const struct request *request = transport_local.request(plan->handles[k]);
+        if (request->deadline_ns > now_ns || request->delay)
             return false;
+    }
     return true;
 }
 

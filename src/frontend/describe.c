@@ -126,6 +126,43 @@ static void config_dims(const struct signature *signature, const struct tensor_s
     *dims = (int64_t *)spec->dims + skip;
 }
 
+static Inference__ModelQueuePolicy *queue_policy(struct description *d, const struct queue_rule *rule,
+                                                 uint32_t queue_max) {
+    Inference__ModelQueuePolicy *policy = NEW(d, Inference__ModelQueuePolicy, INFERENCE__MODEL_QUEUE_POLICY__INIT);
+    policy->timeout_action = rule->delay ? INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY
+                                         : INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__REJECT;
+    policy->default_timeout_microseconds = (uint64_t)(rule->timeout_ns / NS_PER_US);
+    policy->allow_timeout_override = rule->may_shorten;
+    policy->max_queue_size = queue_max;
+    return policy;
+}
+
+/* What is in force of dynamic_batching: every model that can be batched is, by the scheduler. */
+static Inference__ModelDynamicBatching *dynamic_batching(struct description *d, const struct queue_rules *rules) {
+    Inference__ModelDynamicBatching *b =
+        NEW(d, Inference__ModelDynamicBatching, INFERENCE__MODEL_DYNAMIC_BATCHING__INIT);
+    const struct queue_rule *usual = &rules->rules[queue_rules_priority(rules, 0)];
+    b->max_queue_delay_microseconds = (uint64_t)(rules->wait_ns / NS_PER_US);
+    b->priority_levels = rules->priorities;
+    b->default_priority_level = rules->priority_default;
+    if (usual->timeout_ns || usual->delay || rules->queue_max)
+        b->default_queue_policy = queue_policy(d, usual, rules->queue_max);
+    b->priority_queue_policy = take(d, PRIORITIES_MAX * sizeof(*b->priority_queue_policy));
+    for (uint32_t i = 0; i < rules->priorities; i++) {
+        const struct queue_rule *rule = &rules->rules[i];
+        if (rule->timeout_ns == usual->timeout_ns && rule->delay == usual->delay &&
+            rule->may_shorten == usual->may_shorten)
+            continue;
+        Inference__ModelDynamicBatching__PriorityQueuePolicyEntry *entry =
+            NEW(d, Inference__ModelDynamicBatching__PriorityQueuePolicyEntry,
+                INFERENCE__MODEL_DYNAMIC_BATCHING__PRIORITY_QUEUE_POLICY_ENTRY__INIT);
+        entry->key = i + 1;
+        entry->value = queue_policy(d, rule, 0);
+        b->priority_queue_policy[b->n_priority_queue_policy++] = entry;
+    }
+    return b;
+}
+
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model) {
     const struct signature *signature = &model->signature;
     bool onnx = strncmp(model->platform, "onnxruntime", 11) == 0;
@@ -151,10 +188,10 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
         c->output[i]->label_filename = text_of(model->label_files[i]);
     }
-    /* every model that can be batched is, by the scheduler */
-    if (signature->batched) {
+    const struct queue_rules *rules = &model->queue;
+    if (signature->batched || rules->priorities || rules->queue_max || rules->rules[0].timeout_ns) {
         c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
-        c->dynamic_batching = NEW(d, Inference__ModelDynamicBatching, INFERENCE__MODEL_DYNAMIC_BATCHING__INIT);
+        c->dynamic_batching = dynamic_batching(d, rules);
     }
     return c;
 }

@@ -399,15 +399,26 @@ static int output_read(struct reader *r, const struct protobuf_field *message) {
     return infer_call_classify(r->call, r->model, output, classes, r->err);
 }
 
+static int best_effort_read(struct reader *r, const struct parameter *p) {
+    if (p->value.number != PARAMETER_BOOL || p->value.wire != PROTOBUF_VARINT)
+        return error_set(r->err, 400, "parameter 'best_effort' is not a bool_param");
+    r->call->best_effort = p->value.value != 0;
+    return 0;
+}
+
 static int request_parameter_read(struct reader *r, const struct protobuf_field *field) {
     struct parameter p;
     int status = parameter_read(field, &p, r->err);
-    if (status || !key_is(&p, "timeout"))
-        return status; /* `priority` among them: accepted, of no effect yet */
+    bool timeout = key_is(&p, "timeout");
+    if (status == 0 && key_is(&p, "best_effort"))
+        return best_effort_read(r, &p);
+    if (status || (!timeout && !key_is(&p, "priority")))
+        return status;
     if (!whole_number(&p))
-        return error_set(r->err, 400, "parameter 'timeout' is not an int64_param");
-    uint64_t us = p.value.number == PARAMETER_UINT64 && p.value.value > INT64_MAX ? INT64_MAX : p.value.value;
-    return infer_call_timeout(r->call, (int64_t)us, r->err);
+        return error_set(r->err, 400, "parameter '%s' is not an int64_param", timeout ? "timeout" : "priority");
+    uint64_t value = p.value.number == PARAMETER_UINT64 && p.value.value > INT64_MAX ? INT64_MAX : p.value.value;
+    return timeout ? infer_call_timeout(r->call, (int64_t)value, r->err)
+                   : infer_call_priority(r->call, (int64_t)value, r->err);
 }
 
 /* Raw contents are of the inputs in the order given. */

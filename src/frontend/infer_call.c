@@ -15,6 +15,8 @@ void infer_call_begin(struct infer_call *call) {
     call->output_count = 0;
     call->inputs_named = call->outputs_named = call->inputs_shared = 0;
     call->timeout_us = 0;
+    call->priority = 0;
+    call->best_effort = false;
     call->classified = false;
     call->classes = NULL;
     call->id = NULL;
@@ -149,6 +151,13 @@ int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_er
     if (timeout_us < 0)
         return error_set(err, 400, "parameter 'timeout' is not a positive whole number of microseconds");
     call->timeout_us = timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX;
+    return 0;
+}
+
+int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_error *err) {
+    if (priority < 0)
+        return error_set(err, 400, "parameter 'priority' is not a whole number from 0 on");
+    call->priority = (uint64_t)priority;
     return 0;
 }
 

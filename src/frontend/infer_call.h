@@ -48,6 +48,8 @@ struct infer_call {
     uint64_t shape_key; /* 0 for models of one shape, never 0 for others */
     float work;         /* 1 for models of one shape */
     int64_t timeout_us; /* 0: not given */
+    uint64_t priority;  /* as Triton counts: 1 is the highest; 0: not given */
+    bool best_effort;   /* it has no SLO; `timeout` is how long it waits for a gap */
     const char *id;     /* as it stands in the body; NULL: none given */
     size_t id_length;
     bool classified;     /* some output is */
@@ -80,6 +82,8 @@ int infer_call_classify(struct infer_call *call, const struct served_model *mode
                         int64_t classes, struct sy_error *err);
 /* `timeout`, microseconds. */
 int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err);
+/* `priority`; negative: it was no whole number. */
+int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_error *err);
 /* The request is complete: all inputs are there and of one batch; all outputs if none was asked for. */
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
 

@@ -352,12 +352,11 @@ static int outputs_read(struct parser *p) {
     return rc ? fail_json(p) : 0;
 }
 
-static int timeout_read(struct parser *p) {
-    int64_t timeout_us;
+/* A whole number, or -1 if it is none. */
+static int64_t number_read(struct parser *p) {
+    int64_t number;
     char c = json_peek(&p->scan);
-    if ((c != '-' && (c < '0' || c > '9')) || json_read_int(&p->scan, &timeout_us))
-        timeout_us = -1;
-    return infer_call_timeout(p->call, timeout_us, p->err);
+    return (c != '-' && (c < '0' || c > '9')) || json_read_int(&p->scan, &number) ? -1 : number;
 }
 
 static int parameters_read(struct parser *p) {
@@ -366,13 +365,19 @@ static int parameters_read(struct parser *p) {
     int rc = json_open(&p->scan, &members, '{', "parameters, an object");
     while (rc == 0 && (rc = json_next_key(&p->scan, &members, &key)) > 0) {
         if (json_is(&key, "timeout")) {
-            rc = timeout_read(p);
+            rc = infer_call_timeout(p->call, number_read(p), p->err);
             if (rc)
                 return rc;
+        } else if (json_is(&key, "priority")) {
+            rc = infer_call_priority(p->call, number_read(p), p->err);
+            if (rc)
+                return rc;
+        } else if (json_is(&key, "best_effort")) {
+            rc = json_read_bool(&p->scan, &p->call->best_effort);
         } else if (json_is(&key, "binary_data_output")) {
             rc = json_read_bool(&p->scan, &p->binary_default);
         } else {
-            rc = json_skip(&p->scan); /* `priority` among them: accepted, of no effect yet */
+            rc = json_skip(&p->scan);
         }
     }
     return rc ? fail_json(p) : 0;

@@ -171,13 +171,23 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
 
 /* ---- the way to the scheduler and back ---- */
 
+/* Sets the request's class; returns how long it has. */
+static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model) {
+    int64_t asked_ns = call->timeout_us * NS_PER_US, slo_ns = model->slo_ns > 0 ? model->slo_ns : SLO_DEFAULT_NS;
+    request->delay = false;
+    request->priority = PRIORITY_BEST_EFFORT;
+    if (call->best_effort || (model->best_effort && asked_ns == 0))
+        return asked_ns > 0 ? asked_ns : BEST_EFFORT_WAIT_NS;
+    request->priority = queue_rules_priority(&model->queue, call->priority);
+    request->delay = model->queue.rules[request->priority].delay;
+    return queue_rules_timeout(&model->queue, request->priority, asked_ns, slo_ns);
+}
+
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     const struct served_model *model = inference->model;
     struct request *request = &inference->request;
-    int64_t slo_ns = call->timeout_us > 0 ? call->timeout_us * NS_PER_US
-                     : model->slo_ns > 0  ? model->slo_ns
-                                          : SLO_DEFAULT_NS;
+    int64_t slo_ns = class_set(request, call, model);
     int status = shared_fetch(inference, err);
     if (status)
         return (unsigned)status;
@@ -190,8 +200,10 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
         request->deadline_ns = limit_ns;
     request->failure[0] = '\0';
     memcpy(request->inputs, call->inputs, model->signature.input_count * sizeof(call->inputs[0]));
-    if (port_submit(inference->home->port, request) < 0)
-        return (unsigned)error_set(err, 503, "the scheduler takes no more requests at the moment");
+    int rc = port_submit(inference->home->port, request);
+    if (rc < 0)
+        return (unsigned)error_set(err, 503, "the scheduler takes no more %srequests at the moment",
+                                   rc == -EBUSY ? "best-effort " : "");
     inference->state = INFERENCE_RUNNING;
     inference->home->running++;
     return 0;
@@ -227,6 +239,10 @@ static unsigned refusal_result(const struct inference *inference, bool *retry, s
              request->refusal == REFUSAL_LOST;
     switch (request->refusal) {
     case REFUSAL_DEADLINE:
+        if (request->priority == PRIORITY_BEST_EFFORT)
+            return (unsigned)error_set(err, inference->limited ? 504 : 503,
+                                       "model '%s' found no gap for this best-effort request within %.6g ms", name,
+                                       (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
         return (unsigned)error_set(err, inference->limited ? 504 : 503,
                                    "model '%s' cannot finish this request within its deadline of %.6g ms", name,
                                    (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);

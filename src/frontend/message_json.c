@@ -86,7 +86,10 @@ static bool is_map(const ProtobufCFieldDescriptor *field) {
 
 static void entry_put(struct text *text, const ProtobufCMessage *entry) {
     const ProtobufCFieldDescriptor *fields = entry->descriptor->fields;
-    value_put(text, &fields[0], (const char *)entry + fields[0].offset); /* maps here have strings for keys */
+    const char *quote = fields[0].type == PROTOBUF_C_TYPE_STRING ? "" : "\""; /* in JSON, keys are strings */
+    text_put(text, quote);
+    value_put(text, &fields[0], (const char *)entry + fields[0].offset);
+    text_put(text, quote);
     text_put_char(text, ':');
     value_put(text, &fields[1], (const char *)entry + fields[1].offset);
 }

@@ -10,15 +10,17 @@
 #include "sched/wiring.h"
 #include "transport/transport.h"
 
+#define BEST_EFFORT_PART    4  /* this part of the requests outstanding may be best effort: it may wait for long */
 #define REPLY_PART_MOST     4  /* the reply margin takes this part of a request's time at most */
 #define REFUSED_UNTIL_RELAX 16 /* refusals in a row after which the reply margin relaxes */
 
 struct port {
     struct wiring *wiring;
     uint32_t index, outstanding;
-    bool *model_rung; /* [model_threads] */
-    uint32_t sent;    /* messages of this turn */
-    uint32_t turn;    /* which ring port_next() looks at next */
+    uint32_t best_effort; /* of those outstanding */
+    bool *model_rung;     /* [model_threads] */
+    uint32_t sent;        /* messages of this turn */
+    uint32_t turn;        /* which ring port_next() looks at next */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
 };
@@ -62,6 +64,7 @@ static void port_send(struct port *port, const struct request *request, enum req
         .items = request->items,
         .port = (uint16_t)port->index,
         .kind = (uint8_t)kind,
+        .priority = request->priority,
     };
     ring_push(ring);
     port->model_rung[thread] = true;
@@ -76,9 +79,13 @@ static int64_t reply_margin(const struct port *port, const struct request *reque
 }
 
 int port_submit(struct port *port, struct request *request) {
+    bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
     if (port->outstanding == PORT_REQUESTS_MAX)
         return -EAGAIN;
+    if (best_effort && port->best_effort == PORT_REQUESTS_MAX / BEST_EFFORT_PART)
+        return -EBUSY;
     port->outstanding++;
+    port->best_effort += best_effort;
     request->port = port->index;
     request->status = REQUEST_FAILED;
     request->block = NULL;
@@ -160,6 +167,7 @@ struct request *port_next(struct port *port) {
             port->turn < executors ? next_done(port, port->turn) : next_refused(port, port->turn - executors);
         if (request) { /* the same ring again next time: its line is in the cache */
             port->outstanding--;
+            port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
             return request;
         }
     }

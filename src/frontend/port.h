@@ -13,8 +13,8 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
 /* When nothing is outstanding. */
 void port_destroy(struct port *port);
 
-/* Hands a request over. 0, or -EAGAIN if too many are outstanding (the caller still owns it then). Visible to the
- * scheduler at port_flush(). */
+/* Hands a request over. 0; -EAGAIN if too many are outstanding, -EBUSY if too many of best effort are (the caller still
+ * owns it then). Visible to the scheduler at port_flush(). */
 int port_submit(struct port *port, struct request *request);
 /* The client left: takes the request out of its queue if it is still there. It comes back through port_next() all the
  * same, refused as cancelled or finished, whichever was first. */

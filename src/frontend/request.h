@@ -25,6 +25,8 @@ struct request {
     uint32_t items;                         /* batch dimension of its inputs; 1 for models without one */
     int64_t arrival_ns, deadline_ns;        /* the client's own deadline; port_submit() takes the reply margin off */
     uint64_t shape_key;                     /* 0 for models of one shape, else a hash of the inputs' other dimensions */
+    uint8_t priority;                       /* as the scheduler counts (sched/messages.h) */
+    bool delay;                             /* runs after its deadline, too: best effort from then on */
     float work;                             /* elements of an item's inputs over the profiled item's */
     struct tensor_view inputs[TENSORS_MAX]; /* in the signature's order; data stay in place until it is given back */
     uint32_t port;                          /* which frontend; set by port_submit() */

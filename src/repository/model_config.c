@@ -162,20 +162,39 @@ static bool honoured(const char *name, const char *const *names) {
     return *names;
 }
 
+/* A message of which some fields are honoured. */
+struct partly_honoured {
+    const char *field, *message;
+    const char *const *honoured;
+};
+
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
-    static const char *const top[] = {"name",  "platform", "backend", "max_batch_size", "default_model_filename",
-                                      "input", "output",   NULL};
-    static const char *const tensor[] = {"name", "data_type", "dims", "label_filename", NULL};
+    static const char *const top[] = {
+        "name",   "platform",         "backend", "max_batch_size", "default_model_filename", "input",
+        "output", "dynamic_batching", NULL};
+    static const char *const input[] = {"name", "data_type", "dims", NULL};
+    static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
+    static const char *const batching[] = {"max_queue_delay_microseconds",
+                                           "preserve_ordering",
+                                           "priority_levels",
+                                           "default_priority_level",
+                                           "default_queue_policy",
+                                           "priority_queue_policy",
+                                           NULL};
+    static const struct partly_honoured parts[] = {{"input", "ModelInput", input},
+                                                   {"output", "ModelOutput", output},
+                                                   {"dynamic_batching", "ModelDynamicBatching", batching}};
     char place[PLACE_MAX];
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
-        const char *message = strcmp(node->name, "input") == 0    ? "ModelInput"
-                              : strcmp(node->name, "output") == 0 ? "ModelOutput"
-                                                                  : NULL;
+        const struct partly_honoured *part = parts;
+        while (part < parts + ARRAY_COUNT(parts) && strcmp(part->field, node->name) != 0)
+            part++;
         if (!honoured(node->name, top) && field_find("ModelConfig", node->name))
             field_list_add(list, node->name);
-        for (const struct pbtxt_node *field = message ? node->first : NULL; field; field = field->next) {
+        for (const struct pbtxt_node *field = part < parts + ARRAY_COUNT(parts) ? node->first : NULL; field;
+             field = field->next) {
             snprintf(place, sizeof(place), "%.60s.%.60s", node->name, field->name);
-            if (!honoured(field->name, tensor) && field_find(message, field->name))
+            if (!honoured(field->name, part->honoured) && field_find(part->message, field->name))
                 field_list_add(list, place);
         }
     }
@@ -255,9 +274,44 @@ static int engine_check(const char *origin, const struct pbtxt_node *root, const
     return pbtxt_error(origin, node, err, "%s is '%.60s', but this server runs '%s' only", field, node->text, wanted);
 }
 
+static int versions_read(const char *origin, const struct pbtxt_node *policy, struct version_policy *versions,
+                         struct sy_error *err) {
+    const struct pbtxt_node *latest = pbtxt_find(policy, "latest"), *specific = pbtxt_find(policy, "specific");
+    const struct pbtxt_node *count = latest ? pbtxt_find(latest, "num_versions") : NULL;
+    int64_t number = 1;
+    versions->choice = specific ? VERSIONS_SPECIFIC : pbtxt_find(policy, "all") ? VERSIONS_ALL : VERSIONS_LATEST;
+    int rc = count ? pbtxt_get_int(origin, count, 1, UINT32_MAX, &number, err) : 0;
+    versions->latest = (uint32_t)number;
+    for (const struct pbtxt_node *node = specific ? pbtxt_find(specific, "versions") : NULL; node && !rc;
+         node = pbtxt_next(node)) {
+        if (versions->specific_count == VERSIONS_SPECIFIC_MAX)
+            return pbtxt_error(origin, node, err, "versions: more than %d", VERSIONS_SPECIFIC_MAX);
+        rc = pbtxt_get_int(origin, node, 1, UINT32_MAX, &number, err);
+        versions->specific[versions->specific_count++] = (uint32_t)number;
+    }
+    if (!rc && specific && versions->specific_count == 0)
+        rc = pbtxt_error(origin, specific, err, "specific: versions is missing");
+    return rc;
+}
+
+/* Every accelerator runs every model, one batch at a time: there is nothing to choose, but mistakes are mistakes. */
+static int instances_check(const char *origin, const struct pbtxt_node *group, struct sy_error *err) {
+    const struct pbtxt_node *kind = pbtxt_find(group, "kind"), *count = pbtxt_find(group, "count");
+    const struct pbtxt_node *gpus = pbtxt_find(group, "gpus");
+    int64_t number;
+    if (kind && strcmp(kind->text, "KIND_CPU") == 0 && gpus)
+        return pbtxt_error(origin, gpus, err, "gpus: an instance_group of kind KIND_CPU has none");
+    int rc = count ? pbtxt_get_int(origin, count, 0, INT32_MAX, &number, err) : 0;
+    for (; gpus && !rc; gpus = pbtxt_next(gpus))
+        rc = pbtxt_get_int(origin, gpus, 0, INT32_MAX, &number, err);
+    return rc;
+}
+
 static int honoured_read(const char *origin, const struct pbtxt_node *root, struct model_config *config,
                          struct sy_error *err) {
-    const struct pbtxt_node *node;
+    const struct pbtxt_node *node = pbtxt_find(root, "platform");
+    if (node && strcmp(node->text, "ensemble") == 0)
+        return pbtxt_error(origin, node, err, "platform: ensembles are not served yet");
     int rc = engine_check(origin, root, "platform", "onnxruntime_onnx", err);
     if (!rc)
         rc = engine_check(origin, root, "backend", "onnxruntime", err);
@@ -273,6 +327,14 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         config->max_batch_size_line = node->line;
         config->max_batch_size_column = node->column;
     }
+    if (!rc && (node = pbtxt_find(root, "ensemble_scheduling")))
+        rc = pbtxt_error(origin, node, err, "ensemble_scheduling: ensembles are not served yet");
+    if (!rc && (node = pbtxt_find(root, "dynamic_batching")))
+        rc = queue_rules_read(origin, node, &config->queue, err);
+    if (!rc && (node = pbtxt_find(root, "version_policy")))
+        rc = versions_read(origin, node, &config->versions, err);
+    for (node = pbtxt_find(root, "instance_group"); node && !rc; node = pbtxt_next(node))
+        rc = instances_check(origin, node, err);
     if (!rc)
         rc = tensors_read(origin, root, "input", config->inputs, &config->input_count, err);
     if (!rc)

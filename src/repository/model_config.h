@@ -1,7 +1,7 @@
 /* model_config.h - Triton's config.pbtxt: what of it is honoured, and its check against the model itself.
  *
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
- * default_model_filename.
+ * default_model_filename, dynamic_batching (queue_rules.h). version_policy and instance_group are checked.
  * Other fields of ModelConfig have no effect yet and are listed in one warning a file; fields that ModelConfig does not
  * have are warned of; what is wrong is refused with file, line and column. Set-up only; any thread. */
 #pragma once
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "engine/tensor.h"
 #include "repository/pbtxt.h"
+#include "repository/queue_rules.h"
 
 struct model_config_tensor {
     char name[TENSOR_NAME_MAX];
@@ -23,6 +24,17 @@ struct model_config_tensor {
     uint32_t line, column;
 };
 
+#define VERSIONS_SPECIFIC_MAX 64
+
+enum version_choice { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
+
+/* version_policy; all zero: not given, which is as the latest one. */
+struct version_policy {
+    enum version_choice choice;
+    uint32_t latest; /* the highest so many; 0: not given, one */
+    uint32_t specific[VERSIONS_SPECIFIC_MAX], specific_count;
+};
+
 struct model_config {
     char path[4096]; /* of the file, for mistakes */
     char name[MODEL_NAME_MAX];
@@ -31,6 +43,8 @@ struct model_config {
     uint32_t max_batch_size_line, max_batch_size_column; /* line 0: not given */
     struct model_config_tensor inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
+    struct queue_rules queue; /* dynamic_batching */
+    struct version_policy versions;
 };
 
 /* Checks a tree against ModelConfig: kinds, enum words, ranges, and that what may be given once is given once. Fields

@@ -157,6 +157,7 @@ static int settings_apply(struct served_model *model, struct sy_error *err) {
         return error_set(err, -errno, "%s/" SYMPHONY_YAML_FILE ": profile: %s: %s", model->folder,
                          settings.profile_path, strerror(errno));
     model->slo_ns = settings.slo_ns;
+    model->best_effort = settings.best_effort;
     model->weight = settings.weight;
     model->batch_max = (uint32_t)settings.batch_max;
     memcpy(model->profile_path, settings.profile_path, sizeof(model->profile_path));

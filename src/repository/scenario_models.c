@@ -18,6 +18,8 @@ static void model_fill(const struct scenario_model *from, struct served_model *t
     to->batch_max = from->batch_max;
     to->slo_ns = from->slo_ns;
     to->weight = from->weight;
+    to->best_effort = from->best_effort >= 1;
+    to->queue.priorities = to->queue.priority_default = from->priority_count;
     to->item_elements = 1;
     to->reference_dims[0][0] = to->reference_dims[0][1] = 1;
     atomic_init(&to->state, MODEL_READY);

@@ -112,6 +112,9 @@ void served_model_labels_free(struct served_model *model) {
 static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
                             const struct model_config *config, struct sy_error *err) {
     int rc = config->path[0] ? model_config_apply(config, &model->signature, err) : 0;
+    model->queue = config->queue;
+    if (!model->slo_ns)
+        model->slo_ns = config->queue.rules[queue_rules_priority(&config->queue, 0)].timeout_ns;
     if (!rc)
         rc = batch_max_set(model, settings, config, err);
     if (!rc)

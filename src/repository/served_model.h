@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/tensor.h"
+#include "repository/queue_rules.h"
 
 enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
@@ -21,8 +22,10 @@ struct served_model {
     char folder[4096]; /* where its config.pbtxt and symphony.yaml lie, if it has them; "" for a flat file */
     char platform[64]; /* "onnxruntime_onnx", or "emulated" */
     struct signature signature;
-    uint32_t batch_max;                 /* items a batch; 1 for a model without a batch dimension */
-    int64_t slo_ns;                     /* default SLO; 0: not given (then chosen from the profile) */
+    uint32_t batch_max; /* items a batch; 1 for a model without a batch dimension */
+    int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
+    bool best_effort;   /* requests without a timeout of their own have no SLO */
+    struct queue_rules queue;
     double weight;                      /* of its share under overload, against the other models'; 0: 1 */
     char profile_path[4096];            /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */

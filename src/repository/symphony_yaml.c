@@ -38,6 +38,14 @@ static int shapes_read(const struct conf_node *node, void *into, struct sy_error
     return 0;
 }
 
+static int slo_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    yaml->best_effort = node->kind == CONF_SCALAR && strcmp(node->text, "none") == 0;
+    if (yaml->best_effort)
+        return 0;
+    return conf_get_time(node, NS_PER_MS, 0.001, 3.6e6, "a number of milliseconds, or none", &yaml->slo_ns, err);
+}
+
 /* The path is relative to the file that names it. */
 static int profile_read(const struct conf_node *node, void *into, struct sy_error *err) {
     struct symphony_yaml *yaml = into;
@@ -54,7 +62,7 @@ static int profile_read(const struct conf_node *node, void *into, struct sy_erro
 }
 
 static const struct conf_key keys[] = {
-    CONF_KEY_TIME(struct symphony_yaml, slo_ns, "slo_ms", NS_PER_MS, 0.001, 3.6e6, "a number of milliseconds"),
+    CONF_KEY_PARSED("slo_ms", slo_read),
     CONF_KEY_INT(struct symphony_yaml, batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items"),
     CONF_KEY_DOUBLE(struct symphony_yaml, weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST,
                     "how much this model's share weighs beside the others'"),

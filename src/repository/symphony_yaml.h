@@ -15,6 +15,7 @@ struct symphony_yaml_shape {
 
 struct symphony_yaml {
     int64_t slo_ns;                                 /* 0: not given */
+    bool best_effort;                               /* slo_ms: none */
     int64_t batch_max;                              /* 0: not given */
     double weight;                                  /* 0: not given */
     char profile_path[4096];                        /* resolved against the file's folder; "": not given */

@@ -21,6 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sy_error err;
     if (model_config_read_text("fuzz", (const char *)data, size, true, &config, &err) != 0)
         return 0;
+    uint8_t priority = queue_rules_priority(&config.queue, size);
+    CHECK_LT(priority, PRIORITIES_MAX);
+    CHECK(queue_rules_timeout(&config.queue, priority, 1, 1) > 0 && config.queue.wait_ns >= 0);
     struct signature signature = model;
     if (model_config_apply(&config, &signature, &err) != 0)
         return 0;

@@ -209,6 +209,9 @@ static void raw_inputs_and_forms(void **state) {
         CASE(MODEL INPUT RAW "\x22\x0d\x0a\7timeout\x12\2\x28\5"), /* as uint64_param */
         CASE(MODEL INPUT RAW "\x32\3\x0a\1y"),                     /* output y */
         CASE(MODEL INPUT RAW "\x1a\2id"),
+        CASE(MODEL INPUT RAW "\x22\x0e\x0a\x08priority\x12\2\x28\3"),
+        CASE(MODEL INPUT RAW "\x22\x11\x0a\x0b"
+                             "best_effort\x12\2\x08\1"),
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -219,6 +222,8 @@ static void raw_inputs_and_forms(void **state) {
         assert_int_equal(p->call.inputs[0].bytes, 2);
         assert_int_equal(p->call.timeout_us, i == 6 || i == 7 ? 5 : 0);
         assert_int_equal(p->call.id_length, i == 9 ? 2 : 0);
+        assert_int_equal(p->call.priority, i == 10 ? 3 : 0);
+        assert_int_equal(p->call.best_effort, i == 11);
         parsed_free(p);
     }
 }
@@ -289,6 +294,10 @@ static void mistakes(void **state) {
                             "5",
             400, "int64_param"),
         BAD(MODEL INPUT RAW "\x22\x09\x0a\7timeout", 400, "int64_param"),
+        BAD(MODEL INPUT RAW "\x22\x0a\x0a\x08priority", 400, "'priority' is not an int64_param"),
+        BAD(MODEL INPUT RAW "\x22\x11\x0a\x0b"
+                            "best_effort\x12\2\x10\1",
+            400, "bool_param"),
         BAD(MODEL INPUT RAW "\x22\x03\x0a\7t", 400, "not valid protobuf"),
         BAD(MODEL INPUT RAW "\x32\x17\x0a\1y\x12\x12\x0a\x0e"
                             "classification\x12\0",

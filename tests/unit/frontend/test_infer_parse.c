@@ -142,6 +142,8 @@ static void json_inputs_become_tensors(void **state) {
     check_ok(p);
     assert_int_equal(p->call.items, 2);
     assert_int_equal(p->call.timeout_us, 2500);
+    assert_int_equal(p->call.priority, 1);
+    assert_false(p->call.best_effort);
     assert_int_equal(p->call.shape_key, 0);
     assert_true(p->call.work == 1);
     assert_int_equal(p->call.id_length, strlen("a\\u00e9\\\""));
@@ -362,6 +364,9 @@ static void mistakes_are_the_clients(void **state) {
          "classification is -2, which is negative"},
         {"{\"inputs\":[" X "," IDS "],\"id\":7}", 400, "expected a string"},
         {"{\"inputs\":[" X "," IDS "],\"parameters\":7}", 400, "expected parameters, an object"},
+        {"{\"parameters\":{\"priority\":-1}}", 400, "'priority' is not a whole number"},
+        {"{\"parameters\":{\"priority\":\"high\"}}", 400, "'priority' is not a whole number"},
+        {"{\"parameters\":{\"best_effort\":1}}", 400, "true or false"},
         {"{\"parameters\":{\"timeout\":\"x\"}}", 400, "'timeout' is not a positive whole number"},
         {"{\"parameters\":{\"timeout\":-5}}", 400, "'timeout' is not a positive whole number"},
         {"{\"parameters\":{\"timeout\":1.5}}", 400, "'timeout' is not a positive whole number"},
@@ -499,6 +504,17 @@ static void nesting_is_bounded(void **state) {
     free(fine);
 }
 
+static void best_effort(void **state) {
+    (void)state;
+    struct parsed *p =
+        parse_json(&batched, "{\"parameters\":{\"best_effort\":true,\"timeout\":9},\"inputs\":[" X "," IDS "]}");
+    check_ok(p);
+    assert_true(p->call.best_effort);
+    assert_int_equal(p->call.timeout_us, 9);
+    assert_int_equal(p->call.priority, 0);
+    parsed_free(p);
+}
+
 static void timeouts(void **state) {
     (void)state;
     static const struct {
@@ -558,6 +574,7 @@ int main(void) {
         cmocka_unit_test(strings_come_in_every_form),
         cmocka_unit_test(mistakes_in_strings),
         cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(best_effort),
         cmocka_unit_test(timeouts),
         cmocka_unit_test(memory_that_runs_out_is_not_the_clients_fault),
         cmocka_unit_test(short_bodies),

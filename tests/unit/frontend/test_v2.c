@@ -18,6 +18,11 @@ static struct served_model models[] = {
      .platform = "onnxruntime_onnx",
      .batch_max = 8,
      .slo_ns = 25000000,
+     .queue = {.priorities = 2,
+               .priority_default = 2,
+               .queue_max = 16,
+               .wait_ns = 300000,
+               .rules = {{.delay = true}, {.timeout_ns = 2000000, .may_shorten = true}}},
      .state = MODEL_READY,
      .signature = {.input_count = 1,
                    .output_count = 1,
@@ -182,6 +187,11 @@ static void answers(void **state) {
          "\"data_type\":\"TYPE_FP32\",\"format\":\"FORMAT_NONE\",\"dims\":[4]"},
         {"GET", "/v2/models/a/config", "", &up, 200, "\"platform\":\"onnxruntime_onnx\",\"max_batch_size\":8"},
         {"GET", "/v2/models/a/config", "", &up, 200, "\"data_type\":\"TYPE_STRING\",\"dims\":[-1]"},
+        {"GET", "/v2/models/a/config", "", &up, 200,
+         "\"max_queue_delay_microseconds\":300,\"preserve_ordering\":false,\"priority_levels\":2,"
+         "\"default_priority_level\":2,\"default_queue_policy\":{\"timeout_action\":\"REJECT\","
+         "\"default_timeout_microseconds\":2000,\"allow_timeout_override\":true,\"max_queue_size\":16},"
+         "\"priority_queue_policy\":{\"1\":{\"timeout_action\":\"DELAY\",\"default_timeout_microseconds\":0"},
         {"GET", "/v2/models/a/ready", "", &up, 200, ""},
         {"GET", "/v2/models/b/ready", "", &up, 400, "still loading"},
         {"GET", "/v2/models/gone/ready", "", &up, 400, "it is \\\"broken\\\""},

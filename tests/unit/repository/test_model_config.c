@@ -93,10 +93,26 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(
         strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
-                                "fields=\"input.format, dynamic_batching, instance_group, "
+                                "fields=\"input.format, dynamic_batching.preferred_batch_size, instance_group, "
                                 "version_policy, parameters, optimization, model_warmup\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
     assert_string_equal(log, "");
+}
+
+static void version_policies_are_read(void **state) {
+    (void)state;
+    struct model_config c;
+    assert_int_equal(config_read("", &c, NULL), 0);
+    assert_int_equal(c.versions.choice, VERSIONS_LATEST);
+    assert_int_equal(config_read("version_policy { latest { num_versions: 3 } }", &c, NULL), 0);
+    assert_int_equal(c.versions.choice, VERSIONS_LATEST);
+    assert_int_equal(c.versions.latest, 3);
+    assert_int_equal(config_read("version_policy: { all { } }", &c, NULL), 0);
+    assert_int_equal(c.versions.choice, VERSIONS_ALL);
+    assert_int_equal(config_read("version_policy { specific { versions: [ 1, 4 ] } }", &c, NULL), 0);
+    assert_int_equal(c.versions.choice, VERSIONS_SPECIFIC);
+    assert_int_equal(c.versions.specific_count, 2);
+    assert_int_equal(c.versions.specific[1], 4);
 }
 
 static void wrong_files_are_refused(void **state) {
@@ -130,6 +146,17 @@ static void wrong_files_are_refused(void **state) {
          "c:1:20: label_filename: 'a/../../b' is not within the model's folder"},
         {"dynamic_batching { }\nsequence_batching { }",
          "c:2:1: sequence_batching and dynamic_batching exclude each other"},
+        {"ensemble_scheduling { step { } }", "c:1:1: ensemble_scheduling: ensembles are not served yet"},
+        {"name: 'e'\nplatform: 'ensemble'", "c:2:1: platform: ensembles are not served yet"},
+        {"version_policy { latest { num_versions: 0 } }", "c:1:27: num_versions: 0 is not in 1 to 4294967295"},
+        {"version_policy { specific { } }", "c:1:18: specific: versions is missing"},
+        {"version_policy { specific { versions: [1, 0] } }", "c:1:43: versions: 0 is not in 1 to 4294967295"},
+        {"version_policy { all { } latest { } }", "c:1:26: latest and all exclude each other"},
+        {"instance_group { count: -1 }", "c:1:18: count: -1 is not in 0 to 2147483647"},
+        {"instance_group { gpus: [0, -1] }", "c:1:28: gpus: -1 is not in 0 to 2147483647"},
+        {"instance_group { kind: KIND_CPU gpus: 0 }", "c:1:33: gpus: an instance_group of kind KIND_CPU has none"},
+        {"instance_group { kind: KIND_TPU }",
+         "c:1:18: kind: expected KIND_AUTO, KIND_GPU, KIND_CPU, KIND_MODEL, found a word KIND_TPU"},
         {"instance_group { count: two }", "c:1:18: count: expected a whole number, found 'two'"},
         {"name: 'a\\000b'", "c:1:1: name: a zero byte in a text"},
     };
@@ -227,6 +254,7 @@ int main(void) {
         cmocka_unit_test(typical_files_are_read),
         cmocka_unit_test(unknown_fields_are_reported_not_refused),
         cmocka_unit_test(fields_without_effect_are_warned_of_once),
+        cmocka_unit_test(version_policies_are_read),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(fitting_files_narrow_the_signature),
         cmocka_unit_test(mismatches_name_both_values),

@@ -106,9 +106,7 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_refused(w, "newest", "@/newest/2/model.onnx: No such file or directory");
     assert_refused(w, "badconfig",
                    "@/badconfig/config.pbtxt:2:1: max_batch_size: expected a whole number, found 'many'");
-    assert_refused(w, "platform",
-                   "@/platform/config.pbtxt:1:1: platform is 'ensemble', but this server runs "
-                   "'onnxruntime_onnx' only");
+    assert_refused(w, "platform", "@/platform/config.pbtxt:1:1: platform: ensembles are not served yet");
     assert_refused(w, "misnamed",
                    "@/misnamed/config.pbtxt: the name is 'other', but the folder's is 'misnamed'; they "
                    "must be the same");

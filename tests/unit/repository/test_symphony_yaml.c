@@ -41,8 +41,12 @@ static void settings_are_read(void **state) {
     assert_int_equal(yaml.shapes[0].dims[1], 224);
     assert_int_equal(settings_read("profile: /abs", &yaml, &err), 0);
     assert_string_equal(yaml.profile_path, "/abs");
+    assert_false(yaml.best_effort);
+    assert_int_equal(settings_read("slo_ms: none", &yaml, &err), 0);
+    assert_true(yaml.best_effort);
     assert_int_equal(settings_read("", &yaml, &err), 0);
     assert_int_equal(yaml.slo_ns, 0);
+    assert_false(yaml.best_effort);
     assert_int_equal(yaml.batch_max, 0);
     assert_true(yaml.weight == 0);
 }
@@ -52,8 +56,8 @@ static void mistakes_name_the_line(void **state) {
     static const struct {
         const char *text, *want;
     } cases[] = {
-        {"slo_ms: fast", ":1: slo_ms: 'fast' is not a number (expected a number of milliseconds)"},
-        {"slo_ms: 0", ":1: slo_ms: 0 is not in 0.001 to 3600000 (expected a number of milliseconds)"},
+        {"slo_ms: fast", ":1: slo_ms: 'fast' is not a number (expected a number of milliseconds, or none)"},
+        {"slo_ms: 0", ":1: slo_ms: 0 is not in 0.001 to 3600000 (expected a number of milliseconds, or none)"},
         {"\nmax_batch: 1025", ":2: max_batch: 1025 is not in 1 to 1024 (expected a number of items)"},
         {"weight: 0",
          ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},

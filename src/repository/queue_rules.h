@@ -1,0 +1,41 @@
+/* queue_rules.h - how a model's requests wait: priorities, limits of time and number, from dynamic_batching of its
+ * config.pbtxt. Any thread; no state. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "repository/pbtxt.h"
+#include "sched/messages.h"
+
+#define PREFERRED_MAX 16 /* preferred_batch_size values that are kept */
+
+struct queue_rule {
+    int64_t timeout_ns; /* 0: the model's SLO, or what the request asks for */
+    bool may_shorten;   /* where there is a timeout: a request may ask for less, never for more */
+    bool delay;         /* who is late is not refused: best effort from then on */
+};
+
+/* All zero: nothing is said. */
+struct queue_rules {
+    uint32_t priorities;                     /* levels; 0: all requests are alike */
+    uint32_t priority_default;               /* of these, from 1 on */
+    struct queue_rule rules[PRIORITIES_MAX]; /* by priority from 0 on, the highest */
+    uint32_t queue_max;                      /* requests that may wait; 0: as many as there is room for */
+    int64_t wait_ns;                         /* longest for company; 0: not said */
+    bool wait_none;                          /* none: max_queue_delay_microseconds is 0 */
+    uint32_t preferred[PREFERRED_MAX], preferred_count;
+    bool preserve_ordering;
+};
+
+/* Reads dynamic_batching, whose fields have been checked for kind and range. -EINVAL with file, line and column. */
+int queue_rules_read(const char *origin, const struct pbtxt_node *batching, struct queue_rules *rules,
+                     struct sy_error *err);
+
+/* The scheduler's priority of a request that asks for level `asked`; 0 or a level that there is not: the default. */
+uint8_t queue_rules_priority(const struct queue_rules *rules, uint64_t asked);
+/* How long a request of a priority has that asks for `asked_ns` (0: does not) of a model with this SLO. */
+int64_t queue_rules_timeout(const struct queue_rules *rules, uint8_t priority, int64_t asked_ns, int64_t slo_ns);
+/* A bit for each priority whose late requests become best effort. */
+uint32_t queue_rules_delays(const struct queue_rules *rules);

@@ -1,0 +1,110 @@
+"""test_classes.py - best effort and priorities of a running server, over both protocols, from parameters, symphony.yaml
+and config.pbtxt.
+"""
+# sanitizers: yes
+
+import concurrent.futures
+import json
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+
+from onnx import TensorProto, helper
+
+from repository import SLOW_RUN_S, save_model, wait_until
+from server import Server
+
+INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
+HOLD_US = int(SLOW_RUN_S * 1e6)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "classes.yaml"
+    path.write_text("cluster: {accelerators: 1, type: slow}\n"
+                    "models:\n"
+                    f"  - {{name: slow, alpha_ms: 1, beta_ms: {SLOW_RUN_S * 1000}, slo_ms: 5000}}\n"
+                    "  - {name: lazy, alpha_ms: 1, beta_ms: 1, slo_ms: 100, best_effort: 1}\n"
+                    f"  - {{name: levels, alpha_ms: {SLOW_RUN_S * 1000}, beta_ms: 0, slo_ms: 60000,"
+                    " priorities: [1, 1]}\n"
+                    "workload: {rate_rps: 1}\npolicy: {name: deferred}\nrun: {seconds: 1, seed: 1}\n")
+    with Server("--scenario", str(path)) as running:
+        yield running
+
+
+def infer(server, model, **parameters):
+    return server.infer(model, INPUT, parameters=parameters)
+
+
+def test_best_effort_runs_when_nothing_else_does(server):
+    assert infer(server, "slow", best_effort=True)[0] == 200
+    assert infer(server, "lazy")[0] == 200
+
+
+def test_best_effort_over_grpc(server):
+    with grpc.InferenceServerClient("127.0.0.1:%d" % server.grpc_port) as client:
+        x = grpc.InferInput("INPUT", [1, 1], "FP32")
+        x.set_data_from_numpy(np.zeros((1, 1), np.float32))
+        client.infer("slow", [x], parameters={"best_effort": True})
+        with pytest.raises(grpc.InferenceServerException, match="found no gap"):
+            client.infer("slow", [x], timeout=1000, parameters={"best_effort": True})
+
+
+def test_best_effort_says_when_there_was_no_gap(server):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(infer, server, "slow")
+        answers = [infer(server, "lazy", timeout=int(HOLD_US / 2), best_effort=True) for _ in range(2)]
+        assert running.result()[0] == 200
+    refused = [answer for status, answer in answers if status == 503]
+    assert all("found no gap for this best-effort request within" in answer["error"] for answer in refused)
+    assert infer(server, "slow", best_effort=True, timeout=1000)[0] == 503  # it takes longer than that
+
+
+def test_a_timeout_is_an_slo(server):
+    """Of a model without one."""
+    assert infer(server, "lazy", timeout=1)[0] == 503
+    status, answer = infer(server, "lazy", timeout=1)
+    assert "cannot finish this request within its deadline" in answer["error"]
+    assert infer(server, "lazy", timeout=5_000_000)[0] == 200
+
+
+def test_wrong_parameters_are_refused(server):
+    for parameters, want in [({"best_effort": "yes"}, "true or false"), ({"priority": -1}, "'priority'")]:
+        status, answer = infer(server, "slow", **parameters)
+        assert status == 400 and want in answer["error"]
+
+
+def test_the_higher_priority_goes_first(server):
+    """One accelerator, batches of one at SLOW_RUN_S each: who is of priority 1 overtakes those who wait."""
+    done = []
+
+    def ask(priority):
+        assert infer(server, "levels", priority=priority)[0] == 200
+        done.append(priority)
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        asked = [pool.submit(ask, 2) for _ in range(10)]
+        wait_until(lambda: server.metrics()['symphony_queued_requests{model="levels"}'] >= 5)
+        asked += [pool.submit(ask, 1) for _ in range(3)]
+        for future in asked:
+            future.result()
+    assert done.index(1) < 8 and done[-3:] == [2, 2, 2]
+
+
+def test_configurations_are_in_force(tmp_path):
+    save_model(tmp_path, "double", [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
+               [("y", TensorProto.FLOAT, ["N", 4])])
+    (tmp_path / "double" / "config.pbtxt").write_text(
+        "max_batch_size: 8\n"
+        "dynamic_batching { max_queue_delay_microseconds: 500 priority_levels: 2 default_priority_level: 2\n"
+        "  default_queue_policy { default_timeout_microseconds: 4000000 allow_timeout_override: true max_queue_size: 9 }\n"
+        "}\n")
+    with Server("--repository", str(tmp_path)) as server:
+        status, _, body = server.request("GET", "/v2/models/double/config")
+        batching = json.loads(body)["dynamic_batching"]
+        assert status == 200 and batching["priority_levels"] == 2 and batching["max_queue_delay_microseconds"] == 500
+        assert batching["default_queue_policy"]["default_timeout_microseconds"] == 4000000
+        assert batching["default_queue_policy"]["max_queue_size"] == 9
+        metadata = json.loads(server.request("GET", "/v2/models/double")[2])
+        assert metadata["parameters"]["slo_ms"] == 4000
