@@ -36,6 +36,8 @@ static void append_json(const struct served_model *model, const char *url, char 
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
         int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
+        if (model->signature.inputs_optional & 1u << i)
+            continue; /* they come behind the others */
         append(line, bytes, used, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[", i ? "," : "", input->name,
                datatype_name(input->type));
         for (uint32_t d = 0; d < input->rank; d++)

@@ -63,16 +63,17 @@ struct engine_ops {
                 struct sy_error *err);
     void (*unload)(struct engine_model *model);
     /* Runs one batch. `inputs`, in the signature's order, are whole-batch tensors with their real dims (dims[0] = items
-     * when batched). On success *outputs holds one reference. Errors are the model's or the engine's: the sentence goes
-     * to the clients of this batch; the engine stays usable, unless no model runs any more
-     * (backend/executor_membership.c). */
+     * when batched); optional ones may have no data. On success *outputs holds one reference. Errors are the model's or
+     * the engine's: the sentence goes to the clients of this batch; the engine stays usable, unless no model runs any
+     * more (backend/executor_membership.c). */
     int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                struct output_block **outputs, struct sy_error *err);
     /* Engines that emulate accelerators: as run(), but without waiting; the outputs are there once run_ns have passed,
      * for which the caller keeps the accelerator occupied. So one thread stands for many. NULL: batches really run. */
     int (*emulate)(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
                    struct sy_error *err);
-    /* Reads inputs and outputs from the file; NULL for engines without files. -EINVAL with the engine's reason. */
+    /* Reads inputs and outputs from the file, optional inputs behind the others; NULL for engines without files.
+     * -EINVAL with the engine's reason. */
     int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
     /* Makes what lets later loads of the model be faster, in the form `attempt` (0 the best one), runs it and the model
      * itself on the trials, and leaves a note for load() whether to use it. The first trial must run; others that the

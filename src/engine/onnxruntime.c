@@ -36,7 +36,7 @@ struct engine_model { /* lives until the last of its blocks is back */
     int64_t large_at_ns; /* when a run last took at least half as much */
     OrtMemoryInfo *memory;
     const struct signature *signature;
-    const char *input_names[TENSORS_MAX], *output_names[TENSORS_MAX];
+    const char *output_names[TENSORS_MAX];
     struct block_pool *pool;
 };
 
@@ -94,8 +94,6 @@ static int model_open(struct engine *engine, const struct engine_model_source *s
         snprintf(arenas, sizeof(arenas), "cpu:0;gpu:%d", engine->options.device);
     m->api = api;
     m->signature = source->signature;
-    for (uint32_t i = 0; i < source->signature->input_count; i++)
-        m->input_names[i] = source->signature->inputs[i].name;
     for (uint32_t i = 0; i < source->signature->output_count; i++)
         m->output_names[i] = source->signature->outputs[i].name;
     int rc = onnxruntime_env(api, &m->env, err);
@@ -221,22 +219,27 @@ static int onnxruntime_run(struct engine_model *model, const struct tensor_view 
     const OrtApi *api = model->api;
     const struct signature *signature = model->signature;
     OrtValue *values[TENSORS_MAX] = {NULL};
+    const char *names[TENSORS_MAX];
+    size_t count = 0;
     struct pooled_block *pooled = block_pool_get(model->pool);
     if (!pooled)
         return error_set(err, -ENOMEM, "no memory for the outputs");
     size_t bytes = 0;
     int rc = 0;
     for (uint32_t i = 0; i < signature->input_count && !rc; i++) {
+        if (!inputs[i].data)
+            continue; /* the model has a value of its own */
         bytes += inputs[i].bytes;
-        rc = input_value(model, i, &inputs[i], &values[i], err);
+        names[count] = signature->inputs[i].name;
+        rc = input_value(model, i, &inputs[i], &values[count++], err);
     }
     if (!rc)
         rc = onnxruntime_check(api,
-                               api->Run(model->session, run_options_choose(model, bytes), model->input_names,
-                                        (const OrtValue *const *)values, signature->input_count, model->output_names,
+                               api->Run(model->session, run_options_choose(model, bytes), names,
+                                        (const OrtValue *const *)values, count, model->output_names,
                                         signature->output_count, (OrtValue **)pooled->values),
                                err, "run");
-    for (uint32_t i = 0; i < signature->input_count; i++)
+    for (size_t i = 0; i < count; i++)
         api->ReleaseValue(values[i]);
     for (uint32_t i = 0; i < signature->output_count && !rc; i++)
         rc = output_view(model, i, items, (OrtValue **)&pooled->values[i], &pooled->block.outputs[i], err);

@@ -263,6 +263,34 @@ static int specs_read(const OrtApi *api, const OrtSession *session, bool inputs,
     return rc;
 }
 
+/* Initialisers that a run may replace are optional inputs, if there is room for all of them: older exporters list every
+ * weight. What is of a type or shape that is not served stays as it is in the model. */
+static int optional_read(const OrtApi *api, const OrtSession *session, struct signature *signature,
+                         struct sy_error *err) {
+    size_t n = 0;
+    OrtAllocator *allocator = NULL;
+    int rc = onnxruntime_check(api, api->GetAllocatorWithDefaultOptions(&allocator), err, "allocator");
+    if (!rc)
+        rc = onnxruntime_check(api, api->SessionGetOverridableInitializerCount(session, &n), err, "initializers");
+    if (rc || n + signature->input_count > TENSORS_MAX)
+        return rc;
+    for (size_t i = 0; i < n && !rc; i++) {
+        struct tensor_spec *spec = &signature->inputs[signature->input_count];
+        char *name = NULL;
+        OrtTypeInfo *type = NULL;
+        rc = onnxruntime_check(api, api->SessionGetOverridableInitializerName(session, i, allocator, &name), err,
+                               "initializer");
+        if (rc)
+            break;
+        rc = onnxruntime_check(api, api->SessionGetOverridableInitializerTypeInfo(session, i, &type), err, name);
+        if (!rc && spec_read(api, type, name, "initializer", spec, NULL) == 0)
+            signature->inputs_optional |= 1u << signature->input_count++;
+        api->ReleaseTypeInfo(type);
+        allocator->Free(allocator, name);
+    }
+    return rc;
+}
+
 static bool specs_batched(const struct tensor_spec *specs, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (specs[i].rank == 0 || specs[i].dims[0] >= 0)
@@ -285,5 +313,5 @@ int onnxruntime_session_signature(const OrtApi *api, const OrtSession *session, 
     for (uint32_t i = 0; i < signature->input_count; i++)
         for (uint32_t d = signature->batched; d < signature->inputs[i].rank; d++)
             signature->variable_shapes |= signature->inputs[i].dims[d] < 0;
-    return 0;
+    return optional_read(api, session, signature, err);
 }

@@ -50,8 +50,9 @@ struct tensor_spec {
 struct signature {
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
-    bool batched;         /* every input and output has a leading batch dimension that may be any size */
-    bool variable_shapes; /* some other input dimension may be any size, too */
+    uint32_t inputs_optional; /* bits: those for which the model has a value of its own. Their views may have no data */
+    bool batched;             /* every input and output has a leading batch dimension that may be any size */
+    bool variable_shapes;     /* requests may differ: in some other dimension of an input, or in which they give */
 };
 
 /* A tensor's place and shape; the memory is somebody else's. */

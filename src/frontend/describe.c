@@ -178,6 +178,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->input[i]->name = text_of(signature->inputs[i].name);
         c->input[i]->data_type = config_type(signature->inputs[i].type);
         config_dims(signature, &signature->inputs[i], &c->input[i]->n_dims, &c->input[i]->dims);
+        c->input[i]->optional = signature->inputs_optional >> i & 1;
     }
     c->n_output = signature->output_count;
     c->output = take(d, c->n_output * sizeof(*c->output));

@@ -65,7 +65,7 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
                          datatype_name(type), datatype_name(spec->type));
     bool fits = rank == spec->rank;
     for (uint32_t i = 0; fits && i < rank; i++)
-        fits = spec->dims[i] < 0 ? dims[i] > 0 : dims[i] == spec->dims[i];
+        fits = spec->dims[i] < 0 ? dims[i] > 0 || i > 0 || !model->signature.batched : dims[i] == spec->dims[i];
     int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
     if (!fits || elements < 0 || elements > INFER_TENSOR_BYTES_MAX / element_bytes) {
         dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
@@ -161,9 +161,9 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
     return 0;
 }
 
-/* FNV-1a over the dimensions that a batch must share. */
+/* FNV-1a over which inputs there are and the dimensions that a batch must share. */
 static uint64_t shape_key(const struct infer_call *call, const struct signature *signature) {
-    uint64_t key = 0xcbf29ce484222325;
+    uint64_t key = 0xcbf29ce484222325 ^ call->inputs_named;
     for (uint32_t i = 0; i < signature->input_count; i++)
         for (uint32_t d = signature->batched ? 1 : 0; d < call->inputs[i].rank; d++)
             key = (key ^ (uint64_t)call->inputs[i].dims[d]) * 0x100000001b3;
@@ -181,19 +181,25 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
     const struct tensor_view *inputs = call->inputs;
     int64_t elements = 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        if (!(call->inputs_named & 1u << i))
+        bool named = call->inputs_named & 1u << i, optional = signature->inputs_optional & 1u << i;
+        if (!named && !optional)
             return error_set(err, 400, "input '%.64s' of model '%.64s' is missing", signature->inputs[i].name,
                              model->name);
+        if (!named) {
+            call->inputs[i] = (struct tensor_view){.data = NULL};
+            continue;
+        }
         if (signature->batched && inputs[i].dims[0] != inputs[0].dims[0])
             return error_set(err, 400, "input '%.64s' has %" PRId64 " items, but '%.64s' has %" PRId64,
                              signature->inputs[i].name, inputs[i].dims[0], signature->inputs[0].name,
                              inputs[0].dims[0]);
-        elements += dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
+        elements += optional ? 0 : dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
     }
     call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
     call->shape_key = signature->variable_shapes ? shape_key(call, signature) : 0;
-    call->work =
-        signature->variable_shapes && model->item_elements > 0 ? (float)elements / (float)model->item_elements : 1;
+    call->work = signature->variable_shapes && model->item_elements > 0 && elements > 0
+                     ? (float)elements / (float)model->item_elements
+                     : 1;
     if (call->output_count == 0)
         all_outputs(call, signature);
     return 0;

@@ -84,7 +84,8 @@ int infer_call_classify(struct infer_call *call, const struct served_model *mode
 int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err);
 /* `priority`; negative: it was no whole number. */
 int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_error *err);
-/* The request is complete: all inputs are there and of one batch; all outputs if none was asked for. */
+/* The request is complete: all inputs are there, but for optional ones, whose views then have no data, and of one
+ * batch; all outputs if none was asked for. */
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
 
 /* What an output is answered as. */

@@ -72,7 +72,8 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         int64_t elements = dims_product(view->dims, 0, view->rank);
         if (elements < 0 || elements > (1LL << 40))
             return -ENOMEM;
-        view->bytes = (size_t)elements * element_bytes(signature->inputs[i].type);
+        bool given = !(signature->inputs_optional & 1u << i);
+        view->bytes = given ? (size_t)elements * element_bytes(signature->inputs[i].type) : 0;
         total += (view->bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     }
     uint8_t *data = aligned_alloc(CACHE_LINE, total ? total : CACHE_LINE);
@@ -81,6 +82,8 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
     struct rng rng;
     rng_seed(&rng, seed);
     for (uint32_t i = 0; i < signature->input_count; i++) {
+        if (signature->inputs_optional & 1u << i)
+            continue;
         inputs[i].data = data;
         fill(data, inputs[i].bytes / element_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
         data += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
@@ -193,7 +196,8 @@ static int batch_check(const struct engine_ops *ops, struct engine_model *model,
     for (uint32_t n = 0; n < 2 && !rc; n++) {
         struct output_block *alone = NULL;
         for (uint32_t i = 0; i < signature->input_count; i++)
-            tensor_rows(&inputs[i], n, 1, &item[i]);
+            if (tensor_rows(&inputs[i], n, 1, &item[i]) < 0)
+                item[i] = inputs[i];
         rc = ops->run(model, item, 1, &alone, why);
         for (uint32_t i = 0; i < signature->output_count && !rc; i++) {
             struct tensor_view row;

@@ -38,7 +38,7 @@ static void key_compose(const struct profile_options *options, char *key, size_t
 /* Whether the record's item is one of the model as it is configured now. */
 static bool item_holds(const struct served_model *model, const struct profile_record *record) {
     for (uint32_t i = 0; i < model->signature.input_count; i++)
-        for (uint32_t d = 0; d < model->signature.inputs[i].rank; d++)
+        for (uint32_t d = 0; d < model->signature.inputs[i].rank && !(model->signature.inputs_optional & 1u << i); d++)
             if (model->reference_dims[i][d] > 0 && model->reference_dims[i][d] != record->item_dims[i][d])
                 return false;
     return true;
@@ -59,6 +59,8 @@ static void record_apply(struct served_model *model, const struct profile_record
         model->batch_max = record->batch_max;
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
+        if (s->inputs_optional & 1u << i)
+            continue; /* no part of the item */
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
         model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
     }

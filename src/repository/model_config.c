@@ -172,7 +172,7 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     static const char *const top[] = {
         "name",   "platform",         "backend", "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", NULL};
-    static const char *const input[] = {"name", "data_type", "dims", NULL};
+    static const char *const input[] = {"name", "data_type", "dims", "optional", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {"max_queue_delay_microseconds",
                                            "preserve_ordering",
@@ -219,7 +219,7 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
                        struct sy_error *err) {
     *tensor = (struct model_config_tensor){.line = node->line, .column = node->column};
     const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type"),
-                            *labels = pbtxt_find(node, "label_filename");
+                            *labels = pbtxt_find(node, "label_filename"), *optional = pbtxt_find(node, "optional");
     if (!name || !name->length)
         return pbtxt_error(origin, node, err, "%s: name is missing", node->name);
     int rc = text_get(origin, name, tensor->name, sizeof(tensor->name), err);
@@ -227,6 +227,8 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
         return rc;
     if (type)
         tensor->type = type_parse(type->text);
+    if (optional)
+        tensor->optional = strchr("tT1", optional->text[0]);
     if (labels)
         rc = text_get(origin, labels, tensor->label_file, sizeof(tensor->label_file), err);
     if (!rc && (tensor->label_file[0] == '/' || strstr(tensor->label_file, "..")))
@@ -439,14 +441,41 @@ static int tensors_apply(const struct model_config *config, const struct model_c
     return 0;
 }
 
+static const struct model_config_tensor *input_find(const struct model_config *config, const char *name) {
+    for (uint32_t i = 0; i < config->input_count; i++)
+        if (strcmp(config->inputs[i].name, name) == 0)
+            return &config->inputs[i];
+    return NULL;
+}
+
+/* Of the inputs that the model has values for, those that the configuration names stay, and are optional if it says so.
+ */
+static int optional_apply(const struct model_config *config, struct signature *s, struct sy_error *err) {
+    uint32_t count = 0, optional = 0;
+    for (uint32_t i = 0; i < s->input_count; i++) {
+        const struct model_config_tensor *tensor = input_find(config, s->inputs[i].name);
+        bool may_miss = s->inputs_optional & 1u << i;
+        if (tensor && tensor->optional && !may_miss)
+            return mismatch(config, tensor->line, tensor->column, err,
+                            "input '%.100s' is optional, but the model has no value of its own for it", tensor->name);
+        if (may_miss && !tensor)
+            continue;
+        optional |= tensor && tensor->optional ? 1u << count : 0;
+        s->inputs[count++] = s->inputs[i];
+    }
+    s->input_count = count;
+    s->inputs_optional = optional;
+    return 0;
+}
+
 /* What batched and variable_shapes are, now that dimensions have been narrowed. */
 static void signature_settle(struct signature *s, bool may_batch) {
     s->batched = s->batched && may_batch;
     for (uint32_t i = 0; i < s->input_count; i++)
-        s->batched = s->batched && s->inputs[i].dims[0] == -1;
+        s->batched = s->batched && s->inputs[i].rank > 0 && s->inputs[i].dims[0] == -1;
     for (uint32_t i = 0; i < s->output_count; i++)
         s->batched = s->batched && s->outputs[i].dims[0] == -1;
-    s->variable_shapes = false;
+    s->variable_shapes = s->inputs_optional != 0;
     for (uint32_t i = 0; i < s->input_count; i++)
         for (uint32_t d = s->batched ? 1 : 0; d < s->inputs[i].rank; d++)
             s->variable_shapes = s->variable_shapes || s->inputs[i].dims[d] == -1;
@@ -458,7 +487,9 @@ int model_config_apply(const struct model_config *config, struct signature *sign
                         "max_batch_size is %lld, but the model's inputs and outputs have no common batch dimension; "
                         "without one it must be 0",
                         (long long)config->max_batch_size);
-    int rc = tensors_apply(config, config->inputs, config->input_count, "input", signature->batched, signature->inputs,
+    int rc = optional_apply(config, signature, err);
+    if (!rc)
+        rc = tensors_apply(config, config->inputs, config->input_count, "input", signature->batched, signature->inputs,
                            signature->input_count, err);
     if (!rc)
         rc = tensors_apply(config, config->outputs, config->output_count, "output", signature->batched,
@@ -470,5 +501,9 @@ int model_config_apply(const struct model_config *config, struct signature *sign
                         "%u inputs are given, but the model has %u", config->input_count, signature->input_count);
     bool refused_batches = config->max_batch_size_line && !config->max_batch_size;
     signature_settle(signature, !refused_batches);
+    if (config->max_batch_size > 0 && !signature->batched)
+        return mismatch(config, config->max_batch_size_line, config->max_batch_size_column, err,
+                        "max_batch_size is %lld, but an optional input has no batch dimension",
+                        (long long)config->max_batch_size);
     return 0;
 }

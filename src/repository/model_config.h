@@ -20,6 +20,7 @@ struct model_config_tensor {
     bool has_dims;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size; without the batch dimension if max_batch_size > 0 */
+    bool optional;                 /* of an input */
     char label_file[128];          /* of an output: label_filename, a path within the model's folder; "": none */
     uint32_t line, column;
 };
@@ -65,7 +66,8 @@ int model_config_read_folder(const char *folder, bool quiet, struct model_config
 int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,
                            struct sy_error *err);
 
-/* Checks the configuration against what the model file says and narrows `signature` to it: a dimension that the model
+/* Checks the configuration (all zeros: there is none) against what the model file says and narrows `signature` to it:
+ * optional inputs that it does not name are left to the model, a dimension that the model
  * leaves open and the configuration fixes becomes fixed; max_batch_size 0 takes the batch dimension away. Every
  * mismatch is refused with both values. */
 int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err);

@@ -57,6 +57,8 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     }
     for (uint32_t i = 0; i < s->input_count; i++) {
         int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
+        if (s->inputs_optional & 1u << i)
+            continue; /* no part of the item */
         if (elements < 0)
             return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
         model->item_elements += elements;
@@ -111,7 +113,7 @@ void served_model_labels_free(struct served_model *model) {
 
 static int configured_apply(struct served_model *model, const struct symphony_yaml *settings,
                             const struct model_config *config, struct sy_error *err) {
-    int rc = config->path[0] ? model_config_apply(config, &model->signature, err) : 0;
+    int rc = model_config_apply(config, &model->signature, err);
     model->queue = config->queue;
     if (!model->slo_ns)
         model->slo_ns = config->queue.rules[queue_rules_priority(&config->queue, 0)].timeout_ns;

@@ -8,6 +8,7 @@ import json
 import os
 import queue
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -47,6 +48,20 @@ def repository(tmp_path_factory):
     (folder / "unlabelled" / "config.pbtxt").write_text(
         'output { name: "y" label_filename: "labels.txt" }')
     save_identity(folder, "counts", TensorProto.INT32, [2, 2])
+    save_identity(folder, "brain", TensorProto.BFLOAT16, ["N", 3])
+    save_identity(folder, "open", TensorProto.FLOAT, ["N", "M"])
+    save_identity(folder, "any", TensorProto.STRING, ["M"])
+    (folder / "any" / "config.pbtxt").write_text("max_batch_size: 0")
+    save_model(folder, "root", [helper.make_node("Sqrt", ["x"], ["y"])], [("x", TensorProto.DOUBLE, ["N", 1])],
+               [("y", TensorProto.DOUBLE, ["N", 1])])
+    number = lambda name, value: helper.make_tensor(name, TensorProto.FLOAT, [1], [value])
+    save_model(folder, "affine", [helper.make_node("Mul", ["x", "scale"], ["scaled"]),
+                                  helper.make_node("Add", ["scaled", "offset"], ["y"])],
+               [(name, TensorProto.FLOAT, dims) for name, dims in (("x", ["N", 2]), ("scale", [1]), ("offset", [1]))],
+               [("y", TensorProto.FLOAT, ["N", 2])], [number("scale", 2), number("offset", 10)])
+    (folder / "affine" / "config.pbtxt").write_text(
+        'input { name: "x" data_type: TYPE_FP32 dims: [ -1, 2 ] }'
+        'input { name: "scale" data_type: TYPE_FP32 dims: 1 optional: true }')
     return folder
 
 
@@ -231,6 +246,69 @@ def test_a_model_without_its_labels_is_set_aside(client):
     index = client.triton.get_model_repository_index(**({"as_json": True} if client.protocol == "grpc" else {}))
     models = index if client.protocol == "http" else index["models"]
     assert "labels.txt" in next(m["reason"] for m in models if m["name"] == "unlabelled")
+
+
+# ---- numbers to their edges, and none ----
+
+EDGES = {
+    np.float32: [0.0, -0.0, np.nan, np.inf, -np.inf, 1.4e-45, 3.4028235e38],
+    np.float64: [0.0, -0.0, np.nan, np.inf, -np.inf, 5e-324, 1.7976931348623157e308],
+}
+
+
+def test_every_float_goes_through_as_it_is(client):
+    array = np.array([EDGES[np.float32]], np.float32)
+    assert client.infer("open", array, "FP32").tobytes() == array.tobytes()
+    squares = np.array([[x] for x in EDGES[np.float64]], np.float64)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(client.infer("root", squares, "FP64"), np.sqrt(squares))
+
+
+def test_bf16(client):
+    array = np.array([[1.5, -2.0, 3.0e38], [0.0, np.inf, 1e-38]], ml_dtypes.bfloat16)
+    assert np.array_equal(client.infer("brain", array, "BF16"), array)
+
+
+def test_bf16_as_json(server):
+    data = [1.5, -3.14, 1e38]
+    status, answer = server.infer("brain", [{"name": "x", "datatype": "BF16", "shape": [1, 3], "data": data}])
+    got = np.array(answer["outputs"][0]["data"])
+    assert status == 200 and np.array_equal(got.astype(ml_dtypes.bfloat16), np.array(data, ml_dtypes.bfloat16))
+
+
+def test_nothing_at_all(client):
+    """Tensors without elements; a batch of none is a mistake."""
+    for shape in ((1, 0), (3, 0)):
+        got = client.infer("open", np.zeros(shape, np.float32), "FP32")
+        assert got.shape == shape
+    assert client.infer("any", np.array([], object), "BYTES").shape == (0,)
+    with pytest.raises(InferenceServerException) as failed:
+        client.infer("open", np.zeros((0, 4), np.float32), "FP32")
+    assert "got [0,4]" in failed.value.message()
+
+
+def test_nothing_as_json(server):
+    for shape, data in (([2, 0], []), ([2, 0], [[], []])):
+        status, answer = server.infer("open", [{"name": "x", "datatype": "FP32", "shape": shape, "data": data}])
+        assert status == 200 and answer["outputs"][0]["shape"] == shape and answer["outputs"][0]["data"] == []
+    status, answer = server.infer("open", [{"name": "x", "datatype": "FP32", "shape": [2, 0], "data": [1]}])
+    assert status == 400 and "more values" in answer["error"]
+
+
+# ---- optional inputs ----
+
+def test_optional_inputs(client):
+    x = client.input(np.array([[1, 2]], np.float32), "FP32")
+    scale = client.input(np.array([-3], np.float32), "FP32", name="scale")
+    assert client.triton.infer("affine", [x]).as_numpy("y").tolist() == [[12, 14]]
+    assert client.triton.infer("affine", [x, scale]).as_numpy("y").tolist() == [[7, 4]]
+    assert client.triton.infer("affine", [scale, x]).as_numpy("y").tolist() == [[7, 4]]
+    assert client.triton.infer("affine", [x]).as_numpy("y").tolist() == [[12, 14]]
+    offset = client.input(np.array([0], np.float32), "FP32", name="offset")  # the configuration does not have it
+    for wrong, words in (([scale], "input 'x' of model 'affine' is missing"), ([x, offset], "unexpected input 'offset'")):
+        with pytest.raises(InferenceServerException) as failed:
+            client.triton.infer("affine", wrong)
+        assert words in failed.value.message()
 
 
 # ---- strings as JSON ----

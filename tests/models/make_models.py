@@ -74,6 +74,10 @@ def main():
     # what is no tensor is not served
     save("sequence", [h.make_node("SequenceConstruct", ["x"], ["y"])], [tensor("x", ["N"])],
          [h.make_tensor_sequence_value_info("y", T.FLOAT, None)])
+    # y = x * scale + offset, of which scale and offset have values of their own
+    save("affine", [h.make_node("Mul", ["x", "scale"], ["scaled"]), h.make_node("Add", ["scaled", "offset"], ["y"])],
+         [tensor("x", ["N", 2]), tensor("scale", [1]), tensor("offset", [2])], [tensor("y", ["N", 2])],
+         [("scale", np.array([2], np.float32)), ("offset", np.array([0, 10], np.float32))])
     # no dimensions at all
     save("scalar", [h.make_node("Add", ["x", "x"], ["y"])], [tensor("x", [])], [tensor("y", [])])
 

@@ -240,6 +240,30 @@ static void strings_go_in_and_come_out(void **state) {
     unload(&l);
 }
 
+static void optional_inputs_may_be_left_out(void **state) {
+    (void)state;
+    struct loaded l;
+    struct output_block *block;
+    float x[2][2] = {{1, 2}, {3, 4}}, scale[1] = {-1}, offset[2] = {0, 1};
+    load(&l, "affine.onnx");
+    assert_int_equal(l.signature.input_count, 3);
+    assert_int_equal(l.signature.inputs_optional, 6);
+    assert_string_equal(l.signature.inputs[0].name, "x");
+    for (int given = 0; given < 4; given++) {
+        struct tensor_view inputs[3] = {VIEW(x, 2, 2)};
+        for (int i = 1; i < 3; i++) {
+            bool is_scale = strcmp(l.signature.inputs[i].name, "scale") == 0;
+            if (given & (is_scale ? 1 : 2))
+                inputs[i] = is_scale ? VIEW(scale, 1) : VIEW(offset, 2);
+        }
+        assert_int_equal(ops->run(l.model, inputs, 2, &block, NULL), 0);
+        const float *y = block->outputs[0].data;
+        assert_true(y[3] == 4 * (given & 1 ? -1 : 2) + (given & 2 ? 1 : 10));
+        output_block_put(block);
+    }
+    unload(&l);
+}
+
 static void a_stopped_model_runs_no_more(void **state) {
     (void)state;
     struct loaded l;
@@ -280,6 +304,7 @@ int main(void) {
         cmocka_unit_test(the_same_input_gives_the_same_row_in_any_batch),
         cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
         cmocka_unit_test(strings_go_in_and_come_out),
+        cmocka_unit_test(optional_inputs_may_be_left_out),
         cmocka_unit_test(a_stopped_model_runs_no_more),
         cmocka_unit_test(a_missing_provider_is_an_error),
     };

@@ -248,6 +248,46 @@ static void shapes_make_keys_and_work(void **state) {
     assert_true(works[0] == 1 && works[1] == 1 && works[2] == 2);
 }
 
+static void tensors_of_no_elements(void **state) {
+    (void)state;
+    struct parsed *p =
+        parse_json(&images, "{\"inputs\":[{\"name\":\"image\",\"shape\":[2,3,0,5],\"datatype\":\"UINT8\","
+                            "\"data\":[]}]}");
+    check_ok(p);
+    assert_int_equal(p->call.items, 2);
+    assert_int_equal(p->call.inputs[0].bytes, 0);
+    assert_non_null(p->call.inputs[0].data);
+    assert_true(p->call.work == 1);
+    parsed_free(p);
+    p = parse_binary(&images,
+                     "{\"inputs\":[{\"name\":\"image\",\"shape\":[1,3,4,0],\"datatype\":\"UINT8\",\"parameters\":"
+                     "{\"binary_data_size\":0}}]}",
+                     0);
+    check_ok(p);
+    parsed_free(p);
+}
+
+static void optional_inputs_may_be_left_out(void **state) {
+    (void)state;
+    struct served_model model = batched;
+    struct parsed *with, *without;
+    model.signature.inputs_optional = 2;
+    model.signature.variable_shapes = true;
+    with = parse_json(&model, "{\"inputs\":[" X "," IDS "]}");
+    without = parse_json(&model, "{\"inputs\":[" X "]}");
+    check_ok(with);
+    check_ok(without);
+    assert_null(without->call.inputs[1].data);
+    assert_int_equal(without->call.inputs[1].bytes, 0);
+    assert_true(with->call.shape_key != without->call.shape_key); /* they do not share a batch */
+    parsed_free(with);
+    parsed_free(without);
+    struct parsed *p = parse_json(&model, "{\"inputs\":[" IDS "]}");
+    assert_int_equal(p->status, 400);
+    assert_non_null(strstr(p->err.text, "input 'x' of model 'double' is missing"));
+    parsed_free(p);
+}
+
 static void raw_bodies_are_one_item(void **state) {
     (void)state;
     static const float values[4] = {1, 2, 3, 4};
@@ -568,6 +608,8 @@ int main(void) {
         cmocka_unit_test(binary_and_json_inputs_mix),
         cmocka_unit_test(outputs_are_chosen),
         cmocka_unit_test(shapes_make_keys_and_work),
+        cmocka_unit_test(tensors_of_no_elements),
+        cmocka_unit_test(optional_inputs_may_be_left_out),
         cmocka_unit_test(raw_bodies_are_one_item),
         cmocka_unit_test(mistakes_are_the_clients),
         cmocka_unit_test(binary_mistakes),

@@ -215,6 +215,51 @@ static void fitting_files_narrow_the_signature(void **state) {
     }
 }
 
+/* x, and two inputs that the model has values for. */
+static const struct signature affine = {
+    .inputs = {{"x", DATATYPE_FP32, 2, {-1, 2}},
+               {"scale", DATATYPE_FP32, 1, {1}},
+               {"offset", DATATYPE_FP32, 2, {-1, 2}}},
+    .outputs = {{"y", DATATYPE_FP32, 2, {-1, 2}}},
+    .input_count = 3,
+    .output_count = 1,
+    .inputs_optional = 6,
+    .batched = true,
+};
+
+static void optional_inputs_are_those_that_the_file_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t count, optional;
+        bool batched, variable;
+    } cases[] = {
+        {"", 1, 0, true, false},
+        {"input { name: 'x' }", 1, 0, true, false},
+        {"input { name: 'x' } input { name: 'offset' optional: true }", 2, 2, true, true},
+        {"input { name: 'x' } input { name: 'scale' optional: true }", 2, 2, false, true},
+        {"input { name: 'scale' optional: true } input { name: 'x' } input { name: 'offset' }", 3, 2, false, true},
+        {"input { name: 'x' optional: false } input { name: 'offset' optional: false }", 2, 0, true, false},
+    };
+    struct sy_error err = {""};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct signature s = affine;
+        assert_int_equal(config_apply(cases[i].text, &s, &err), 0);
+        assert_int_equal(s.input_count, cases[i].count);
+        assert_int_equal(s.inputs_optional, cases[i].optional);
+        assert_int_equal(s.batched, cases[i].batched);
+        assert_int_equal(s.variable_shapes, cases[i].variable || !cases[i].batched);
+    }
+    struct signature s = affine;
+    assert_int_equal(config_apply("input { name: 'x' optional: true }", &s, &err), -EINVAL);
+    assert_string_equal(err.text, "c:1:1: input 'x' is optional, but the model has no value of its own for it");
+    s = affine;
+    assert_int_equal(
+        config_apply("max_batch_size: 4 input { name: 'x' } input { name: 'scale' optional: true }", &s, &err),
+        -EINVAL);
+    assert_string_equal(err.text, "c:1:1: max_batch_size is 4, but an optional input has no batch dimension");
+}
+
 static void mismatches_name_both_values(void **state) {
     (void)state;
     static const struct {
@@ -257,6 +302,7 @@ int main(void) {
         cmocka_unit_test(version_policies_are_read),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(fitting_files_narrow_the_signature),
+        cmocka_unit_test(optional_inputs_are_those_that_the_file_names),
         cmocka_unit_test(mismatches_name_both_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
