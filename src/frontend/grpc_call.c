@@ -14,6 +14,7 @@
 #include "frontend/repository_order.h"
 
 #define NO_FREE              UINT32_MAX
+#define WATCHERS_MAX         1024
 #define STREAM_EXCHANGES_MAX 256 /* of one call waiting: beyond it the client's window is not refilled */
 
 #define HEADER(name_, value_)                                                                                          \
@@ -39,6 +40,7 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     } else {
         return NULL;
     }
+    f->open_calls++;
     memset(call, 0, offsetof(struct grpc_call, sentence));
     call->connection = c;
     call->stream = stream;
@@ -426,6 +428,17 @@ static bool is_health(const struct grpc_call *call) {
            call->method == GRPC_HEALTH_WATCH;
 }
 
+/* They may stay for ever, and need no token. */
+static void watcher_begin(struct grpc_call *call) {
+    struct grpc_frontend *f = call->connection->frontend;
+    if (f->watchers == WATCHERS_MAX) {
+        call_end(call, 503, "too many watch already");
+        return;
+    }
+    call->watcher = true;
+    f->watchers++;
+}
+
 void call_open(struct grpc_call *call) {
     const struct grpc_frontend *f = call->connection->frontend;
     call->opened = true;
@@ -451,6 +464,8 @@ void call_open(struct grpc_call *call) {
         call_end(call, 501, "this grpc-encoding is not supported");
     else if (call->timeout_wrong)
         call_end(call, 400, "grpc-timeout is not a time");
+    else if (call->method == GRPC_HEALTH_WATCH)
+        watcher_begin(call);
 }
 
 static struct grpc_exchange *exchange_begin(struct grpc_call *call) {
@@ -586,6 +601,8 @@ void call_close(struct grpc_call *call) {
     }
     list_remove(&call->link);
     nghttp2_session_set_stream_user_data(call->connection->session, call->stream, NULL);
+    f->open_calls--;
+    f->watchers -= call->watcher;
     call->free_next = f->call_free;
     f->call_free = (uint32_t)(call - f->calls);
 }

@@ -57,6 +57,7 @@ struct grpc_call {
     enum body_encoding encoding;
     enum body_encoding accepts; /* for the answers */
     bool opened;                /* its headers are complete */
+    bool watcher;               /* counts among the frontend\'s */
     bool watching;              /* is told of changes, whether or not it says more */
     enum grpc_health told;      /* last, of a service that is known */
     bool oversized;             /* and more than they may be */
@@ -106,6 +107,7 @@ struct grpc_frontend {
     struct inferences inferences;
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
+    uint32_t open_calls, watchers; /* of these, and those of them that watch health */
     struct inflater inflater;
     struct deflater deflater;
     char *in, *out;     /* [IN_BYTES], [OUT_BYTES] */

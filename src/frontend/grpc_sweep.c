@@ -5,12 +5,13 @@
  *     a message, once it has begun   head_timeout_s, and what it takes at rate_min
  *     a unary call's message         counts as begun with the call
  *     an answer that is ready        as a message: the client may not open its window, or not read
+ *     a stream without messages      as long as it likes, but where there are too many calls
  *     a connection without calls     idle_timeout_s since its last byte; less where there are too many */
 #include "base/clock.h"
 #include "frontend/grpc_state.h"
 
 #define SWEEP_MS       1000
-#define CROWDED_IDLE_S 10 /* where less than an eighth of the connections is free */
+#define CROWDED_IDLE_S 10 /* where less than an eighth of the connections, or of the calls, is free */
 
 static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
     return f->turn_ns - since_ns;
@@ -41,6 +42,11 @@ static const struct grpc_exchange *incomplete(const struct grpc_call *call, cons
     return call->receiving ? call->receiving : unary ? first : NULL;
 }
 
+static bool stream_in_the_way(const struct grpc_frontend *f, const struct grpc_call *call) {
+    int64_t idle_ns = passed_ns(f, call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns);
+    return f->open_calls > f->call_count - f->call_count / 8 && idle_ns > CROWDED_IDLE_S * NS_PER_S;
+}
+
 /* False: the connection is of no more use. */
 static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
     const struct grpc_exchange *first =
@@ -54,6 +60,8 @@ static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
         call_fail(call, 408, "the message did not arrive in time");
     else if (first && leaves_late(f, call, first))
         call_reset(call);
+    else if (!first && !call->watching && stream_in_the_way(f, call))
+        call_fail(call, 503, "too many calls are open");
     else
         call_watch(call);
     return true;

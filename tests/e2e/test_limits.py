@@ -423,3 +423,26 @@ def test_grpc_idle(scenario):
         assert ending_of(idle) == (0, b"")
         busy.send(DATA, END_STREAM, busy.stream, infer_message())
         assert busy.trailers()["grpc-status"] == "0"
+
+
+def test_idle_streams_make_way(scenario):
+    with Server("--scenario", scenario) as running, contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(running)) for _ in range(15)]
+        for wire in wires:
+            for _ in range(1000):
+                wire.open("ModelStreamInfer")
+        assert wires[0].trailers()["grpc-status"] == "14"
+        assert works(running)
+
+
+def test_watchers(server):
+    with Wire(server) as first, Wire(server) as second:
+        for wire in (first, second):
+            for _ in range(1000):
+                wire.call("Watch", frame(b""), path="/grpc.health.v1.Health/Watch")
+        ended = [sum(kind == HEADERS and flags & END_STREAM for kind, flags, *_ in wire.frames_for(2))
+                 for wire in (first, second)]
+        assert sum(ended) == 2000 - 1024
+    with Wire(server) as wire:  # those that are gone make room
+        wire.call("Watch", frame(b""), path="/grpc.health.v1.Health/Watch")
+        assert any(kind == DATA and payload == frame(b"\x08\x01") for kind, _, _, payload in wire.frames_for(2))
