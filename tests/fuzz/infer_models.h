@@ -57,6 +57,14 @@ static const struct served_model models[] = {
                    .variable_shapes = true,
                    .inputs = {{"x", DATATYPE_BYTES, 1, {-1}}},
                    .outputs = {{"y", DATATYPE_BYTES, 1, {3}}}}},
+    {.name = "optional",
+     .batch_max = 1,
+     .signature = {.input_count = 2,
+                   .output_count = 1,
+                   .inputs_optional = 2,
+                   .variable_shapes = true,
+                   .inputs = {{"x", DATATYPE_FP32, 1, {-1}}, {"n", DATATYPE_BYTES, 1, {2}}},
+                   .outputs = {{"y", DATATYPE_FP32, 1, {1}}}}},
 };
 
 static bool inside(const struct tensor_view *view, const char *block, size_t bytes) {
@@ -84,6 +92,10 @@ static inline void check_inputs(const struct served_model *model, const struct i
     for (uint32_t i = 0; i < signature->input_count; i++) {
         const struct tensor_view *view = &call->inputs[i];
         const struct tensor_spec *spec = &signature->inputs[i];
+        if (!(call->inputs_named & 1u << i)) {
+            CHECK(signature->inputs_optional & 1u << i && !view->data && view->bytes == 0);
+            continue;
+        }
         if (call->inputs_shared & 1u << i) { /* not read yet */
             CHECK(call->shared[i].bytes == view->bytes ||
                   (spec->type == DATATYPE_BYTES && call->shared[i].bytes > view->bytes));
@@ -97,7 +109,8 @@ static inline void check_inputs(const struct served_model *model, const struct i
         check_bytes(view, spec->type);
         CHECK_EQ(view->rank, spec->rank);
         for (uint32_t d = 0; d < spec->rank; d++)
-            CHECK(spec->dims[d] == view->dims[d] || (spec->dims[d] == -1 && view->dims[d] > 0));
+            CHECK(spec->dims[d] == view->dims[d] ||
+                  (spec->dims[d] == -1 && view->dims[d] >= (d == 0 && signature->batched)));
         if (signature->batched)
             CHECK_EQ(view->dims[0], call->items);
     }
