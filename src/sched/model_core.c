@@ -466,14 +466,16 @@ static struct type_batch mixed_compose(const struct model_core *core, const stru
     for (uint32_t node = deadline_queue_first(queue); node != REQUEST_NONE;) {
         struct request_node *request = &nodes[node];
         uint32_t items = batch.items + request->items;
+        batch.sealed = batch.items && items > most;
+        if (batch.sealed)
+            break;
         if (!in_time(core, type, now_ns, items, request->deadline_ns)) {
             int64_t one_ns = finish(core, type, now_ns, batch.items + 1);
             node = request->deadline_ns < one_ns ? deadline_queue_find(queue, nodes, request->priority, one_ns)
                                                  : deadline_queue_next(nodes, node); /* a large one */
             continue;
         }
-        batch.sealed =
-            batch.items && (items > most || !in_time(core, type, now_ns, items, nodes[batch.start].deadline_ns));
+        batch.sealed = batch.items && !in_time(core, type, now_ns, items, nodes[batch.start].deadline_ns);
         if (batch.sealed)
             break;
         if (request->priority != priority)
