@@ -164,6 +164,36 @@ static void columns_put(struct text *to, int width) {
                 "%", "%", "ms", "ms", "ms", "ms", "p50 ms", "p99 ms", "mean");
 }
 
+static uint64_t class_offered(const struct sim_class_result *class) {
+    uint64_t offered = 0;
+    for (uint32_t i = 0; i < SIM_OUTCOMES; i++)
+        offered += class->count[i];
+    return offered;
+}
+
+static void class_put(struct text *to, const struct simulation *s, const char *model, const char *name,
+                      const struct sim_class_result *class) {
+    uint64_t offered = class_offered(class);
+    text_printf(to, "%s, %s: %.1f /s offered, %.1f /s good, %.2f %% late, %.2f %% dropped, p50 %.3f ms, p99 %.3f ms\n",
+                model, name, per_second(s, offered), per_second(s, class->count[SIM_GOOD]),
+                100 * share(class->count[SIM_LATE], offered), 100 * share(class->count[SIM_DROPPED], offered),
+                quantile_ms(&class->latency, 0.5), quantile_ms(&class->latency, 0.99));
+}
+
+/* Of models whose requests are not all alike. */
+static void classes_put(struct text *to, const struct simulation *s) {
+    for (uint32_t m = 0; m < s->scenario.model_count; m++) {
+        const struct sim_model_result *result = &s->result.models[m];
+        char name[32];
+        for (uint32_t i = 0; result->priorities && i < s->scenario.models[m].priority_count; i++) {
+            snprintf(name, sizeof(name), "priority %u", i + 1);
+            class_put(to, s, s->scenario.models[m].name, name, &result->priorities[i]);
+        }
+        if (result->best_effort)
+            class_put(to, s, s->scenario.models[m].name, "best effort", result->best_effort);
+    }
+}
+
 struct ranked {
     double bad_rate;
     uint32_t model;
@@ -213,6 +243,7 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
     }
     heading_put(to, s, path);
     models_put(to, s, all);
+    classes_put(to, s);
     text_printf(to, "\naccelerators: %.2f %% busy, %.2f %% idle; %u of %u used\n", 100 * r->busy, 100 * (1 - r->busy),
                 r->accelerators_used, s->cluster.config.accelerators);
     if (s->cluster.config.autoscale)
@@ -296,9 +327,7 @@ static void row_json(json_t *json, const struct simulation *s, const struct row 
 }
 
 static json_t *class_json(const struct simulation *s, const struct sim_class_result *class) {
-    uint64_t offered = 0;
-    for (uint32_t i = 0; i < SIM_OUTCOMES; i++)
-        offered += class->count[i];
+    uint64_t offered = class_offered(class);
     json_t *json =
         json_pack("{s:f,s:f,s:f,s:f,s:I,s:{s:f,s:f,s:f,s:f}}", "offered_rps", per_second(s, offered), "good_rps",
                   per_second(s, class->count[SIM_GOOD]), "dropped_rate", share(class->count[SIM_DROPPED], offered),
