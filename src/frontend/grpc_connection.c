@@ -225,13 +225,12 @@ void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) 
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX},
     };
-    struct grpc_connection *c = calloc(1, sizeof(*c));
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     if (f->peers && !peers_add(f->peers, peer, f->config.connections_per_address)) {
-        free(c);
         close(fd);
         return;
     }
+    struct grpc_connection *c = calloc(1, sizeof(*c));
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     if (!c)
         goto err_close;
     *c = (struct grpc_connection){.frontend = f,
@@ -292,17 +291,19 @@ void connection_close(struct grpc_connection *c) {
     gauge_add(&f->connection_count, -1);
 }
 
-void connection_end(struct grpc_connection *c, uint32_t error, const char *why) {
+static void goaway(struct grpc_connection *c, uint32_t error, const char *why) {
     int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
     nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, error, (const uint8_t *)why, strlen(why));
-    c->ending = true;
     connection_touch(c);
 }
 
+void connection_end(struct grpc_connection *c, uint32_t error, const char *why) {
+    goaway(c, error, why);
+    c->ending = true;
+}
+
 void connection_goaway(struct grpc_connection *c) {
-    int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
-    nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
-    connection_touch(c);
+    goaway(c, NGHTTP2_NO_ERROR, "");
 }
 
 /* ---- sending ---- */

@@ -549,7 +549,8 @@ def test_compressed_nonsense(server):
 # ---- limits ----
 
 def test_too_long_a_message(repository):
-    with Server("--repository", str(repository), "--body-max-mib", "1") as running, channel_to(running) as channel:
+    with Server("--repository", str(repository), "--body-max-mib", "1", "--slo-ms", "10000") as running, \
+            channel_to(running) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         for size in (2 << 20, 40 << 20):
             code, sentence = code_of(stub.ModelInfer, request_of(raw=(bytes(size),)))
