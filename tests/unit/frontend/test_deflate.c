@@ -57,7 +57,7 @@ static void answers_come_back_as_they_were(void **state) {
     static char data[BYTES], out[BYTES];
     struct deflater deflater;
     deflater_init(&deflater, 1);
-    for (int i = 0; i < BYTES; i++)
+    for (uint32_t i = 0; i < BYTES; i++)
         data[i] = (char)(i * i >> 8);
     for (int round = 0; round < 12; round++) {
         enum body_encoding encoding = round % 2 ? BODY_GZIP : BODY_DEFLATE;
