@@ -178,7 +178,12 @@ static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     return 0;
 }
 
-static void frontend_free(struct http_frontend *f) {
+void http_frontend_step(struct http_frontend *f) {
+    turn(f);
+    take_events(f, 0);
+}
+
+void http_frontend_free(struct http_frontend *f) {
     if (f->daemon)
         MHD_stop_daemon(f->daemon);
     frontend_loop_close(&f->loop);
@@ -188,7 +193,7 @@ static void frontend_free(struct http_frontend *f) {
     free(f);
 }
 
-int http_frontend_start(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
+int http_frontend_make(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
     struct http_frontend *f = aligned_alloc(CACHE_LINE, sizeof(*f));
     if (!f)
         return error_set(err, -ENOMEM, "no memory for a frontend");
@@ -212,13 +217,21 @@ int http_frontend_start(struct http_frontend **frontend, const struct frontend_c
         error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
         goto err_free;
     }
-    if ((rc = frontend_loop_start(&f->loop, frontend_main, f, err)) < 0)
-        goto err_free;
     *frontend = f;
     return 0;
 
 err_free:
-    frontend_free(f);
+    http_frontend_free(f);
+    return rc;
+}
+
+int http_frontend_start(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
+    struct http_frontend *f;
+    int rc = http_frontend_make(&f, config, err);
+    if (rc == 0 && (rc = frontend_loop_start(&f->loop, frontend_main, f, err)) < 0)
+        http_frontend_free(f);
+    if (rc == 0)
+        *frontend = f;
     return rc;
 }
 
@@ -234,7 +247,7 @@ void http_frontend_stop(struct http_frontend *f) {
     if (!f)
         return;
     frontend_loop_stop(&f->loop);
-    frontend_free(f);
+    http_frontend_free(f);
 }
 
 struct frontend_loop *http_frontend_loop(struct http_frontend *f) {

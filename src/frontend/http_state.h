@@ -116,6 +116,13 @@ static inline void client_rests(struct client *client, int64_t now_ns) {
     client->look_ns = client->head_seen_ns = 0;
 }
 
+/* ---- http.c: a frontend without a thread, for tests ---- */
+
+int http_frontend_make(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
+/* One turn, without sleeping. */
+void http_frontend_step(struct http_frontend *frontend);
+void http_frontend_free(struct http_frontend *frontend);
+
 /* ---- http_clients.c, for http.c ---- */
 
 /* libmicrohttpd's callback: a connection begins or ends. */

@@ -9,54 +9,9 @@
 #include <unistd.h>
 
 #include "frontend/grpc_state.h"
-#include "infer_models.h"
-#include "sched/wiring.h"
+#include "scheduler.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MODELS   ARRAY_COUNT(models)
-#define REQUESTS 64
-
-static struct wiring wiring = {.frontends = 1,
-                               .model_threads = 1,
-                               .executors = 1,
-                               .accelerators = 1,
-                               .models = MODELS,
-                               .batch_max = 8,
-                               .port_requests = REQUESTS};
-static struct served_model served[MODELS];
-static struct v2_models index_of_models;
-static struct v2_publication publication;
-
-static void set_up(void) {
-    static uint32_t zeros[MODELS];
-    wiring.thread_of_model = wiring.thread_of_served = wiring.executor_of = zeros;
-    CHECK_EQ(wiring_init(&wiring, false, NULL), 0);
-    memcpy(served, models, sizeof(served));
-    for (unsigned i = 0; i < MODELS; i++) {
-        served[i].version = 1;
-        served[i].slo_ns = NS_PER_S;
-        atomic_init(&served[i].state, MODEL_READY);
-    }
-    CHECK_EQ(v2_models_init(&index_of_models, served, MODELS), 0);
-    atomic_init(&publication.now, &index_of_models);
-}
-
-/* What stands behind the port. */
-static void scheduler_refuse_all(void) {
-    const struct request_message *message;
-    while ((message = ring_peek(&wiring.requests[0]))) {
-        if (message->kind == REQUEST_ARRIVED) {
-            struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
-            CHECK(refusal);
-            *refusal = (struct refusal_message){message->handle, REFUSAL_DEADLINE};
-            ring_push(&wiring.refusals[0]);
-            ring_publish(&wiring.refusals[0]);
-        }
-        ring_pop(&wiring.requests[0]);
-        ring_release(&wiring.requests[0]);
-    }
-}
 
 static void step(struct grpc_frontend *f) {
     grpc_frontend_step(f);
@@ -88,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0)
         return 0;
     if (!wiring.requests)
-        set_up();
+        scheduler_set_up();
     struct port *port = port_create(&wiring, 0, 0);
     struct frontend_config config = {.port = port,
                                      .model_count = MODELS,

@@ -1,0 +1,85 @@
+/* fuzz_http_connection.c - bytes as from a socket into an HTTP frontend: libmicrohttpd, what we check of its heads,
+ * bodies and requests together.
+ *
+ * The input's first byte: into pieces of how many bytes the rest is cut (0: it is not). A scheduler that refuses every
+ * request stands behind it; all other answers are real. Whatever comes, nothing may be left over when the client is
+ * gone, and what is answered is HTTP. */
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "frontend/http_state.h"
+#include "frontend/listen.h"
+#include "scheduler.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TURNS_MAX 2000 /* until a client that is gone is noticed */
+
+static struct http_frontend *frontend;
+
+static void frontend_set_up(void) {
+    static const _Atomic bool ready = true, draining = false;
+    int port;
+    scheduler_set_up();
+    struct frontend_config config = {.port = port_create(&wiring, 0, 0),
+                                     .model_count = MODELS,
+                                     .models = &publication,
+                                     .ready = &ready,
+                                     .draining = &draining,
+                                     .body_bytes_max = 1 << 20,
+                                     .inputs_bytes_max = 8 << 20,
+                                     .requests_max = REQUESTS};
+    CHECK_EQ(listen_open("127.0.0.1", 0, &config.listen_fd, &port, NULL), 0);
+    CHECK_EQ(http_frontend_make(&frontend, &config, NULL), 0);
+}
+
+static void step(void) {
+    http_frontend_step(frontend);
+    scheduler_refuse_all();
+}
+
+/* The client's end: sends a piece, if the server still takes it, and reads what there is. */
+static void exchange_bytes(int client, const uint8_t *data, size_t bytes, bool *answered) {
+    char got[4096];
+    ssize_t n;
+    do {
+        n = send(client, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        data += n > 0 ? n : 0;
+        bytes -= n > 0 ? (size_t)n : 0;
+        for (int i = 0; i < 3; i++)
+            step();
+        while ((n = recv(client, got, sizeof(got), MSG_DONTWAIT)) > 0) {
+            CHECK(*answered || (n >= 7 && memcmp(got, "HTTP/1.", 7) == 0));
+            *answered = true;
+        }
+    } while (bytes > 0 && n < 0 && errno == EAGAIN);
+}
+
+static bool over(void) {
+    return atomic_load(&frontend->connections) == 0 && frontend->inferences.running == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const struct sockaddr nobody = {.sa_family = AF_UNIX};
+    bool answered = false;
+    int ends[2];
+    if (size == 0)
+        return 0;
+    if (!frontend)
+        frontend_set_up();
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    step();
+    CHECK_EQ(MHD_add_connection(frontend->daemon, ends[0], &nobody, sizeof(nobody)), MHD_YES);
+    size_t piece = data[0] ? data[0] : size;
+    for (size_t at = 1; at < size; at += piece)
+        exchange_bytes(ends[1], data + at, piece < size - at ? piece : size - at, &answered);
+    close(ends[1]);
+    for (int i = 0; i < TURNS_MAX && !over(); i++)
+        step();
+    CHECK(over());
+    CHECK_EQ(atomic_load(&frontend->inferences.counters.in_flight), 0);
+    CHECK_EQ(slab_bytes_taken(frontend->inferences.slab), 0);
+    CHECK(list_empty(&frontend->clients) && list_empty(&frontend->leaving));
+    return 0;
+}
