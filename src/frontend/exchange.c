@@ -127,7 +127,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
     struct MHD_Response *response;
     struct inference *i = &x->inference;
     struct infer_answer *answer = &i->answer;
-    size_t bytes = i->text.length;
+    size_t bytes;
     bool chunked = x->body_expected == SIZE_MAX; /* and libmicrohttpd is lax about chunks: see http_headers.h */
     bool binary = status == 200 && x->kind == V2_INFER && answer->json_bytes > 0;
     if (x->kind == V2_INFER && status == 200 && answer->piece_count > 1) {
@@ -137,7 +137,8 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
         bytes = answer->bytes;
     } else {
         const struct text *whole = i->packed.length > 0 ? &i->packed : &i->text;
-        response = MHD_create_response_from_buffer(whole->length, whole->data, MHD_RESPMEM_PERSISTENT);
+        bytes = whole->length;
+        response = MHD_create_response_from_buffer(bytes, whole->data, MHD_RESPMEM_PERSISTENT);
     }
     if (response) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,

@@ -20,9 +20,8 @@ struct measure_options {
 #define MEASURE_LATENCY_MAX_NS (1 * NS_PER_S)
 
 /* Inputs of `items` items for a model, random by seed: floats in [0.5, 1), integers and booleans 0 or 1, which are
- * valid as indices, strings "0" or "1", which can be read as numbers. Optional
- * inputs are not given. The data are one allocation;
- * free(inputs[0].data). -ENOMEM. */
+ * valid as indices, strings "0" or "1", which can be read as numbers. Optional inputs are not given. The data are one
+ * allocation; free(inputs[0].data). -ENOMEM. */
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    uint64_t seed, struct tensor_view *inputs);
 
