@@ -23,8 +23,8 @@ from server import BINARY, Server
 WAIT_S = 120  # sanitizers are slow
 
 
-def scaled(factor, weights=0):
-    """y = factor * x, of [N, 4]; `weights` floats more that it carries along."""
+def scaled(factor, weights=0, columns=4):
+    """y = factor * x, of [N, columns]; 4 * `weights` floats more that it carries along."""
     initializers = [numpy_helper.from_array(np.full((1,), factor, np.float32), "factor")]
     nodes = [helper.make_node("Mul", ["x", "factor"], ["scaled"])]
     if weights:
@@ -36,8 +36,8 @@ def scaled(factor, weights=0):
                   helper.make_node("Add", ["scaled", "zero"], ["y"])]
     else:
         nodes.append(helper.make_node("Identity", ["scaled"], ["y"]))
-    graph = helper.make_graph(nodes, "scaled", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4])], initializers)
+    graph = helper.make_graph(nodes, "scaled", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", columns])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", columns])], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
 
 
@@ -66,10 +66,10 @@ class Client:
         else:
             self.triton = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
 
-    def factor(self, model):
+    def factor(self, model, columns=4):
         """By what the model multiplies now."""
-        x = self.module.InferInput("x", [1, 4], "FP32")
-        x.set_data_from_numpy(np.ones((1, 4), np.float32))
+        x = self.module.InferInput("x", [1, columns], "FP32")
+        x.set_data_from_numpy(np.ones((1, columns), np.float32))
         y = self.triton.infer(model, [x]).as_numpy("y")
         assert (y == y[0][0]).all()
         return y[0][0]
@@ -405,6 +405,24 @@ def test_memory_comes_back(tmp_path):
             client.unload("large")
             assert resident_mib(server) < before + 32
         assert client.factor("small") == 2
+
+
+def test_several_threads_of_each_kind(tmp_path):
+    """Models of one shape and of many go from sub-cluster to sub-cluster, and come and go."""
+    put(tmp_path, "stays", scaled(2))
+    with serving(tmp_path, "--load-model", "stays", "--accelerators", "cpu:2", "--rank-threads", "2", "--model-threads",
+                 "2", "--frontends", "2") as server:
+        client = Client(server, "http")
+        with under_load(server, "stays", [2]):
+            for i in range(6):
+                put(tmp_path, "one", scaled(3 + i))
+                put(tmp_path, "many", scaled(4 + i, columns="M"))
+                for model, columns, factor in (("one", 4, 3 + i), ("many", 4, 4 + i), ("many", 7, 4 + i)):
+                    client.triton.load_model(model)
+                    assert client.factor(model, columns) == factor
+                if i % 2:
+                    client.unload("many")
+                    client.unload("one")
 
 
 # ---- following the repository ----
