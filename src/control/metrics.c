@@ -11,15 +11,15 @@ static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    
                                         50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
 
 /* One model's histogram; `unit` divides values and edges: 1e9 for nanoseconds shown as seconds. */
-static void render_histogram(struct text *out, const char *name, const char *model, const struct histogram *h,
+static void render_histogram(struct text *out, const char *name, const char *labels, const struct histogram *h,
                              const int64_t *edges, unsigned count, int64_t scale, double unit) {
     for (unsigned i = 0; i < count; i++)
-        text_printf(out, "%s_bucket{model=\"%s\",le=\"%g\"} %llu\n", name, model, (double)(edges[i] * scale) / unit,
+        text_printf(out, "%s_bucket{%s,le=\"%g\"} %llu\n", name, labels, (double)(edges[i] * scale) / unit,
                     (unsigned long long)histogram_count_until(h, edges[i] * scale));
     unsigned long long total = histogram_count_until(h, INT64_MAX);
-    text_printf(out, "%s_bucket{model=\"%s\",le=\"+Inf\"} %llu\n", name, model, total);
-    text_printf(out, "%s_sum{model=\"%s\"} %.9g\n", name, model, (double)counter_get(&h->sum) / unit);
-    text_printf(out, "%s_count{model=\"%s\"} %llu\n", name, model, total);
+    text_printf(out, "%s_bucket{%s,le=\"+Inf\"} %llu\n", name, labels, total);
+    text_printf(out, "%s_sum{%s} %.9g\n", name, labels, (double)counter_get(&h->sum) / unit);
+    text_printf(out, "%s_count{%s} %llu\n", name, labels, total);
 }
 
 static void render_models(const struct server *s, const struct v2_models *listed, struct text *out) {
@@ -27,16 +27,16 @@ static void render_models(const struct server *s, const struct v2_models *listed
 
     metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        text_printf(out, "symphony_model_ready{model=\"%s\"} %d\n", metric_label(models[*i].name).text,
+        text_printf(out, "symphony_model_ready{%s} %d\n", metric_model(&models[*i]).text,
                     atomic_load_explicit(&models[*i].state, memory_order_relaxed) == MODEL_READY);
     metric_heading(out, "symphony_model_slo_seconds", "gauge", "Default SLO of the model.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        text_printf(out, "symphony_model_slo_seconds{model=\"%s\"} %.9g\n", metric_label(models[*i].name).text,
+        text_printf(out, "symphony_model_slo_seconds{%s} %.9g\n", metric_model(&models[*i]).text,
                     (double)models[*i].slo_ns / 1e9);
     metric_heading(out, "symphony_model_latency_seconds", "gauge",
                    "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        text_printf(out, "symphony_model_latency_seconds{model=\"%s\"} %.9g\n", metric_label(models[*i].name).text,
+        text_printf(out, "symphony_model_latency_seconds{%s} %.9g\n", metric_model(&models[*i]).text,
                     (double)atomic_load_explicit(&server_model_counters(s, *i)->latency_one_ns, memory_order_relaxed) /
                         1e9);
     metric_heading(out, "symphony_model_gather_seconds", "gauge",
@@ -44,12 +44,12 @@ static void render_models(const struct server *s, const struct v2_models *listed
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
         int64_t ctrl_ns, data_ns;
         rings_delays(server_rings(s, s->placements[*i].thread), s->placements[*i].thread_model, &ctrl_ns, &data_ns);
-        text_printf(out, "symphony_model_gather_seconds{model=\"%s\"} %.9g\n", metric_label(models[*i].name).text,
+        text_printf(out, "symphony_model_gather_seconds{%s} %.9g\n", metric_model(&models[*i]).text,
                     (double)data_ns / 1e9);
     }
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        text_printf(out, "symphony_queued_requests{model=\"%s\"} %u\n", metric_label(models[*i].name).text,
+        text_printf(out, "symphony_queued_requests{%s} %u\n", metric_model(&models[*i]).text,
                     atomic_load_explicit(&server_model_counters(s, *i)->queued, memory_order_relaxed));
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
@@ -63,16 +63,16 @@ static void render_models(const struct server *s, const struct v2_models *listed
                     {"shapes", counter_get(&c->refused_shapes)},
                     {"cancelled", counter_get(&c->cancelled)}};
         for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
-            text_printf(out, "symphony_refused_requests_total{model=\"%s\",reason=\"%s\"} %llu\n",
-                        metric_label(models[*i].name).text, rows[k].reason, (unsigned long long)rows[k].count);
+            text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n", metric_model(&models[*i]).text,
+                        rows[k].reason, (unsigned long long)rows[k].count);
     }
     metric_heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        render_histogram(out, "symphony_batch_size", metric_label(models[*i].name).text,
+        render_histogram(out, "symphony_batch_size", metric_model(&models[*i]).text,
                          &server_model_counters(s, *i)->batch_items, batch_edges, ARRAY_COUNT(batch_edges), 1, 1);
     metric_heading(out, "symphony_run_duration_seconds", "histogram", "What the engine took to run a batch.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        render_histogram(out, "symphony_run_duration_seconds", metric_label(models[*i].name).text,
+        render_histogram(out, "symphony_run_duration_seconds", metric_model(&models[*i]).text,
                          &server_model_counters(s, *i)->run_ns, time_edges_us, ARRAY_COUNT(time_edges_us), NS_PER_US,
                          1e9);
 }

@@ -11,7 +11,6 @@
 #include "frontend/frontend_loop.h"
 #include "frontend/infer_counters.h"
 #include "profile/prepare.h"
-#include "repository/model_override.h"
 
 #define WAIT_NS (200 * NS_PER_US) /* between two looks at what other threads have done */
 
@@ -57,10 +56,6 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
         s->config.accelerators[type].profiles[index] = NULL;
     }
     served_model_labels_free(served(slots, index));
-    if (slot->folder)
-        override_folder_remove(slot->folder);
-    free(slot->folder);
-    slot->folder = NULL;
     slot->use = SLOT_FREE;
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
@@ -200,10 +195,14 @@ static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes)
     scheduler_await(slots, model, comes);
 }
 
-void model_slot_enter(struct model_slots *slots, uint32_t slot, char *folder) {
+void model_slot_discard(struct model_slots *slots, uint32_t slot) {
+    CHECK_EQ(slots->slots[slot].use, SLOT_LOADED);
+    slot_free(slots, slot);
+}
+
+void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
-    slots->slots[slot].folder = folder;
     for (uint32_t f = 0; f < s->wiring.frontends; f++) /* whose place it was has its own counted */
         memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
     executors_tell(slots, slot, slots->slots[slot].loaded);
@@ -249,8 +248,9 @@ bool model_slots_drain(struct model_slots *slots) {
 /* ---- publishing ---- */
 
 static int name_compare(const void *a, const void *b, void *context) {
-    const struct served_model *models = context;
-    return strcmp(models[*(const uint32_t *)a].name, models[*(const uint32_t *)b].name);
+    const struct served_model *models = context, *x = &models[*(const uint32_t *)a], *y = &models[*(const uint32_t *)b];
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->version > y->version) - (x->version < y->version);
 }
 
 static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) {
@@ -308,9 +308,6 @@ void model_slots_free(struct model_slots *slots) {
     for (uint32_t i = 0; slots->slots && i < slots->count; i++) {
         struct model_slot *slot = &slots->slots[i];
         model_cores_free(slot->cores);
-        if (slot->folder)
-            override_folder_remove(slot->folder);
-        free(slot->folder);
         free(slot->loaded);
     }
     free(slots->slots);

@@ -9,15 +9,12 @@
 #include "control/repository_control.h"
 #include "control/server_state.h"
 
-#define SLOT_NONE UINT32_MAX
-
 enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_DRAINING };
 
 struct model_slot {
     enum slot_use use;
     struct model_cores *cores;     /* model_thread_prepare()'s */
     struct executor_model *loaded; /* [executors] */
-    char *folder;                  /* of an override, to be removed with the model; NULL: none */
 };
 
 struct model_slots {
@@ -36,8 +33,10 @@ void model_slots_free(struct model_slots *slots);
 /* Completes a model that the repository found, and loads it on every executor; nobody sees it yet. 0 with its place, or
  * -errno with a sentence: -EBUSY there is no place, -EINTR the server is being stopped, else the model is at fault. */
 int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err);
-/* Hands it to the executors and the scheduler: it can be served. `folder` is taken over. */
-void model_slot_enter(struct model_slots *slots, uint32_t slot, char *folder);
+/* Frees one that is LOADED. */
+void model_slot_discard(struct model_slots *slots, uint32_t slot);
+/* Hands it to the executors and the scheduler: it can be served. */
+void model_slot_enter(struct model_slots *slots, uint32_t slot);
 /* It is not to be served any more, but by those who hold it. */
 void model_slot_retire(struct model_slots *slots, uint32_t slot);
 /* Makes what serves, and those absent, what everybody sees; when this returns nobody sees anything else. 0 or -ENOMEM:

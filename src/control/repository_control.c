@@ -17,13 +17,19 @@
 
 #define DRAIN_EVERY_NS (2 * NS_PER_MS) /* looks at places whose last requests are still answered */
 
+/* The places of a model, one a version. */
+struct places {
+    uint32_t count;
+    uint32_t *slots; /* [count]; allocated if there are any */
+};
+
 /* A model that was found, asked for or served. */
 struct known_model {
     char name[MODEL_NAME_MAX];
-    uint32_t version;       /* 0: not known */
-    uint32_t slot;          /* that serves; SLOT_NONE */
-    uint32_t draining;      /* that served last, while the model is being unloaded; SLOT_NONE */
-    enum model_state state; /* while there is no slot */
+    uint32_t version; /* the highest; 0: not known */
+    struct places serving;
+    struct places draining; /* what served last, while the model is being unloaded */
+    enum model_state state; /* while nothing serves */
     bool found;             /* in the repository, when it was looked at last */
     bool failed;            /* was to be loaded */
     bool overridden;        /* what serves is not what the repository has */
@@ -70,8 +76,7 @@ static struct known_model *known_get(struct repository_thread *t, const char *na
         t->known_room = room;
     }
     k = &t->known[t->known_count++];
-    *k = (struct known_model){
-        .slot = SLOT_NONE, .draining = SLOT_NONE, .state = MODEL_UNAVAILABLE, .reason = "unloaded"};
+    *k = (struct known_model){.state = MODEL_UNAVAILABLE, .reason = "unloaded"};
     snprintf(k->name, sizeof(k->name), "%s", name);
     return k;
 }
@@ -81,15 +86,13 @@ static void known_forget(struct repository_thread *t) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < t->known_count; i++) {
         const struct known_model *k = &t->known[i];
-        if (k->found || k->failed || k->slot != SLOT_NONE || k->draining != SLOT_NONE)
+        if (k->found || k->failed || k->serving.count || k->draining.count)
             t->known[kept++] = *k;
     }
     t->known_count = kept;
 }
 
 static void known_fail(struct known_model *k, const char *reason) {
-    if (k->slot != SLOT_NONE)
-        return;
     k->state = MODEL_UNAVAILABLE;
     k->failed = true;
     snprintf(k->reason, sizeof(k->reason), "%s", reason);
@@ -101,7 +104,7 @@ static void publish(struct repository_thread *t) {
     uint32_t count = 0;
     for (uint32_t i = 0; absent && i < t->known_count; i++) {
         const struct known_model *k = &t->known[i];
-        if (k->slot != SLOT_NONE)
+        if (k->serving.count)
             continue;
         absent[count] = (struct v2_absent){.version = k->version, .state = k->state, .failed = k->failed};
         memcpy(absent[count].name, k->name, sizeof(k->name));
@@ -120,13 +123,14 @@ struct source {
     const char *path;
     char folder[PATH_MAX]; /* of an override; "": none */
     uint64_t stamp;
-    struct served_model *model;
+    struct served_model *models; /* its versions */
+    uint32_t count;
 };
 
 static void source_close(struct source *source) {
     if (*source->folder)
         override_folder_remove(source->folder);
-    free(source->model);
+    free(source->models);
 }
 
 /* Finds what to load. 0, or a status with a sentence; source_close() is due in either case. */
@@ -142,54 +146,75 @@ static int source_open(const struct repository_thread *t, const char *name, cons
         source->path = source->folder;
     }
     if (rc == 0)
-        rc = repository_find(source->path, name, &source->model, err);
+        rc = repository_find(source->path, name, &source->models, &source->count, err);
     if (rc == -ENOENT)
         return 404;
     if (rc)
         return rc == -ENOMEM ? 503 : 400;
-    if (atomic_load_explicit(&source->model->state, memory_order_relaxed) == MODEL_UNAVAILABLE) /* own copy */
-        return error_set(err, 400, "load failed for model '%s': %.360s", name, source->model->reason);
+    for (uint32_t i = 0; i < source->count; i++)
+        if (atomic_load_explicit(&source->models[i].state, memory_order_relaxed) == MODEL_UNAVAILABLE) /* own copy */
+            return error_set(err, 400, "load failed for model '%s': %.360s", name, source->models[i].reason);
     return 0;
 }
 
-/* Gives up what served until now. */
-static void known_retire(struct repository_thread *t, struct known_model *k, uint32_t slot) {
-    if (k->slot != SLOT_NONE)
-        model_slot_retire(&t->slots, k->slot);
-    k->slot = slot;
+/* Gives up what serves. */
+static void known_retire(struct repository_thread *t, struct known_model *k) {
+    for (uint32_t i = 0; i < k->serving.count; i++)
+        model_slot_retire(&t->slots, k->serving.slots[i]);
+}
+
+/* Loads all versions, or none. */
+static int versions_load(struct repository_thread *t, const struct source *source, struct places *loaded,
+                         struct sy_error *err) {
+    int rc = 0;
+    *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
+    if (!loaded->slots)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < source->count && rc == 0; i++) {
+        rc = model_slot_load(&t->slots, &source->models[i], &loaded->slots[i], err);
+        loaded->count += rc == 0;
+    }
+    if (rc == 0)
+        return 0;
+    while (loaded->count > 0)
+        model_slot_discard(&t->slots, loaded->slots[--loaded->count]);
+    free(loaded->slots);
+    return rc;
 }
 
 /* Loads what was found beside what serves, and then puts it in its place. */
-static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
+static int source_load(struct repository_thread *t, struct known_model *k, const struct source *source,
                        struct sy_error *err) {
     struct sy_error why = {""};
-    uint32_t slot;
-    if (k->slot == SLOT_NONE && t->slots.serving >= t->control.models_max)
-        return error_set(err, 503, "%u models are loaded, and no more may be (--max-models)", t->slots.serving);
-    log_info("model is being loaded", "model=%s version=%u", k->name, source->model->version);
-    if (k->slot == SLOT_NONE) {
-        k->version = source->model->version;
+    struct places loaded;
+    uint32_t others = t->slots.serving - k->serving.count, version = source->models[source->count - 1].version;
+    if (others + source->count > t->control.models_max)
+        return error_set(err, 503, "%u models are loaded, and no more than %u may be (--max-models)", t->slots.serving,
+                         t->control.models_max);
+    log_info("model is being loaded", "model=%s version=%u versions=%u", k->name, version, source->count);
+    if (!k->serving.count) {
+        k->version = version;
         k->state = MODEL_LOADING;
         k->reason[0] = '\0';
         publish(t);
     }
     int64_t start_ns = clock_now_ns();
-    int rc = model_slot_load(&t->slots, source->model, &slot, &why);
+    int rc = versions_load(t, source, &loaded, &why);
     if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
         return error_set(err, 503, "%s", why.text);
     if (rc)
         return error_set(err, 400, "load failed for model '%s': %.360s", k->name, why.text);
-    char *folder = *source->folder ? strdup(source->folder) : NULL;
-    if (folder)
-        source->folder[0] = '\0'; /* goes with the place */
-    model_slot_enter(&t->slots, slot, folder);
-    known_retire(t, k, slot);
-    k->version = source->model->version;
+    for (uint32_t i = 0; i < loaded.count; i++)
+        model_slot_enter(&t->slots, loaded.slots[i]);
+    known_retire(t, k);
+    free(k->serving.slots);
+    k->serving = loaded;
+    k->version = version;
     k->failed = false;
-    k->overridden = folder;
+    k->overridden = *source->folder;
     k->stamp = source->stamp;
     publish(t);
-    log_info("model loaded", "model=%s version=%u seconds=%.3f", k->name, k->version,
+    log_info("model loaded", "model=%s version=%u versions=%u seconds=%.3f", k->name, version, loaded.count,
              (double)(clock_now_ns() - start_ns) / 1e9);
     return 200;
 }
@@ -201,7 +226,7 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     int status = source_open(t, name, override, &source, err);
     bool plain = !*source.folder;
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
-    if (k && status == 0 && plain && k->slot != SLOT_NONE && !k->overridden && k->stamp == source.stamp)
+    if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source.stamp)
         status = 200; /* as it is */
     else if (k && status == 0)
         status = source_load(t, k, &source, err);
@@ -211,7 +236,7 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     if (status == 200)
         return status;
     log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);
-    if (k && k->slot == SLOT_NONE) {
+    if (k && !k->serving.count) {
         known_fail(k, err->text);
         publish(t);
     }
@@ -222,13 +247,15 @@ static void unload(struct repository_thread *t, const char *name) {
     struct known_model *k = known_find(t, name);
     if (!k)
         return;
-    if (k->slot != SLOT_NONE) {
-        k->draining = k->slot;
-        known_retire(t, k, SLOT_NONE);
+    if (k->serving.count) {
+        known_retire(t, k);
+        free(k->draining.slots); /* of what was unloaded before and still drains, nobody is told */
+        k->draining = k->serving;
+        k->serving = (struct places){.count = 0};
         k->state = MODEL_UNLOADING;
         k->reason[0] = '\0';
         log_info("model is being unloaded", "model=%s version=%u", k->name, k->version);
-    } else if (k->draining == SLOT_NONE) {
+    } else if (!k->draining.count) {
         k->state = MODEL_UNAVAILABLE;
         strcpy(k->reason, "unloaded");
     }
@@ -236,17 +263,25 @@ static void unload(struct repository_thread *t, const char *name) {
     publish(t);
 }
 
-/* Places whose last requests have been answered. True if others are left. */
+static bool is_free(const struct repository_thread *t, const struct places *places) {
+    for (uint32_t i = 0; i < places->count; i++)
+        if (t->slots.slots[places->slots[i]].use != SLOT_FREE)
+            return false;
+    return true;
+}
+
+/* Frees places whose last requests have been answered. True if others are left. */
 static bool drain(struct repository_thread *t) {
     bool left = model_slots_drain(&t->slots), changed = false;
     for (uint32_t i = 0; i < t->known_count; i++) {
         struct known_model *k = &t->known[i];
-        if (k->draining == SLOT_NONE || t->slots.slots[k->draining].use != SLOT_FREE)
+        if (!k->draining.count || !is_free(t, &k->draining))
             continue;
         log_info("model unloaded", "model=%s version=%u", k->name, k->version);
-        k->draining = SLOT_NONE;
+        free(k->draining.slots);
+        k->draining = (struct places){.count = 0};
         changed = true;
-        if (k->slot == SLOT_NONE && k->state == MODEL_UNLOADING) {
+        if (!k->serving.count && k->state == MODEL_UNLOADING) {
             k->state = MODEL_UNAVAILABLE;
             strcpy(k->reason, "unloaded");
         }
@@ -288,7 +323,7 @@ static void follow(struct repository_thread *t) {
     for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) { /* loading adds nothing to them */
         struct known_model *k = &t->known[i];
         uint64_t stamp = k->found ? repository_stamp(t->control.path, k->name) : 0;
-        if (!k->found && (k->slot != SLOT_NONE || k->failed)) {
+        if (!k->found && (k->serving.count || k->failed)) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
@@ -420,6 +455,10 @@ void repository_thread_free(struct repository_thread *t) {
     if (!t)
         return;
     model_slots_free(&t->slots);
+    for (uint32_t i = 0; i < t->known_count; i++) {
+        free(t->known[i].serving.slots);
+        free(t->known[i].draining.slots);
+    }
     free(t->known);
     free(t);
 }

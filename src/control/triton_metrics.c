@@ -7,8 +7,7 @@
 
 static void row(struct text *out, const char *name, const struct served_model *model, const char *more,
                 uint64_t value) {
-    text_printf(out, "%s{model=\"%s\",version=\"%u\"%s} %llu\n", name, metric_label(model->name).text, model->version,
-                more, (unsigned long long)value);
+    text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
 }
 
 static void render_sums(const struct server *s, const struct v2_models *listed, struct text *out) {

@@ -2,6 +2,7 @@
 #include "frontend/infer_counters.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,9 +46,16 @@ struct metric_label metric_label(const char *name) {
     return label;
 }
 
+struct metric_model metric_model(const struct served_model *model) {
+    struct metric_model labels;
+    snprintf(labels.text, sizeof(labels.text), "model=\"%s\",version=\"%u\"", metric_label(model->name).text,
+             model->version);
+    return labels;
+}
+
 static void row_begin(const struct rendering *r, const char *name, uint32_t model) {
     const struct served_model *m = &r->models->models[model];
-    text_printf(r->out, "%s{model=\"%s\",version=\"%u\"", name, metric_label(m->name).text, m->version);
+    text_printf(r->out, "%s{%s", name, metric_model(m).text);
 }
 
 static void render_outcomes(const struct rendering *r) {

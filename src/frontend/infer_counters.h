@@ -52,6 +52,11 @@ struct metric_label {
     char text[2 * MODEL_NAME_MAX];
 };
 struct metric_label metric_label(const char *name);
+/* A model's labels: model="NAME",version="N". */
+struct metric_model {
+    char text[2 * MODEL_NAME_MAX + 40];
+};
+struct metric_model metric_model(const struct served_model *model);
 /* The frontends' counters, summed, of whatever protocol. */
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
                            struct text *out);

@@ -53,6 +53,12 @@ static bool name_is(const char *model, const char *name, size_t length) {
     return strncmp(model, name, length) == 0 && model[length] == '\0';
 }
 
+/* Of two versions, the one to ask where none is named: one that is ready, then the higher one. */
+static bool version_precedes(const struct served_model *model, const struct served_model *other) {
+    bool ready = v2_model_state(model) == MODEL_READY, other_ready = v2_model_state(other) == MODEL_READY;
+    return ready != other_ready ? ready : model->version > other->version;
+}
+
 int v2_models_find(const struct v2_models *index, const char *name, size_t length, uint32_t version) {
     int found = -1;
     if (length >= MODEL_NAME_MAX)
@@ -62,7 +68,7 @@ int v2_models_find(const struct v2_models *index, const char *name, size_t lengt
         const struct served_model *model = &index->models[i];
         if (!name_is(model->name, name, length) || (version != 0 && model->version != version))
             continue;
-        if (found < 0 || model->version > index->models[found].version)
+        if (found < 0 || version_precedes(model, &index->models[found]))
             found = i;
     }
     return found;

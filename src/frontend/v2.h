@@ -42,8 +42,8 @@ struct v2_publication {
     _Atomic(const struct v2_models *) now;
 };
 
-/* The number of the model of this name and version, or with `version` 0 of the one of the highest version; -1: there is
- * none. */
+/* The number of the model of this name and version, or with `version` 0 of the one of the highest version that is
+ * ready; -1: there is none. */
 int v2_models_find(const struct v2_models *index, const char *name, size_t length, uint32_t version);
 
 /* The same with the version as it stands in a request: digits, or of length 0 for the highest. A negative status with a

@@ -170,8 +170,8 @@ struct partly_honoured {
 
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const top[] = {
-        "name",   "platform",         "backend", "max_batch_size", "default_model_filename", "input",
-        "output", "dynamic_batching", NULL};
+        "name",  "platform", "backend",          "max_batch_size", "default_model_filename",
+        "input", "output",   "dynamic_batching", "version_policy", NULL};
     static const char *const input[] = {"name", "data_type", "dims", "optional", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {"max_queue_delay_microseconds",

@@ -1,9 +1,9 @@
 /* model_config.h - Triton's config.pbtxt: what of it is honoured, and its check against the model itself.
  *
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
- * default_model_filename, dynamic_batching (queue_rules.h). version_policy and instance_group are checked.
- * Other fields of ModelConfig have no effect yet and are listed in one warning a file; fields that ModelConfig does not
- * have are warned of; what is wrong is refused with file, line and column. Set-up only; any thread. */
+ * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h). instance_group is
+ * checked. Other fields of ModelConfig have no effect yet and are listed in one warning a file; fields that ModelConfig
+ * does not have are warned of; what is wrong is refused with file, line and column. Set-up only; any thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -14,6 +14,7 @@
 #include "repository/model_config.h"
 #include "repository/model_name.h"
 #include "repository/symphony_yaml.h"
+#include "repository/version_choice.h"
 
 #define MODEL_FILE  "model.onnx"
 #define ONNX_SUFFIX ".onnx"
@@ -59,11 +60,12 @@ static uint32_t version_parse(const char *name) {
 /* ---- what a folder holds ---- */
 
 struct folder {
-    uint32_t version;              /* the highest; 0: none */
-    uint32_t onnx_count;           /* *.onnx files right in it */
-    char onnx[NAME_MAX + 1];       /* one of them */
-    bool config, settings, direct; /* has config.pbtxt, symphony.yaml, model.onnx */
-    bool versions_hold_models;     /* some version folder has a model.onnx */
+    uint32_t versions[VERSIONS_MAX]; /* of its version folders */
+    uint32_t version_count;          /* more than VERSIONS_MAX: too many, and not all of them are above */
+    uint32_t onnx_count;             /* *.onnx files right in it */
+    char onnx[NAME_MAX + 1];         /* one of them */
+    bool config, settings, direct;   /* has config.pbtxt, symphony.yaml, model.onnx */
+    bool versions_hold_models;       /* some version folder has a model.onnx */
 };
 
 static int folder_look(const char *path, struct folder *f, struct sy_error *err) {
@@ -77,7 +79,9 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
             continue;
         uint32_t version = version_parse(entry->d_name);
         if (version && path_is(inner, S_IFDIR)) {
-            f->version = version > f->version ? version : f->version;
+            if (f->version_count < VERSIONS_MAX)
+                f->versions[f->version_count] = version;
+            f->version_count++;
             f->versions_hold_models |= folder_has(inner, MODEL_FILE);
         } else if (ends_with(entry->d_name, ONNX_SUFFIX) && entry->d_name[0] != '.' && path_is(inner, S_IFREG)) {
             f->onnx_count++;
@@ -164,29 +168,54 @@ static int settings_apply(struct served_model *model, struct sy_error *err) {
     return 0;
 }
 
-/* Finds the model file of a folder: the highest version's, or the one right in it. */
-static void folder_file_set(struct served_model *model, const struct folder *f, const char *model_file) {
-    char version[16] = ".", path[PATH_MAX];
-    if (f->version)
-        snprintf(version, sizeof(version), "%u", f->version);
-    else if (!folder_has(model->folder, model_file)) {
-        served_model_refuse(model, "%s: no version folder with a %s in it%s%.200s%s%s", model->folder, model_file,
-                            f->onnx_count ? " (put " : "", f->onnx_count ? f->onnx : "", f->onnx_count ? " at 1/" : "",
-                            f->onnx_count ? MODEL_FILE ")" : "");
-        return;
-    }
-    model->version = f->version ? f->version : 1;
-    int length = f->version ? snprintf(path, sizeof(path), "%s/%s/%s", model->folder, version, model_file)
-                            : snprintf(path, sizeof(path), "%s/%s", model->folder, model_file);
+/* Sets a model's path: of its version, or with 0 of what lies right in its folder. */
+static void version_set(struct served_model *model, uint32_t version, const char *model_file) {
+    char path[PATH_MAX];
+    int length = version ? snprintf(path, sizeof(path), "%s/%u/%s", model->folder, version, model_file)
+                         : snprintf(path, sizeof(path), "%s/%s", model->folder, model_file);
+    model->version = version ? version : 1;
     if (length >= (int)sizeof(path))
         served_model_refuse(model, "%.400s: %s", model->folder, strerror(ENAMETOOLONG));
     else
         model_file_set(model, path);
 }
 
+/* One more model that is like the last one. */
+static struct served_model *model_repeat(struct model_list *list) {
+    char name[MODEL_NAME_MAX];
+    strcpy(name, list->models[list->count - 1].name); /* the list may move */
+    struct served_model *model = model_add(list, name, name);
+    if (model)
+        memcpy(model, model - 1, sizeof(*model));
+    return model;
+}
+
+/* Finds the model files of a folder, whose model is the last of the list: those of the versions that are wanted, each a
+ * model of its own, or the one right in it. */
+static void folder_files_set(struct model_list *list, struct folder *f, const struct model_config *config) {
+    const char *model_file = config->model_file[0] ? config->model_file : MODEL_FILE;
+    struct served_model *model = &list->models[list->count - 1];
+    uint32_t chosen[VERSIONS_MAX];
+    if (f->version_count > VERSIONS_MAX) {
+        served_model_refuse(model, "%s: %u versions are more than %d", model->folder, f->version_count, VERSIONS_MAX);
+    } else if (f->version_count == 0 && folder_has(model->folder, model_file)) {
+        version_set(model, 0, model_file);
+    } else if (f->version_count == 0) {
+        served_model_refuse(model, "%s: no version folder with a %s in it%s%.200s%s%s", model->folder, model_file,
+                            f->onnx_count ? " (put " : "", f->onnx_count ? f->onnx : "", f->onnx_count ? " at 1/" : "",
+                            f->onnx_count ? MODEL_FILE ")" : "");
+    } else {
+        uint32_t count = versions_choose(&config->versions, f->versions, f->version_count, chosen);
+        for (uint32_t i = 1; i < count; i++) /* while none of them is refused, so that all begin alike */
+            if (!model_repeat(list))
+                count = i;
+        for (uint32_t i = 0; i < count; i++)
+            version_set(&list->models[list->count - count + i], chosen[i], model_file);
+    }
+}
+
 /* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
-static void folder_add(struct model_list *list, const char *path, const char *name, const struct folder *f,
-                       bool alone) {
+static void folder_add(struct model_list *list, const char *path, const char *name, struct folder *f, bool alone) {
     struct served_model *model = model_add(list, name, path);
     if (!model || is_broken(model))
         return;
@@ -210,7 +239,7 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     if (rc)
         served_model_refuse(model, "%s", err.text);
     else
-        folder_file_set(model, f, config->model_file[0] ? config->model_file : MODEL_FILE);
+        folder_files_set(list, f, config);
     free(config);
 }
 
@@ -231,7 +260,7 @@ static void entry_add(struct model_list *list, const char *repository, const cha
             struct served_model *model = model_add(list, name, path);
             if (model)
                 served_model_refuse(model, "%s", err.text);
-        } else if (f.version || f.config || f.settings || f.onnx_count) {
+        } else if (f.version_count || f.config || f.settings || f.onnx_count) {
             folder_add(list, path, name, &f, false);
         } else {
             log_warn("repository entry ignored",
@@ -258,26 +287,33 @@ static int entries_add(struct model_list *list, const char *path) {
 }
 
 static int name_compare(const void *a, const void *b) {
-    return strcmp(((const struct served_model *)a)->name, ((const struct served_model *)b)->name);
+    const struct served_model *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->version > y->version) - (x->version < y->version);
 }
 
 static const char *place(const struct served_model *model) {
     return model->folder[0] ? model->folder : model->path[0] ? model->path : model->reason;
 }
 
-/* Sorted by name; models of one name become one. */
+/* Sorted by name and version: of models of one name, either all are versions of one folder, or they become one, which
+ * is refused. */
 static void duplicates_refuse(struct model_list *list) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        struct served_model *model = &list->models[i], *before = kept ? &list->models[kept - 1] : NULL;
-        if (before && strcmp(before->name, model->name) == 0) {
-            char first[256];
-            snprintf(first, sizeof(first), "%.180s", place(before));
-            served_model_refuse(before, "%.180s: a second model of the name '%.100s'; the first is %s", place(model),
-                                model->name, first);
-        } else if (kept++ != i) {
-            memcpy(&list->models[kept - 1], model, sizeof(*model));
+    uint32_t kept = 0, next;
+    for (uint32_t i = 0; i < list->count; i = next) {
+        struct served_model *first = &list->models[i], *other = NULL;
+        for (next = i + 1; next < list->count && strcmp(list->models[next].name, first->name) == 0; next++)
+            if (strcmp(place(&list->models[next]), place(first)) != 0)
+                other = &list->models[next];
+        uint32_t count = other ? 1 : next - i;
+        if (other) {
+            char one[256];
+            snprintf(one, sizeof(one), "%.180s", place(first));
+            served_model_refuse(first, "%.180s: a second model of the name '%.100s'; the first is %s", place(other),
+                                first->name, one);
         }
+        memmove(&list->models[kept], first, count * sizeof(*first));
+        kept += count;
     }
     list->count = kept;
 }
@@ -322,7 +358,8 @@ bool repository_is_model(const char *path) {
     return path_is(path, S_IFREG) || (folder_look(path, &f, NULL) == 0 && folder_is_model(&f));
 }
 
-int repository_find(const char *path, const char *name, struct served_model **model, struct sy_error *err) {
+int repository_find(const char *path, const char *name, struct served_model **models, uint32_t *count,
+                    struct sy_error *err) {
     struct model_list list = {.err = err};
     char file[PATH_MAX], flat[NAME_MAX + 1];
     bool valid = model_name_is_valid(name) && name[0] != '.';
@@ -335,7 +372,9 @@ int repository_find(const char *path, const char *name, struct served_model **mo
         free(list.models);
         return error_set(err, -ENOENT, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
     }
+    qsort(list.models, list.count, sizeof(list.models[0]), name_compare);
     duplicates_refuse(&list);
-    *model = list.models;
+    *models = list.models;
+    *count = list.count;
     return 0;
 }

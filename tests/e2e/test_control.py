@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 
@@ -41,9 +42,9 @@ def scaled(factor, weights=0, columns=4):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
 
 
-def put(folder, name, content):
+def put(folder, name, content, version="1"):
     """Writes a model as a deployment does: whole or not at all. One batch size is soon profiled."""
-    path = folder / name / "1"
+    path = folder / name / version
     path.mkdir(parents=True, exist_ok=True)
     (folder / name / "symphony.yaml").write_text("max_batch: 1\nslo_ms: 20000\n")
     (path / "new").write_bytes(content)
@@ -66,11 +67,11 @@ class Client:
         else:
             self.triton = triton_grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
 
-    def factor(self, model, columns=4):
+    def factor(self, model, columns=4, version=""):
         """By what the model multiplies now."""
         x = self.module.InferInput("x", [1, columns], "FP32")
         x.set_data_from_numpy(np.ones((1, columns), np.float32))
-        y = self.triton.infer(model, [x]).as_numpy("y")
+        y = self.triton.infer(model, [x], model_version=version).as_numpy("y")
         assert (y == y[0][0]).all()
         return y[0][0]
 
@@ -194,7 +195,7 @@ def test_metrics_show_what_is_served(server, client):
     client.triton.load_model("scaled")
     client.factor("scaled")
     samples = server.metrics()
-    assert samples['symphony_model_ready{model="scaled"}'] == 1
+    assert samples['symphony_model_ready{model="scaled",version="1"}'] == 1
     assert samples['nv_inference_request_success{model="scaled",version="1"}'] == 1
     client.unload("scaled")
     assert not [name for name in server.metrics() if "scaled" in name]
@@ -292,6 +293,49 @@ def test_a_client_that_leaves_does_not_stop_its_order(server, client):
     leaving.close()
     wait_until(lambda: client.state("scaled") == ("READY", ""), WAIT_S)
     assert client.factor("scaled") == 2
+
+
+# ---- versions ----
+
+def test_versions(folder, client):
+    for version in ("1", "2", "3"):
+        put(folder, "versions", scaled(10 + int(version)), version)
+    config = folder / "versions" / "config.pbtxt"
+    try:
+        config.write_text("version_policy { latest { num_versions: 2 } }")
+        client.triton.load_model("versions")
+        assert client.factor("versions") == 13 and client.factor("versions", version="3") == 13
+        assert client.factor("versions", version="2") == 12
+        assert client.fails(client.factor, "versions", version="1") == (404, "model 'versions' has no version 1")
+        about = client.triton.get_model_metadata("versions")
+        assert list(about["versions"] if client.protocol == "http" else about.versions) == ["2", "3"]
+        config.write_text("version_policy { specific { versions: [ 1 ] } }")
+        client.triton.load_model("versions")
+        assert client.factor("versions") == 11 and client.fails(client.factor, "versions", version="3")[0] == 404
+        config.write_text("version_policy { specific { versions: [ 1, 9 ] } }")
+        assert client.fails(client.triton.load_model, "versions")[0] == 400  # all or none
+        assert client.factor("versions") == 11
+        client.unload("versions")
+        assert client.fails(client.factor, "versions", version="1")[0] == 404
+    finally:
+        client.unload("versions")
+        remove(folder, "versions")
+        shutil.rmtree(folder / ".versions")
+
+
+def test_versions_of_the_start(tmp_path):
+    put(tmp_path, "versions", scaled(3), "1")
+    put(tmp_path, "versions", scaled(4), "2")
+    put(tmp_path, "versions", b"nothing", "3")
+    (tmp_path / "versions" / "config.pbtxt").write_text("version_policy { all { } }")
+    with serving(tmp_path, mode="none") as server:
+        client = Client(server, "grpc")
+        assert client.factor("versions", version="1") == 3 and client.factor("versions", version="2") == 4
+        assert client.factor("versions") == 4  # the highest that is ready
+        assert client.fails(client.factor, "versions", version="3")[0] == 503
+        samples = server.metrics()
+        assert samples['symphony_requests_total{model="versions",version="1",outcome="ok"}'] == 1
+        assert samples['symphony_model_ready{model="versions",version="3"}'] == 0
 
 
 # ---- what a client brings along ----

@@ -36,7 +36,7 @@ def raw_request(model, body, extra=b""):
 
 
 def items_run(metrics, model="m"):
-    return metrics['symphony_batch_size_sum{model="%s"}' % model]
+    return metrics['symphony_batch_size_sum{model="%s",version="1"}' % model]
 
 
 def until(condition, seconds=10):
@@ -93,15 +93,15 @@ def test_clients_that_left_are_not_run(tmp_path):
         others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         for other in others:
             other.sendall(raw_request("m", body))
-        assert until(lambda: server.metrics()['symphony_queued_requests{model="m"}'] == 20)
+        assert until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 20)
         for other in others:
             other.close()
-        assert until(lambda: server.metrics()['symphony_queued_requests{model="m"}'] == 0, 0.8)
+        assert until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 0, 0.8)
         assert first.recv(4096).startswith(b"HTTP/1.1 200")
         time.sleep(0.2)
         metrics = server.metrics()
         assert items_run(metrics) == 1
-        assert metrics['symphony_refused_requests_total{model="m",reason="cancelled"}'] == 20
+        assert metrics['symphony_refused_requests_total{model="m",version="1",reason="cancelled"}'] == 20
 
 
 def test_hopeless_requests_are_refused_at_once_and_not_run(tmp_path):
@@ -231,7 +231,7 @@ def test_killed_under_load_it_comes_up_again_on_the_same_ports(tmp_path):
         clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
         for client in clients:
             client.sendall(raw_request("m", body))
-        assert until(lambda: server.metrics()['symphony_queued_requests{model="m"}'] > 200)
+        assert until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] > 200)
         server.process.kill()
         server.process.wait()
         with Server("--scenario", path, http_port=ports[0], metrics_port=ports[1]) as again:

@@ -147,6 +147,35 @@ static void two_of_one_name_are_both_named(void **state) {
     assert_non_null(strstr(model->reason, "a second model of the name 'net'"));
 }
 
+static void versions_are_models_of_their_own(void **state) {
+    struct world *w = *state;
+    put(w, "all/config.pbtxt", "version_policy { all { } }");
+    put(w, "all/1/model.onnx", "x");
+    put(w, "all/20/model.onnx", "x");
+    put(w, "all/3/notes.txt", "no model");
+    put(w, "latest/config.pbtxt", "version_policy { latest { num_versions: 2 } }");
+    put(w, "latest/1/model.onnx", "x");
+    put(w, "latest/2/model.onnx", "x");
+    put(w, "latest/3/model.onnx", "x");
+    assert_int_equal(scan(w, ""), 0);
+    assert_int_equal(w->count, 5);
+    const struct {
+        const char *name, *path;
+        uint32_t version;
+    } want[] = {{"all", "@/all/1/model.onnx", 1},
+                {"all", "", 3},
+                {"all", "@/all/20/model.onnx", 20},
+                {"latest", "@/latest/2/model.onnx", 2},
+                {"latest", "@/latest/3/model.onnx", 3}};
+    for (uint32_t i = 0; i < w->count; i++) {
+        assert_string_equal(w->models[i].name, want[i].name);
+        assert_int_equal(w->models[i].version, want[i].version);
+        assert_int_equal(w->models[i].state, *want[i].path ? MODEL_LOADING : MODEL_UNAVAILABLE);
+        if (*want[i].path)
+            assert_text(w, w->models[i].path, want[i].path);
+    }
+}
+
 static void nothing_to_serve_is_said_clearly(void **state) {
     struct world *w = *state;
     put(w, "text", "x");
@@ -166,6 +195,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(broken_models_do_not_stop_the_others, world_make, world_remove),
         cmocka_unit_test_setup_teardown(links_are_followed, world_make, world_remove),
         cmocka_unit_test_setup_teardown(two_of_one_name_are_both_named, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(versions_are_models_of_their_own, world_make, world_remove),
         cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,25 +50,26 @@ static void stamps_change_with_the_files(void **state) {
 static void one_model_is_found(void **state) {
     struct world *w = *state;
     struct served_model *model;
+    uint32_t count;
     struct sy_error err;
     put(w, "folder/3/model.onnx", "x");
     put(w, "flat.onnx", "x");
     put(w, "both/1/model.onnx", "x");
     put(w, "both.onnx", "x");
     put(w, "empty/notes.txt", "x");
-    assert_int_equal(repository_find(w->root, "folder", &model, &err), 0);
+    assert_int_equal(repository_find(w->root, "folder", &model, &count, &err), 0);
     assert_int_equal(model->version, 3);
     assert_int_equal(model->state, MODEL_LOADING);
     free(model);
-    assert_int_equal(repository_find(w->root, "flat", &model, &err), 0);
+    assert_int_equal(repository_find(w->root, "flat", &model, &count, &err), 0);
     assert_text(w, model->path, "@/flat.onnx");
     free(model);
-    assert_int_equal(repository_find(w->root, "both", &model, &err), 0);
+    assert_int_equal(repository_find(w->root, "both", &model, &count, &err), 0);
     assert_int_equal(model->state, MODEL_UNAVAILABLE);
     free(model);
-    assert_int_equal(repository_find(w->root, "empty", &model, &err), -ENOENT);
-    assert_int_equal(repository_find(w->root, "none", &model, &err), -ENOENT);
-    assert_int_equal(repository_find(w->root, "../x", &model, &err), -ENOENT);
+    assert_int_equal(repository_find(w->root, "empty", &model, &count, &err), -ENOENT);
+    assert_int_equal(repository_find(w->root, "none", &model, &count, &err), -ENOENT);
+    assert_int_equal(repository_find(w->root, "../x", &model, &count, &err), -ENOENT);
     assert_false(repository_is_model(w->root));
 }
 
@@ -76,9 +77,10 @@ static void check_override(const struct world *w, const struct model_override *o
                            uint32_t version) {
     char folder[PATH_MAX];
     struct served_model *model;
+    uint32_t count;
     struct sy_error err;
     assert_int_equal(override_folder_make(override, w->root, name, folder, &err), 0);
-    assert_int_equal(repository_find(folder, name, &model, &err), 0);
+    assert_int_equal(repository_find(folder, name, &model, &count, &err), 0);
     assert_string_equal(model->reason, "");
     assert_int_equal(model->version, version);
     assert_int_equal(access(model->path, R_OK), 0);
