@@ -155,7 +155,7 @@ static enum MHD_Result exchange_send(struct exchange *x, unsigned status, bool r
             MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     }
     inference_answered(i, status);
-    return respond(x->frontend, x->connection, status, response, bytes, HTTP_CHUNKS_ARE_LAX && chunked);
+    return respond(x->frontend, x->connection, status, response, bytes, HTTP_LINES_ARE_LAX && chunked);
 }
 _Static_assert(sizeof(struct MHD_IoVec) == sizeof(struct iovec) &&
                    offsetof(struct MHD_IoVec, iov_len) == offsetof(struct iovec, iov_len),

@@ -166,7 +166,7 @@ static int daemon_start(struct http_frontend *f, struct sy_error *err) {
         return error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
     f->daemon = MHD_start_daemon(
         f->config.tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, exchange_handle, f, MHD_OPTION_STRICT_FOR_CLIENT,
-        HTTP_CHUNKS_ARE_LAX ? 0 : 1, MHD_OPTION_HTTPS_CERT_CALLBACK2, no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
+        HTTP_LINES_ARE_LAX ? 0 : 1, MHD_OPTION_HTTPS_CERT_CALLBACK2, no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION, client_notify, f,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)f->config.idle_timeout_s,

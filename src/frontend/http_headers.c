@@ -84,7 +84,7 @@ static void api_key_read(struct reading *reading, const char *value, size_t leng
 /* libmicrohttpd 0.9 leaves a head where it arrived, with zeros in the place of ends of lines, but for folded lines,
  * which it moves: so every line begins two bytes behind the end of the one before, or there was no CR LF. */
 static void line_check(struct reading *reading, const char *name, const char *value, size_t length) {
-    if (HTTP_CHUNKS_ARE_LAX && reading->next && (name != reading->next || !value))
+    if (HTTP_LINES_ARE_LAX && reading->next && (name != reading->next || !value))
         reading->headers->fault = "a header is folded, or its line does not end in CR LF";
     else if (value && memchr(value, '\r', length))
         reading->headers->fault = "a header holds a CR";
@@ -94,7 +94,7 @@ static void line_check(struct reading *reading, const char *name, const char *va
 static void head_check(struct reading *reading, struct MHD_Connection *connection, const char *method) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     struct http_headers *h = reading->headers;
-    if (HTTP_CHUNKS_ARE_LAX && info && reading->next && reading->next + 2 != method + info->header_size)
+    if (HTTP_LINES_ARE_LAX && info && reading->next && reading->next + 2 != method + info->header_size)
         h->fault = "the head does not end in CR LF";
     if (!h->fault && info && info->header_size > HTTP_HEAD_BYTES_MAX) {
         h->fault = "the head is larger than 16384 bytes";

@@ -14,7 +14,7 @@
 /* From 0.9.77 on libmicrohttpd is as strict as we ask it to be. Those before take a bare LF for the end of a line. In
  * the head we find that out; around chunks we cannot, so a connection ends with its first chunked body: what follows is
  * not taken for a request, whatever others think where it begins. */
-#define HTTP_CHUNKS_ARE_LAX (MHD_VERSION < 0x00097701)
+#define HTTP_LINES_ARE_LAX (MHD_VERSION < 0x00097701)
 
 struct http_headers {
     int64_t content_length; /* HEADER_ABSENT: none */

@@ -20,11 +20,12 @@
 #define ASKS_MAX        16
 #define HTTP_STATUS_MAX 600
 
+/* What a connection does, and we give it time for (http_clients.c). */
+enum client_doing { CLIENT_HEAD, CLIENT_BODY, CLIENT_RUNNING, CLIENT_ANSWER };
+
 /* A connection. Libmicrohttpd says nothing of a client that leaves while it is suspended, and may not notice one that
  * leaves with the last byte it sends: a receive that does not fill its buffer counts as the last, and the end of the
  * stream raises no second event. So we watch, cancel what runs, and poke libmicrohttpd until it has looked again. */
-enum client_doing { CLIENT_HEAD, CLIENT_BODY, CLIENT_RUNNING, CLIENT_ANSWER };
-
 struct client {
     int fd;
     struct list_node link; /* in the frontend's list */
