@@ -19,7 +19,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 import clients  # noqa: E402
-from clients import Model, Outcome, find, output_of, save_negation  # noqa: E402
+from clients import Model, Outcome, find, output_of, save_model  # noqa: E402
 from server import Server  # noqa: E402
 
 SMALL, LARGE = Model("small", 256), Model("large", 150528)
@@ -137,7 +137,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for model in (SMALL, LARGE):
-            save_negation(folder / "repository", model)
+            save_model(folder / "repository", model)
         with Server("--repository", folder / "repository", "--slo-ms", 1000) as server:
             print(row % ("client", "protocol", "input", "requests", "failed", "p50 ms", "p99 ms", "verdict"), flush=True)
             for program, model, run in trials(options.quick):

@@ -2,8 +2,8 @@
 
     build/venv/bin/python bench/wire.py [--seconds S] [--rounds N] [--against SYMPHONY] [CASE]...
 
-Serves two models that compute next to nothing, with inputs and outputs of 1 KB and of 600 KB, on one accelerator, and
-drives them with build/release/bench_wire. CASEs (all by default) are what the first columns of the two tables say.
+Serves models that compute next to nothing on one accelerator, with inputs of 1 KB or 600 KB and as large outputs, or with
+inputs of 600 KB and outputs of 1 KB ("in"), and drives them with build/release/bench_wire. CASEs (all by default) are what the first columns of the two tables say.
 
 Saturated: many requests outstanding. What counts is the time of the frontend's thread, as /proc tells it: how many
 requests it would take a second with a core of its own, whatever else the machine does.
@@ -26,18 +26,20 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 import server as server_module  # noqa: E402
-from clients import Model, save_negation  # noqa: E402
+from clients import Model, save_model  # noqa: E402
 
-SMALL, LARGE = Model("small", 256), Model("large", 150528)
+SMALL, LARGE, LARGE_IN = Model("small", 256), Model("large", 150528), Model("large_in", 150528, 256)
 GRPC_INFER, GRPC_LIVE = ["/inference.GRPCInferenceService/" + name for name in ("ModelInfer", "ServerLive")]
 SATURATED = {  # case: protocol, body, connections, calls outstanding on each
     "gRPC 1 KB": ("grpc", SMALL, 4, 64), "HTTP binary 1 KB": ("http", SMALL, 64, 1), "JSON 1 KB": ("json", SMALL, 64, 1),
-    "gRPC 600 KB": ("grpc", LARGE, 4, 4), "HTTP binary 600 KB": ("http", LARGE, 16, 1), "JSON 600 KB": ("json", LARGE, 16, 1)}
+    "gRPC 600 KB in": ("grpc", LARGE_IN, 4, 4), "HTTP binary 600 KB in": ("http", LARGE_IN, 16, 1),
+    "JSON 600 KB in": ("json", LARGE_IN, 16, 1), "gRPC 600 KB": ("grpc", LARGE, 4, 4),
+    "HTTP binary 600 KB": ("http", LARGE, 16, 1)}
 LONE = {  # case: protocol, body (None: health), pause in microseconds
     "gRPC health": ("grpc", None, 0), "gRPC 1 KB": ("grpc", SMALL, 0), "gRPC 1 KB after 2 ms": ("grpc", SMALL, 2000),
-    "gRPC 600 KB": ("grpc", LARGE, 0), "HTTP health": ("http", None, 0), "HTTP binary 1 KB": ("http", SMALL, 0),
+    "gRPC 600 KB in": ("grpc", LARGE_IN, 0), "HTTP health": ("http", None, 0), "HTTP binary 1 KB": ("http", SMALL, 0),
     "HTTP binary 1 KB after 2 ms": ("http", SMALL, 2000), "JSON 1 KB": ("json", SMALL, 0),
-    "HTTP binary 600 KB": ("http", LARGE, 0)}
+    "HTTP binary 600 KB in": ("http", LARGE_IN, 0)}
 
 
 def threads_of(pid):
@@ -117,8 +119,8 @@ def main():
     binaries = {"": BINARY, **({" (against)": options.against} if options.against else {})}
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for model in (SMALL, LARGE):
-            save_negation(folder / "repository", model)
+        for model in (SMALL, LARGE, LARGE_IN):
+            save_model(folder / "repository", model)
         servers = {name: start(binary, folder / "repository") for name, binary in binaries.items()}
         try:
             for title, cases, row, columns, format in TABLES:

@@ -253,6 +253,7 @@ int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_co
     f->loop.epoll_fd = f->loop.wake_fd = f->listen_fd = -1;
     list_init(&f->connections);
     list_init(&f->dirty);
+    list_init(&f->ended);
     int rc = frontend_allocate(f);
     if (rc < 0) {
         error_set(err, rc, "no memory for a frontend");

@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "frontend/auth.h"
 #include "frontend/grpc_state.h"
 #include "frontend/repository_order.h"
 
 #define NO_FREE              UINT32_MAX
 #define WATCHERS_MAX         1024
+#define TAKE_MIN             ((size_t)16 * 1024) /* so much of an answer is not copied to be sent */
 #define STREAM_EXCHANGES_MAX 256 /* of one call waiting: beyond it the client's window is not refilled */
 
 #define HEADER(name_, value_)                                                                                          \
@@ -157,10 +159,23 @@ static void exchange_detach(struct grpc_exchange *x) {
     }
 }
 
+/* It goes at once, or with the write under way, which may send parts of its answer from where they lie. */
 static void exchange_end(struct grpc_exchange *x, bool sent) {
+    struct grpc_frontend *f = x->call->connection->frontend;
     exchange_detach(x);
-    inference_count(&x->inference, sent);
-    inference_free(&x->inference);
+    x->sent = sent;
+    list_append(&f->ended, &x->link);
+    if (f->outgoing.count == 0)
+        exchanges_free(f);
+}
+
+void exchanges_free(struct grpc_frontend *f) {
+    while (!list_empty(&f->ended)) {
+        struct grpc_exchange *x = list_entry(f->ended.next, struct grpc_exchange, link);
+        list_remove(&x->link);
+        inference_count(&x->inference, x->sent);
+        inference_free(&x->inference);
+    }
 }
 
 /* Compresses what is behind the message's prefix, if the call wants that and it pays. */
@@ -548,43 +563,94 @@ void call_half_close(struct grpc_call *call) {
 
 /* ---- what it gets ---- */
 
-/* Copies what fits of an answer; true when that is the last of it. */
-static bool answer_copy(struct grpc_exchange *x, uint8_t *data, size_t bytes, size_t *used) {
-    const struct infer_answer *answer = &x->inference.answer;
-    while (x->piece < answer->piece_count && *used < bytes) {
-        const struct iovec *piece = &answer->pieces[x->piece];
-        size_t left = piece->iov_len - x->piece_at, n = left < bytes - *used ? left : bytes - *used;
-        if (n > 0)
-            memcpy(data + *used, (const char *)piece->iov_base + x->piece_at, n);
-        *used += n;
-        x->piece_at += n;
-        if (x->piece_at == piece->iov_len) {
-            x->piece++;
-            x->piece_at = 0;
-        }
+/* The next piece of an answer, at most so many bytes of it. */
+static struct iovec answer_next(struct grpc_exchange *x, size_t bytes) {
+    const struct iovec *piece = &x->inference.answer.pieces[x->piece];
+    size_t left = piece->iov_len - x->piece_at;
+    struct iovec next = {(char *)piece->iov_base + x->piece_at, left < bytes ? left : bytes};
+    x->piece_at += next.iov_len;
+    if (x->piece_at == piece->iov_len) {
+        x->piece++;
+        x->piece_at = 0;
     }
-    return x->piece == answer->piece_count;
+    return next;
 }
 
-ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {
+static bool answer_over(const struct grpc_exchange *x) {
+    return x->piece == x->inference.answer.piece_count;
+}
+
+static size_t answer_left(const struct grpc_exchange *x) {
+    size_t left = 0;
+    for (int i = x->piece; i < x->inference.answer.piece_count; i++)
+        left += x->inference.answer.pieces[i].iov_len;
+    return left - x->piece_at;
+}
+
+/* Copies what fits of the answers that are ready. */
+static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) {
     size_t used = 0;
     while (!list_empty(&call->exchanges)) {
         struct grpc_exchange *x = first_exchange(call);
-        if (!x->answered || !answer_copy(x, data, bytes, &used))
+        while (x->answered && !answer_over(x) && used < bytes) {
+            struct iovec next = answer_next(x, bytes - used);
+            if (next.iov_len > 0)
+                memcpy(data + used, next.iov_base, next.iov_len);
+            used += next.iov_len;
+        }
+        if (!x->answered || !answer_over(x))
             break;
         exchange_end(x, true);
         call->first_ns = call->connection->frontend->turn_ns;
     }
-    if (list_empty(&call->exchanges) && (call->ended || (call->half_closed && !call->watching))) {
-        call->ended = true;
-        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-        trailers(call);
+    return used;
+}
+
+/* Whether the call ends with its last answer, of which nothing is left. */
+static bool call_over(const struct grpc_call *call) {
+    return call->ended || (call->half_closed && !call->watching);
+}
+
+static void call_read_end(struct grpc_call *call, uint32_t *flags) {
+    call->ended = true;
+    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    trailers(call);
+}
+
+ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {
+    struct grpc_exchange *first = list_empty(&call->exchanges) ? NULL : first_exchange(call);
+    size_t left = first && first->answered ? answer_left(first) : 0, used;
+    if (left >= TAKE_MIN && !call->connection->tls) { /* TLS copies it anyway */
+        used = left < bytes ? left : bytes;
+        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+        if (used == left && call->exchange_count == 1 && call_over(call))
+            call_read_end(call, flags);
+        return (ssize_t)used;
+    }
+    used = answers_copy(call, data, bytes);
+    if (list_empty(&call->exchanges) && call_over(call)) {
+        call_read_end(call, flags);
         return (ssize_t)used;
     }
     if (used > 0)
         return (ssize_t)used;
     call->deferred = true;
     return NGHTTP2_ERR_DEFERRED;
+}
+
+size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
+    CHECK(!list_empty(&call->exchanges)); /* one that is answered ends here, or with its call */
+    struct grpc_exchange *x = first_exchange(call);
+    size_t count = 0;
+    while (bytes > 0 || (!answer_over(x) && x->inference.answer.pieces[x->piece].iov_len == 0)) {
+        pieces[count] = answer_next(x, bytes);
+        bytes -= pieces[count++].iov_len;
+    }
+    if (answer_over(x)) {
+        exchange_end(x, true);
+        call->first_ns = call->connection->frontend->turn_ns;
+    }
+    return count;
 }
 
 void call_close(struct grpc_call *call) {

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "frontend/grpc_state.h"
 
@@ -127,39 +128,6 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
     return 0;
 }
 
-static void *memory_take(size_t bytes, void *recycler) {
-    return recycler_take(recycler, bytes);
-}
-
-static void *memory_take_zeroed(size_t count, size_t bytes, void *recycler) {
-    return recycler_take_zeroed(recycler, count, bytes);
-}
-
-static void *memory_resize(void *piece, size_t bytes, void *recycler) {
-    return recycler_resize(recycler, piece, bytes);
-}
-
-static void memory_give(void *piece, void *recycler) {
-    recycler_give(recycler, piece);
-}
-
-int connections_init(struct grpc_frontend *f) {
-    f->memory = (nghttp2_mem){&f->recycler, memory_take, memory_give, memory_take_zeroed, memory_resize};
-    if (nghttp2_session_callbacks_new(&f->callbacks) != 0 || nghttp2_option_new(&f->options) != 0)
-        return -ENOMEM;
-    nghttp2_session_callbacks_set_on_begin_frame_callback(f->callbacks, on_begin_frame);
-    nghttp2_session_callbacks_set_on_begin_headers_callback(f->callbacks, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(f->callbacks, on_header);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(f->callbacks, on_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(f->callbacks, on_frame);
-    nghttp2_session_callbacks_set_on_frame_send_callback(f->callbacks, on_frame_sent);
-    nghttp2_session_callbacks_set_on_stream_close_callback(f->callbacks, on_stream_close);
-    nghttp2_option_set_no_auto_window_update(f->options, 1);
-    nghttp2_option_set_no_closed_streams(f->options, 1);
-    nghttp2_option_set_stream_reset_rate_limit(f->options, RESETS_BURST, RESETS_RATE);
-    return 0;
-}
-
 /* ---- writing ---- */
 
 static void watch_writable(struct grpc_connection *c, bool wanted) {
@@ -167,13 +135,13 @@ static void watch_writable(struct grpc_connection *c, bool wanted) {
     epoll_ctl(c->frontend->loop.epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
 }
 
-/* Keeps what is left of two pieces after `sent` bytes, behind what is kept already. */
-static int unsent_keep(struct grpc_connection *c, const struct iovec pieces[2], size_t sent) {
+/* Keeps what is left of the pieces after `sent` bytes, behind what is kept already. */
+static int unsent_keep(struct grpc_connection *c, const struct iovec *pieces, size_t count, size_t sent) {
     if (!connection_congested(c)) {
         watch_writable(c, true);
         c->congested_ns = c->frontend->turn_ns;
     }
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
         text_append(&c->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
         sent -= skip;
@@ -182,11 +150,12 @@ static int unsent_keep(struct grpc_connection *c, const struct iovec pieces[2], 
 }
 
 /* 1: all went out; 0: the rest waits; negative: the connection is dead. */
-static int socket_write(struct grpc_connection *c, const void *first, size_t first_bytes, const void *second,
-                        size_t second_bytes) {
-    struct iovec pieces[2] = {{(void *)first, first_bytes}, {(void *)second, second_bytes}};
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 2};
-    if (first_bytes + second_bytes == 0)
+static int socket_write(struct grpc_connection *c, struct iovec *pieces, size_t count) {
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += pieces[i].iov_len;
+    if (bytes == 0)
         return 1;
     ssize_t n = connection_congested(c) ? 0 : sendmsg(c->fd, &message, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -194,26 +163,26 @@ static int socket_write(struct grpc_connection *c, const void *first, size_t fir
     size_t sent = n < 0 ? 0 : (size_t)n;
     if (sent > 0)
         c->active_ns = c->frontend->turn_ns;
-    if (sent == first_bytes + second_bytes)
+    if (sent == bytes)
         return 1;
-    return unsent_keep(c, pieces, sent);
+    return unsent_keep(c, pieces, count, sent);
 }
 
 /* What TLS has sealed of this connection. */
 static int sealed_write(struct grpc_connection *c) {
     struct text *sealed = &c->frontend->sealed;
-    int rc = sealed->failed ? -ENOMEM : socket_write(c, sealed->data, sealed->length, NULL, 0);
+    int rc = sealed->failed ? -ENOMEM : socket_write(c, &(struct iovec){sealed->data, sealed->length}, 1);
     sealed->length = 0;
     sealed->failed = false;
     return rc;
 }
 
-static int write_pieces(struct grpc_connection *c, const void *first, size_t first_bytes, const void *second,
-                        size_t second_bytes) {
+static int write_pieces(struct grpc_connection *c, struct iovec *pieces, size_t count) {
     if (!c->tls)
-        return socket_write(c, first, first_bytes, second, second_bytes);
-    if (tls_stream_write(c->tls, first, first_bytes) < 0 || tls_stream_write(c->tls, second, second_bytes) < 0)
-        return -EIO;
+        return socket_write(c, pieces, count);
+    for (size_t i = 0; i < count; i++)
+        if (tls_stream_write(c->tls, pieces[i].iov_base, pieces[i].iov_len) < 0)
+            return -EIO;
     return sealed_write(c);
 }
 
@@ -308,25 +277,69 @@ void connection_goaway(struct grpc_connection *c) {
 
 /* ---- sending ---- */
 
-/* Frames are gathered; a long one goes out from where nghttp2 has it. */
+/* What is to be written next: frames, copied into `out`, and parts of answers where they lie. */
+
+/* Writes it. As write_pieces(). */
+static int outgoing_write(struct grpc_connection *c) {
+    struct outgoing *o = &c->frontend->outgoing;
+    int rc = write_pieces(c, o->pieces, o->count);
+    o->count = 0;
+    o->copied = 0;
+    exchanges_free(c->frontend);
+    return rc;
+}
+
+static void outgoing_put(struct outgoing *o, const void *data, size_t bytes) {
+    CHECK_LT(o->count, OUTGOING_PIECES);
+    o->pieces[o->count++] = (struct iovec){(void *)data, bytes};
+}
+
+/* The same for what does not stay where it is. False: there is no room, write first. */
+static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t bytes) {
+    struct outgoing *o = &c->frontend->outgoing;
+    char *at = c->frontend->out + o->copied;
+    struct iovec *last = o->count > 0 ? &o->pieces[o->count - 1] : NULL;
+    if (o->copied + bytes > OUT_BYTES || o->count == OUTGOING_PIECES - 1) /* one is kept for a long frame */
+        return false;
+    memcpy(at, data, bytes);
+    o->copied += bytes;
+    if (last && (char *)last->iov_base + last->iov_len == at)
+        last->iov_len += bytes;
+    else
+        outgoing_put(o, at, bytes);
+    return true;
+}
+
+/* A frame of a long answer: its head is copied, the rest goes out from where the engine left it. */
+static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t bytes,
+                        nghttp2_data_source *source, void *context) {
+    struct grpc_connection *c = context;
+    struct outgoing *o = &c->frontend->outgoing;
+    (void)session;
+    (void)frame;
+    o->full = o->count + 1 + INFER_ANSWER_PIECES >= OUTGOING_PIECES || !outgoing_copy(c, head, FRAME_HEAD_BYTES);
+    if (o->full)
+        return NGHTTP2_ERR_WOULDBLOCK; /* comes again when it has been written */
+    o->count += call_take(source->ptr, bytes, &o->pieces[o->count]);
+    return 0;
+}
+
 static int frames_send(struct grpc_connection *c) {
-    char *out = c->frontend->out;
-    size_t used = 0;
+    struct outgoing *o = &c->frontend->outgoing;
     int rc = 1;
     while (rc == 1) {
         const uint8_t *frame;
+        o->full = false;
         ssize_t n = nghttp2_session_mem_send(c->session, &frame);
+        if (n > 0 && outgoing_copy(c, frame, (size_t)n))
+            continue;
+        if (n > 0)
+            outgoing_put(o, frame, (size_t)n);
+        rc = outgoing_write(c);
         if (n < 0)
             return -ENOMEM;
-        if (n == 0)
-            return write_pieces(c, out, used, NULL, 0);
-        if (used + (size_t)n <= OUT_BYTES) {
-            memcpy(out + used, frame, (size_t)n);
-            used += (size_t)n;
-        } else {
-            rc = write_pieces(c, out, used, frame, (size_t)n);
-            used = 0;
-        }
+        if (n == 0 && !o->full)
+            return rc;
     }
     return rc;
 }
@@ -395,4 +408,40 @@ void connection_readable(struct grpc_connection *c) {
         if ((size_t)n < IN_BYTES)
             return;
     }
+}
+
+/* ---- for all connections ---- */
+
+static void *memory_take(size_t bytes, void *recycler) {
+    return recycler_take(recycler, bytes);
+}
+
+static void *memory_take_zeroed(size_t count, size_t bytes, void *recycler) {
+    return recycler_take_zeroed(recycler, count, bytes);
+}
+
+static void *memory_resize(void *piece, size_t bytes, void *recycler) {
+    return recycler_resize(recycler, piece, bytes);
+}
+
+static void memory_give(void *piece, void *recycler) {
+    recycler_give(recycler, piece);
+}
+
+int connections_init(struct grpc_frontend *f) {
+    f->memory = (nghttp2_mem){&f->recycler, memory_take, memory_give, memory_take_zeroed, memory_resize};
+    if (nghttp2_session_callbacks_new(&f->callbacks) != 0 || nghttp2_option_new(&f->options) != 0)
+        return -ENOMEM;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(f->callbacks, on_begin_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(f->callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(f->callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(f->callbacks, on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(f->callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(f->callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_send_data_callback(f->callbacks, on_send_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(f->callbacks, on_stream_close);
+    nghttp2_option_set_no_auto_window_update(f->options, 1);
+    nghttp2_option_set_no_closed_streams(f->options, 1);
+    nghttp2_option_set_stream_reset_rate_limit(f->options, RESETS_BURST, RESETS_RATE);
+    return 0;
 }

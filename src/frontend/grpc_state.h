@@ -23,9 +23,11 @@
 #include "frontend/tls_stream.h"
 #include "frontend/v2.h"
 
-#define IN_BYTES     ((size_t)128 * 1024) /* read from a socket at once */
-#define OPENED_BYTES ((size_t)16 * 1024)  /* what a record of TLS holds at most */
-#define OUT_BYTES    ((size_t)64 * 1024)  /* gathered before a write */
+#define IN_BYTES         ((size_t)128 * 1024) /* read from a socket at once */
+#define OPENED_BYTES     ((size_t)16 * 1024)  /* what a record of TLS holds at most */
+#define OUT_BYTES        ((size_t)64 * 1024)  /* copied together for a write */
+#define OUTGOING_PIECES  128                  /* of a write: a long answer has two a frame of 16 KiB */
+#define FRAME_HEAD_BYTES 9
 
 struct grpc_connection {
     struct grpc_frontend *frontend;
@@ -85,8 +87,16 @@ struct grpc_exchange {
     struct list_node link;  /* in the call's list, in the order of arrival */
     struct grpc_message message;
     bool answered; /* its answer may be sent */
+    bool sent;     /* when it has ended: all of it went out */
     int piece;     /* being sent */
     size_t piece_at;
+};
+
+/* Gathered for one write. */
+struct outgoing {
+    struct iovec pieces[OUTGOING_PIECES];
+    size_t count, copied; /* pieces, bytes in the frontend's `out` */
+    bool full;            /* a frame did not fit */
 };
 
 struct grpc_frontend {
@@ -110,10 +120,12 @@ struct grpc_frontend {
     uint32_t open_calls, watchers; /* of these, and those of them that watch health */
     struct inflater inflater;
     struct deflater deflater;
-    char *in, *out;     /* [IN_BYTES], [OUT_BYTES] */
-    char *opened;       /* [OPENED_BYTES], out of TLS */
-    struct text sealed; /* by TLS, of the connection that is read or written now */
-    int handshakes;     /* that may go on before others have had their turn */
+    char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
+    struct outgoing outgoing;
+    struct list_node ended; /* exchanges that go when that has been written */
+    char *opened;           /* [OPENED_BYTES], out of TLS */
+    struct text sealed;     /* by TLS, of the connection that is read or written now */
+    int handshakes;         /* that may go on before others have had their turn */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
@@ -168,6 +180,11 @@ void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes);
 void call_half_close(struct grpc_call *call);
 /* nghttp2 wants up to `bytes` of the answers. */
 ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags);
+/* The next so many bytes of an answer that call_read() left where it is (NGHTTP2_DATA_FLAG_NO_COPY), in at most
+ * INFER_ANSWER_PIECES pieces. They stay there until exchanges_free(). Returns the number of pieces. */
+size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces);
+/* What was taken has been written, or never will be. */
+void exchanges_free(struct grpc_frontend *frontend);
 /* The stream is over, with whatever result. */
 void call_close(struct grpc_call *call);
 

@@ -20,6 +20,7 @@ TIMEOUT_S = 300
 class Model:
     name: str
     width: int
+    answer: int = None  # width of the output, if another
     input: str = "x"
 
     def json_body(self):
@@ -42,12 +43,16 @@ class Model:
         return b"\0" + struct.pack(">I", message.ByteSize()) + message.SerializeToString()
 
 
-def save_negation(folder, model):
-    """The model itself, in a repository: y = -x."""
+def save_model(folder, model):
+    """The model itself, in a repository: y = -x, or only the first so many of that."""
     import onnx
     from onnx import TensorProto, helper
-    info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", model.width])
-    graph = helper.make_graph([helper.make_node("Neg", [model.input], ["y"])], model.name, [info(model.input)], [info("y")])
+    info = lambda name, width: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", width])
+    constant = lambda name, value: helper.make_tensor(name, TensorProto.INT64, [1], [value])
+    nodes = [helper.make_node("Slice", [model.input, "from", "to", "axis"], ["part"]), helper.make_node("Neg", ["part"], ["y"])]
+    answer = model.answer or model.width
+    graph = helper.make_graph(nodes, model.name, [info(model.input, model.width)], [info("y", answer)],
+                              [constant("from", 0), constant("to", answer), constant("axis", 1)])
     path = pathlib.Path(folder) / model.name / "1"
     path.mkdir(parents=True)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")

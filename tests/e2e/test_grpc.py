@@ -783,3 +783,81 @@ def test_draining_finishes_what_is_under_way(slow_scenario):
             assert not draining.is_server_ready() and draining.is_server_live()
             assert answers.get(timeout=20) is None
             assert running.process.wait(20) == 0
+
+
+# ---- answers that go out from where the engine left them ----
+
+def wide_request(seed):
+    array = np.random.default_rng(seed).random((1, 150528), np.float32)
+    return request_of(model="wide", shape=array.shape, raw=[array.tobytes()]), (-array).tobytes()
+
+
+def test_large_answers_beside_each_other(server):
+    pairs = [wide_request(seed) for seed in range(24)]
+    with channel_to(server) as one, channel_to(server, use_local_subchannel_pool=1) as two:
+        stubs = [service_pb2_grpc.GRPCInferenceServiceStub(channel) for channel in (one, two)]
+        calls = [stubs[i % 2].ModelInfer.future(request) for i, (request, _) in enumerate(pairs)]
+        for call, (_, wanted) in zip(calls, pairs):
+            assert call.result().raw_output_contents[0] == wanted
+
+
+def test_large_answers_of_a_stream(stub):
+    pairs = [wide_request(seed) for seed in range(12)]
+    small = request_of()
+    asked = [request for pair in pairs for request in (pair[0], small)]
+    answers = [answer.infer_response.raw_output_contents[0] for answer in stub.ModelStreamInfer(iter(asked))]
+    assert answers[::2] == [wanted for _, wanted in pairs] and answers[1::2] == [(2 * X).tobytes()] * len(pairs)
+
+
+def test_clients_that_leave_within_a_large_answer(server, stub):
+    request, wanted = wide_request(1)
+    for seconds in (0, 0.001, 0.003, 0.01):
+        with channel_to(server, use_local_subchannel_pool=1) as channel:
+            leaving = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            calls = [leaving.ModelInfer.future(request) for _ in range(16)]
+            time.sleep(seconds)
+            for call in calls[::2]:
+                call.cancel()
+            for call in calls[1::2]:
+                assert call.result().raw_output_contents[0] == wanted
+            calls = [leaving.ModelInfer.future(request) for _ in range(8)]
+            time.sleep(seconds)
+        del calls
+    assert stub.ModelInfer(request).raw_output_contents[0] == wanted
+
+
+def test_a_client_that_reads_slowly_gets_all_of_a_large_answer(server):
+    request, wanted = wide_request(2)
+    message = request.SerializeToString()
+    data = b"\0" + struct.pack(">I", len(message)) + message
+    encoder = hpack.Encoder()
+
+    def frame(kind, flags, stream, body):
+        return struct.pack(">I", len(body))[1:] + struct.pack(">BBI", kind, flags, stream) + body
+
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(60)
+        connection.connect(("127.0.0.1", server.grpc_port))
+        # windows that hold all answers, so that it is the socket that is full
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) +
+                           frame(4, 1, 0, b"") + frame(8, 0, 0, struct.pack(">I", 2**31 - 1 - 65535)))
+        answers = {stream: b"" for stream in (1, 3, 5, 7)}
+        for stream in answers:
+            connection.sendall(frame(1, 4, stream, encoder.encode([
+                (":method", "POST"), (":scheme", "http"), (":path", "/inference.GRPCInferenceService/ModelInfer"),
+                (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")])))
+            for at in range(0, len(data), 16384):
+                connection.sendall(frame(0, int(at + 16384 >= len(data)), stream, data[at:at + 16384]))
+        time.sleep(0.5)  # the answers are there, and the socket is full
+        file, left = connection.makefile("rb"), set(answers)
+        while left:
+            length, kind, flags, stream = struct.unpack(">IBBI", b"\0" + file.read(9))
+            body = file.read(length)
+            assert kind != 3 and kind != 7  # no reset, no good-bye
+            if kind == 0:
+                answers[stream] += body
+            elif kind == 1 and flags & 1:
+                left.remove(stream)
+    for answer in answers.values():
+        assert service_pb2.ModelInferResponse.FromString(answer[5:]).raw_output_contents[0] == wanted
