@@ -19,10 +19,9 @@
 #include "sched/deadline_queue.h"
 #include "sched/model_view.h"
 
-#define BAD_WEIGHT (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
-#define RELAX_NS   (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
-
-#define WAIT_ANY_NS (TIME_NEVER / 4)
+#define BAD_WEIGHT  (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
+#define RELAX_NS    (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
+#define WAIT_ANY_NS (TIME_NEVER / 4)  /* for company: as long as the policy likes */
 
 /* The next batch on one type: `items` of the queue from `start` on. */
 struct type_batch {
@@ -42,16 +41,16 @@ struct model_core {
     uint32_t batch_max;
     uint32_t refused_last; /* in the list of the step's output */
     bool prefetch;
-    bool hopeless;    /* a request was refused for its deadline at this time */
-    bool stranded;    /* no accelerator in service runs the model */
-    bool grown;       /* some batch is, by arrivals of this time */
-    bool changed;     /* a candidate is, and nobody was told */
-    bool stale;       /* batches are to be composed anew because of arrivals of this time */
-    bool spares;      /* there is something in `spare` */
-    bool prioritized; /* some request came with another priority than the highest */
-    uint32_t queue_max;
-    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;  /* the last run or relaxation; TIME_NEVER: none yet */
+    bool hopeless;      /* a request was refused for its deadline at this time */
+    bool stranded;      /* no accelerator in service runs the model */
+    bool grown;         /* some batch is, by arrivals of this time */
+    bool changed;       /* a candidate is, and nobody was told */
+    bool stale;         /* batches are to be composed anew because of arrivals of this time */
+    bool spares;        /* there is something in `spare` */
+    bool prioritized;   /* some request came with another priority than the highest */
+    uint32_t queue_max; /* requests in `queue` and `leftovers` */
+    int64_t free_ns;    /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;     /* the last run or relaxation; TIME_NEVER: none yet */
     double dropped_rate, late_rate;
     int64_t wait_ns; /* longest that a request waits for company, whatever the policy */
     struct deadline_queue queue, leftovers;

@@ -18,7 +18,7 @@
  * are free when they say so.
  *
  * Best effort gets what is idle and not needed: batches cannot be interrupted, so some accelerators are kept from it
- * for who comes next, as many as it takes that it is in the way of one batch in fifty, and those who wait for company
+ * for who comes next, as many as it takes that it is in the way of one batch in ten, and those who wait for company
  * must find one when their time comes. To everybody else an accelerator that runs best effort counts as free, so that
  * they go on as if there were none of it. Models take turns by how long theirs has run. */
 #include "sched/rank_core.h"
@@ -37,12 +37,17 @@
 #define BATCHES_MOST        2 /* of an accelerator at once */
 #define PACE_WEIGHT         (1.0 / 16)
 #define HOP_WEIGHT          (1.0 / 64)
-#define DEVIATIONS          2   /* from the mean, that an offer allows for */
-#define SPARE_RUN_NS        1e9 /* for so long a batch of best effort may run, and half of what SLOs leave time for */
-#define KEPT_PART           2
-#define KEPT_STEP           0.5
-#define KEPT_FADE           0.995 /* in 10 ms */
-#define KEPT_SHARE          0.1
+#define DEVIATIONS          2 /* from the mean, that an offer allows for */
+
+/* Best effort. A batch runs for so long at most, and for this part of what the tightest SLO leaves beside one run. */
+#define SPARE_RUN_NS 1e9
+#define SPARE_PART   0.5
+/* Accelerators that are kept from it: more by a step after each batch that it was in the way of, fewer after others, so
+ * that these are this share of all; at most this part of the accelerators. What was learned fades, every 10 ms. */
+#define KEPT_STEP  0.5
+#define KEPT_SHARE 0.1
+#define KEPT_MOST  0.5
+#define KEPT_FADE  0.995
 
 /* A batch that was announced and has not ended. */
 struct running {
@@ -380,15 +385,15 @@ static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_
 
 /* How many accelerators of a type are kept from it. */
 static uint32_t kept(const struct rank_core *core, uint32_t type) {
-    uint32_t most = core->up_of_type[type] / KEPT_PART;
-    return core->kept < most ? (uint32_t)core->kept : most;
+    double most = KEPT_MOST * core->up_of_type[type];
+    return (uint32_t)(core->kept < most ? core->kept : most);
 }
 
 /* A batch got an accelerator: whether it had to wait for one that best effort was in the way of. */
 static void kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
     waited = waited && (core->spared || core->spared_ns == now_ns);
     core->kept += KEPT_STEP * ((double)waited - KEPT_SHARE);
-    double most = (double)core->up / KEPT_PART;
+    double most = KEPT_MOST * core->up;
     core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
 }
 
@@ -765,7 +770,7 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
         rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
         rates.beta_ns *= core->model[m].pace;
         core->rates_now[m] = rates;
-        double left_ns = (rates.slo_ns - rates.alpha_ns - rates.beta_ns) / 2;
+        double left_ns = SPARE_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
         if (rates.rate > 0 && left_ns < run_ns)
             run_ns = left_ns;
         core->needed += rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
