@@ -250,6 +250,14 @@ static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t 
     return r;
 }
 
+/* One request in four is best effort, and one of a lower priority. */
+static inline void class_draw(struct crowd *c, struct request *r) {
+    static const uint8_t classes[] = {0, 0, 1, PRIORITY_BEST_EFFORT};
+    r->priority = classes[rng_below(&c->rng, 4)];
+    if (r->priority == PRIORITY_BEST_EFFORT)
+        r->deadline_ns += NS_PER_S;
+}
+
 /* Takes what a port has finished; checks each request. */
 static void crowd_collect(struct crowd *c, struct rig *rig, uint32_t f) {
     struct request *r;
@@ -291,6 +299,7 @@ static inline void crowd_send_some(struct crowd *c, struct rig *rig, uint32_t *s
         struct port *port = rig->ports[*sent % PORTS];
         struct request *r = crowd_request(c, rig, *sent, (uint32_t)rng_below(&c->rng, MODELS),
                                           (int64_t)rng_below(&c->rng, 60) * NS_PER_MS);
+        class_draw(c, r);
         assert_int_equal(port_submit(port, r), 0);
         if (rng_below(&c->rng, 10) == 0)
             port_cancel(port, r);

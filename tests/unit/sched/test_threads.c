@@ -2,7 +2,7 @@
  * with its own slice. */
 #include "unit/sched/rig.h"
 
-/* Bursts over all models and ports, tight and loose deadlines, one request in ten cancelled. */
+/* Bursts over all models and ports, tight and loose deadlines, of all classes, one request in ten cancelled. */
 static void every_request_comes_back_once(const struct policy_ops *policy) {
     struct rig *rig = rig_start_with(policy, ACCELERATORS, 500e3);
     struct crowd c;
@@ -14,6 +14,7 @@ static void every_request_comes_back_once(const struct policy_ops *policy) {
             struct port *port = rig->ports[sent % PORTS];
             struct request *r = crowd_request(&c, rig, sent, (uint32_t)rng_below(&c.rng, MODELS),
                                               (int64_t)rng_below(&c.rng, 60) * NS_PER_MS);
+            class_draw(&c, r);
             assert_int_equal(port_submit(port, r), 0);
             if (rng_below(&c.rng, 10) == 0)
                 port_cancel(port, r);
@@ -74,6 +75,30 @@ static void test_port_is_bounded(void **state) {
     crowd_free(&c);
 }
 
+/* A quarter of them may be best effort: it may wait for long, and must not keep others out. */
+static void test_best_effort_is_a_part_of_what_a_port_may_have(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(ACCELERATORS, 500e3);
+    struct crowd c;
+
+    crowd_init(&c, PORT_REQUESTS_MAX / 4 + 1);
+    for (uint32_t i = 0; i < c.count; i++) {
+        struct request *r = crowd_request(&c, rig, i, 1, 20 * NS_PER_MS);
+        r->priority = PRIORITY_BEST_EFFORT;
+        assert_int_equal(port_submit(rig->ports[1], r), i + 1 < c.count ? 0 : -EBUSY);
+    }
+    c.requests[c.count - 1].priority = 0;
+    assert_int_equal(port_submit(rig->ports[1], &c.requests[c.count - 1]), 0);
+    crowd_wait(&c, rig, 1);
+    c.requests[0].priority = PRIORITY_BEST_EFFORT; /* they are back: there is room again */
+    c.back[0] = c.done = 0;
+    c.count = 1;
+    assert_int_equal(port_submit(rig->ports[1], &c.requests[0]), 0);
+    crowd_wait(&c, rig, 1);
+    rig_stop(rig);
+    crowd_free(&c);
+}
+
 /* One accelerator, free again before anybody has looked: its report must not be lost while everybody thinks it busy. */
 static void test_a_fast_accelerator_is_never_lost(void **state) {
     (void)state;
@@ -99,6 +124,7 @@ int main(void) {
         cmocka_unit_test(test_every_request_comes_back_once),
         cmocka_unit_test(test_full_queue_refuses),
         cmocka_unit_test(test_port_is_bounded),
+        cmocka_unit_test(test_best_effort_is_a_part_of_what_a_port_may_have),
         cmocka_unit_test(test_a_fast_accelerator_is_never_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
