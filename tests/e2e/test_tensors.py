@@ -248,6 +248,26 @@ def test_a_model_without_its_labels_is_set_aside(client):
     assert "labels.txt" in next(m["reason"] for m in models if m["name"] == "unlabelled")
 
 
+def test_models_that_come_later_have_their_labels_and_strings(tmp_path):
+    """Loaded, replaced and unloaded while the server runs: the labels are those of the folder at the time."""
+    save_identity(tmp_path, "scores", TensorProto.FLOAT, ["N", 4])
+    save_identity(tmp_path, "words", TensorProto.STRING, ["N", 2])
+    (tmp_path / "scores" / "config.pbtxt").write_text('output { name: "y" label_filename: "labels.txt" }')
+    with Server("--repository", tmp_path, "--slo-ms", "10000", "--model-control-mode", "explicit") as later:
+        client = Client(later, "http")
+        with contextlib.closing(client.triton):
+            with pytest.raises(InferenceServerException) as failed:
+                client.triton.load_model("scores")
+            assert "labels.txt" in failed.value.message()
+            for labels, wanted in (("a\nb\n", b"8.000000:1:b"), ("a\nbee\n", b"8.000000:1:bee")):
+                (tmp_path / "scores" / "labels.txt").write_text(labels)
+                client.triton.load_model("scores")
+                assert classes(client, "scores", SCORES[:1], "FP32", 1)[0] == [[wanted]]
+            client.triton.unload_model("scores")
+            client.triton.load_model("words")
+            assert np.array_equal(client.infer("words", encoded(WORDS), "BYTES"), encoded(WORDS))
+
+
 # ---- numbers to their edges, and none ----
 
 EDGES = {
