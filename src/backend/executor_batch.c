@@ -135,36 +135,34 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     x->reports++;
 }
 
-static void reports_publish(struct executor *x) {
+/* An executor with a core of its own does what little there is to do itself. */
+static bool helps(const struct executor *x) {
+    return !x->config.shared && x->reports <= WIRING_HELP_MOST;
+}
+
+static void freed_publish(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
-        x->rank_rung[k] |= ring_publish(&w->freed[x->config.index * w->rank_threads + k]);
-    for (uint32_t t = 0; t < w->model_threads; t++)
-        x->model_rung[t] = x->model_rung[t] && ring_publish(&w->ran[x->config.index * w->model_threads + t]);
+        if (ring_publish(&w->freed[x->config.index * w->rank_threads + k]))
+            doorbell_ring_or_help(&w->rank_bells[k], helps(x));
 }
 
-/* An executor with a core of its own does what little there is to do itself. */
-static void reports_ring(struct executor *x) {
+static void ran_publish(struct executor *x) {
     struct wiring *w = x->wiring;
-    bool help = !x->config.shared && x->reports <= WIRING_HELP_MOST;
 
-    for (uint32_t k = 0; k < w->rank_threads; k++)
-        if (x->rank_rung[k]) {
-            x->rank_rung[k] = false;
-            doorbell_ring_or_help(&w->rank_bells[k], help);
-        }
     for (uint32_t t = 0; t < w->model_threads; t++)
         if (x->model_rung[t]) {
             x->model_rung[t] = false;
-            doorbell_ring_or_help(&w->model_bells[t], help);
+            if (ring_publish(&w->ran[x->config.index * w->model_threads + t]))
+                doorbell_ring_or_help(&w->model_bells[t], helps(x));
         }
     x->reports = 0;
 }
 
 void executor_publish_reports(struct executor *x) {
-    reports_publish(x);
-    reports_ring(x);
+    freed_publish(x);
+    ran_publish(x);
 }
 
 static void answer(struct executor *x, uint64_t handle, const struct request *request) {
@@ -236,11 +234,11 @@ void batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
         engine_lose(x, plan->accelerator, &result.error);
     ran.late = batch_late(plan, &result);
     batch_count(x, plan, &result);
-    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile, unless who chooses
-     * sleeps. */
+    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile, and who asks again
+     * at once finds it so. */
     batch_report(x, model_thread, &ran, x->ended_ns);
-    reports_publish(x);
+    freed_publish(x);
     batch_answer(x, plan, &result);
     executor_publish_answers(x);
-    reports_ring(x);
+    ran_publish(x);
 }

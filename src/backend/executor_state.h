@@ -34,8 +34,7 @@ struct executor {
     _Atomic int load_status;            /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
     bool *frontend_rung, *model_rung; /* who gets the bell when what was pushed is published */
-    bool rank_rung[RANK_THREADS_MAX];
-    uint32_t reports; /* since the bells were last rung */
+    uint32_t reports;                 /* since the bells were last rung */
     pthread_t thread;
     _Atomic bool stop;
 };
