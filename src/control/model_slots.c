@@ -215,8 +215,9 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
 
 void model_slot_retire(struct model_slots *slots, uint32_t slot) {
     CHECK_EQ(slots->slots[slot].use, SLOT_SERVING);
-    slots->slots[slot].use = SLOT_DRAINING;
+    slots->slots[slot].use = SLOT_RETIRED;
     slots->serving--;
+    slots->retired++;
 }
 
 static bool is_held(const struct model_slots *slots, uint32_t slot) {
@@ -301,6 +302,10 @@ int model_slots_publish(struct model_slots *slots, const struct v2_absent *absen
     frontends_await(s, models);
     v2_models_destroy(old);
     free(old);
+    for (uint32_t i = 0; i < slots->count; i++)
+        if (slots->slots[i].use == SLOT_RETIRED)
+            slots->slots[i].use = SLOT_DRAINING; /* nobody finds it any more */
+    slots->retired = 0;
     return 0;
 }
 

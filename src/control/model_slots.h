@@ -1,7 +1,8 @@
 /* model_slots.h - the places that models come to and go from while the server runs: a place is a model's number.
  *
- *     FREE --model_slot_load()--> LOADED --model_slot_enter(), publish--> SERVING --model_slot_retire(), publish-->
- *     DRAINING --model_slots_drain(): no frontend holds it, scheduler and executors have given it back--> FREE
+ *     FREE --model_slot_load()--> LOADED --model_slot_enter(), publish--> SERVING --model_slot_retire()-->
+ *     RETIRED --publish--> DRAINING --model_slots_drain(): no frontend holds it, scheduler and executors have given it
+ *     back--> FREE
  *
  * The repository's thread alone calls these. It waits for other threads, none of them for it. */
 #pragma once
@@ -9,7 +10,7 @@
 #include "control/repository_control.h"
 #include "control/server_state.h"
 
-enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_DRAINING };
+enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_RETIRED, SLOT_DRAINING };
 
 struct model_slot {
     enum slot_use use;
@@ -22,6 +23,7 @@ struct model_slots {
     const struct repository_control *control;
     struct model_slot *slots; /* [count] */
     uint32_t count, serving;
+    uint32_t retired;    /* still to be seen by whoever looks: publish */
     bool *variant_taken; /* [wiring.models] */
 };
 

@@ -15,7 +15,7 @@
 #include "repository/repository.h"
 #include "repository/repository_look.h"
 
-#define DRAIN_EVERY_NS (2 * NS_PER_MS) /* looks at places whose last requests are still answered */
+#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* looks at places whose last requests are still answered */
 
 /* The places of a model, one a version. */
 struct places {
@@ -98,7 +98,7 @@ static void known_fail(struct known_model *k, const char *reason) {
     snprintf(k->reason, sizeof(k->reason), "%s", reason);
 }
 
-/* Shows the world what is known. Without memory for it, it sees it the next time. */
+/* Shows the world what is known. Without memory for it, it sees what it saw before, until drain() tries again. */
 static void publish(struct repository_thread *t) {
     struct v2_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
     uint32_t count = 0;
@@ -272,7 +272,7 @@ static bool is_free(const struct repository_thread *t, const struct places *plac
 
 /* Frees places whose last requests have been answered. True if others are left. */
 static bool drain(struct repository_thread *t) {
-    bool left = model_slots_drain(&t->slots), changed = false;
+    bool left = model_slots_drain(&t->slots), changed = t->slots.retired > 0;
     for (uint32_t i = 0; i < t->known_count; i++) {
         struct known_model *k = &t->known[i];
         if (!k->draining.count || !is_free(t, &k->draining))
@@ -288,7 +288,7 @@ static bool drain(struct repository_thread *t) {
     }
     if (changed)
         publish(t);
-    return left;
+    return left || t->slots.retired > 0;
 }
 
 /* ---- looking ---- */
@@ -327,7 +327,8 @@ static void follow(struct repository_thread *t) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
-            load(t, k->name, &nothing, &err);
+            if (load(t, k->name, &nothing, &err) == 503) /* not its own fault */
+                k->tried = 0;
         }
         drain(t);
     }
@@ -383,6 +384,7 @@ static void *repository_main(void *argument) {
     thread_begin("repository", 0, THREAD_BACKGROUND);
     load_first(t);
     atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with the frontends' loads */
+    publish(t); /* wakes frontends, who may have clients that wait for this */
     while (!is_stopped(t)) {
         for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
             next = order->next;
