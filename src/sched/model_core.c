@@ -47,7 +47,7 @@ struct model_core {
     bool changed;       /* a candidate is, and nobody was told */
     bool stale;         /* batches are to be composed anew because of arrivals of this time */
     bool spares;        /* there is something in `spare` */
-    bool prioritized;   /* some request came with another priority than the highest */
+    bool classes;       /* some request was not of the highest priority: the rest need not look for such */
     uint32_t queue_max; /* requests in `queue` and `leftovers` */
     int64_t free_ns;    /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
     int64_t ran_ns;     /* the last run or relaxation; TIME_NEVER: none yet */
@@ -241,6 +241,7 @@ static void give_up(struct model_core *core, struct model_output *out, uint32_t 
         return;
     }
     outcome_count(core, 1);
+    core->classes = true;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns += BEST_EFFORT_WAIT_NS;
     spare_add(core, node, out);
@@ -276,7 +277,7 @@ static void leftovers_add(struct model_core *core, int64_t now_ns, uint32_t node
 
 /* Whether requests of several priorities wait. */
 static inline bool is_mixed(const struct model_core *core, const struct deadline_queue *queue) {
-    return core->prioritized && queue->count > 1 &&
+    return core->classes && queue->count > 1 &&
            node_at(core, queue->head[0])->priority != node_at(core, queue->tail[0])->priority;
 }
 
@@ -335,6 +336,17 @@ static void lower_prune(struct model_core *core, int64_t now_ns, struct deadline
     }
 }
 
+static void classes_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
+    if (is_mixed(core, &core->queue))
+        lower_prune(core, now_ns, &core->queue, out);
+    if (is_mixed(core, &core->leftovers))
+        lower_prune(core, now_ns, &core->leftovers, out);
+    while (core->spares && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->spare)))) {
+        refuse(core, out, deadline_queue_pop(&core->spare, core->pool->nodes), REFUSAL_DEADLINE);
+        core->spares = core->spare.count > 0;
+    }
+}
+
 static void queue_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
     while (core->queue.count && !head_stays(core, now_ns, node_at(core, deadline_queue_first(&core->queue)))) {
@@ -344,14 +356,8 @@ static void queue_prune(struct model_core *core, int64_t now_ns, struct model_ou
     }
     while (core->leftovers.count && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->leftovers))))
         give_up(core, out, deadline_queue_pop(&core->leftovers, nodes));
-    if (is_mixed(core, &core->queue))
-        lower_prune(core, now_ns, &core->queue, out);
-    if (is_mixed(core, &core->leftovers))
-        lower_prune(core, now_ns, &core->leftovers, out);
-    while (core->spares && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->spare)))) {
-        refuse(core, out, deadline_queue_pop(&core->spare, nodes), REFUSAL_DEADLINE);
-        core->spares = core->spare.count > 0;
-    }
+    if (core->classes)
+        classes_prune(core, now_ns, out);
 }
 
 /* ---- composing batches ---- */
@@ -670,7 +676,7 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
     struct request_node *request = node_at(core, node);
     request_node_set(request, message);
     request->priority = message->priority;
-    core->prioritized |= message->priority > 0;
+    core->classes |= message->priority > 0;
     if (request->priority == PRIORITY_BEST_EFFORT) {
         spare_arrived(core, now_ns, node, out);
         return;
@@ -877,6 +883,15 @@ static int64_t mixed_wake(const struct model_core *core, const struct deadline_q
     return wake_ns;
 }
 
+static int64_t classes_wake(const struct model_core *core, int64_t wake_ns) {
+    wake_ns = mixed_wake(core, &core->queue, wake_ns);
+    wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
+    if (!core->spares)
+        return wake_ns;
+    int64_t latest_ns = latest_start(core, node_at(core, deadline_queue_first(&core->spare)));
+    return latest_ns < wake_ns ? latest_ns : wake_ns;
+}
+
 /* When time alone will change a candidate: a batch shrinks or loses its head, a leftover dies. */
 static int64_t wake_time(const struct model_core *core) {
     int64_t wake_ns = TIME_NEVER;
@@ -887,13 +902,8 @@ static int64_t wake_time(const struct model_core *core) {
         if (c->leftover_invalid_after_ns < wake_ns)
             wake_ns = c->leftover_invalid_after_ns;
     }
-    wake_ns = mixed_wake(core, &core->queue, wake_ns);
-    wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
-    if (core->spares) {
-        const struct request_node *spare = node_at(core, deadline_queue_first(&core->spare));
-        int64_t latest_ns = latest_start(core, spare);
-        wake_ns = latest_ns < wake_ns ? latest_ns : wake_ns;
-    }
+    if (core->classes)
+        wake_ns = classes_wake(core, wake_ns);
     if (core->policy->deadline_blind && core->stranded && core->queue.count)
         wake_ns = node_at(core, deadline_queue_first(&core->queue))->deadline_ns;
     return wake_ns == TIME_NEVER ? wake_ns : wake_ns + 1;
