@@ -76,7 +76,9 @@ def drive(server, folder, protocol, model, *options):
     before = threads_of(server.process.pid)
     result = json.loads(subprocess.run([str(part) for part in [*command, *options]], stdout=subprocess.PIPE, check=True).stdout)
     after = threads_of(server.process.pid)
-    assert result["failed"] == 0 and result["requests"] > 0, result
+    assert result["failed"] == 0, result
+    if result["requests"] == 0:  # the machine was somebody else's for so long
+        return drive(server, folder, protocol, model, *options)
     asked = result["requests"] / 0.9  # the warm-up is not in it
     spent = {name: (after[name][0] - before.get(name, (0, 0))[0]) / asked * 1e6 for name in after}
     return result, spent, sum(after[name][1] - before.get(name, (0, 0))[1] for name in after) / asked
