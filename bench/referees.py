@@ -45,7 +45,7 @@ def ghz(server, model, folder, requests):
     return Outcome("ghz", "gRPC", ok, requests - ok, at[50], at[99])
 
 
-def grpcurl(server, model, folder, requests):
+def grpcurl(server, model, folder):
     """Every method that only asks, and an inference."""
     asked = {"ServerLive": {}, "ServerReady": {}, "ServerMetadata": {}, "ModelReady": {"name": model.name},
              "ModelMetadata": {"name": model.name}, "ModelConfig": {"name": model.name}, "ModelStatistics": {},
@@ -101,7 +101,7 @@ def trials(quick):
     n = lambda requests: requests // 10 if quick else requests
     yield "curl", SMALL, functools.partial(clients.curl, requests=n(1000))
     yield "wrk", SMALL, functools.partial(clients.wrk, seconds=1 if quick else 5)
-    yield "grpcurl", SMALL, functools.partial(grpcurl, requests=0)
+    yield "grpcurl", SMALL, grpcurl
     for protocol in ("HTTP", "gRPC"):
         yield "h2load", SMALL, functools.partial(clients.h2load, protocol=protocol, requests=n(50000))
         yield "h2load", LARGE, functools.partial(clients.h2load, protocol=protocol, requests=n(1000))

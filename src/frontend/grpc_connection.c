@@ -277,9 +277,7 @@ void connection_goaway(struct grpc_connection *c) {
 
 /* ---- sending ---- */
 
-/* What is to be written next: frames, copied into `out`, and parts of answers where they lie. */
-
-/* Writes it. As write_pieces(). */
+/* Writes what is gathered. As write_pieces(). */
 static int outgoing_write(struct grpc_connection *c) {
     struct outgoing *o = &c->frontend->outgoing;
     int rc = write_pieces(c, o->pieces, o->count);

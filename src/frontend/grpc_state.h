@@ -92,7 +92,7 @@ struct grpc_exchange {
     size_t piece_at;
 };
 
-/* Gathered for one write. */
+/* Gathered for one write: frames, copied into `out`, and parts of large answers where they lie. */
 struct outgoing {
     struct iovec pieces[OUTGOING_PIECES];
     size_t count, copied; /* pieces, bytes in the frontend's `out` */
