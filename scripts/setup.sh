@@ -7,7 +7,7 @@
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libmicrohttpd-dev libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
                 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
-                python3 python3-venv ca-certificates curl gnuplot-nox"
+                python3 python3-venv ca-certificates openssl curl gnuplot-nox"
 # libFuzzer comes with clang.
 TEST_PACKAGES="clang libclang-rt-dev"
 # Clients of others, and a library of perf_analyzer's.
