@@ -193,6 +193,8 @@ static int message_parameter(struct model_override *override, const char *key,
         return 0;
     if (strcmp(key, "config") != 0)
         return unknown_parameter(key, err);
+    if (override->config)
+        return error_set(err, 400, "config is given twice");
     if (!text)
         return error_set(err, 400, "config: expected JSON as string_param");
     override->config_bytes = strlen(value->string_param);
