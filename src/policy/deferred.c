@@ -9,7 +9,8 @@
  * batch may start `lead` earlier, the time in which some accelerator becomes free with good probability. And it need
  * not wait at all for company that saves less than the accelerators are worth:
  *
- *     E              items still to come before `due`: by the mean rate, or as many as came lately, if that is more
+ *     E              items still to come before `due`: by the mean rate or, if that is more, as many as came lately
+ *                    or are wont to have come lately when one comes, which is how many are wont to come soon after
  *     E / (b + E) * beta / l(b)       the part of the batch's run that starting together with them would save
  *     rounds * free / accelerators    what there is to spend: the more, the more often the SLO lets each of them run
  *
@@ -25,6 +26,7 @@
 #include "sched/request_pool.h"
 
 #define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
+#define GAMMA_TIGHT 0.7 /* and at least at this if the SLO has no time for two runs */
 #define GAMMA_SCALE 0.95
 /* A request waits at most so many times what its best batch takes, however long its SLO. The SLOs of the published zoos
  * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting
@@ -32,18 +34,23 @@
 #define PATIENCE_SPANS 4
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
 #define LEAD_RIVALS    3   /* where all batches are other models' */
+#define LEAD_THETA     0.5 /* from this theta on; below it by the square: accelerators are not scarce for long */
 #define HOPS           4   /* of a grant, which pass from one of a model's to its next, at the worst */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
 /* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
  * bursts find them busy with small batches. Larger batches are asked for where the best one at least halves an item's
  * cost, and the price of company rises for all. */
-#define DOUBT_LOSS      0.001
-#define DOUBT_COST      0.5
-#define DOUBT_NONE      1e-6 /* there is always some */
-#define PRICE           2    /* of company */
+#define DOUBT_LOSS   0.001
+#define BATCHES_COST 0.5
+#define DOUBT_NONE   1e-6 /* there is always some */
+#define PRICE        2    /* of company */
+/* Grants cost the scheduler's threads time, too. If requests wait longer for them, it is what they lack, and the price
+ * rises with the cube of that. */
+#define INTAKE_NS       100e3
 #define ROUNDS          2    /* by the square of how many runs the SLO has time for beside one; one at least */
 #define BURST_SLO       0.25 /* what came within this part of the SLO came lately */
+#define WONT_GAIN       (1.0 / 64)
 #define GAP_NEVER       1e18 /* between the items of a silent model, ns */
 #define SHARE_LOAD      1.1  /* shares from this load on, */
 #define SHARE_LOAD_BAD  0.9  /* or from this one */
@@ -71,6 +78,7 @@ struct deferred_model {
     uint32_t slack_items; /* the load allows batches of so many */
     double credit;        /* of the admitted share, in requests */
     double recent;        /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
+    double wont;          /* of that, what an arrival finds, in the mean */
     int64_t recent_ns;
     double burst_ns, gap_ns;              /* gap: mean time between items */
     double items_most;                    /* more cannot be in time together, or are not worth waiting for */
@@ -82,12 +90,15 @@ static double doubt_of(const struct model_view *m) {
     return clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
 }
 
+/* Whether the best batch at least halves an item's cost. */
+static bool batches_well(const struct model_view *m) {
+    return m->alpha_ns + m->beta_ns / m->batch_best <= BATCHES_COST * (m->alpha_ns + m->beta_ns);
+}
+
 /* The share of b* from which a batch of this model need not wait. */
 static double theta_of(const struct model_view *m) {
     double theta = m->parameters.theta;
-    if (m->alpha_ns + m->beta_ns / m->batch_best > DOUBT_COST * (m->alpha_ns + m->beta_ns))
-        return theta;
-    return theta + (1 - theta) * doubt_of(m);
+    return batches_well(m) ? theta + (1 - theta) * doubt_of(m) : theta;
 }
 
 static int64_t lead_of(const struct model_view *m) {
@@ -97,13 +108,16 @@ static int64_t lead_of(const struct model_view *m) {
         lead = most;
     else if (load < LEAD_LOAD)
         lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
-    lead = lead < most ? lead : most;
+    double scarce = clip(m->parameters.theta / LEAD_THETA, 0, 1);
+    lead = scarce * scarce * (lead < most ? lead : most);
     return (int64_t)(consolidates(m) ? lead : (1 + LEAD_RIVALS * (1 - clip(own, 0, 1))) * lead);
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
-    d->worth = 1 / (PRICE * (m->beta_ns > 1 ? m->beta_ns : 1));
-    d->worth_slack = d->worth / (doubt_of(m) + DOUBT_NONE);
+    double crowd = m->parameters.intake_ns > INTAKE_NS ? m->parameters.intake_ns / INTAKE_NS : 1;
+    double price = PRICE * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd, doubt = doubt_of(m);
+    d->worth = 1 / price;
+    d->worth_slack = 1 / (price * (doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE));
     for (uint32_t t = 0; t < m->types; t++) {
         double up = m->parameters.accelerators * (double)m->parameters.type_share[t];
         d->scarce[t] = supply_share(SUPPLY_SCARCE, up > 1 ? up : 1);
@@ -114,6 +128,9 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
  * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
     window_update(m, DROP_WINDOW, m->parameters.gamma);
+    bool tight = m->slo_ns < 2 * (m->alpha_ns + m->beta_ns);
+    if (tight && m->parameters.gamma < GAMMA_TIGHT && batches_well(m))
+        window_update(m, DROP_WINDOW, GAMMA_TIGHT);
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
     if (m->target_items < meanwhile)
         m->target_items = (uint32_t)meanwhile;
@@ -140,6 +157,7 @@ static void recent_count(struct deferred_model *d, const struct request_node *re
         d->recent *= d->burst_ns / (d->burst_ns + (double)gap_ns);
         d->recent_ns = request->arrival_ns;
     }
+    d->wont += WONT_GAIN * (d->recent - d->wont);
     d->recent += request->items;
 }
 
@@ -161,7 +179,8 @@ static int64_t company_ends(const struct deferred_model *d, const struct batch_v
     if (together >= d->items_most)
         return 0;
     double end_ns = (double)due_ns - (together - batch->items) * d->gap_ns;
-    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (d->recent / together - 1);
+    double recent = d->recent > d->wont ? d->recent : d->wont;
+    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (recent / together - 1);
     if (burst_end_ns > end_ns)
         end_ns = burst_end_ns;
     return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;

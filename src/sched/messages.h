@@ -122,6 +122,7 @@ struct model_rates {
     double weight;            /* of its share of an overloaded sub-cluster, against the other models' */
     double batch_best;        /* b* */
     double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
+    double intake_ns;         /* that a request waits for the model's thread, in the mean; 0 in virtual time */
 };
 
 enum rank_message_kind {
@@ -159,6 +160,7 @@ struct cluster_parameters {
     double tau_ns;                           /* mean time between batches */
     double accelerators;                     /* in service */
     double hop_ns;                           /* from when a grant is due to its answer, in the mean */
+    double intake_ns;                        /* of the slowest model thread: it grows as its time runs out */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 

@@ -12,6 +12,7 @@
 #include "base/thread.h"
 
 #define ANSWERED_MAX  64 /* grants whose times are taken together */
+#define INTAKE_GAIN   (1.0 / 256)
 #define GROUP         16 /* requests whose models are asked for together */
 #define WARM_FROM     64 /* models; fewer stay in the cache anyway */
 #define WARM_REQUESTS 24 /* of a batch */
@@ -79,6 +80,7 @@ struct model_thread {
     /* this turn's, for the times */
     int64_t oldest_ns; /* hand-over of a request */
     uint32_t requests, answered_count;
+    double intake_ns; /* from hand-over to candidate, in the mean */
     struct {
         int64_t granted_ns, due_ns;
     } answered[ANSWERED_MAX];
@@ -313,8 +315,10 @@ static void take_times(struct model_thread *t) {
     if (!t->requests && !t->answered_count)
         return;
     int64_t now = clock_now_ns();
-    if (t->requests)
+    if (t->requests) {
         histogram_add_times(&t->times.candidate, now - t->oldest_ns, t->requests);
+        t->intake_ns += INTAKE_GAIN * ((double)(now - t->oldest_ns) - t->intake_ns);
+    }
     for (uint32_t i = 0; i < t->answered_count; i++) {
         histogram_add(&t->times.plan, now - t->answered[i].granted_ns);
         histogram_add(&t->times.decision, now - t->answered[i].due_ns);
@@ -548,7 +552,9 @@ static void tell_rates(struct model_thread *t) {
             t->rates_changed[waiting++] = t->rates_changed[i];
             continue;
         }
-        say(t, v, RANK_RATES)->rates = t->rates[v - t->variants];
+        struct rank_message *message = say(t, v, RANK_RATES);
+        message->rates = t->rates[v - t->variants];
+        message->rates.intake_ns = t->intake_ns;
         v->rates_changed = false;
     }
     t->rates_changed_count = waiting;

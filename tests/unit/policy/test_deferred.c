@@ -71,6 +71,14 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
     f.view.parameters.hop_ns = 100 * MS;
     update(&f);
     assert_int_equal(f.view.target_items, 16); /* no more than pays */
+    f.view.parameters.hop_ns = 0;
+    f.view.parameters.gamma = 0.01;
+    f.view.slo_ns = 11 * MS; /* one run of 6 ms leaves no time for another: 0.7 * (11 - 5 + 1) / 2 */
+    update(&f);
+    assert_int_equal(f.view.target_items, 2);
+    f.view.slo_ns = 12.1 * MS;
+    update(&f);
+    assert_int_equal(f.view.target_items, 1);
     fixture_free(&f);
 }
 
@@ -84,6 +92,10 @@ static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void
     /* beta*lambda/b* = 5 * 1 / 10.5; a 10.5th of the batches is its own: the lead is 1 + 3 * 9.5/10.5 times as long */
     double lead_ms = (1 + 3 * 9.5 / 10.5) * fmath_log(2.5 * 10.5 / 5);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
+    f.view.parameters.theta = 0.125; /* small batches are all that the load asks for: (0.125 / 0.5)^2 of it */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms / 16, 1e-4);
+    f.view.parameters.theta = 1;
     f.view.parameters.tau_ns = 10.5 * MS; /* all batches are its own */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - 12.5, 1e-4); /* half the SLO at most */
@@ -220,6 +232,48 @@ static void after_a_burst_more_of_it_is_expected(void **state) {
     f.view.items_worth = 1;                                /* batching does not pay: nobody waits */
     update(&f);
     assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 0, 1e-9);
+    fixture_free(&f);
+}
+
+/* As many come after an arrival as before one: the first of a burst waits for what the last ones had. */
+static void where_requests_come_in_bursts_the_first_expects_one(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(0.1);
+    f.view.parameters.loss = 1;
+    f.view.parameters.accelerators = 32;
+    update(&f);
+    for (int burst = 0; burst < 200; burst++) /* of nine each second, of which each finds 0 to 8: 4 in the mean */
+        for (int i = 0; i < 9; i++)
+            arrive(&f, 1000 * burst, 1);
+    double alone = 1 - worth(1, 25, 1.0 / 32);
+    arrive(&f, 300000, 1);
+    struct batch_view batch = {.items = 1,
+                               .items_most = BATCH_MAX,
+                               .due_ns = (int64_t)(400000 * MS),
+                               .head_arrival_ns = (int64_t)(300000 * MS)};
+    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, &batch);
+    double waits_ms = (double)t.start_ns[SUPPLY_SCARCE] / MS - 300000;
+    /* while 4 / (1 + t / 6.25) * alone > 1; the last arrivals weigh a little more, and found more */
+    assert_near(waits_ms, 6.25 * (4 * alone - 1), 1.5);
+    fixture_free(&f);
+}
+
+/* Small batches take the scheduler's time, and are for when it has some. */
+static void while_the_scheduler_falls_behind_all_company_is_waited_for(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    f.view.parameters.theta = 0;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
+    f.view.parameters.intake_ns = 0.1 * MS; /* nobody minds */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
+    f.view.parameters.intake_ns = 0.5 * MS;
+    update(&f); /* of slack batches 1 - 1/5, at 5^3 times the price */
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, worth(2, 25, 0.5) / 125 / 0.8), 1e-3);
+    f.view.parameters.intake_ns = 10 * MS;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92, 1e-2);
     fixture_free(&f);
 }
 
@@ -411,6 +465,8 @@ int main(void) {
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
         cmocka_unit_test(after_a_burst_more_of_it_is_expected),
+        cmocka_unit_test(where_requests_come_in_bursts_the_first_expects_one),
+        cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
         cmocka_unit_test(a_silent_cluster_has_finite_parameters),
