@@ -17,15 +17,6 @@ SERVICES = ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grp
 
 
 @pytest.fixture(scope="module")
-def scenario(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scenario") / "quick.yaml"
-    path.write_text("cluster: {accelerators: 1, type: test}\n"
-                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
-                    "workload: {rate_rps: 10}\n")
-    return path
-
-
-@pytest.fixture(scope="module")
 def server(scenario):
     with Server("--scenario", scenario) as running:
         yield running

@@ -25,15 +25,6 @@ PATIENCE_S = 20  # a limit is reached by then, on any machine
 
 
 @pytest.fixture(scope="module")
-def scenario(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scenario") / "quick.yaml"
-    path.write_text("cluster: {accelerators: 1, type: test}\n"
-                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
-                    "workload: {rate_rps: 10}\n")
-    return path
-
-
-@pytest.fixture(scope="module")
 def server(scenario):
     with Server("--scenario", scenario, "--head-timeout", HEAD_TIMEOUT_S, "--min-rate-kib", 1, "--idle-timeout",
                 600) as running:

@@ -21,15 +21,6 @@ ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}
 
 
 @pytest.fixture(scope="module")
-def scenario(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scenario") / "quick.yaml"
-    path.write_text("cluster: {accelerators: 1, type: test}\n"
-                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
-                    "workload: {rate_rps: 10}\n")
-    return path
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("certificates")
 
