@@ -9,11 +9,11 @@ import http.client
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 
 import pytest
 
+from clients import find
 from repository import repository, server, slow_scenario, wait_until  # noqa: F401 (fixtures)
 from server import Server
 
@@ -93,9 +93,9 @@ def test_counters_and_histograms(server):
             assert counts[float("inf")] == rows[family + "_count", series]
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool (Debian: prometheus) is not installed")
+@pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
 def test_promtool_finds_fault_with_tritons_names_only(server):
-    found = subprocess.run(["promtool", "check", "metrics"], input=page(server), capture_output=True, text=True, timeout=60)
+    found = subprocess.run([find("promtool"), "check", "metrics"], input=page(server), capture_output=True, text=True, timeout=60)
     assert found.returncode in (0, 3), found.stderr
     assert [line for line in found.stderr.splitlines() if not line.startswith("nv_inference_")] == []
 
