@@ -241,19 +241,21 @@ set_up_perf_analyzer() {
     stamp_write perf_analyzer "$wanted"
 }
 
-# Out of Debian's package of Prometheus, whose installation would start a server.
+# Out of a package: in Debian 12 of Prometheus itself, whose installation would start a server.
 set_up_promtool() {
     [ ! -x build/clients/bin/promtool ] && ! command -v promtool >/dev/null || return 0
     need_disk
-    say "promtool: out of the package prometheus into build/clients"
-    rm -rf build/clients/prometheus
-    mkdir -p build/clients/prometheus build/clients/bin
     [ -n "$(apt-cache search --names-only '^prometheus$')" ] ||
         logged apt.log "apt-get could not read the package lists (is the network there?)" \
             as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
-    (cd build/clients/prometheus && apt-get -o Acquire::Retries=3 download prometheus) >build/logs/promtool.log 2>&1 &&
+    package=$(apt-cache search --names-only '^promtool$' | cut -d ' ' -f 1)
+    package=${package:-prometheus}
+    say "promtool: out of the package $package into build/clients"
+    rm -rf build/clients/prometheus
+    mkdir -p build/clients/prometheus build/clients/bin
+    (cd build/clients/prometheus && apt-get -o Acquire::Retries=3 download "$package") >build/logs/promtool.log 2>&1 &&
         dpkg-deb -x build/clients/prometheus/*.deb build/clients/prometheus ||
-        die "apt-get could not fetch the package prometheus (is the network there?): see $PWD/build/logs/promtool.log"
+        die "apt-get could not fetch the package $package (is the network there?): see $PWD/build/logs/promtool.log"
     mv build/clients/prometheus/usr/bin/promtool build/clients/bin/
     rm -rf build/clients/prometheus
 }
