@@ -46,5 +46,11 @@ static inline int64_t frontend_transfer_ns(const struct frontend_config *config,
     return config->head_timeout_s * (int64_t)1000000000 + rate_ns;
 }
 
-/* The same with every 0 replaced. Raises the limit of open files. */
+/* How many of the open connections make way if nobody uses them, so that an eighth of those allowed stays free. */
+static inline uint32_t frontend_connections_excess(const struct frontend_config *config, uint32_t open) {
+    uint32_t wanted = open + config->connections_max / 8;
+    return wanted > config->connections_max ? wanted - config->connections_max : 0;
+}
+
+/* The configuration with every 0 replaced. Raises the limit of open files. */
 struct frontend_config frontend_config_completed(const struct frontend_config *config);

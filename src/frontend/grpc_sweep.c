@@ -83,8 +83,7 @@ static bool connection_dead(const struct grpc_frontend *f, const struct grpc_con
 
 void connections_sweep(struct grpc_frontend *f) {
     uint32_t open = atomic_load_explicit(&f->connection_count, memory_order_relaxed); /* its own */
-    uint32_t spare = f->config.connections_max / 8, excess = open + spare;
-    excess = excess > f->config.connections_max ? excess - f->config.connections_max : 0;
+    uint32_t excess = frontend_connections_excess(&f->config, open);
     f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
     list_for_each_safe (it, &f->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);

@@ -148,8 +148,7 @@ static bool client_check(struct http_frontend *f, struct client *client, bool cr
 
 static void sweep(struct http_frontend *f) {
     uint32_t open = atomic_load_explicit(&f->connections, memory_order_relaxed); /* its own */
-    uint32_t spare = f->config.connections_max / 8, excess = open + spare;
-    excess = excess > f->config.connections_max ? excess - f->config.connections_max : 0;
+    uint32_t excess = frontend_connections_excess(&f->config, open);
     f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
     list_for_each (it, &f->clients) {
         struct client *client = list_entry(it, struct client, link);
