@@ -98,6 +98,11 @@ packages_missing() { # PACKAGE...
     done
 }
 
+read_package_lists() {
+    logged apt.log "apt-get could not read the package lists (is the network there?)" \
+        as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
+}
+
 set_up_packages() { # PACKAGE...
     command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
         die "this is not Debian (no apt-get). Install what stands for these packages, then build with cmake --preset" \
@@ -121,8 +126,7 @@ set_up_packages() { # PACKAGE...
             as_root apt-get -y -o DPkg::Lock::Timeout=600 --fix-broken install
     fi
     say "packages: installing $missing"
-    logged apt.log "apt-get could not read the package lists (is the network there?)" \
-        as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
+    read_package_lists
     logged apt.log "apt-get could not install $missing (is the network there?)" \
         as_root apt-get -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 --no-install-recommends install $missing
 }
@@ -243,11 +247,11 @@ set_up_perf_analyzer() {
 
 # Out of a package: in Debian 12 of Prometheus itself, whose installation would start a server.
 set_up_promtool() {
-    [ ! -x build/clients/bin/promtool ] && ! command -v promtool >/dev/null || return 0
+    if [ -x build/clients/bin/promtool ] || command -v promtool >/dev/null; then
+        return 0
+    fi
     need_disk
-    [ -n "$(apt-cache search --names-only '^prometheus$')" ] ||
-        logged apt.log "apt-get could not read the package lists (is the network there?)" \
-            as_root apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 update
+    [ -n "$(apt-cache search --names-only '^prometheus$')" ] || read_package_lists
     package=$(apt-cache search --names-only '^promtool$' | cut -d ' ' -f 1)
     package=${package:-prometheus}
     say "promtool: out of the package $package into build/clients"
