@@ -96,14 +96,6 @@ void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin
         margin_add(late, late_ns);
 }
 
-void doorbell_drain(struct doorbell *bell) {
-    uint64_t count;
-    if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_acquire)) /* with doorbell_wake(): nobody rang */
-        return;
-    while (read(bell->event_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
-    }
-}
-
 static void wake_now(struct doorbell *bell) {
     if (bell->event_fd >= 0) {
         uint64_t one = 1;

@@ -3,7 +3,10 @@
  * The consumer announces that it will sleep, looks at its rings once more, and sleeps; a producer publishes first and
  * then looks whether the consumer sleeps. Both orders are sequentially consistent, so one of the two sees the other,
  * and a producer whose consumer is awake makes no system call. A thread that waits in epoll uses an eventfd, the
- * others a futex (no descriptor, an absolute deadline).
+ * others a futex (no descriptor, an absolute deadline). The eventfd is watched edge-triggered and never read: a
+ * producer that was put off between clearing the word and writing may write when the consumer has long been awake,
+ * which wakes it once in vain; a consumer that looked at the word to know whether to read would find it readable for
+ * ever.
  *
  * Waking a thread takes 5 to 50 us, a turn of a scheduling thread about one. So a consumer may lend its turns: while it
  * sleeps, a producer that would wake it takes them instead, as many as there is something to do, and lets it sleep on.
@@ -37,7 +40,7 @@ typedef int64_t doorbell_turn(void *consumer);
 
 struct doorbell {
     _Alignas(CACHE_LINE) _Atomic uint32_t sleeping; /* enum doorbell_state; producers that wake the consumer clear it */
-    int event_fd;                                   /* -1: futex */
+    int event_fd;                                   /* to be watched with EPOLLIN | EPOLLET; -1: futex */
     bool busy_poll;                                 /* never sleeps: doorbell_sleep() returns at once */
     doorbell_turn *turn;                            /* NULL: its turns are not lent */
     void *consumer;
@@ -46,7 +49,7 @@ struct doorbell {
     int64_t until_ns; /* when the consumer wakes by itself */
 };
 
-/* A futex doorbell, or with `event_fd` one that makes its eventfd readable. 0 or -errno. */
+/* A futex doorbell, or with `event_fd` one that writes to its eventfd. 0 or -errno. */
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll);
 void doorbell_destroy(struct doorbell *bell);
 /* Before the consumer's thread starts: its turns may be taken by others while it sleeps. Futex doorbells. */
@@ -61,8 +64,8 @@ static inline bool doorbell_keeps_awake(const struct doorbell *bell) {
     return bell->busy_poll;
 }
 
-/* Consumer: announces sleep. Look at every source once more before doorbell_sleep(); if one has something, call
- * doorbell_cancel() instead. */
+/* Consumer: announces sleep. Look at every source once more before doorbell_sleep() or epoll_wait(); if one has
+ * something, call doorbell_cancel() instead. */
 static inline void doorbell_arm_as(struct doorbell *bell, enum doorbell_state state) {
     /* seq_cst, with the fence in doorbell_ring() */
     atomic_store_explicit(&bell->sleeping, state, memory_order_seq_cst);
@@ -73,6 +76,7 @@ static inline void doorbell_arm(struct doorbell *bell) {
     doorbell_arm_as(bell, DOORBELL_ASLEEP);
 }
 
+/* Consumer: is awake; also after epoll_wait(), whatever it returned for. */
 static inline void doorbell_cancel(struct doorbell *bell) {
     atomic_store_explicit(&bell->sleeping, 0, memory_order_relaxed);
 }
@@ -81,8 +85,6 @@ static inline void doorbell_cancel(struct doorbell *bell) {
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
 /* The same; if it slept past its time, adds to `late` by how much. */
 void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin *late);
-/* Consumer, eventfd doorbells: after epoll returned, for whatever reason; ends the sleep and empties the eventfd. */
-void doorbell_drain(struct doorbell *bell);
 
 /* The slow path of ringing: wakes the consumer, or with `help` takes its turns if they are lent. */
 void doorbell_wake(struct doorbell *bell, bool help);

@@ -7,9 +7,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-int frontend_loop_watch(struct frontend_loop *loop, int fd, void *mark) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = mark};
+static int watch(struct frontend_loop *loop, int fd, uint32_t events, void *mark) {
+    struct epoll_event event = {.events = events, .data.ptr = mark};
     return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int frontend_loop_watch(struct frontend_loop *loop, int fd, void *mark) {
+    return watch(loop, fd, EPOLLIN, mark);
 }
 
 int frontend_loop_open(struct frontend_loop *loop, const struct frontend_config *config, void *port_mark,
@@ -19,7 +23,7 @@ int frontend_loop_open(struct frontend_loop *loop, const struct frontend_config 
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (loop->epoll_fd < 0 || loop->wake_fd < 0)
         return error_set(err, -errno, "no descriptors for a frontend: %s", strerror(errno));
-    if ((rc = frontend_loop_watch(loop, port_event_fd(config->port), port_mark)) < 0 ||
+    if ((rc = watch(loop, port_event_fd(config->port), EPOLLIN | EPOLLET, port_mark)) < 0 ||
         (rc = frontend_loop_watch(loop, loop->wake_fd, wake_mark)) < 0)
         return error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
     return 0;

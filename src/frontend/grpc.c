@@ -170,7 +170,6 @@ static void finish_all(struct grpc_frontend *f) {
         turn(f);
         if (f->inferences.running > 0)
             take_events(f, STOP_TURN_MS);
-        port_disarm(f->config.port);
     }
     int64_t until_ns = clock_now_ns() + STOP_SENDING_MS * NS_PER_MS;
     do {
@@ -180,7 +179,6 @@ static void finish_all(struct grpc_frontend *f) {
             break;
         take_events(f, STOP_TURN_MS);
         inferences_cancel(&f->inferences);
-        port_disarm(f->config.port);
     } while (f->turn_ns < until_ns || f->inferences.running > 0);
 }
 

@@ -121,7 +121,6 @@ static void finish_all(struct http_frontend *f) {
         port_flush(f->config.port);
         if (f->inferences.running > 0 && f->more_turns == 0)
             take_events(f, STOP_TURN_MS);
-        port_disarm(f->config.port);
     }
     int64_t until_ns = clock_now_ns() + STOP_SENDING_MS * NS_PER_MS;
     while (atomic_load_explicit(&f->inferences.counters.in_flight, memory_order_relaxed) > 0 && f->turn_ns < until_ns) {

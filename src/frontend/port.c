@@ -194,7 +194,7 @@ bool port_arm(struct port *port) {
 }
 
 void port_disarm(struct port *port) {
-    doorbell_drain(&port->wiring->frontend_bells[port->index]);
+    doorbell_cancel(&port->wiring->frontend_bells[port->index]);
 }
 
 void port_replied(struct port *port, int64_t took_ns) {

@@ -24,7 +24,7 @@ void port_flush(struct port *port);
 /* The next finished request, or NULL. The caller owns it again. A request whose accelerator failed is not finished: it
  * goes to the scheduler once more, unless its client left or its deadline has passed. */
 struct request *port_next(struct port *port);
-/* Readable when finished requests may wait. Before sleeping: port_arm(), and if it returns false something is there
+/* An event of it (EPOLLIN | EPOLLET) says that finished requests may wait; it is never read. Before sleeping: port_arm(), and if it returns false something is there
  * already: do not sleep. After waking: port_disarm(). */
 int port_event_fd(const struct port *port);
 bool port_arm(struct port *port);

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/doorbell.h"
@@ -220,6 +222,40 @@ static void test_nothing_is_lost(void **state) {
     nothing_is_lost(20 * NS_PER_US);
 }
 
+static int events_waiting(int epoll_fd) {
+    struct epoll_event event;
+    return epoll_wait(epoll_fd, &event, 1, 0);
+}
+
+/* A producer may be put off for long between clearing the word and writing. */
+static void test_a_late_write_wakes_once(void **state) {
+    (void)state;
+    struct doorbell bell;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    const uint64_t one = 1;
+    int epoll_fd = epoll_create1(0);
+    assert_int_equal(doorbell_init(&bell, true, false), 0);
+    assert_int_equal(epoll_ctl(epoll_fd, EPOLL_CTL_ADD, bell.event_fd, &event), 0);
+    assert_int_equal(events_waiting(epoll_fd), 0);
+    for (int i = 0; i < 3; i++) {
+        doorbell_ring(&bell); /* awake: no event */
+        assert_int_equal(events_waiting(epoll_fd), 0);
+        doorbell_arm(&bell);
+        doorbell_ring(&bell);
+        assert_int_equal(events_waiting(epoll_fd), 1);
+        doorbell_cancel(&bell);
+        assert_int_equal(write(bell.event_fd, &one, sizeof(one)), sizeof(one)); /* late */
+        doorbell_arm(&bell);
+        assert_int_equal(events_waiting(epoll_fd), 1);
+        doorbell_cancel(&bell);
+        doorbell_arm(&bell);
+        assert_int_equal(events_waiting(epoll_fd), 0);
+        doorbell_cancel(&bell);
+    }
+    doorbell_destroy(&bell);
+    close(epoll_fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_helper_lets_it_sleep_on),
@@ -227,6 +263,7 @@ int main(void) {
         cmocka_unit_test(test_it_is_woken_for_what_is_due_sooner),
         cmocka_unit_test(test_it_asks_for_its_turns_back),
         cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_a_late_write_wakes_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
