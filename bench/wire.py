@@ -1,9 +1,11 @@
-"""wire.py - what a request costs on its way through the server, over HTTP and gRPC.
+"""wire.py - what a request costs on its way through the server: over HTTP, over gRPC, and from within the process.
 
     build/venv/bin/python bench/wire.py [--seconds S] [--rounds N] [--against SYMPHONY] [CASE]...
 
 Serves models that compute next to nothing on one accelerator, with inputs of 1 KB or 600 KB and as large outputs, or with
-inputs of 600 KB and outputs of 1 KB ("in"), and drives them with build/release/bench_wire. CASEs (all by default) are what the first columns of the two tables say.
+inputs of 600 KB and outputs of 1 KB ("in"), and drives them with build/release/bench_wire. "in process" is bench_inside: the same
+way through the server for requests that come by no protocol; "in place" without the copy of the inputs. CASEs (all by default) are
+what the first columns of the two tables say.
 
 Saturated: many requests outstanding. What counts is the time of the frontend's thread, as /proc tells it: how many
 requests it would take a second with a core of its own, whatever else the machine does.
@@ -30,16 +32,20 @@ from clients import Model, save_model  # noqa: E402
 
 SMALL, LARGE, LARGE_IN = Model("small", 256), Model("large", 150528), Model("large_in", 150528, 256)
 GRPC_INFER, GRPC_LIVE = ["/inference.GRPCInferenceService/" + name for name in ("ModelInfer", "ServerLive")]
+INSIDE = {"inside": [], "in place": ["--in-place"]}  # no protocol
 SATURATED = {  # case: protocol, body, connections, calls outstanding on each
-    "gRPC 1 KB": ("grpc", SMALL, 4, 64), "HTTP binary 1 KB": ("http", SMALL, 64, 1), "JSON 1 KB": ("json", SMALL, 64, 1),
+    "in process 1 KB": ("inside", SMALL, 1, 256), "gRPC 1 KB": ("grpc", SMALL, 4, 64), "HTTP binary 1 KB": ("http", SMALL, 64, 1), "JSON 1 KB": ("json", SMALL, 64, 1),
+    "in process 600 KB in": ("inside", LARGE_IN, 1, 16), "in place 600 KB in": ("in place", LARGE_IN, 1, 16),
     "gRPC 600 KB in": ("grpc", LARGE_IN, 4, 4), "HTTP binary 600 KB in": ("http", LARGE_IN, 16, 1),
     "JSON 600 KB in": ("json", LARGE_IN, 16, 1), "gRPC 600 KB": ("grpc", LARGE, 4, 4),
     "HTTP binary 600 KB": ("http", LARGE, 16, 1)}
 LONE = {  # case: protocol, body (None: health), pause in microseconds
+    "in process 1 KB": ("inside", SMALL, 0), "in process 1 KB after 2 ms": ("inside", SMALL, 2000),
+    "in process 600 KB in": ("inside", LARGE_IN, 0), "in place 600 KB in": ("in place", LARGE_IN, 0),
     "gRPC health": ("grpc", None, 0), "gRPC 1 KB": ("grpc", SMALL, 0), "gRPC 1 KB after 2 ms": ("grpc", SMALL, 2000),
     "gRPC 600 KB in": ("grpc", LARGE_IN, 0), "HTTP health": ("http", None, 0), "HTTP binary 1 KB": ("http", SMALL, 0),
     "HTTP binary 1 KB after 2 ms": ("http", SMALL, 2000), "JSON 1 KB": ("json", SMALL, 0),
-    "HTTP binary 600 KB in": ("http", LARGE_IN, 0)}
+    "HTTP binary 600 KB in": ("http", LARGE_IN, 0), "JSON 600 KB in": ("json", LARGE_IN, 0)}
 
 
 def threads_of(pid):
@@ -53,6 +59,14 @@ def threads_of(pid):
         before = found.get(name, (0, 0))
         found[name] = (before[0] + cpu, before[1] + slept)
     return found
+
+
+def drive_inside(server, folder, model, *options):
+    """The same as drive(), of a server that asks itself."""
+    command = [pathlib.Path(server.binary).parent / "bench_inside", folder / "repository", model.name, *options]
+    result = json.loads(subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True).stdout)
+    assert result["failed"] == 0, result
+    return result, {"inside": result["frontend_us"], "others": result["others_us"]}, result["sleeps"]
 
 
 def drive(server, folder, protocol, model, *options):
@@ -86,16 +100,22 @@ def drive(server, folder, protocol, model, *options):
 
 def saturated_row(server, folder, case, seconds):
     protocol, model, connections, streams = SATURATED[case]
-    result, spent, slept = drive(server, folder, protocol, model, "--connections", connections, "--streams", streams,
-                                 "--seconds", seconds)
-    frontend = spent["grpc" if protocol == "grpc" else "http"]
+    if protocol in INSIDE:
+        result, spent, slept = drive_inside(server, folder, model, "--outstanding", streams, *INSIDE[protocol], "--seconds", seconds)
+    else:
+        result, spent, slept = drive(server, folder, protocol, model, "--connections", connections, "--streams", streams,
+                                     "--seconds", seconds)
+    frontend = spent["inside" if protocol in INSIDE else "grpc" if protocol == "grpc" else "http"]
     others = sum(spent.values()) - frontend
     return [result["requests_per_s"], frontend, 1e6 / frontend, others, slept]
 
 
 def lone_row(server, folder, case, seconds):
     protocol, model, pause_us = LONE[case]
-    result, spent, slept = drive(server, folder, protocol, model, "--spin", "--pause-us", pause_us, "--seconds", seconds)
+    if protocol in INSIDE:
+        result, spent, slept = drive_inside(server, folder, model, "--pause-us", pause_us, *INSIDE[protocol], "--seconds", seconds)
+    else:
+        result, spent, slept = drive(server, folder, protocol, model, "--spin", "--pause-us", pause_us, "--seconds", seconds)
     return [result["p50_us"], result["p99_us"], sum(spent.values()), slept]
 
 
@@ -108,6 +128,7 @@ def start(binary, repository):
     server_module.BINARY = binary
     running = server_module.Server("--repository", repository, "--slo-ms", 10000, "--accelerators", "cpu:1")
     running.start()
+    running.binary = binary
     return running
 
 

@@ -143,7 +143,7 @@ static void render_margins(const struct server *s, struct text *out) {
         margin_row(out, "wake", thread, t, margin_ns(&rings->wake));
         margin_row(out, "dispatch", thread, t, margin_ns(&rings->dispatch));
     }
-    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+    for (uint32_t f = 0; f < server_frontends(s); f++)
         margin_row(out, "reply", "frontend", f, margin_ns(port_reply_margin(s->ports[f])));
 }
 
@@ -185,10 +185,10 @@ void server_render_metrics(void *server, struct text *out) {
     render_accelerators(s, out);
     render_margins(s, out);
     render_decisions(s, out);
-    const struct infer_counters *counters[s->wiring.frontends];
-    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+    const struct infer_counters *counters[server_frontends(s)];
+    for (uint32_t f = 0; f < server_frontends(s); f++)
         counters[f] = server_infer_counters(s, f);
-    infer_counters_render(counters, s->wiring.frontends, listed, out);
+    infer_counters_render(counters, server_frontends(s), listed, out);
     server_render_triton_metrics(s, listed, out);
     server_models_unlock(s);
     http_frontends_render_metrics(s->http, s->config.frontends, out);

@@ -203,7 +203,7 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
-    for (uint32_t f = 0; f < s->wiring.frontends; f++) /* whose place it was has its own counted */
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* whose place it was has its own counted */
         memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
     executors_tell(slots, slot, slots->slots[slot].loaded);
     scheduler_tell(slots, slot, true);
@@ -223,7 +223,7 @@ void model_slot_retire(struct model_slots *slots, uint32_t slot) {
 static bool is_held(const struct model_slots *slots, uint32_t slot) {
     const struct server *s = slots->server;
 
-    for (uint32_t f = 0; f < s->wiring.frontends; f++) /* acquire: with held_add() in inference.c */
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* acquire: with held_add() in inference.c */
         if (atomic_load_explicit(&server_infer_counters(s, f)->models[slot].held, memory_order_acquire) > 0)
             return true;
     return false;
@@ -271,9 +271,9 @@ static struct frontend_loop *frontend_loop_of(struct server *s, uint32_t index) 
 
 /* Every frontend looks at them once a turn; a turn is short. */
 static void frontends_await(struct server *s, const struct v2_models *models) {
-    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+    for (uint32_t f = 0; f < server_frontends(s); f++)
         frontend_loop_wake(frontend_loop_of(s, f));
-    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+    for (uint32_t f = 0; f < server_frontends(s); f++)
         while (frontend_loop_models(frontend_loop_of(s, f)) != models)
             wait_a_little();
 }

@@ -238,13 +238,18 @@ static int start_scheduler(struct server *s, struct sy_error *err) {
     return rc;
 }
 
-/* What frontend `index` of the wiring is told, with its port. */
-static int frontend_config(struct server *s, uint32_t index, int listen_fd, struct frontend_config *config,
-                           struct sy_error *err) {
-    s->ports[index] = port_create(&s->wiring, index, s->calibration.reply_ns);
-    if (!s->ports[index])
-        return error_set(err, -ENOMEM, "no memory for frontend %u", index);
-    *config = (struct frontend_config){
+static int ports_create(struct server *s, struct sy_error *err) {
+    for (uint32_t f = 0; f < s->wiring.frontends; f++) {
+        s->ports[f] = port_create(&s->wiring, f, s->calibration.reply_ns);
+        if (!s->ports[f])
+            return error_set(err, -ENOMEM, "no memory for frontend %u", f);
+    }
+    return 0;
+}
+
+/* What frontend `index` of the wiring is told. */
+static struct frontend_config frontend_config(struct server *s, uint32_t index, int listen_fd) {
+    return (struct frontend_config){
         .listen_fd = listen_fd,
         .index = index % s->config.frontends,
         .port = s->ports[index],
@@ -269,7 +274,11 @@ static int frontend_config(struct server *s, uint32_t index, int listen_fd, stru
         .grpc_level = s->config.grpc_level,
         .busy_poll = s->config.busy_poll,
     };
-    return 0;
+}
+
+struct frontend_config server_inside(struct server *s, uint32_t n) {
+    struct frontend_config config = frontend_config(s, server_frontends(s) + n, -1);
+    return frontend_config_completed(&config);
 }
 
 /* What is there from the start is what is served. */
@@ -291,18 +300,18 @@ static void models_withdraw(struct server *s) {
 }
 
 static int start_frontends(struct server *s, struct sy_error *err) {
-    struct frontend_config config;
-    int rc = listen_open(s->config.host, s->config.http_port, &s->http_fd, &s->bound.http, err);
+    int rc = ports_create(s, err);
+    rc = rc < 0 ? rc : listen_open(s->config.host, s->config.http_port, &s->http_fd, &s->bound.http, err);
     for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
-        rc = frontend_config(s, f, s->http_fd, &config, err);
-        rc = rc < 0 ? rc : http_frontend_start(&s->http[f], &config, err);
+        struct frontend_config config = frontend_config(s, f, s->http_fd);
+        rc = http_frontend_start(&s->http[f], &config, err);
     }
     if (rc < 0 || s->config.grpc_port < 0)
         return rc;
     rc = listen_open(s->config.host, s->config.grpc_port, &s->grpc_fd, &s->bound.grpc, err);
     for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
-        rc = frontend_config(s, s->config.frontends + f, s->grpc_fd, &config, err);
-        rc = rc < 0 ? rc : grpc_frontend_start(&s->grpc[f], &config, err);
+        struct frontend_config config = frontend_config(s, s->config.frontends + f, s->grpc_fd);
+        rc = grpc_frontend_start(&s->grpc[f], &config, err);
     }
     return rc;
 }
@@ -326,7 +335,7 @@ static int server_allocate(struct server *s) {
     s->wiring.types = s->config.type_count;
     s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
     s->wiring.rank_threads = s->wiring.central ? 1 : s->config.rank_threads;
-    s->wiring.frontends = s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
+    s->wiring.frontends = server_frontends(s) + s->config.frontends_inside;
     s->accelerator_type = calloc(s->wiring.accelerators, 1);
     s->wiring.executor_of = calloc(s->wiring.accelerators, sizeof(uint32_t));
     s->wiring.part_of_accelerator = calloc(s->wiring.accelerators, 1);

@@ -10,6 +10,7 @@
 #include "repository/served_model.h"
 
 struct auth;
+struct frontend_config;
 struct tls;
 
 /* Accelerators of one type. */
@@ -33,8 +34,9 @@ struct server_config {
     struct server_accelerators *accelerators; /* [type_count] */
     uint32_t type_count;
     uint32_t model_threads;
-    uint32_t rank_threads; /* no more than accelerators of any type */
-    uint32_t frontends;    /* threads of each protocol */
+    uint32_t rank_threads;     /* no more than accelerators of any type */
+    uint32_t frontends;        /* threads of each protocol */
+    uint32_t frontends_inside; /* of the caller's own, see server_inside(); not with `control` */
     const struct policy_ops *policy;
     struct policy_options policy_options;
     const char *host;
@@ -64,6 +66,10 @@ struct server_ports {
     int http, grpc, metrics;
 };
 struct server_ports server_ports(const struct server *server);
+/* For who asks from inside this process: what the n-th of `frontends_inside` is told, as those of the protocols are.
+ * Its struct inferences (frontend/inference.h) are driven by one thread of the caller's, and have ended before the
+ * server is stopped. The server's statistics do not count its requests. */
+struct frontend_config server_inside(struct server *server, uint32_t n);
 /* Whether all that is to be served from the start is, or cannot be; without `control` it is at once. */
 bool server_is_ready(const struct server *server);
 /* The models as they are now, which stay so until they are unlocked: nobody who serves waits for that. Any thread. */

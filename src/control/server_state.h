@@ -63,6 +63,11 @@ static inline const struct model_counters *server_model_counters(const struct se
     return &server_rings(s, p->thread)->counters[p->thread_model];
 }
 
+/* The frontends that speak a protocol. Their ports come before those of the caller's own. */
+static inline uint32_t server_frontends(const struct server *s) {
+    return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
+}
+
 /* What a frontend counts of infer requests; `index` as its port's. */
 static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t index) {
     uint32_t n = s->config.frontends;

@@ -39,7 +39,7 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
     /* acquire: with server_start()'s release, after every frontend has started */
     if (!atomic_load_explicit(&s->ready, memory_order_acquire))
         return;
-    for (uint32_t f = 0; f < s->wiring.frontends; f++)
+    for (uint32_t f = 0; f < server_frontends(s); f++)
         add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
     statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
     if (last_ns > 0)

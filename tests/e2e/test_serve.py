@@ -320,3 +320,13 @@ def test_every_policy_serves(tmp_path):
             metrics = server.metrics()
             assert sum(items_run(metrics, "m-%d" % m) for m in (1, 2, 3)) >= good, policy
             assert server.stop() == 0, policy
+
+
+@pytest.mark.parametrize("options", [["--outstanding", "100"], ["--in-place", "--pause-us", "100"]])
+def test_requests_from_within_the_process_go_the_same_way(tmp_path, options):
+    shutil.copy(DATA / "mlp.onnx", tmp_path)
+    inside = pathlib.Path(BINARY).parent / "bench_inside"
+    said = subprocess.run([inside, tmp_path, "mlp", "--seconds", "1", *options], stdout=subprocess.PIPE, check=True).stdout
+    result = json.loads(said)
+    assert result["failed"] == 0 and result["requests"] > 10
+    assert 0 < result["p50_us"] <= result["p99_us"]
