@@ -8,11 +8,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/lines.h"
+#include "base/text.h"
 #include "cli/bench_report.h"
 #include "cli/cli.h"
 #include "cli/gnuplot.h"
 #include "cli/options.h"
+#include "frontend/auth.h"
 #include "load/batch_metrics.h"
+#include "load/client_tls.h"
 #include "load/goodput_search.h"
 #include "load/load.h"
 #include "load/target.h"
@@ -29,6 +33,7 @@
 #define PROBE_SECONDS      2.0
 #define PROBE_SHARE        0.7 /* of the closed loop's rate: where a search starts */
 #define SEND_LAG_WARN_NS   NS_PER_MS
+#define HEADERS_BYTES_MAX  4096
 
 enum { FORM_BINARY, FORM_JSON };
 
@@ -43,6 +48,8 @@ struct settings {
     bool json, json_tensors, timeout_from_slo, spin;
     struct target_hint hints[HINTS_MAX];
     uint32_t hints_count;
+    struct client_tls_files tls;
+    struct text headers; /* lines to send with every request */
 };
 
 static int arrivals_option(const char *text, void *settings, struct sy_error *err) {
@@ -68,6 +75,46 @@ static int shape_option(const char *text, void *settings, struct sy_error *err) 
 
 static int input_option(const char *text, void *settings, struct sy_error *err) {
     return hint_add(settings, text, true, err);
+}
+
+static int header_add(struct settings *s, const char *line, struct sy_error *err) {
+    for (const char *at = line; *at; at++)
+        if (*at < ' ' || *at > '~')
+            return error_set(err, -EINVAL, "'%s' is not printable ASCII", line);
+    text_printf(&s->headers, "%s\r\n", line);
+    return s->headers.failed || s->headers.length > HEADERS_BYTES_MAX
+               ? error_set(err, -EINVAL, "all headers together are longer than %d bytes", HEADERS_BYTES_MAX)
+               : 0;
+}
+
+static int header_option(const char *text, void *settings, struct sy_error *err) {
+    size_t name = strcspn(text, ": \t");
+    if (name == 0 || text[name] != ':')
+        return error_set(err, -EINVAL, "'%s' is not of the form NAME: VALUE", text);
+    return header_add(settings, text, err);
+}
+
+static int bearer_add(struct settings *s, const char *token, struct sy_error *err) {
+    char header[AUTH_TOKEN_BYTES_MAX + 32];
+    snprintf(header, sizeof(header), "Authorization: Bearer %.*s", AUTH_TOKEN_BYTES_MAX, token);
+    return header_add(s, header, err);
+}
+
+/* @FILE: the first of a file of tokens, one a line, as `symphony serve --auth-token-file` reads them. */
+static int token_option(const char *text, void *settings, struct sy_error *err) {
+    if (*text != '@')
+        return bearer_add(settings, text, err);
+    struct lines *lines = malloc(sizeof(*lines));
+    int rc = lines ? lines_open(lines, text + 1, err) : error_set(err, -ENOMEM, "no memory for tokens");
+    if (rc == 0) {
+        rc = lines_next(lines, err);
+        rc = rc > 0    ? bearer_add(settings, lines->text, err)
+             : rc == 0 ? error_set(err, -EINVAL, "'%s' holds no token", text + 1)
+                       : rc;
+        lines_close(lines);
+    }
+    free(lines);
+    return rc;
 }
 
 #define S struct settings
@@ -109,6 +156,15 @@ static const struct option_row rows[] = {
         "image, [-1,C,-1,-1] or [-1,-1,-1,C] with C 1, 3 or 4; else 1)"),
     OPTION_PARSED("input", "[MODEL/]INPUT:TYPE:D,D", input_option,
                   "declares an input, as of 'x:FP32:-1,4', where the server has no usable metadata; may be repeated"),
+    OPTION_HEADING("Security"),
+    OPTION_TEXT(S, tls.authorities, "cacert", "FILE",
+                "https: who may have signed the server's certificate (PEM) (default: whom the system trusts)"),
+    OPTION_FLAG(S, tls.insecure, "insecure", "https: any certificate will do"),
+    OPTION_TEXT(S, tls.certificate, "cert", "FILE", "https: the client's own certificate (PEM)"),
+    OPTION_TEXT(S, tls.key, "key", "FILE", "https: its private key (PEM)"),
+    OPTION_PARSED("token", "TOKEN", token_option,
+                  "sent as `Authorization: Bearer TOKEN`; @FILE: the first one in that file, one a line"),
+    OPTION_PARSED("header", "NAME: VALUE", header_option, "another header to send; may be repeated"),
     OPTION_HEADING("Client"),
     OPTION_INT(S, connections, "connections", "C", 1, 100000, "kept-alive connections opened at the start"),
     OPTION_INT(
@@ -132,7 +188,7 @@ static const struct options options = {
     .intro =
         "Puts a load on an Open Inference Protocol (v2) server over HTTP and tells how many requests it answers in\n"
         "time. Latency counts from when a request was due, so that a server that stalls cannot hide it.\n"
-        "URL is http://HOST[:PORT][/PREFIX] or HOST[:PORT] (port 8000).",
+        "URL is http://HOST[:PORT][/PREFIX], https://... or HOST[:PORT] (port 8000).",
     .notes = "Examples:\n"
              "  symphony bench localhost:8000 --rate 100 --seconds 30\n"
              "  symphony bench localhost:8000 --find goodput --models filetype --slo-ms 38 --plot goodput.svg\n"
@@ -147,6 +203,7 @@ struct bench {
     struct settings s;
     const char *url;
     struct server server, metrics;
+    struct client_tls *tls;
     bool has_metrics;
     struct target target;
     struct load_model *models;
@@ -185,6 +242,8 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "--rate and --closed exclude each other");
     if (s->find < 0 && !s->closed && s->rate_rps <= 0)
         return error_set(err, -EINVAL, "one of --rate, --find and --closed is needed");
+    if (!s->tls.certificate != !s->tls.key)
+        return error_set(err, -EINVAL, "--cert and --key go together");
     return s->plot ? gnuplot_check(s->plot, err) : 0;
 }
 
@@ -235,9 +294,19 @@ static int models_prepare(struct bench *b, struct sy_error *err) {
     return rc;
 }
 
+/* Gives it what its requests need: TLS, if its URL says so, and headers. */
+static int server_equip(struct bench *b, struct server *server, struct sy_error *err) {
+    int rc = server->secure && !b->tls ? client_tls_create(&b->tls, &b->s.tls, err) : 0;
+    server->tls = server->secure ? b->tls : NULL;
+    server->headers = text_end(&b->s.headers);
+    return rc;
+}
+
+/* Without a URL: over TLS if the server is asked so, else in plain text; secrets are then kept. */
 static int metrics_prepare(struct bench *b, struct sy_error *err) {
     if (b->s.metrics) {
         int rc = server_parse(b->s.metrics, &b->metrics, err);
+        rc = rc ? rc : server_equip(b, &b->metrics, err);
         rc = rc ? rc : server_resolve(&b->metrics, METRICS_TIMEOUT_NS, err);
         b->has_metrics = !rc;
         return rc;
@@ -246,6 +315,11 @@ static int metrics_prepare(struct bench *b, struct sy_error *err) {
     snprintf(b->metrics.port, sizeof(b->metrics.port), "%d", (atoi(b->server.port) + METRICS_PORT_STEP) & 0xffff);
     strcpy(b->metrics.path, "/metrics");
     b->has_metrics = server_resolve(&b->metrics, METRICS_TIMEOUT_NS, NULL) == 0;
+    if (!b->has_metrics && b->server.secure) {
+        b->metrics.tls = NULL;
+        b->metrics.headers = "";
+        b->has_metrics = server_resolve(&b->metrics, METRICS_TIMEOUT_NS, NULL) == 0;
+    }
     return 0;
 }
 
@@ -262,6 +336,8 @@ static void bench_free(struct bench *b) {
     load_result_free(&b->result);
     load_result_free(&b->spare);
     target_free(&b->target);
+    client_tls_destroy(b->tls);
+    text_free(&b->s.headers);
 }
 
 /* ---- running ---- */
@@ -501,7 +577,8 @@ static int fail(const struct sy_error *err, int status) {
 /* Asks the server what it has and makes the requests; mistakes here are bad input, unless the server is not there. */
 static int bench_prepare(struct bench *b, struct sy_error *err) {
     const struct settings *s = &b->s;
-    int rc = server_resolve(&b->server, CONNECT_TIMEOUT_NS, err);
+    int rc = server_equip(b, &b->server, err);
+    rc = rc ? rc : server_resolve(&b->server, CONNECT_TIMEOUT_NS, err);
     rc = rc ? rc : target_read(&b->target, &b->server, s->models, s->items, b->s.hints, s->hints_count, err);
     rc = rc ? rc : models_prepare(b, err);
     return rc ? rc : metrics_prepare(b, err);
@@ -525,6 +602,7 @@ static int bench_main(int argc, char **argv) {
     b->terminal = isatty(STDERR_FILENO);
     int args_count, status = options_parse(&options, argc, argv, &b->s, &args_count);
     if (status != OPTIONS_GO_ON) {
+        text_free(&b->s.headers);
         free(b);
         return status;
     }

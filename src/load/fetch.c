@@ -2,29 +2,30 @@
 #include "load/fetch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "load/channel.h"
 #include "load/reply.h"
 
 #define ANSWER_BYTES_MAX (256u << 20)
 
 int server_parse(const char *url, struct server *s, struct sy_error *err) {
-    *s = (struct server){.port = "8000"};
+    *s = (struct server){.port = "8000", .headers = ""};
     const char *at = url;
-    if (strncasecmp(at, "https://", 8) == 0)
-        return error_set(err, -EINVAL, "'%s': https is not supported, only http", url);
-    if (strncasecmp(at, "http://", 7) == 0) {
+    if (strncasecmp(at, "https://", 8) == 0) {
+        at += 8;
+        strcpy(s->port, "443");
+        s->secure = true;
+    } else if (strncasecmp(at, "http://", 7) == 0) {
         at += 7;
         strcpy(s->port, "80");
     } else if (strstr(at, "://")) {
-        return error_set(err, -EINVAL, "'%s' is not an http:// address", url);
+        return error_set(err, -EINVAL, "'%s' is neither an http:// nor an https:// address", url);
     }
     size_t authority = strcspn(at, "/?#"), host = authority;
     const char *port = NULL;
@@ -76,23 +77,13 @@ static int ready_wait(int fd, short events, int64_t deadline_ns) {
     }
 }
 
-/* A connected non-blocking socket, or -errno. */
-static int socket_connect(const struct sockaddr *address, socklen_t length, int64_t deadline_ns) {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int rc = connect(fd, address, length) ? -errno : 0;
-    if (rc == -EINPROGRESS)
-        rc = ready_wait(fd, POLLOUT, deadline_ns);
-    int error = 0;
-    socklen_t size = sizeof(error);
-    if (!rc && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
-        rc = -error;
-    if (rc) {
-        close(fd);
-        return rc;
-    }
-    return fd;
+/* Goes on until bytes may be sent. */
+static int channel_prepare(struct channel *c, int64_t deadline_ns) {
+    int rc = ready_wait(c->fd, POLLOUT, deadline_ns);
+    rc = rc ? rc : channel_connected(c);
+    while (!rc && (rc = channel_handshake(c)) == -EAGAIN)
+        rc = ready_wait(c->fd, channel_events(c, POLLIN), deadline_ns);
+    return rc;
 }
 
 int server_resolve(struct server *s, int64_t timeout_ns, struct sy_error *err) {
@@ -100,34 +91,35 @@ int server_resolve(struct server *s, int64_t timeout_ns, struct sy_error *err) {
     int rc = getaddrinfo(s->host, s->port, &hints, &list);
     if (rc)
         return error_set(err, -EHOSTUNREACH, "cannot find host '%s': %s", s->host, gai_strerror(rc));
-    int fd = -EADDRNOTAVAIL;
-    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-        fd = socket_connect(a->ai_addr, a->ai_addrlen, clock_now_ns() + timeout_ns);
-        if (fd >= 0) {
-            memcpy(&s->address, a->ai_addr, a->ai_addrlen);
-            s->address_length = a->ai_addrlen;
+    struct sy_error why = {""};
+    rc = -EADDRNOTAVAIL;
+    for (struct addrinfo *a = list; a && rc; a = a->ai_next) {
+        struct channel channel;
+        memcpy(&s->address, a->ai_addr, a->ai_addrlen);
+        s->address_length = a->ai_addrlen;
+        rc = channel_open(&channel, s);
+        if (!rc) {
+            rc = channel_prepare(&channel, clock_now_ns() + timeout_ns);
+            channel_explain(&channel, rc, &why);
+            channel_close(&channel);
         }
     }
     freeaddrinfo(list);
-    if (fd < 0)
-        return error_set(err, fd, "cannot connect to %s port %s: %s", s->host, s->port, strerror(-fd));
-    close(fd);
-    return 0;
+    return rc ? error_set(err, rc, "cannot connect to %s port %s: %.400s", s->host, s->port,
+                          why.text[0] ? why.text : strerror(-rc))
+              : 0;
 }
 
-static int all_send(int fd, const char *bytes, size_t length, int64_t deadline_ns) {
+static int all_send(struct channel *c, const char *bytes, size_t length, int64_t deadline_ns) {
     while (length) {
-        ssize_t n = send(fd, bytes, length, MSG_NOSIGNAL);
-        if (n >= 0) {
-            bytes += n;
-            length -= (size_t)n;
-        } else if (errno == EAGAIN) {
-            int rc = ready_wait(fd, POLLOUT, deadline_ns);
-            if (rc)
-                return rc;
-        } else if (errno != EINTR) {
-            return -errno;
-        }
+        ssize_t n = channel_send(c, bytes, length);
+        if (n < 0 && n != -EAGAIN)
+            return (int)n;
+        int rc = n < 0 ? ready_wait(c->fd, channel_events(c, POLLOUT), deadline_ns) : 0;
+        if (rc)
+            return rc;
+        bytes += n > 0 ? n : 0;
+        length -= n > 0 ? (size_t)n : 0;
     }
     return 0;
 }
@@ -157,49 +149,62 @@ static void body_append(void *context, const char *bytes, size_t length) {
     b->bytes[b->length] = 0;
 }
 
-static int answer_read(int fd, struct reply *reply, int64_t deadline_ns) {
+static int answer_read(struct channel *c, struct reply *reply, int64_t deadline_ns) {
     char bytes[16384];
     while (reply->state != REPLY_DONE) {
-        ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
-        if (n > 0) {
-            reply_feed(reply, bytes, (size_t)n);
-            if (reply->state == REPLY_BROKEN)
-                return -EPROTO;
-        } else if (n == 0) {
+        ssize_t n = channel_receive(c, bytes, sizeof(bytes));
+        if (n == 0)
             return reply_end(reply) ? 0 : -ECONNRESET;
-        } else if (errno == EAGAIN) {
-            int rc = ready_wait(fd, POLLIN, deadline_ns);
-            if (rc)
-                return rc;
-        } else if (errno != EINTR) {
-            return -errno;
-        }
+        if (n < 0 && n != -EAGAIN)
+            return (int)n;
+        int rc = n < 0 ? ready_wait(c->fd, channel_events(c, POLLIN), deadline_ns) : 0;
+        if (rc)
+            return rc;
+        if (n > 0)
+            reply_feed(reply, bytes, (size_t)n);
+        if (reply->state == REPLY_BROKEN)
+            return -EBADMSG;
     }
     return 0;
+}
+
+static void failure_explain(const struct channel *c, int rc, struct sy_error *err) {
+    const char *hint = c->session ? "" : " (https:// is for a server that speaks TLS)";
+    if (rc == -ETIMEDOUT)
+        error_set(err, rc, "no answer in time");
+    else if (rc == -EBADMSG || rc == -ECONNRESET)
+        error_set(err, rc, "%s%s", rc == -EBADMSG ? "not an HTTP answer" : strerror(-rc), hint);
+    else
+        channel_explain(c, rc, err);
 }
 
 int fetch_bytes(const struct server *s, const char *request, size_t length, int64_t timeout_ns, struct answer *answer,
                 struct sy_error *err) {
     int64_t deadline_ns = clock_now_ns() + timeout_ns;
-    *answer = (struct answer){0};
-    int fd = socket_connect((const struct sockaddr *)&s->address, s->address_length, deadline_ns);
-    if (fd < 0)
-        return error_set(err, fd, "cannot connect to %s: %s", s->authority, strerror(-fd));
     struct body body = {.bytes = calloc(1, 1), .capacity = 1};
     struct reply reply = {.sink = body_append, .sink_context = &body};
+    struct channel channel;
+    struct sy_error why;
+    *answer = (struct answer){0};
     reply_init(&reply);
-    int rc = body.bytes ? all_send(fd, request, length, deadline_ns) : -ENOMEM;
-    if (!rc || rc == -EPIPE || rc == -ECONNRESET) { /* the server may have answered before it stopped reading */
-        int read_rc = answer_read(fd, &reply, deadline_ns);
-        rc = read_rc ? (rc ? rc : read_rc) : body.rc;
-    }
-    close(fd);
+    int rc = body.bytes ? channel_open(&channel, s) : -ENOMEM;
     if (rc) {
         free(body.bytes);
-        return error_set(err, rc, "%s: %s", s->authority,
-                         rc == -ETIMEDOUT ? "no answer in time"
-                         : rc == -EPROTO  ? "not an HTTP answer"
-                                          : strerror(-rc));
+        return error_set(err, rc, "cannot connect to %s: %s", s->authority, strerror(-rc));
+    }
+    rc = channel_prepare(&channel, deadline_ns);
+    bool connected = !rc;
+    rc = rc ? rc : all_send(&channel, request, length, deadline_ns);
+    /* the server may have answered before it stopped reading */
+    if (connected && (!rc || rc == -EPIPE || rc == -ECONNRESET)) {
+        int read_rc = answer_read(&channel, &reply, deadline_ns);
+        rc = read_rc ? (rc && read_rc != -EPROTO ? rc : read_rc) : body.rc;
+    }
+    failure_explain(&channel, rc, &why);
+    channel_close(&channel);
+    if (rc) {
+        free(body.bytes);
+        return error_set(err, rc, "%s%s: %.400s", connected ? "" : "cannot connect to ", s->authority, why.text);
     }
     *answer = (struct answer){.status = reply.status, .body = body.bytes, .length = body.length};
     return 0;
@@ -207,13 +212,13 @@ int fetch_bytes(const struct server *s, const char *request, size_t length, int6
 
 int fetch(const struct server *s, const char *method, const char *path, int64_t timeout_ns, struct answer *answer,
           struct sy_error *err) {
-    char request[2048];
+    char request[8192];
     const char *body = strcmp(method, "POST") == 0
                            ? "Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
                            : "Connection: close\r\n\r\n";
-    int length = snprintf(request, sizeof(request), "%s %s%s HTTP/1.1\r\nHost: %s\r\n%s", method, s->path, path,
-                          s->authority, body);
+    int length = snprintf(request, sizeof(request), "%s %s%s HTTP/1.1\r\nHost: %s\r\n%s%s", method, s->path, path,
+                          s->authority, s->headers, body);
     if (length >= (int)sizeof(request))
-        return error_set(err, -EINVAL, "the path '%.100s...' is too long", path);
+        return error_set(err, -EINVAL, "the path '%.100s...' and the headers are too long", path);
     return fetch_bytes(s, request, (size_t)length, timeout_ns, answer, err);
 }

@@ -3,22 +3,29 @@
  * Blocks up to its timeout. Any thread. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
 
+struct client_tls;
+
 struct server {
     char host[256], port[6];
-    char path[256];      /* in front of every request's path: "" or "/prefix", no slash at the end */
-    char authority[270]; /* for the Host header */
+    char path[256];               /* in front of every request's path: "" or "/prefix", no slash at the end */
+    char authority[270];          /* for the Host header */
+    bool secure;                  /* "https://": `tls` is to be set */
+    const struct client_tls *tls; /* NULL: plain text */
+    const char *headers;          /* lines to send along with every request, each with its line end; "" */
     struct sockaddr_storage address;
     socklen_t address_length;
 };
 
-/* "http://HOST[:PORT][/PREFIX]", also without "http://"; HOST may be a [v6] address. The port defaults to 80 behind
- * "http://", else to 8000, where inference servers listen. -EINVAL and a sentence otherwise. Does not connect. */
+/* "http://HOST[:PORT][/PREFIX]", "https://..." or without either; HOST may be a [v6] address. The port defaults to 80
+ * behind "http://", 443 behind "https://", else to 8000, where inference servers listen. -EINVAL and a sentence
+ * otherwise. Does not connect. */
 int server_parse(const char *url, struct server *server, struct sy_error *err);
 /* Looks the host up, connects once, and keeps the first address that answers. */
 int server_resolve(struct server *server, int64_t timeout_ns, struct sy_error *err);

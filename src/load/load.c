@@ -5,20 +5,18 @@
 #include "load/load.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "load/channel.h"
 #include "load/reply.h"
 
 #define READ_BYTES     (256 << 10)
@@ -47,7 +45,7 @@ enum connection_state { CONNECTION_CLOSED, CONNECTION_OPENING, CONNECTION_IDLE, 
 struct connection {
     struct list_node idle_node;
     enum connection_state state;
-    int fd;
+    struct channel channel;
     struct request request; /* while busy */
     const struct payload *payload;
     size_t sent;
@@ -86,6 +84,7 @@ struct load {
     int64_t wake_early_ns;
     struct load_progress second;
     struct latency second_latency;
+    struct sy_error failure; /* of the last connection that could not be opened */
 };
 
 /* ---- backlog ---- */
@@ -201,7 +200,7 @@ static void connection_close(struct load *load, struct connection *c) {
     load->opening_count -= c->state == CONNECTION_OPENING;
     load->busy_count -= c->state == CONNECTION_BUSY;
     list_remove(&c->idle_node);
-    close(c->fd);
+    channel_close(&c->channel);
     c->state = CONNECTION_CLOSED;
     load->closed[load->closed_count++] = (uint32_t)(c - load->connections);
 }
@@ -218,27 +217,19 @@ static void connection_rest(struct load *load, struct connection *c) {
 
 /* Starts to connect one more. 0 or -errno. */
 static int connection_open(struct load *load) {
-    const struct server *server = load->config.server;
-    int fd = socket(server->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     struct connection *c = &load->connections[load->closed[load->closed_count - 1]];
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
-    int rc = 0;
-    if (connect(fd, (const struct sockaddr *)&server->address, server->address_length) && errno != EINPROGRESS)
+    int rc = channel_open(&c->channel, load->config.server);
+    if (rc)
+        return rc;
+    if (epoll_ctl(load->epoll_fd, EPOLL_CTL_ADD, c->channel.fd, &event)) {
         rc = -errno;
-    else if (epoll_ctl(load->epoll_fd, EPOLL_CTL_ADD, fd, &event))
-        rc = -errno;
-    if (rc) {
-        close(fd);
+        channel_close(&c->channel);
         return rc;
     }
     load->closed_count--;
     load->opening_count++;
     c->state = CONNECTION_OPENING;
-    c->fd = fd;
     c->answers = 0;
     c->opened_ns = clock_now_ns();
     if (load->result->connections < connections_open(load))
@@ -255,34 +246,39 @@ static void connection_retire(struct load *load, struct connection *c) {
         connection_open(load);
 }
 
-/* The connection is of no more use and its request was not answered. A kept-alive connection that the server closes
- * just when it is used again is an ordinary race, so that request gets a second chance on another connection. */
-static void connection_fail(struct load *load, struct connection *c, const char *why) {
+/* The connection is of no more use (0: closed; -EBADMSG) and its request was not answered. A kept-alive connection that
+ * the server closes just when it is used again is an ordinary race, so that request gets a second chance on another
+ * connection. */
+static void connection_fail(struct load *load, struct connection *c, int rc) {
     bool busy = c->state == CONNECTION_BUSY;
+    struct sy_error why;
+    channel_explain(&c->channel, rc, &why);
     bool stale = busy && c->answers && c->reply.header_bytes == 0 && !c->request.retried;
     connection_close(load, c);
     if (stale) {
         c->request.retried = true;
         backlog_prepend(&load->backlog, &c->request);
     } else if (busy) {
-        request_failed(load, &c->request, why);
+        request_failed(load, &c->request,
+                       rc == 0          ? "the server closed the connection"
+                       : rc == -EBADMSG ? "not an HTTP/1 answer"
+                                        : why.text);
     }
 }
 
 /* Sends what is left of the request. */
 static void connection_write(struct load *load, struct connection *c) {
     while (c->sent < c->payload->length) {
-        ssize_t n = send(c->fd, c->payload->bytes + c->sent, c->payload->length - c->sent, MSG_NOSIGNAL);
-        if (n >= 0)
+        ssize_t n = channel_send(&c->channel, c->payload->bytes + c->sent, c->payload->length - c->sent);
+        if (n >= 0) {
             c->sent += (size_t)n;
-        else if (errno == EAGAIN)
-            return; /* goes on at the next EPOLLOUT */
-        else if (errno == EPIPE || errno == ECONNRESET)
-            return; /* an answer may be waiting that says why: the event that comes with it decides */
-        else if (errno != EINTR) {
-            connection_fail(load, c, strerror(errno));
-            return;
+            continue;
         }
+        /* -EAGAIN: goes on at the next EPOLLOUT; closed: an answer may be waiting that says why, and the event that
+         * comes with it decides */
+        if (n != -EAGAIN && n != -EPIPE && n != -ECONNRESET)
+            connection_fail(load, c, (int)n);
+        return;
     }
 }
 
@@ -315,10 +311,8 @@ static void connection_answered(struct load *load, struct connection *c, bool mo
 /* Takes everything there is: the events are edge-triggered. */
 static void connection_read(struct load *load, struct connection *c, bool hung_up) {
     for (;;) {
-        ssize_t n = recv(c->fd, load->bytes, READ_BYTES, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
+        ssize_t n = channel_receive(&c->channel, load->bytes, READ_BYTES);
+        if (n == -EAGAIN)
             return;
         if (c->state != CONNECTION_BUSY) { /* closed by the server, or bytes nobody asked for */
             connection_retire(load, c);
@@ -328,37 +322,37 @@ static void connection_read(struct load *load, struct connection *c, bool hung_u
             if (n == 0 && reply_end(&c->reply))
                 connection_answered(load, c, true);
             else
-                connection_fail(load, c, n < 0 ? strerror(errno) : "the server closed the connection");
+                connection_fail(load, c, (int)n);
             return;
         }
         size_t taken = reply_feed(&c->reply, load->bytes, (size_t)n);
         if (c->reply.state == REPLY_BROKEN) {
-            connection_fail(load, c, "not an HTTP/1 answer");
+            connection_fail(load, c, -EBADMSG);
             return;
         }
         if (c->reply.state == REPLY_DONE) {
             connection_answered(load, c, taken < (size_t)n || hung_up);
             return;
         }
-        if (n < READ_BYTES && !hung_up)
+        if (n < READ_BYTES && !hung_up && !c->channel.session)
             return; /* the socket is empty; new bytes give a new event */
     }
 }
 
 static void connection_opened(struct load *load, struct connection *c, uint32_t events) {
-    int error = 0;
-    socklen_t size = sizeof(error);
-    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (!error && (events & (EPOLLRDHUP | EPOLLHUP))) /* taken and dropped at once */
-        error = ECONNRESET;
-    if (error) {
-        connection_close(load, c);
-        if (load->backlog.count) { /* the request it was opened for pays for it */
-            struct request request = backlog_take(&load->backlog);
-            request_failed(load, &request, strerror(error));
-        }
-    } else if (events & EPOLLOUT) {
+    int rc = channel_connected(&c->channel);
+    rc = rc ? rc : events & EPOLLOUT ? channel_handshake(&c->channel) : -EAGAIN;
+    if ((rc == 0 || rc == -EAGAIN) && (events & (EPOLLRDHUP | EPOLLHUP))) /* taken and dropped at once */
+        rc = -ECONNRESET;
+    if (rc == 0)
         connection_rest(load, c);
+    if (rc == 0 || rc == -EAGAIN)
+        return;
+    channel_explain(&c->channel, rc, &load->failure);
+    connection_close(load, c);
+    if (load->backlog.count) { /* the request it was opened for pays for it */
+        struct request request = backlog_take(&load->backlog);
+        request_failed(load, &request, load->failure.text);
     }
 }
 
@@ -478,8 +472,8 @@ static int connections_prepare(struct load *load, uint32_t wanted, struct sy_err
     while (!rc && load->opening_count && clock_now_ns() < deadline_ns)
         loop_step(load, deadline_ns);
     if (!connection_idle(load))
-        return error_set(err, rc ? rc : -ECONNREFUSED, "cannot open a connection to %s%s%s",
-                         load->config.server->authority, rc ? ": " : "", rc ? strerror(-rc) : "");
+        return error_set(err, rc ? rc : -ECONNREFUSED, "cannot open a connection to %s: %.400s",
+                         load->config.server->authority, rc ? strerror(-rc) : load->failure.text);
     return 0;
 }
 
@@ -640,7 +634,7 @@ void load_free(struct load *load) {
         return;
     for (uint32_t i = 0; load->connections && i < load->config.connections_max; i++)
         if (load->connections[i].state != CONNECTION_CLOSED)
-            close(load->connections[i].fd);
+            channel_close(&load->connections[i].channel);
     if (load->epoll_fd >= 0)
         close(load->epoll_fd);
     free(load->connections);

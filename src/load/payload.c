@@ -173,7 +173,8 @@ int payload_build(struct payload *payload, const struct server *server, const st
     if (to) {
         char name[800];
         path_encode(model->name, name, sizeof(name));
-        fprintf(to, "POST %s/v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\n", server->path, name, server->authority);
+        fprintf(to, "POST %s/v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\n%s", server->path, name, server->authority,
+                server->headers);
         if (options->json_tensors)
             fputs("Content-Type: application/json\r\n", to);
         else

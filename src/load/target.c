@@ -267,7 +267,10 @@ static int index_read(struct target *target, const struct server *server, struct
     int rc = fetch(server, "POST", "/v2/repository/index", ASK_TIMEOUT_NS, &answer, err);
     if (rc)
         return rc;
-    json_t *json = answer.status == 200 ? json_loads(answer.body, 0, NULL) : NULL;
+    if (answer.status != 200)
+        rc = error_set(err, -ENOENT, "the server answers %d to POST /v2/repository/index: %.200s (%s)", answer.status,
+                       answer.body, answer.status == 401 ? "--token" : "--models names the models to ask");
+    json_t *json = rc ? NULL : json_loads(answer.body, 0, NULL);
     free(answer.body);
     for (size_t i = 0; !rc && i < json_array_size(json); i++) {
         const json_t *entry = json_array_get(json, i);

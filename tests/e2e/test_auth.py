@@ -1,6 +1,7 @@
 """test_auth.py - tokens: what needs one, over both protocols and on the metrics port."""
 # sanitizers: yes
 import http.client
+import json
 import signal
 import subprocess
 
@@ -149,6 +150,25 @@ def test_strict(strict):
         answer = connection.getresponse()
         assert answer.status == status and (status == 200) == (b"symphony_" in answer.read())
         connection.close()
+
+
+def test_bench(strict, folder):
+    def bench(*options):
+        return subprocess.run([BINARY, "bench", f"http://127.0.0.1:{strict.port}", "--closed", "2", "--seconds", "0.5", "--warmup", "0",
+                               "--json", "--metrics", f"http://127.0.0.1:{strict.metrics_port}/metrics", *options],
+                              capture_output=True, text=True, timeout=60)
+    for options in (["--token", "beta-token"], ["--token", f"@{folder}/tokens"], ["--header", "x-api-key: alpha-token"]):
+        run = bench(*options)
+        assert run.returncode == 0, run.stderr
+        result = json.loads(run.stdout)
+        assert result["requests"] > 0 and result["error_rate"] == 0 and result["batch_mean"] >= 1
+    for options in ([], ["--token", "gamma"]):
+        run = bench(*options)
+        assert run.returncode == 2 and "401" in run.stderr and "--token" in run.stderr
+    for options, named in ((["--token", f"@{folder}/none"], "none"), (["--token", "@/dev/null"], "holds no token"),
+                           (["--token", "two\nlines"], "printable"), (["--header", "no colon"], "NAME: VALUE")):
+        run = bench(*options)
+        assert run.returncode == 2 and named in run.stderr, run.stderr
 
 
 def test_reload(folder):

@@ -9,12 +9,15 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import struct
 import subprocess
 import threading
 import time
 
 import pytest
+
+from certificates import Authority
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 METADATA = {"name": "a", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]},
@@ -28,6 +31,7 @@ class Server:
     slo_ms = 100
     framing = "length"  # length | chunked | split | close
     metrics = ""
+    tls = None  # an ssl.SSLContext
 
     def __init__(self):
         self.requests = []  # (model, headers, body) of each inference
@@ -92,7 +96,7 @@ class Server:
 
     def run(self):
         async def main():
-            server = await asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=1024)
+            server = await asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=1024, ssl=self.tls)
             self.port = server.sockets[0].getsockname()[1]
             self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
             self.started.set()
@@ -330,3 +334,21 @@ def test_no_server_is_status_1():
         pass
     done = subprocess.run(command(server, "--rate", "5"), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+def test_another_server_that_speaks_tls_and_wants_tokens(tmp_path, framing):
+    authority = Authority(tmp_path)
+    server = Server()
+    server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.tls.load_cert_chain(*authority.sign("other"))
+    server.framing = framing
+    with server:
+        done = subprocess.run([BINARY, "bench", f"https://localhost:{server.port}", "--closed", "4", "--seconds", "0.5", "--json",
+                               "--cacert", str(authority.path), "--token", "secret", "--header", "X-More: yes", "--items", "3000"],
+                              capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["requests"] > 0 and result["error_rate"] == 0
+    assert all(headers["authorization"] == "bearer secret" and headers["x-more"] == "yes" for _, headers, _ in server.requests)
+    assert max(len(body) for _, _, body in server.requests) > 3000 * 16  # several records

@@ -1,5 +1,6 @@
 """test_tls.py - TLS on both ports: who is let in, which versions, new certificates without a restart, rude clients."""
 # sanitizers: yes
+import json
 import os
 import signal
 import socket
@@ -180,6 +181,56 @@ def test_client_certificates(mutual, authority, folder):
         with channel_to(mutual, authority, pair) as channel, pytest.raises(grpc.RpcError) as failed:
             service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(grpc_request(), timeout=10)
         assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+# ---- symphony bench ----
+
+def bench(server, *options, host="localhost"):
+    return subprocess.run([BINARY, "bench", f"https://{host}:{server.port}", "--closed", "4", "--seconds", "0.5", "--warmup",
+                           "0", "--json", *map(str, options)], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_bench(server, authority, host):
+    run = bench(server, "--cacert", authority.path, "--metrics", f"http://127.0.0.1:{server.metrics_port}/metrics", host=host)
+    assert run.returncode == 0, run.stderr
+    result = json.loads(run.stdout)
+    assert result["requests"] > 0 and result["error_rate"] == 0 and result["batch_mean"] >= 1
+
+
+def test_bench_with_bodies_larger_than_a_record(server, authority):
+    run = bench(server, "--cacert", authority.path, "--items", 16, "--json-tensors", "--outputs", "json")
+    assert run.returncode == 0 and json.loads(run.stdout)["error_rate"] == 0, run.stderr
+
+
+def test_bench_says_which_certificate_it_refuses_and_why(server, folder, authority, pair):
+    stranger = Authority(folder, "bench-stranger")
+    unknown = bench(server, "--cacert", stranger.path)
+    assert unknown.returncode == 1
+    assert "certificate (subject 'CN=server', issuer 'CN=authority') is refused" in unknown.stderr
+    assert "issuer is unknown" in unknown.stderr
+    other_host = bench(server, "--cacert", authority.path, host="127.1")  # no name of its
+    assert other_host.returncode == 1 and "does not match" in other_host.stderr
+    assert bench(server, "--insecure").returncode == 0
+    missing = bench(server, "--cacert", folder / "none.pem")
+    assert missing.returncode == 2 and "none.pem': No such file" in missing.stderr
+    mismatch = bench(server, "--cert", pair[0], "--key", stranger.key)
+    assert mismatch.returncode == 2 and "cannot be used" in mismatch.stderr
+
+
+def test_bench_that_speaks_the_wrong_protocol(server, authority):
+    plain = subprocess.run([BINARY, "bench", f"http://localhost:{server.port}", "--closed", "1"], capture_output=True, text=True)
+    assert plain.returncode == 1 and "https://" in plain.stderr
+    run = subprocess.run([BINARY, "bench", f"https://localhost:{server.metrics_port}", "--closed", "1", "--cacert",
+                          authority.path], capture_output=True, text=True)
+    assert run.returncode == 1 and "TLS" in run.stderr
+
+
+def test_bench_with_a_certificate_of_its_own(mutual, authority):
+    certificate, key = authority.sign("bench")
+    assert bench(mutual, "--cacert", authority.path, "--cert", certificate, "--key", key).returncode == 0
+    without = bench(mutual, "--cacert", authority.path)
+    assert without.returncode == 1 and without.stderr
 
 
 # ---- new certificates ----

@@ -14,15 +14,18 @@ static void addresses_are_taken_apart(void **state) {
     (void)state;
     static const struct {
         const char *url, *host, *port, *path, *authority;
+        bool secure;
     } cases[] = {
-        {"localhost", "localhost", "8000", "", "localhost"},
-        {"localhost:19300", "localhost", "19300", "", "localhost:19300"},
-        {"http://h", "h", "80", "", "h"},
-        {"HTTP://h:8000/", "h", "8000", "", "h:8000"},
-        {"http://10.0.0.1:8000/prefix/x//", "10.0.0.1", "8000", "/prefix/x", "10.0.0.1:8000"},
-        {"[::1]:8000", "::1", "8000", "", "[::1]:8000"},
-        {"http://[fe80::1]/p", "fe80::1", "80", "/p", "[fe80::1]"},
-        {"h:8002/metrics", "h", "8002", "/metrics", "h:8002"},
+        {"localhost", "localhost", "8000", "", "localhost", false},
+        {"localhost:19300", "localhost", "19300", "", "localhost:19300", false},
+        {"http://h", "h", "80", "", "h", false},
+        {"HTTP://h:8000/", "h", "8000", "", "h:8000", false},
+        {"http://10.0.0.1:8000/prefix/x//", "10.0.0.1", "8000", "/prefix/x", "10.0.0.1:8000", false},
+        {"[::1]:8000", "::1", "8000", "", "[::1]:8000", false},
+        {"http://[fe80::1]/p", "fe80::1", "80", "/p", "[fe80::1]", false},
+        {"h:8002/metrics", "h", "8002", "/metrics", "h:8002", false},
+        {"https://h", "h", "443", "", "h", true},
+        {"HTTPS://[::1]:8443/p/", "::1", "8443", "/p", "[::1]:8443", true},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct server s;
@@ -31,6 +34,9 @@ static void addresses_are_taken_apart(void **state) {
         assert_string_equal(s.port, cases[i].port);
         assert_string_equal(s.path, cases[i].path);
         assert_string_equal(s.authority, cases[i].authority);
+        assert_string_equal(s.headers, "");
+        assert_int_equal(s.secure, cases[i].secure);
+        assert_null(s.tls);
     }
 }
 
@@ -39,8 +45,8 @@ static void mistakes_are_named(void **state) {
     static const struct {
         const char *url, *want;
     } cases[] = {
-        {"https://h", "https is not supported"},
-        {"ftp://h", "is not an http:// address"},
+        {"ftp://h", "is neither an http:// nor an https:// address"},
+        {"https://", "names no host"},
         {"", "names no host"},
         {"http://", "names no host"},
         {":8000", "names no host"},

@@ -13,7 +13,7 @@
 #include "base/container.h"
 #include "load/payload.h"
 
-static const struct server server = {.path = "/base", .authority = "h:8000"};
+static const struct server server = {.path = "/base", .authority = "h:8000", .headers = "X-Api-Key: k\r\n"};
 
 #define TYPES (DATATYPE_COUNT - 1) /* but DATATYPE_INVALID */
 
@@ -85,7 +85,7 @@ static void binary_and_json_carry_the_same_values(void **state) {
                            json_options = {.json_tensors = true};
     assert_int_equal(payload_build(&binary, &server, &model, &options, 9, NULL), 0);
     assert_int_equal(payload_build(&text, &server, &model, &json_options, 9, NULL), 0);
-    static const char start[] = "POST /base/v2/models/a%20b/infer HTTP/1.1\r\nHost: h:8000\r\n";
+    static const char start[] = "POST /base/v2/models/a%20b/infer HTTP/1.1\r\nHost: h:8000\r\nX-Api-Key: k\r\n";
     assert_memory_equal(binary.bytes, start, sizeof(start) - 1);
     assert_memory_equal(text.bytes, start, sizeof(start) - 1);
 

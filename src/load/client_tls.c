@@ -1,0 +1,123 @@
+/* client_tls.c - reads certificates, and makes sessions of a client. */
+#include "load/client_tls.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <gnutls/x509.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct client_tls {
+    gnutls_certificate_credentials_t credentials;
+    bool insecure;
+};
+
+/* GnuTLS does not say why it could not. */
+static int file_check(const char *path, struct sy_error *err) {
+    return access(path, R_OK) < 0 ? error_set(err, -EINVAL, "cannot read '%s': %s", path, strerror(errno)) : 0;
+}
+
+static int trust_read(struct client_tls *tls, const char *path, struct sy_error *err) {
+    int rc = path ? file_check(path, err) : 0;
+    if (rc < 0)
+        return rc;
+    int count = path ? gnutls_certificate_set_x509_trust_file(tls->credentials, path, GNUTLS_X509_FMT_PEM)
+                     : gnutls_certificate_set_x509_system_trust(tls->credentials);
+    if (path && count <= 0)
+        return error_set(err, -EINVAL, "'%s' holds no certificate to trust%s%s", path, count ? ": " : "",
+                         count ? gnutls_strerror(count) : "");
+    return 0; /* a system that trusts nobody refuses every server, which is said then */
+}
+
+static int key_pair_read(struct client_tls *tls, const struct client_tls_files *files, struct sy_error *err) {
+    int rc = file_check(files->certificate, err);
+    rc = rc < 0 ? rc : file_check(files->key, err);
+    if (rc < 0)
+        return rc;
+    rc = gnutls_certificate_set_x509_key_file(tls->credentials, files->certificate, files->key, GNUTLS_X509_FMT_PEM);
+    return rc < 0 ? error_set(err, -EINVAL, "the certificate in '%s' and the key in '%s' cannot be used: %s",
+                              files->certificate, files->key, gnutls_strerror(rc))
+                  : 0;
+}
+
+int client_tls_create(struct client_tls **tls, const struct client_tls_files *files, struct sy_error *err) {
+    struct client_tls *t = calloc(1, sizeof(*t));
+    if (!t || gnutls_certificate_allocate_credentials(&t->credentials) < 0) {
+        free(t);
+        return error_set(err, -ENOMEM, "no memory for TLS");
+    }
+    t->insecure = files->insecure;
+    int rc = files->insecure ? 0 : trust_read(t, files->authorities, err);
+    if (rc == 0 && files->certificate)
+        rc = key_pair_read(t, files, err);
+    if (rc < 0)
+        client_tls_destroy(t);
+    else
+        *tls = t;
+    return rc;
+}
+
+void client_tls_destroy(struct client_tls *tls) {
+    if (!tls)
+        return;
+    gnutls_certificate_free_credentials(tls->credentials);
+    free(tls);
+}
+
+static bool is_address(const char *host) {
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+gnutls_session_t client_tls_session(const struct client_tls *tls, const char *host) {
+    gnutls_datum_t protocol = {(unsigned char *)"http/1.1", 8};
+    gnutls_session_t session;
+    if (gnutls_init(&session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
+        return NULL;
+    if (gnutls_set_default_priority(session) < 0 ||
+        gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
+        gnutls_alpn_set_protocols(session, &protocol, 1, 0) < 0 ||
+        (!is_address(host) && gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host)) < 0)) {
+        gnutls_deinit(session);
+        return NULL;
+    }
+    if (!tls->insecure)
+        gnutls_session_set_verify_cert(session, host, 0);
+    gnutls_handshake_set_timeout(session, GNUTLS_INDEFINITE_TIMEOUT); /* whoever waits has a deadline of its own */
+    return session;
+}
+
+/* "subject 'CN=a', issuer 'CN=b'" of the server's certificate. */
+static void peer_describe(gnutls_session_t session, char *text, size_t size) {
+    gnutls_x509_crt_t certificate;
+    unsigned count = 0;
+    const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
+    char subject[160] = "", issuer[160] = "";
+    size_t subject_size = sizeof(subject), issuer_size = sizeof(issuer);
+    snprintf(text, size, "unreadable");
+    if (count == 0 || gnutls_x509_crt_init(&certificate) < 0)
+        return;
+    if (gnutls_x509_crt_import(certificate, &chain[0], GNUTLS_X509_FMT_DER) == 0) {
+        gnutls_x509_crt_get_dn(certificate, subject, &subject_size);
+        gnutls_x509_crt_get_issuer_dn(certificate, issuer, &issuer_size);
+        snprintf(text, size, "subject '%s', issuer '%s'", subject, issuer);
+    }
+    gnutls_x509_crt_deinit(certificate);
+}
+
+void client_tls_explain(gnutls_session_t session, int code, struct sy_error *err) {
+    gnutls_datum_t why = {0};
+    char peer[400];
+    if (code == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR) {
+        unsigned status = gnutls_session_get_verify_cert_status(session);
+        peer_describe(session, peer, sizeof(peer));
+        gnutls_certificate_verification_status_print(status, gnutls_certificate_type_get(session), &why, 0);
+        error_set(err, 0, "the server's certificate (%s) is refused: %s", peer, why.data ? (char *)why.data : "");
+        gnutls_free(why.data);
+    } else if (code == GNUTLS_E_FATAL_ALERT_RECEIVED) {
+        error_set(err, 0, "the server ended TLS: %s", gnutls_alert_get_name(gnutls_alert_get(session)));
+    } else {
+        error_set(err, 0, "TLS failed: %s", gnutls_strerror(code));
+    }
+}
