@@ -38,11 +38,12 @@ struct executor;
 int executor_start(struct executor **executor, const struct executor_config *config, struct sy_error *err);
 /* Waits until everything is loaded: 0, or -errno with a sentence if the engine could not be opened. */
 int executor_wait_ready(struct executor *executor, struct sy_error *err);
-/* Loads a model beside the running executor, and runs a batch of every size once: for a thread that loads models, one
- * at a time, once the executor is ready. The served model and its profile are complete. 0 or -errno with the engine's
- * sentence. wiring_model_loaded() hands it over. */
+/* Loads a model beside the running executor, and runs a batch of every size once and the samples of its model_warmup:
+ * for a thread that loads models, one at a time, once the executor is ready. The served model and its profile are
+ * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true.
+ * wiring_model_loaded() hands it over. */
 int executor_load(struct executor *executor, uint32_t served_model, struct executor_model *loaded,
-                  struct sy_error *err);
+                  const _Atomic bool *stop, struct sy_error *err);
 /* Frees one that the executor does not have: not yet, or not any more (wiring_executor_settled()). The same thread. */
 void executor_unload(const struct executor *executor, struct executor_model *loaded);
 /* Ends the thread, after the batch that runs, and frees everything. */

@@ -1,9 +1,12 @@
 /* executor_models.c - the models of an executor: those there from the start, which its thread loads, and those that
  * come and go, which another thread loads and frees beside it. */
+#include <errno.h>
+
 #include "backend/executor_state.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "profile/measure.h"
+#include "profile/warmup.h"
 
 #define WARM_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that are left then are not run */
 
@@ -28,7 +31,32 @@ static bool warm(const struct executor *x, uint32_t served_model, struct engine_
     return any;
 }
 
-int executor_load(struct executor *x, uint32_t served_model, struct executor_model *loaded, struct sy_error *err) {
+struct warming {
+    const struct executor *x;
+    struct engine_model *model;
+    const _Atomic bool *stop;
+};
+
+/* All runs of a sample of model_warmup. */
+static int sample_run(void *context, const struct warmup_sample *sample, struct sy_error *err) {
+    const struct warming *w = context;
+    int64_t start_ns = clock_now_ns();
+    int rc = 0;
+
+    for (uint32_t i = 0; i < sample->runs && rc == 0; i++) {
+        if (atomic_load_explicit(w->stop, memory_order_relaxed)) /* a lone flag */
+            return error_set(err, -EINTR, "the server is shutting down");
+        rc = warmup_run(w->x->config.engine, w->model, sample, err);
+    }
+    if (rc == 0)
+        log_debug("warm-up sample run", "file=\"%s\" sample=\"%s\" accelerator=%u items=%u runs=%u ms=%.3f",
+                  sample->origin, sample->name, w->x->config.first_accelerator, sample->items, sample->runs,
+                  (double)(clock_now_ns() - start_ns) / NS_PER_MS);
+    return rc;
+}
+
+int executor_load(struct executor *x, uint32_t served_model, struct executor_model *loaded, const _Atomic bool *stop,
+                  struct sy_error *err) {
     struct served_model *model = &x->config.models[served_model];
     struct engine_model_source source = {
         .name = model->name,
@@ -41,9 +69,13 @@ int executor_load(struct executor *x, uint32_t served_model, struct executor_mod
 
     if (rc < 0)
         return rc;
-    loaded->warmed = x->config.engine->signature && source.profile && /* one that computes */
-                     warm(x, served_model, loaded->model);
-    return 0;
+    if (!x->config.engine->signature || !source.profile) /* it does not compute */
+        return 0;
+    loaded->warmed = warm(x, served_model, loaded->model);
+    rc = warmup_each(model, sample_run, &(struct warming){x, loaded->model, stop ? stop : &x->stop}, err);
+    if (rc < 0)
+        executor_unload(x, loaded);
+    return rc;
 }
 
 void executor_unload(const struct executor *x, struct executor_model *loaded) {
@@ -55,16 +87,21 @@ void executor_unload(const struct executor *x, struct executor_model *loaded) {
 static void load_from_start(struct executor *x, uint32_t index) {
     struct served_model *model = &x->config.models[index];
     struct sy_error err = {.text = ""};
+    int ready = MODEL_READY;
 
     /* acquire: the reason and the signature were written before the state */
     if (atomic_load_explicit(&model->state, memory_order_acquire) != MODEL_READY ||
-        executor_load(x, index, &x->models[index], &err) == 0)
+        executor_load(x, index, &x->models[index], NULL, &err) == 0)
+        return;
+    log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
+              x->config.first_accelerator, err.text);
+    /* relaxed: whichever executor is the first to fail writes the reason, and nobody reads it before the next store */
+    if (!atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
+                                                 memory_order_relaxed))
         return;
     snprintf(model->reason, sizeof(model->reason), "%s", err.text);
     /* release: with the loads of `state` before `reason` is read */
     atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
-    log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
-              x->config.first_accelerator, err.text);
 }
 
 int executor_load_all(struct executor *x) {

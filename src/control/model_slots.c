@@ -139,8 +139,9 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
     if (rc == 0)
         rc = served_model_labels_read(model, err);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
-        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                                : executor_load(s->executors[e], i, &slots->slots[i].loaded[e], err);
+        rc = is_stopping(slots)
+                 ? error_set(err, -EINTR, "the server is shutting down")
+                 : executor_load(s->executors[e], i, &slots->slots[i].loaded[e], slots->control->how[0].stop, err);
     if (rc == 0)
         rc = slot_cores(slots, i, err);
     if (rc) {

@@ -108,6 +108,8 @@ static void doing(const struct child *child, char *text, size_t size) {
         snprintf(text, size, "measuring a batch of %u", child->last.batch);
     else if (strcmp(child->last.phase, "optimising") == 0)
         snprintf(text, size, "trying an optimised copy of the model");
+    else if (strcmp(child->last.phase, "warming up") == 0)
+        snprintf(text, size, "running the sample '%.60s' of model_warmup", child->last.text);
     else
         snprintf(text, size, "%s", *child->last.phase ? "loading the model" : "starting");
 }
@@ -115,7 +117,7 @@ static void doing(const struct child *child, char *text, size_t size) {
 /* Reaps a child that closed its pipe or is to be killed. The sentence goes to err. */
 static int child_end(struct child *child, int why, struct sy_error *err) {
     int status = 0;
-    char what[64];
+    char what[128];
     doing(child, what, sizeof(what));
     if (why != -EPIPE)
         kill(child->pid, SIGKILL);
@@ -144,7 +146,7 @@ static int child_run(const struct worker_request *request, const struct profile_
     if (rc)
         return rc;
     while ((rc = child_listen(&child, options)) == 0 && child.last.kind == WORKER_PROGRESS) {
-        child.last.phase[sizeof(child.last.phase) - 1] = '\0';
+        child.last.phase[sizeof(child.last.phase) - 1] = child.last.text[sizeof(child.last.text) - 1] = '\0';
         progress->phase = child.last.phase;
         progress->batch = child.last.batch;
         if (options->progress)

@@ -32,7 +32,7 @@ static size_t element_bytes(enum datatype type) {
     return type == DATATYPE_BYTES ? STRING_LEAD_BYTES + 1 : datatype_bytes(type);
 }
 
-static void fill(void *data, size_t count, enum datatype type, struct rng *rng) {
+void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng) {
     size_t bytes = element_bytes(type);
     uint8_t *at = data;
     for (size_t i = 0; i < count; i++, at += bytes) {
@@ -85,7 +85,7 @@ int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR
         if (signature->inputs_optional & 1u << i)
             continue;
         inputs[i].data = data;
-        fill(data, inputs[i].bytes / element_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
+        measure_fill(data, inputs[i].bytes / element_bytes(signature->inputs[i].type), signature->inputs[i].type, &rng);
         data += (inputs[i].bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     }
     return 0;

@@ -2,6 +2,7 @@
  * keeps the accelerator busy. */
 #pragma once
 
+#include "base/rng.h"
 #include "engine/engine.h"
 #include "profile/store.h"
 
@@ -19,9 +20,12 @@ struct measure_options {
 #define MEASURE_BUDGET_NS      (300 * NS_PER_MS)
 #define MEASURE_LATENCY_MAX_NS (1 * NS_PER_S)
 
-/* Inputs of `items` items for a model, random by seed: floats in [0.5, 1), integers and booleans 0 or 1, which are
- * valid as indices, strings "0" or "1", which can be read as numbers. Optional inputs are not given. The data are one
- * allocation; free(inputs[0].data). -ENOMEM. */
+/* Random elements: floats in [0.5, 1), integers and booleans 0 or 1, which are valid as indices, strings "0" or "1",
+ * which can be read as numbers. */
+void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng);
+
+/* Inputs of `items` items for a model, so filled by `seed`. Optional inputs are not given. The data are one allocation;
+ * free(inputs[0].data). -ENOMEM. */
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    uint64_t seed, struct tensor_view *inputs);
 

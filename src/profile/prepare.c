@@ -10,6 +10,7 @@
 #include "engine/fingerprint.h"
 #include "engine/sidecar.h"
 #include "profile/measure.h"
+#include "profile/warmup.h"
 #include "repository/repository.h"
 
 int64_t profile_default_slo_ns(const struct profile *profile) {
@@ -69,6 +70,7 @@ static void record_apply(struct served_model *model, const struct profile_record
 int profile_cached(const struct served_model *model, const struct profile_options *options,
                    struct profile_record *record, struct sy_error *err) {
     char key[512], path[SIDECAR_PATH_MAX], text[FINGERPRINT_TEXT], engine[64], accelerator[256];
+    char warmup[FINGERPRINT_TEXT];
     struct fingerprint fingerprint;
     struct sy_error why;
     key_compose(options, key, sizeof(key));
@@ -97,6 +99,10 @@ int profile_cached(const struct served_model *model, const struct profile_option
         rc = error_set(err, -ESTALE, "%s is of another item shape", path);
     if (!rc && wanted > record->batch_asked)
         rc = error_set(err, -ESTALE, "%s reaches to batches of %u, wanted are %u", path, record->batch_asked, wanted);
+    if (!rc)
+        rc = warmup_fingerprint(configured, warmup, err);
+    if (!rc && *warmup && strcmp(record->warmup, warmup) != 0)
+        rc = error_set(err, -ESTALE, "%s is of a model whose model_warmup was another one", path);
     free(configured);
     return rc;
 }

@@ -17,6 +17,7 @@ struct profile_record {
     char accelerator[256];
     int64_t item_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* of the profiled item's inputs, batch dimension 1 */
     uint32_t batch_asked;                            /* greatest batch that was wanted */
+    char warmup[40];                                 /* warmup_fingerprint() of the samples that ran; "": none did */
 
     /* what was found */
     struct signature signature; /* as the file has it, before any configuration */

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "profile/measure.h"
+#include "profile/warmup.h"
 #include "repository/repository.h"
 
 struct worker {
@@ -25,6 +26,7 @@ struct worker {
     const struct engine_ops *ops;
     struct engine *engine;
     struct engine_model_source source;
+    struct engine_model *model; /* while it is measured */
     uint32_t attempt;
     bool blame_cache;
     struct profile_record record;
@@ -173,17 +175,23 @@ static void cache_make(struct worker *w) {
     w->blame_cache = strcmp(w->record.cache, "none") != 0;
 }
 
+/* A sample of model_warmup is tried here, once, before it runs where it could take the server down. */
+static int sample_try(void *context, const struct warmup_sample *sample, struct sy_error *err) {
+    struct worker *w = context;
+    tell(w, WORKER_PROGRESS, "warming up", sample->items, sample->name);
+    return warmup_run(w->ops, w->model, sample, err);
+}
+
 static int model_measure(struct worker *w, struct sy_error *err) {
-    struct engine_model *model;
     malloc_trim(0); /* what the trials left would hide the model's growth */
     uint64_t before_bytes = measure_resident_bytes();
     int64_t start_ns = clock_now_ns();
     tell(w, WORKER_PROGRESS, "loading", 0, "");
-    int rc = w->ops->load(w->engine, &w->source, &model, err);
+    int rc = w->ops->load(w->engine, &w->source, &w->model, err);
     if (rc)
         return rc;
     w->record.load_ns = clock_now_ns() - start_ns;
-    rc = measure_run(w->ops, model, w->source.signature, w->record.item_dims, 1, err);
+    rc = measure_run(w->ops, w->model, w->source.signature, w->record.item_dims, 1, err);
     uint64_t after_bytes = measure_resident_bytes();
     w->record.weights_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
     struct measure_options options = {
@@ -195,8 +203,14 @@ static int model_measure(struct worker *w, struct sy_error *err) {
         .context = w,
     };
     if (!rc)
-        rc = measure_model(w->ops, model, w->source.signature, w->record.item_dims, &options, &w->record, err);
-    w->ops->unload(model);
+        rc = measure_model(w->ops, w->model, w->source.signature, w->record.item_dims, &options, &w->record, err);
+    if (!rc)
+        rc = warmup_fingerprint(&w->request.model, w->record.warmup, err);
+    if (w->request.model.batch_max > w->record.batch_max)
+        w->request.model.batch_max = w->record.batch_max;
+    if (!rc)
+        rc = warmup_each(&w->request.model, sample_try, w, err);
+    w->ops->unload(w->model);
     return rc;
 }
 

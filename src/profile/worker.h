@@ -31,11 +31,11 @@ enum worker_kind { WORKER_PROGRESS, WORKER_RESULT, WORKER_FAILED };
 /* child -> parent */
 struct worker_message {
     enum worker_kind kind;
-    char phase[16];               /* progress: what begins now: "loading", "optimising", "measuring" */
-    uint32_t batch;               /* measuring: of how many items */
+    char phase[16];               /* progress: what begins now: "loading", "optimising", "measuring", "warming up" */
+    uint32_t batch;               /* measuring, warming up: of how many items */
     uint32_t attempt;             /* the form of optimised model in use */
     bool blame_cache;             /* a death from here on is the optimised model's fault until proved otherwise */
-    char text[512];               /* failed: why */
+    char text[512];               /* failed: why; warming up: the sample's name */
     struct profile_record record; /* result; without fingerprint, engine and accelerator, which the parent knows */
 };
 

@@ -168,10 +168,18 @@ struct partly_honoured {
     const char *const *honoured;
 };
 
+/* A sample that says no batch_size is not run, as with Triton. */
+static bool is_idle_warmup(const struct pbtxt_node *node) {
+    const struct pbtxt_node *size = pbtxt_find(node, "batch_size");
+    return strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0);
+}
+
+/* Of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const top[] = {
         "name",  "platform", "backend",          "max_batch_size", "default_model_filename",
-        "input", "output",   "dynamic_batching", "version_policy", NULL};
+        "input", "output",   "dynamic_batching", "version_policy", "model_warmup",
+        NULL};
     static const char *const input[] = {"name", "data_type", "dims", "optional", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {"max_queue_delay_microseconds",
@@ -189,6 +197,8 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
         const struct partly_honoured *part = parts;
         while (part < parts + ARRAY_COUNT(parts) && strcmp(part->field, node->name) != 0)
             part++;
+        if (is_idle_warmup(node))
+            field_list_add(list, "model_warmup of batch_size 0");
         if (!honoured(node->name, top) && field_find("ModelConfig", node->name))
             field_list_add(list, node->name);
         for (const struct pbtxt_node *field = part < parts + ARRAY_COUNT(parts) ? node->first : NULL; field;
@@ -209,7 +219,7 @@ static int text_get(const char *origin, const struct pbtxt_node *node, char *to,
     return 0;
 }
 
-static enum datatype type_parse(const char *word) {
+enum datatype model_config_datatype(const char *word) {
     if (strcmp(word, "TYPE_STRING") == 0)
         return DATATYPE_BYTES;
     return datatype_parse(word + strlen("TYPE_"), strlen(word) - strlen("TYPE_"));
@@ -226,7 +236,7 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
     if (rc)
         return rc;
     if (type)
-        tensor->type = type_parse(type->text);
+        tensor->type = model_config_datatype(type->text);
     if (optional)
         tensor->optional = strchr("tT1", optional->text[0]);
     if (labels)
@@ -355,8 +365,9 @@ int model_config_read_text(const char *origin, const char *text, size_t bytes, b
     struct field_list unknown = {0}, without_effect = {0};
     rc = model_config_check(origin, root, unknown_add, &unknown, err);
     if (!rc)
+        without_effect_collect(root, &without_effect);
+    if (!rc)
         rc = honoured_read(origin, root, config, err);
-    without_effect_collect(root, &without_effect);
     if (!rc && !quiet && unknown.length)
         log_warn("config fields unknown, ignored", "file=\"%s\" fields=\"%s\"", origin, unknown.text);
     if (!rc && !quiet && without_effect.length)

@@ -1,9 +1,10 @@
 /* model_config.h - Triton's config.pbtxt: what of it is honoured, and its check against the model itself.
  *
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
- * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h). instance_group is
- * checked. Other fields of ModelConfig have no effect yet and are listed in one warning a file; fields that ModelConfig
- * does not have are warned of; what is wrong is refused with file, line and column. Set-up only; any thread. */
+ * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h), model_warmup
+ * (profile/warmup.h, which reads it itself). instance_group is checked. Other fields of ModelConfig have no effect yet
+ * and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong is refused
+ * with file, line and column. Set-up only; any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -54,6 +55,9 @@ struct model_config {
 int model_config_check(const char *origin, const struct pbtxt_node *root,
                        void (*unknown)(void *context, const struct pbtxt_node *node, const char *place), void *context,
                        struct sy_error *err);
+
+/* Of a word as TYPE_FP32; DATATYPE_INVALID if this server has no such type. */
+enum datatype model_config_datatype(const char *word);
 
 #define MODEL_CONFIG_FILE "config.pbtxt"
 

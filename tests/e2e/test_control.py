@@ -267,6 +267,22 @@ def test_a_broken_new_version_leaves_the_old_one(server, folder, client):
         put(folder, "scaled", scaled(2))
 
 
+def test_a_new_version_that_fails_its_warm_up_leaves_the_old_one(server, folder, client):
+    client.triton.load_model("scaled")
+    config = folder / "scaled" / "config.pbtxt"
+    try:
+        for what, mistake in (('input_data_file: "gone"', "warmup/gone: No such file"),
+                              ("zero_data: true dims: [ 5 ]", "dims are [4,5]")):
+            config.write_text("max_batch_size: 1\nmodel_warmup { batch_size: 1\n  inputs { key: 'x' value { "
+                              f"data_type: TYPE_FP32 dims: [ 4 ] {what} }} }} }}\n")
+            with under_load(server, "scaled", [2]):
+                status, sentence = client.fails(client.triton.load_model, "scaled")
+                assert status == 400 and f"{config}:3:" in sentence and mistake in sentence
+                assert client.state("scaled") == ("READY", "")
+    finally:
+        config.unlink()
+
+
 def test_requests_under_way_end_on_what_they_began_with(server, client):
     client.triton.load_model("scaled")
     body = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 1, 1, 1]}]}).encode()

@@ -1,8 +1,10 @@
-/* fuzz_pbtxt.c - config.pbtxt from anywhere: the reader, the check against ModelConfig, and the fit to a model. */
+/* fuzz_pbtxt.c - config.pbtxt from anywhere: the reader, the check against ModelConfig, the fit to a model, and the
+ * samples that it warms up with. */
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "profile/warmup.h"
 #include "repository/model_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -16,11 +18,36 @@ static const struct signature model = {
     .variable_shapes = true,
 };
 
+#define SAMPLE_BYTES (1 << 16)
+#define BATCH_MAX    8
+
+static int sample_see(void *context, const struct warmup_sample *sample, struct sy_error *err) {
+    (void)context, (void)err;
+    CHECK(sample->runs >= 1 && sample->runs <= WARMUP_RUNS_MAX && sample->items >= 1 && sample->items <= BATCH_MAX);
+    for (uint32_t i = 0; i < model.input_count; i++) {
+        const struct tensor_view *view = &sample->inputs[i];
+        CHECK(view->data && view->dims[0] == sample->items && view->rank == model.inputs[i].rank);
+        int64_t elements = dims_product(view->dims, 0, view->rank);
+        CHECK_EQ((uint64_t)elements * datatype_bytes(model.inputs[i].type), view->bytes);
+        CHECK_LE(view->bytes, SAMPLE_BYTES);
+    }
+    return 0;
+}
+
+static void samples_see(const char *text, size_t size) {
+    struct pbtxt_node *root;
+    struct sy_error err;
+    CHECK_EQ(pbtxt_read("fuzz", text, size, &root, &err), 0);
+    warmup_each_of("fuzz", root, "/nonexistent", &model, BATCH_MAX, SAMPLE_BYTES, sample_see, NULL, &err);
+    pbtxt_free(root);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct model_config config;
     struct sy_error err;
     if (model_config_read_text("fuzz", (const char *)data, size, true, &config, &err) != 0)
         return 0;
+    samples_see((const char *)data, size);
     uint8_t priority = queue_rules_priority(&config.queue, size);
     CHECK_LT(priority, PRIORITIES_MAX);
     CHECK(queue_rules_timeout(&config.queue, priority, 1, 1) > 0 && config.queue.wait_ns >= 0);

@@ -502,7 +502,7 @@ static void test_a_model_is_handed_over_and_taken_back(void **state) {
     struct ran_message ran;
     struct sy_error err;
 
-    assert_int_equal(executor_load(rig->executor, 0, &second, &err), 0);
+    assert_int_equal(executor_load(rig->executor, 0, &second, NULL, &err), 0);
     assert_true(second.warmed);
     hand_over(rig, (struct executor_model){.model = NULL});
     executor_unload(rig->executor, &first);
@@ -519,7 +519,7 @@ static void test_a_model_is_handed_over_and_taken_back(void **state) {
     assert_int_equal(r.status, REQUEST_OK);
     output_block_put(r.block);
     seen.fail_load = true;
-    assert_true(executor_load(rig->executor, 0, &first, &err) < 0);
+    assert_true(executor_load(rig->executor, 0, &first, NULL, &err) < 0);
     seen.fail_load = false;
     rig_stop(rig);
 }

@@ -94,7 +94,9 @@ static void fields_without_effect_are_warned_of_once(void **state) {
         strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
                                 "fields=\"input.format, dynamic_batching.preferred_batch_size, instance_group, "
-                                "parameters, optimization, model_warmup\""));
+                                "parameters, optimization\""));
+    read_log("model_warmup { name: 'w' }", log, sizeof(log));
+    assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
     assert_string_equal(log, "");
 }
