@@ -15,12 +15,16 @@
  * greatest that the scheduler makes of several requests. True if a run worked. */
 static bool warm(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
     struct served_model *model = &x->config.models[served_model];
-    uint32_t last = profile_batch_cheapest(x->config.profiles[served_model]);
+    const struct queue_rules *queue = &model->queue;
+    uint32_t last = profile_batch_cheapest(x->config.profiles[served_model]), next;
     int64_t until_ns = clock_now_ns() + WARM_NS_MAX;
     struct sy_error err;
     bool any = false;
 
-    for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = measure_batch_next(b, last)) {
+    for (uint32_t i = 0; i < queue->preferred_count && queue->preferred[i] <= model->batch_max; i++)
+        last = queue->preferred[i] > last ? queue->preferred[i] : last;
+    for (uint32_t b = 1; b <= last && clock_now_ns() < until_ns; b = next) {
+        next = measure_batch_next(b, last, queue->preferred, queue->preferred_count);
         if (measure_run(x->config.engine, loaded, &model->signature, model->reference_dims, b, &err) < 0) {
             log_warn("trial run failed", "model=%s accelerator=%u batch=%u reason=\"%s\"", model->name,
                      x->config.first_accelerator, b, err.text);

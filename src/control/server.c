@@ -154,9 +154,7 @@ struct thread_model server_thread_model(const struct server *s, uint32_t model) 
         .batch_max = served->batch_max,
         .slo_ns = served->slo_ns,
         .weight = served->weight,
-        .queue_max = served->queue.queue_max,
-        .delays = queue_rules_delays(&served->queue),
-        .wait_ns = served->queue.wait_none ? 1 : served->queue.wait_ns,
+        .queue = &served->queue,
         .data_ns = (int64_t)(s->calibration.copy_ns_per_byte * (double)item_bytes(served)),
     };
 

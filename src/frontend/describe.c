@@ -126,14 +126,13 @@ static void config_dims(const struct signature *signature, const struct tensor_s
     *dims = (int64_t *)spec->dims + skip;
 }
 
-static Inference__ModelQueuePolicy *queue_policy(struct description *d, const struct queue_rule *rule,
-                                                 uint32_t queue_max) {
+static Inference__ModelQueuePolicy *queue_policy(struct description *d, const struct queue_rule *rule) {
     Inference__ModelQueuePolicy *policy = NEW(d, Inference__ModelQueuePolicy, INFERENCE__MODEL_QUEUE_POLICY__INIT);
     policy->timeout_action = rule->delay ? INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY
                                          : INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__REJECT;
     policy->default_timeout_microseconds = (uint64_t)(rule->timeout_ns / NS_PER_US);
     policy->allow_timeout_override = rule->may_shorten;
-    policy->max_queue_size = queue_max;
+    policy->max_queue_size = rule->queue_max;
     return policy;
 }
 
@@ -143,21 +142,23 @@ static Inference__ModelDynamicBatching *dynamic_batching(struct description *d, 
         NEW(d, Inference__ModelDynamicBatching, INFERENCE__MODEL_DYNAMIC_BATCHING__INIT);
     const struct queue_rule *usual = &rules->rules[queue_rules_priority(rules, 0)];
     b->max_queue_delay_microseconds = (uint64_t)(rules->wait_ns / NS_PER_US);
+    b->n_preferred_batch_size = rules->preferred_count;
+    b->preferred_batch_size = (int32_t *)rules->preferred;
     b->priority_levels = rules->priorities;
     b->default_priority_level = rules->priority_default;
-    if (usual->timeout_ns || usual->delay || rules->queue_max)
-        b->default_queue_policy = queue_policy(d, usual, rules->queue_max);
+    if (usual->timeout_ns || usual->delay || usual->queue_max)
+        b->default_queue_policy = queue_policy(d, usual);
     b->priority_queue_policy = take(d, PRIORITIES_MAX * sizeof(*b->priority_queue_policy));
     for (uint32_t i = 0; i < rules->priorities; i++) {
         const struct queue_rule *rule = &rules->rules[i];
         if (rule->timeout_ns == usual->timeout_ns && rule->delay == usual->delay &&
-            rule->may_shorten == usual->may_shorten)
+            rule->may_shorten == usual->may_shorten && rule->queue_max == usual->queue_max)
             continue;
         Inference__ModelDynamicBatching__PriorityQueuePolicyEntry *entry =
             NEW(d, Inference__ModelDynamicBatching__PriorityQueuePolicyEntry,
                 INFERENCE__MODEL_DYNAMIC_BATCHING__PRIORITY_QUEUE_POLICY_ENTRY__INIT);
         entry->key = i + 1;
-        entry->value = queue_policy(d, rule, 0);
+        entry->value = queue_policy(d, rule);
         b->priority_queue_policy[b->n_priority_queue_policy++] = entry;
     }
     return b;
@@ -190,7 +191,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->output[i]->label_filename = text_of(model->label_files[i]);
     }
     const struct queue_rules *rules = &model->queue;
-    if (signature->batched || rules->priorities || rules->queue_max || rules->rules[0].timeout_ns) {
+    if (signature->batched || rules->priorities || rules->rules[0].queue_max || rules->rules[0].timeout_ns) {
         c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
         c->dynamic_batching = dynamic_batching(d, rules);
     }

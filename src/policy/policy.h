@@ -89,6 +89,12 @@ struct policy_ops {
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch);
 
+    /* For policies that go by the batch sizes that a model's configuration prefers: how many items of a batch that may
+     * start now are to be in it, whole requests as far as they fit. Batches may have as many as the model allows then.
+     * NULL: all; and no more than pays. */
+    uint32_t (*batch_part)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
+                           int64_t now_ns);
+
     /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators,
      * hop_ns and type_share) and admit_share[models]. NULL: none are needed. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,

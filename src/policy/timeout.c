@@ -2,7 +2,12 @@
  *
  * A batch starts on a free accelerator as soon as it holds the preferred number of items, or its first request has
  * waited for the longest queue delay. Nothing is refused; what is late runs all the same. Whoever configures such a
- * server does so model by model; the options that are shares do that for all models at once. */
+ * server does so model by model: what a model's own configuration says (preferred_batch_size and
+ * max_queue_delay_microseconds of config.pbtxt) goes before the options. The options that are shares do that for all
+ * models at once.
+ *
+ * Of several preferred sizes the largest that is there runs, and the rest waits for more; but when the first request
+ * has waited long enough, all that fits into a batch goes with it. */
 #include "policy/policy.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
@@ -44,6 +49,12 @@ static void timeout_update(struct model_view *m, void *own) {
         m->items_cap = (uint32_t)clip(option[BATCH_SHARE] * largest, 1, PROFILE_BATCH_MAX);
         t->enough_items = m->items_cap;
     }
+    if (m->wait_ns)
+        t->delay_ns = m->wait_ns == WAIT_NONE_NS ? 0 : m->wait_ns;
+    if (m->preferred_count) {
+        m->items_cap = (uint32_t)option[MAX_BATCH_SIZE];
+        t->enough_items = m->preferred[0];
+    }
 }
 
 static struct batch_times timeout_times(const struct model_view *m, const void *own, uint32_t type,
@@ -56,6 +67,17 @@ static struct batch_times timeout_times(const struct model_view *m, const void *
     return batch_times_from(from_ns, batch->head_arrival_ns);
 }
 
+static uint32_t timeout_part(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
+                             int64_t now_ns) {
+    const struct timeout_model *t = own;
+    uint32_t part = items;
+    if (t->delay_ns > 0 && now_ns - head_arrival_ns >= t->delay_ns)
+        return items;
+    for (uint32_t i = 0; i < m->preferred_count && m->preferred[i] <= items; i++)
+        part = m->preferred[i];
+    return part;
+}
+
 const struct policy_ops policy_timeout = {
     .name = "timeout",
     .summary = "batches start when large or old enough, whatever the deadlines (Triton's dynamic batcher)",
@@ -64,4 +86,5 @@ const struct policy_ops policy_timeout = {
     .model_bytes = sizeof(struct timeout_model),
     .model_update = timeout_update,
     .batch_times = timeout_times,
+    .batch_part = timeout_part,
 };

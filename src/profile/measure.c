@@ -331,12 +331,21 @@ static int point_time(const struct engine_ops *ops, struct engine_model *model, 
     return rc;
 }
 
-uint32_t measure_batch_next(uint32_t b, uint32_t last) {
+/* The least of the sizes that is larger than `b`, or `otherwise`. */
+static uint32_t size_after(uint32_t b, const uint32_t *sizes, uint32_t size_count, uint32_t otherwise) {
+    for (uint32_t i = 0; i < size_count; i++)
+        if (sizes[i] > b)
+            return sizes[i] < otherwise ? sizes[i] : otherwise;
+    return otherwise;
+}
+
+uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, uint32_t size_count) {
     uint32_t power = 1;
     while (2 * power <= b)
         power *= 2;
-    uint32_t next = b < 4 ? b + 1 : b == power ? b + b / 2 : 2 * power;
-    return b < last && next > last ? last : next;
+    uint32_t next = b < 4 ? b + 1 : b < power + power / 2 ? power + power / 2 : 2 * power;
+    next = b < last && next > last ? last : next;
+    return size_after(b, sizes, size_count, next);
 }
 
 static void note(struct profile_record *record, const char *text) {
@@ -379,7 +388,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
     double best_ns = INFINITY; /* an item's median in the best batch so far */
     int without_gain = 0;
     uint64_t single_bytes = 0;
-    for (uint32_t b = 1; b <= record->batch_max; b = measure_batch_next(b, record->batch_max)) {
+    for (uint32_t b = 1, next; b <= record->batch_max && record->point_count < PROFILE_POINTS_MAX; b = next) {
         if (b > 1 && batch_too_large(record, options, b, best_ns)) {
             record->batch_max = record->batch[record->point_count - 1];
             break;
@@ -401,13 +410,13 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         record->batch[record->point_count] = b;
         record->latency_ns[record->point_count++] = timing.high_ns > 0 ? timing.high_ns : 1;
         double item_ns = (double)timing.median_ns / b;
-        without_gain = item_ns > PAYS * best_ns ? without_gain + 1 : 0;
+        without_gain = item_ns > PAYS * best_ns || without_gain >= 3 ? without_gain + 1 : 0;
         best_ns = fmin(best_ns, item_ns);
-        if (without_gain == 3) { /* larger batches are allowed, they only gain nothing */
+        if (without_gain == 3) /* larger batches are allowed, they only gain nothing */
             while (record->batch_max > b && batch_too_large(record, options, record->batch_max, best_ns))
                 record->batch_max--;
-            break;
-        }
+        next = without_gain >= 3 ? size_after(b, options->sizes, options->size_count, UINT32_MAX)
+                                 : measure_batch_next(b, record->batch_max, options->sizes, options->size_count);
     }
     return 0;
 }

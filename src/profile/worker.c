@@ -199,6 +199,8 @@ static int model_measure(struct worker *w, struct sy_error *err) {
         .budget_ns = MEASURE_BUDGET_NS,
         .latency_max_ns = MEASURE_LATENCY_MAX_NS,
         .seed = 1,
+        .sizes = w->request.model.queue.preferred,
+        .size_count = w->request.model.queue.preferred_count,
         .progress = measuring,
         .context = w,
     };

@@ -182,13 +182,9 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
         NULL};
     static const char *const input[] = {"name", "data_type", "dims", "optional", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
-    static const char *const batching[] = {"max_queue_delay_microseconds",
-                                           "preserve_ordering",
-                                           "priority_levels",
-                                           "default_priority_level",
-                                           "default_queue_policy",
-                                           "priority_queue_policy",
-                                           NULL};
+    static const char *const batching[] = {
+        "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
+        "default_priority_level",       "default_queue_policy", "priority_queue_policy", NULL};
     static const struct partly_honoured parts[] = {{"input", "ModelInput", input},
                                                    {"output", "ModelOutput", output},
                                                    {"dynamic_batching", "ModelDynamicBatching", batching}};
@@ -286,6 +282,20 @@ static int engine_check(const char *origin, const struct pbtxt_node *root, const
     return pbtxt_error(origin, node, err, "%s is '%.60s', but this server runs '%s' only", field, node->text, wanted);
 }
 
+/* As Triton has it, too. */
+static int preferred_check(const char *origin, const struct pbtxt_node *batching, int64_t most, struct sy_error *err) {
+    int64_t size;
+    int rc = 0;
+    for (const struct pbtxt_node *node = pbtxt_find(batching, "preferred_batch_size"); node && most > 0 && !rc;
+         node = pbtxt_next(node)) {
+        rc = pbtxt_get_int(origin, node, 1, INT32_MAX, &size, err);
+        if (!rc && size > most)
+            rc = pbtxt_error(origin, node, err, "preferred_batch_size: %lld is more than max_batch_size, %lld",
+                             (long long)size, (long long)most);
+    }
+    return rc;
+}
+
 static int versions_read(const char *origin, const struct pbtxt_node *policy, struct version_policy *versions,
                          struct sy_error *err) {
     const struct pbtxt_node *latest = pbtxt_find(policy, "latest"), *specific = pbtxt_find(policy, "specific");
@@ -343,6 +353,8 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         rc = pbtxt_error(origin, node, err, "ensemble_scheduling: ensembles are not served yet");
     if (!rc && (node = pbtxt_find(root, "dynamic_batching")))
         rc = queue_rules_read(origin, node, &config->queue, err);
+    if (!rc && node)
+        rc = preferred_check(origin, node, config->max_batch_size, err);
     if (!rc && (node = pbtxt_find(root, "version_policy")))
         rc = versions_read(origin, node, &config->versions, err);
     for (node = pbtxt_find(root, "instance_group"); node && !rc; node = pbtxt_next(node))

@@ -24,18 +24,19 @@ static bool flag_read(const struct pbtxt_node *message, const char *field, bool 
     return false;
 }
 
-/* A ModelQueuePolicy; `queue_max` has its max_queue_size. */
-static int rule_read(const char *origin, const struct pbtxt_node *policy, struct queue_rule *rule, int64_t *queue_max,
+/* A ModelQueuePolicy. */
+static int rule_read(const char *origin, const struct pbtxt_node *policy, struct queue_rule *rule,
                      struct sy_error *err) {
     const struct pbtxt_node *action = pbtxt_find(policy, "timeout_action");
-    int64_t timeout_us = 0;
+    int64_t timeout_us = 0, queue_max = 0;
     int rc = number_read(origin, policy, "default_timeout_microseconds", 0, INT64_MAX, &timeout_us, err);
     if (!rc)
-        rc = number_read(origin, policy, "max_queue_size", 0, UINT32_MAX, queue_max, err);
+        rc = number_read(origin, policy, "max_queue_size", 0, UINT32_MAX, &queue_max, err);
     *rule = (struct queue_rule){
         .timeout_ns = (timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX) * NS_PER_US,
         .may_shorten = flag_read(policy, "allow_timeout_override", false),
         .delay = action && strcmp(action->text, "DELAY") == 0,
+        .queue_max = (uint32_t)queue_max,
     };
     return rc;
 }
@@ -64,9 +65,7 @@ static int priorities_read(const char *origin, const struct pbtxt_node *batching
 static int policies_read(const char *origin, const struct pbtxt_node *batching, struct queue_rules *rules,
                          struct sy_error *err) {
     const struct pbtxt_node *usual = pbtxt_find(batching, "default_queue_policy");
-    int64_t queue_max = 0, ignored = 0;
-    int rc = usual ? rule_read(origin, usual, &rules->rules[0], &queue_max, err) : 0;
-    rules->queue_max = (uint32_t)queue_max;
+    int rc = usual ? rule_read(origin, usual, &rules->rules[0], err) : 0;
     for (uint32_t i = 1; i < PRIORITIES_MAX; i++)
         rules->rules[i] = rules->rules[0];
     for (const struct pbtxt_node *entry = pbtxt_find(batching, "priority_queue_policy"); entry && !rc;
@@ -79,7 +78,7 @@ static int policies_read(const char *origin, const struct pbtxt_node *batching, 
                 pbtxt_error(origin, entry, err, "priority_queue_policy: there is no priority level %lld (there are %u)",
                             (long long)key, rules->priorities);
         if (!rc && value)
-            rc = rule_read(origin, value, &rules->rules[key - 1], &ignored, err);
+            rc = rule_read(origin, value, &rules->rules[key - 1], err);
     }
     return rc;
 }
@@ -91,8 +90,15 @@ static int sizes_read(const char *origin, const struct pbtxt_node *batching, str
         int rc = pbtxt_get_int(origin, node, 1, INT32_MAX, &size, err);
         if (rc)
             return rc;
-        if (rules->preferred_count < PREFERRED_MAX)
-            rules->preferred[rules->preferred_count++] = (uint32_t)size;
+        uint32_t at = 0;
+        while (at < rules->preferred_count && rules->preferred[at] < size)
+            at++;
+        if (at < rules->preferred_count && rules->preferred[at] == size)
+            continue;
+        if (rules->preferred_count == PREFERRED_MAX)
+            return pbtxt_error(origin, node, err, "preferred_batch_size: more than %d sizes", PREFERRED_MAX);
+        memmove(&rules->preferred[at + 1], &rules->preferred[at], (rules->preferred_count++ - at) * sizeof(uint32_t));
+        rules->preferred[at] = (uint32_t)size;
     }
     return 0;
 }
@@ -125,6 +131,13 @@ int64_t queue_rules_timeout(const struct queue_rules *rules, uint8_t priority, i
     if (rule->timeout_ns == 0)
         return asked_ns > 0 ? asked_ns : slo_ns;
     return rule->may_shorten && asked_ns > 0 && asked_ns < rule->timeout_ns ? asked_ns : rule->timeout_ns;
+}
+
+bool queue_rules_limited(const struct queue_rules *rules) {
+    bool limited = false;
+    for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
+        limited |= rules->rules[i].queue_max > 0;
+    return limited;
 }
 
 uint32_t queue_rules_delays(const struct queue_rules *rules) {

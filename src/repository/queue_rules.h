@@ -9,23 +9,23 @@
 #include "repository/pbtxt.h"
 #include "sched/messages.h"
 
-#define PREFERRED_MAX 16 /* preferred_batch_size values that are kept */
+#define PREFERRED_MAX 16 /* values of preferred_batch_size; more are refused */
 
 struct queue_rule {
     int64_t timeout_ns; /* 0: the model's SLO, or what the request asks for */
     bool may_shorten;   /* where there is a timeout: a request may ask for less, never for more */
     bool delay;         /* who is late is not refused: best effort from then on */
+    uint32_t queue_max; /* requests of this priority that may wait; 0: as many as there is room for */
 };
 
 /* All zero: nothing is said. */
 struct queue_rules {
-    uint32_t priorities;                     /* levels; 0: all requests are alike */
-    uint32_t priority_default;               /* of these, from 1 on */
-    struct queue_rule rules[PRIORITIES_MAX]; /* by priority from 0 on, the highest */
-    uint32_t queue_max;                      /* requests that may wait; 0: as many as there is room for */
-    int64_t wait_ns;                         /* longest for company; 0: not said */
-    bool wait_none;                          /* none: max_queue_delay_microseconds is 0 */
-    uint32_t preferred[PREFERRED_MAX], preferred_count;
+    uint32_t priorities;                                /* levels; 0: all requests are alike */
+    uint32_t priority_default;                          /* of these, from 1 on */
+    struct queue_rule rules[PRIORITIES_MAX];            /* by priority from 0 on, the highest */
+    int64_t wait_ns;                                    /* longest for company; 0: not said */
+    bool wait_none;                                     /* none: max_queue_delay_microseconds is 0 */
+    uint32_t preferred[PREFERRED_MAX], preferred_count; /* batch sizes, ascending */
     bool preserve_ordering;
 };
 
@@ -37,5 +37,7 @@ int queue_rules_read(const char *origin, const struct pbtxt_node *batching, stru
 uint8_t queue_rules_priority(const struct queue_rules *rules, uint64_t asked);
 /* How long a request of a priority has that asks for `asked_ns` (0: does not) of a model with this SLO. */
 int64_t queue_rules_timeout(const struct queue_rules *rules, uint8_t priority, int64_t asked_ns, int64_t slo_ns);
+/* Whether the number of requests that may wait is limited for some priority. */
+bool queue_rules_limited(const struct queue_rules *rules);
 /* A bit for each priority whose late requests become best effort. */
 uint32_t queue_rules_delays(const struct queue_rules *rules);

@@ -25,11 +25,14 @@
 #define BEST_EFFORT_WAIT_NS  (60 * NS_PER_S) /* unless they say otherwise */
 #define BEST_EFFORT_MAX      1024            /* of a model, that wait */
 
+/* For how long a request waits for company that is not to wait at all: 0 says nothing. */
+#define WAIT_NONE_NS 1
+
 /* Why a request left the scheduler without a batch. */
 enum refusal {
     REFUSAL_NONE,
     REFUSAL_DEADLINE,   /* it can no longer finish by its deadline */
-    REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted */
+    REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted, or as many of its priority wait as may */
     REFUSAL_SHAPES,     /* too many different input shapes of the model are queued at once */
     REFUSAL_CANCELLED,  /* its client left */
     REFUSAL_LOST,       /* its accelerator failed, and there is no time to run it on another (frontend/port.c) */

@@ -19,9 +19,8 @@
 #include "sched/deadline_queue.h"
 #include "sched/model_view.h"
 
-#define BAD_WEIGHT  (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
-#define RELAX_NS    (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
-#define WAIT_ANY_NS (TIME_NEVER / 4)  /* for company: as long as the policy likes */
+#define BAD_WEIGHT (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
+#define RELAX_NS   (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
 
 /* The next batch on one type: `items` of the queue from `start` on. */
 struct type_batch {
@@ -37,22 +36,21 @@ struct type_batch {
 struct model_core {
     const struct policy_ops *policy;
     struct request_pool *pool;
+    struct queue_levels *levels; /* of requests in `queue` and `leftovers`; NULL: nothing limits them */
     uint32_t model;
     uint32_t batch_max;
     uint32_t refused_last; /* in the list of the step's output */
     bool prefetch;
-    bool hopeless;      /* a request was refused for its deadline at this time */
-    bool stranded;      /* no accelerator in service runs the model */
-    bool grown;         /* some batch is, by arrivals of this time */
-    bool changed;       /* a candidate is, and nobody was told */
-    bool stale;         /* batches are to be composed anew because of arrivals of this time */
-    bool spares;        /* there is something in `spare` */
-    bool classes;       /* some request was not of the highest priority: the rest need not look for such */
-    uint32_t queue_max; /* requests in `queue` and `leftovers` */
-    int64_t free_ns;    /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;     /* the last run or relaxation; TIME_NEVER: none yet */
+    bool hopeless;   /* a request was refused for its deadline at this time */
+    bool stranded;   /* no accelerator in service runs the model */
+    bool grown;      /* some batch is, by arrivals of this time */
+    bool changed;    /* a candidate is, and nobody was told */
+    bool stale;      /* batches are to be composed anew because of arrivals of this time */
+    bool spares;     /* there is something in `spare` */
+    bool classes;    /* some request was not of the highest priority: the rest need not look for such */
+    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;  /* the last run or relaxation; TIME_NEVER: none yet */
     double dropped_rate, late_rate;
-    int64_t wait_ns; /* longest that a request waits for company, whatever the policy */
     struct deadline_queue queue, leftovers;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
@@ -83,6 +81,11 @@ size_t model_core_bytes(const struct model_core_config *config) {
     return bytes;
 }
 
+/* Whether the policy makes batches of the sizes that the model's configuration wants. */
+static bool sizes_given(const struct model_core *core) {
+    return core->view.preferred_count > 0 && core->policy->batch_part;
+}
+
 /* How large batches may be and are worth waiting for. From the tables as profiled: where batching stops paying is in
  * the model's nature, and a few slow runs of some size are no reason to give larger batches up. */
 static void batch_limits_set(struct model_core *core) {
@@ -91,7 +94,7 @@ static void batch_limits_set(struct model_core *core) {
     for (uint32_t t = 0; t < m->types; t++) {
         if (!m->profiles[t])
             continue;
-        m->items_most[t] = profile_batch_cheapest(m->profiles[t]);
+        m->items_most[t] = sizes_given(core) ? core->batch_max : profile_batch_cheapest(m->profiles[t]);
         uint32_t worth = profile_batch_best(m->profiles[t]);
         if (worth > m->items_worth)
             m->items_worth = worth;
@@ -157,15 +160,18 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
     deadline_queue_init(&core->spare);
-    core->queue_max = config->queue_max ? config->queue_max : UINT32_MAX;
+    core->levels = config->levels;
     core->delays = config->delays;
-    core->wait_ns = config->wait_ns > 0 ? config->wait_ns : WAIT_ANY_NS;
 
     struct model_view *m = &core->view;
     m->types = config->types;
     m->ctrl_ns = config->ctrl_ns;
     m->data_ns = config->data_ns;
     m->slo_ns = (double)config->slo_ns;
+    m->wait_ns = config->wait_ns;
+    m->preferred = config->preferred;
+    while (m->preferred_count < config->preferred_count && config->preferred[m->preferred_count] <= config->batch_max)
+        m->preferred_count++;
     m->admit_share = 1;
     m->options = &core->options;
     m->parameters = (struct cluster_parameters){.gamma = 1};
@@ -207,6 +213,12 @@ static void outcome_count(struct model_core *core, double dropped) {
     core->late_rate -= core->late_rate * BAD_WEIGHT;
 }
 
+/* One more request with an SLO waits, or with -1 one less. */
+static inline void level_count(struct model_core *core, uint8_t priority, int more) {
+    if (core->levels)
+        core->levels->of[priority].waiting += (uint32_t)more;
+}
+
 static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = node_at(core, node);
     request->refusal = (uint8_t)reason;
@@ -218,6 +230,7 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
     core->refused_last = node;
     if (request->priority == PRIORITY_BEST_EFFORT)
         return;
+    level_count(core, request->priority, -1);
     core->hopeless |= reason == REFUSAL_DEADLINE;
     if (reason != REFUSAL_CANCELLED)
         outcome_count(core, 1);
@@ -240,6 +253,7 @@ static void give_up(struct model_core *core, struct model_output *out, uint32_t 
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
     }
+    level_count(core, request->priority, -1);
     outcome_count(core, 1);
     core->classes = true;
     request->priority = PRIORITY_BEST_EFFORT;
@@ -437,14 +451,13 @@ static uint32_t batch_most(const struct model_view *m, uint32_t type) {
     return m->items_cap && m->items_cap < m->items_most[type] ? m->items_cap : m->items_most[type];
 }
 
-/* The run of `queue` from `start` that a batch of `type` holds. */
+/* The run of `queue` from `start` that a batch of `type` with `most` items holds. */
 static struct type_batch batch_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                                       int64_t now_ns, uint32_t start) {
-    const struct model_view *m = &core->view;
+                                       int64_t now_ns, uint32_t start, uint32_t most) {
     const struct request_node *nodes = core->pool->nodes;
     if (start == REQUEST_NONE)
         return (struct type_batch){.start = REQUEST_NONE};
-    uint32_t first = nodes[start].items, most = batch_most(m, type); /* alone, it may be larger than a batch usually */
+    uint32_t first = nodes[start].items; /* alone, it may be larger than a batch usually */
     bool single = start == deadline_queue_first(queue) && queue->items == queue->count; /* no need to look at them */
     if (single && queue->items <= most && in_time(core, type, now_ns, queue->items, nodes[start].deadline_ns))
         return (struct type_batch){start, queue->items, false, false, now_ns};
@@ -463,10 +476,10 @@ static struct type_batch batch_compose(const struct model_core *core, const stru
 /* The same where several priorities wait: of each in turn, from the highest, what joins in time and makes nobody late.
  * The requests are linked by `next`, by deadline. */
 static struct type_batch mixed_compose(const struct model_core *core, const struct deadline_queue *queue, uint32_t type,
-                                       int64_t now_ns) {
+                                       int64_t now_ns, uint32_t most) {
     struct request_node *nodes = core->pool->nodes;
     struct type_batch batch = {.start = REQUEST_NONE, .changed_ns = now_ns};
-    uint32_t most = batch_most(&core->view, type), *link = &batch.start;
+    uint32_t *link = &batch.start;
     uint8_t priority = 0;
     for (uint32_t node = deadline_queue_first(queue); node != REQUEST_NONE;) {
         struct request_node *request = &nodes[node];
@@ -544,8 +557,8 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t lef
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, &view);
         memcpy(candidate.start_ns, times.start_ns, sizeof(candidate.start_ns));
-        int64_t latest_ns = head->arrival_ns + core->wait_ns;
-        for (uint32_t level = 0; core->wait_ns < WAIT_ANY_NS && level < SUPPLY_LEVELS; level++)
+        int64_t latest_ns = head->arrival_ns + m->wait_ns;
+        for (uint32_t level = 0; m->wait_ns && level < SUPPLY_LEVELS; level++)
             if (candidate.start_ns[level] > latest_ns)
                 candidate.start_ns[level] = latest_ns;
         candidate.order_ns = times.order_ns;
@@ -579,11 +592,11 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
             continue;
         struct type_batch batch = {.start = REQUEST_NONE};
         if (core->queue.count && m->used[t] && mixed) {
-            batch = mixed_compose(core, &core->queue, t, now_ns);
+            batch = mixed_compose(core, &core->queue, t, now_ns, batch_most(m, t));
         } else if (core->queue.count && m->used[t]) {
             const struct request_node *head = node_at(core, deadline_queue_first(&core->queue));
             uint32_t start = start_find(core, &core->queue, t, now_ns, items_wanted(core, head));
-            batch = batch_compose(core, &core->queue, t, now_ns, start);
+            batch = batch_compose(core, &core->queue, t, now_ns, start, batch_most(m, t));
         }
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
@@ -651,14 +664,6 @@ static uint32_t lower_take(struct model_core *core, uint8_t priority) {
     return node;
 }
 
-/* The queue is as long as it may be: one of lower priority makes room, or else there is none. */
-static bool room_made(struct model_core *core, uint8_t priority, struct model_output *out) {
-    uint32_t lower = lower_take(core, priority);
-    if (lower != REQUEST_NONE)
-        refuse(core, out, lower, REFUSAL_QUEUE_FULL);
-    return lower != REQUEST_NONE;
-}
-
 /* Not all can be admitted: one of lower priority stands back, or else this one does. */
 static void stand_back(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     uint32_t lower = lower_take(core, node_at(core, node)->priority);
@@ -682,6 +687,7 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
         return;
     }
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
+    level_count(core, request->priority, 1);
 
     if (message->items < 1 || message->items > core->batch_max) {
         refuse(core, out, node, REFUSAL_DEADLINE);
@@ -691,7 +697,7 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
         give_up(core, out, node);
         return;
     }
-    if (core->queue.count + core->leftovers.count >= core->queue_max && !room_made(core, request->priority, out)) {
+    if (core->levels && core->levels->of[request->priority].waiting > core->levels->of[request->priority].most) {
         refuse(core, out, node, REFUSAL_QUEUE_FULL);
         return;
     }
@@ -740,8 +746,10 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
             nodes[last].next = node;
         items += nodes[node].items;
         count++;
-        if (queue != &core->spare)
+        if (queue != &core->spare) {
             outcome_count(core, 0);
+            level_count(core, nodes[node].priority, -1);
+        }
         last = node;
         node = next;
     }
@@ -755,8 +763,9 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
 static void leftovers_take(struct model_core *core, int64_t now_ns, uint32_t type, struct model_output *out) {
     bool mixed = is_mixed(core, &core->leftovers);
     uint32_t start = start_find(core, &core->leftovers, type, now_ns, 1);
-    struct type_batch batch = mixed ? mixed_compose(core, &core->leftovers, type, now_ns)
-                                    : batch_compose(core, &core->leftovers, type, now_ns, start);
+    uint32_t most = batch_most(&core->view, type);
+    struct type_batch batch = mixed ? mixed_compose(core, &core->leftovers, type, now_ns, most)
+                                    : batch_compose(core, &core->leftovers, type, now_ns, start, most);
     batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
 }
 
@@ -777,8 +786,14 @@ static void accelerator_granted(struct model_core *core, int64_t now_ns, const s
     struct type_batch batch = core->batches[type];
     if (batch.start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {
         bool mixed = is_mixed(core, &core->queue);
+        uint32_t most = batch_most(&core->view, type);
+        if (sizes_given(core))
+            most = core->policy->batch_part(&core->view, core->own, batch.items, node_at(core, batch.start)->arrival_ns,
+                                            now_ns);
         if (mixed)
-            batch = mixed_compose(core, &core->queue, type, now_ns); /* other types' have other links */
+            batch = mixed_compose(core, &core->queue, type, now_ns, most); /* other types' have other links */
+        else if (most < batch.items)
+            batch = batch_compose(core, &core->queue, type, now_ns, batch.start, most);
         batch_take(core, now_ns, type, &core->queue, mixed, &batch, out);
     } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
         leftovers_take(core, now_ns, type, out);

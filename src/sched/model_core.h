@@ -9,15 +9,25 @@
 #include "sched/messages.h"
 #include "sched/request_pool.h"
 
+/* How many requests with an SLO wait of each priority, and may. Of all cores of a model, which are shapes of its
+ * inputs; owned by their thread. */
+struct queue_levels {
+    struct queue_level {
+        uint32_t waiting, most;
+    } of[PRIORITIES_MAX];
+};
+
 struct model_core_config {
     uint32_t model;                                        /* index that its messages carry */
     uint32_t types;                                        /* accelerator types, 1..ACCELERATOR_TYPES_MAX */
     const struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* copied; NULL: the model does not run on that type */
     uint32_t batch_max;                                    /* items a batch; at most every profile's */
     int64_t slo_ns;                                        /* the model's usual SLO, until arrivals tell */
-    uint32_t queue_max;       /* requests with an SLO that may wait; 0: as many as the pool holds */
-    uint32_t delays;          /* a bit for each priority whose requests become best effort instead of being refused */
-    int64_t wait_ns;          /* longest that a request waits for company, whatever the policy; 0: the policy's */
+    struct queue_levels *levels;                           /* NULL: as many may wait as the pool holds */
+    uint32_t delays;           /* a bit for each priority whose requests become best effort instead of being refused */
+    int64_t wait_ns;           /* longest that a request waits for company, whatever the policy; 0: the policy's */
+    const uint32_t *preferred; /* [preferred_count] sizes of batches that are wanted, ascending; outlive the core */
+    uint32_t preferred_count;
     double weight;            /* of its share of an overloaded sub-cluster, against the other models'; 0: 1 */
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
     bool prefetch;            /* the data*b passes while the batch before runs; else on the accelerator's own time */

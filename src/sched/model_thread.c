@@ -59,6 +59,7 @@ struct model_thread {
     uint32_t variant_count;
     uint32_t active;                               /* of these, the ones with a core */
     struct variant_range *ranges;                  /* [rings.model_count] */
+    struct queue_levels *levels;                   /* [rings.model_count] */
     uint32_t *variant_of_rank_index;               /* [wiring->models] */
     struct profile *scaled[ACCELERATOR_TYPES_MAX]; /* scratch for a new shape's tables */
     struct heap timers;                            /* variants by when their core wants to be stepped */
@@ -150,16 +151,29 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         .batch_max = m->batch_max,
         .slo_ns = m->slo_ns,
         .weight = m->weight,
-        .queue_max = m->queue_max,
-        .delays = m->delays,
-        .wait_ns = m->wait_ns,
         .learn = t->learn,
         .policy = t->policy,
         .policy_options = t->policy_options,
     };
 
     memcpy(config.profiles, m->profiles, sizeof(config.profiles));
+    if (m->queue) {
+        config.delays = queue_rules_delays(m->queue);
+        config.wait_ns = m->queue->wait_none ? WAIT_NONE_NS : m->queue->wait_ns;
+        config.preferred = m->queue->preferred;
+        config.preferred_count = m->queue->preferred_count;
+        if (queue_rules_limited(m->queue))
+            config.levels = &t->levels[t->rings.model_of_served[m->served_model]];
+    }
     return config;
+}
+
+/* Before a model's first request. */
+static void levels_set(struct queue_levels *levels, const struct queue_rules *rules) {
+    for (uint32_t i = 0; rules && i < PRIORITIES_MAX; i++)
+        levels->of[i].most = rules->rules[i].queue_max ? rules->rules[i].queue_max : UINT32_MAX;
+    for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
+        CHECK_EQ(levels->of[i].waiting, 0);
 }
 
 /* What a core is told when items cost `work` times the profiled one; its tables may lie in t->scaled. */
@@ -377,6 +391,7 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
 
     CHECK_EQ(t->ranges[m].count, 0);
     rings_model_set(&t->rings, m, model);
+    levels_set(&t->levels[m], model->queue);
     for (uint32_t type = 0; type < t->types; type++)
         none[type] = candidate_none();
     t->ranges[m] =
@@ -757,6 +772,7 @@ static int variants_make(struct model_thread *t) {
     for (uint32_t m = 0; m < t->rings.model_count; m++) {
         const struct thread_model *model = &t->rings.models[m];
         t->ranges[m] = (struct variant_range){&t->variants[at], model->variant_count};
+        levels_set(&t->levels[m], model->queue);
         for (uint32_t i = 0; i < model->variant_count; i++, at++) {
             struct variant *v = &t->variants[at];
             *v = (struct variant){.model = m, .rank_index = model->first_variant + i};
@@ -813,6 +829,7 @@ static void model_thread_free(struct model_thread *t) {
         free(t->scaled[type]);
     free(t->variants);
     free(t->ranges);
+    free(t->levels);
     free(t->variant_of_rank_index);
     free(t->timer_entries);
     free(t->timer_positions);
@@ -840,6 +857,7 @@ static int variants_allocate(struct model_thread *t) {
         batch_max = PROFILE_BATCH_MAX;
     t->variants = aligned_alloc(CACHE_LINE, variants * sizeof(*t->variants));
     t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));
+    t->levels = calloc(t->rings.model_count + 1, sizeof(*t->levels));
     t->variant_of_rank_index = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));
     t->timer_entries = calloc(variants, sizeof(*t->timer_entries));
     t->timer_positions = calloc(variants, sizeof(*t->timer_positions));
@@ -850,8 +868,8 @@ static int variants_allocate(struct model_thread *t) {
     t->news = calloc((size_t)t->rings.wiring->rank_threads * t->rings.wiring->candidates.words, sizeof(*t->news));
     if (t->variants)
         memset(t->variants, 0, variants * sizeof(*t->variants));
-    if (!t->variants || !t->ranges || !t->variant_of_rank_index || !t->timer_entries || !t->timer_positions ||
-        !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news)
+    if (!t->variants || !t->ranges || !t->levels || !t->variant_of_rank_index || !t->timer_entries ||
+        !t->timer_positions || !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news)
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
         if (!(t->scaled[type] = malloc(profile_bytes(batch_max))))

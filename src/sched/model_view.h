@@ -14,6 +14,7 @@ struct model_view {
     uint32_t items_worth;             /* up to where waiting for company pays, on some type */
     bool used[ACCELERATOR_TYPES_MAX]; /* it runs on them, and there are some in service */
     int64_t ctrl_ns, data_ns;         /* delay(b) = ctrl + data*b */
+    int64_t wait_ns;                  /* longest for company, as its configuration has it; 0: says nothing */
     double admit_share;
     /* set by the policy's model_update() */
     uint32_t target_items; /* window drop: the head is given up when so many (or all, if fewer) no longer fit */
@@ -28,6 +29,8 @@ struct model_view {
     double rate_per_ns;       /* items, over 2 s, as of the last tick */
     struct cluster_parameters parameters;
     const struct policy_options *options;
+    const uint32_t *preferred; /* [preferred_count] batch sizes that its configuration wants, ascending, all possible */
+    uint32_t preferred_count;
 };
 
 /* When a batch was last looked at because of its requests: when one joined or left it, or another one came. */

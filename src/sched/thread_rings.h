@@ -20,10 +20,9 @@ struct thread_model {
     const struct profile *profiles[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t slo_ns;
-    double weight;              /* of its share under overload, of every variant; 0: 1 */
-    uint32_t queue_max, delays; /* as model_core_config's */
-    int64_t wait_ns;
-    int64_t data_ns; /* first value of what gathering an item takes */
+    double weight;                   /* of its share under overload, of every variant; 0: 1 */
+    const struct queue_rules *queue; /* of its config.pbtxt; outlives the model. NULL: none */
+    int64_t data_ns;                 /* first value of what gathering an item takes */
 };
 
 struct thread_rings_config {

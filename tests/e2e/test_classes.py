@@ -4,7 +4,9 @@ and config.pbtxt.
 # sanitizers: yes
 
 import concurrent.futures
+import contextlib
 import json
+import time
 
 import numpy as np
 import pytest
@@ -113,3 +115,82 @@ def test_configurations_are_in_force(tmp_path):
         assert batching["default_queue_policy"]["max_queue_size"] == 9
         metadata = json.loads(server.request("GET", "/v2/models/double")[2])
         assert metadata["parameters"]["slo_ms"] == 4000
+
+
+X = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
+
+
+@contextlib.contextmanager
+def batcher(folder, **batching):
+    """Triton's dynamic batcher: real models, each with a dynamic_batching of its own."""
+    for name, text in batching.items():
+        save_model(folder, name, [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
+                   [("y", TensorProto.FLOAT, ["N", 4])])
+        (folder / name / "config.pbtxt").write_text("max_batch_size: 8\n" + text)
+    with Server("--repository", str(folder), "--slo-ms", "60000", "--policy", "timeout") as server:
+        yield server
+
+
+def batch_sizes(server, model):
+    statistics = json.loads(server.request("GET", f"/v2/models/{model}/stats")[2])["model_stats"][0]
+    return {batch["batch_size"]: batch["compute_infer"]["count"] for batch in statistics["batch_stats"]}
+
+
+def test_every_level_has_a_queue_limit_of_its_own(tmp_path):
+    """They wait for a batch of five, which the levels' limits let come together as 2 + 1 + 2."""
+    with batcher(tmp_path, levels="dynamic_batching { priority_levels: 3 default_priority_level: 2\n"
+                 "  preferred_batch_size: [ 5 ] max_queue_delay_microseconds: 50000000\n"
+                 "  default_queue_policy { max_queue_size: 1 }\n"
+                 "  priority_queue_policy { key: 1 value { max_queue_size: 2 } }\n"
+                 "  priority_queue_policy { key: 3 value { } }\n}\n") as server, \
+            concurrent.futures.ThreadPoolExecutor(8) as pool:
+
+        def ask(priority):
+            return server.infer("levels", X, parameters={"priority": priority})
+
+        def submit(priority, waiting):
+            future = pool.submit(ask, priority)
+            wait_until(lambda: queued(server, "levels") == waiting)
+            return future
+
+        leaver = server.connect()
+        leaver.request("POST", "/v2/models/levels/infer", json.dumps({"inputs": X, "parameters": {"priority": 1}}))
+        wait_until(lambda: queued(server, "levels") == 1)
+        asked = [submit(1, 2)]
+        status, answer = ask(1)
+        assert status == 503 and "queue" in answer["error"]
+        leaver.close()  # and gives its place back
+        wait_until(lambda: queued(server, "levels") == 1)
+        asked += [submit(1, 2), submit(0, 3)]
+        with grpc.InferenceServerClient("127.0.0.1:%d" % server.grpc_port) as client:
+            x = grpc.InferInput("x", [1, 4], "FP32")
+            x.set_data_from_numpy(np.zeros((1, 4), np.float32))
+            for priority in (1, 2):
+                with pytest.raises(grpc.InferenceServerException) as refused:
+                    client.infer("levels", [x], priority=priority)
+                assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        asked += [pool.submit(ask, 3) for _ in range(2)]
+        assert [future.result()[0] for future in asked] == [200] * 5
+        assert batch_sizes(server, "levels") == {5: 1}
+        batching = json.loads(server.request("GET", "/v2/models/levels/config")[2])["dynamic_batching"]
+        assert batching["default_queue_policy"]["max_queue_size"] == 1
+        assert batching["priority_queue_policy"]["1"]["max_queue_size"] == 2
+        assert batching["preferred_batch_size"] == [5]
+    profile = next((tmp_path / "levels" / "1" / ".symphony").glob("*.profile.json"))
+    assert 5 in [point["batch"] for point in json.loads(profile.read_text())["points"]]
+
+
+def test_each_model_has_its_own_batch_sizes_and_delay(tmp_path):
+    """`sized` waits for two or four, or nearly forever; `aged` for eight, or 0.2 s; `plain` says nothing: at once."""
+    with batcher(tmp_path, plain="", aged="dynamic_batching { preferred_batch_size: 8 max_queue_delay_microseconds: 200000 }",
+                 sized="dynamic_batching { preferred_batch_size: [ 4, 2 ] max_queue_delay_microseconds: 50000000 }"
+                 ) as server, concurrent.futures.ThreadPoolExecutor(6) as pool:
+        begin = time.monotonic()
+        assert server.infer("aged", X)[0] == 200
+        assert time.monotonic() - begin >= 0.2
+        for _ in range(3):
+            asked = [pool.submit(server.infer, "sized", X) for _ in range(6)]
+            assert [future.result()[0] for future in asked] == [200] * 6
+        sizes = batch_sizes(server, "sized")
+        assert set(sizes) <= {2, 4} and sum(size * count for size, count in sizes.items()) == 18
+        assert server.infer("plain", X)[0] == 200

@@ -20,9 +20,10 @@ static struct served_model models[] = {
      .slo_ns = 25000000,
      .queue = {.priorities = 2,
                .priority_default = 2,
-               .queue_max = 16,
                .wait_ns = 300000,
-               .rules = {{.delay = true}, {.timeout_ns = 2000000, .may_shorten = true}}},
+               .rules = {{.delay = true}, {.timeout_ns = 2000000, .may_shorten = true, .queue_max = 16}},
+               .preferred = {4, 8},
+               .preferred_count = 2},
      .state = MODEL_READY,
      .signature = {.input_count = 1,
                    .output_count = 1,
@@ -188,7 +189,8 @@ static void answers(void **state) {
         {"GET", "/v2/models/a/config", "", &up, 200, "\"platform\":\"onnxruntime_onnx\",\"max_batch_size\":8"},
         {"GET", "/v2/models/a/config", "", &up, 200, "\"data_type\":\"TYPE_STRING\",\"dims\":[-1]"},
         {"GET", "/v2/models/a/config", "", &up, 200,
-         "\"max_queue_delay_microseconds\":300,\"preserve_ordering\":false,\"priority_levels\":2,"
+         "\"dynamic_batching\":{\"preferred_batch_size\":[4,8],\"max_queue_delay_microseconds\":300,\"preserve_"
+         "ordering\":false,\"priority_levels\":2,"
          "\"default_priority_level\":2,\"default_queue_policy\":{\"timeout_action\":\"REJECT\","
          "\"default_timeout_microseconds\":2000,\"allow_timeout_override\":true,\"max_queue_size\":16},"
          "\"priority_queue_policy\":{\"1\":{\"timeout_action\":\"DELAY\",\"default_timeout_microseconds\":0"},

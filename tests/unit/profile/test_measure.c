@@ -59,11 +59,18 @@ static const struct signature signature = {
     .batched = true,
 };
 
+static const uint32_t wanted[] = {5, 8, 20, 40, 100}; /* sizes in any case */
+static uint32_t wanted_count;
+
 static int measure(struct engine_model *model, const struct signature *s, uint32_t batch_max, int64_t latency_max_ns,
                    struct profile_record *record, struct sy_error *err) {
     int64_t item_dims[TENSORS_MAX][TENSOR_DIMS_MAX] = {{1, 2}};
-    struct measure_options options = {
-        .batch_max = batch_max, .budget_ns = 5 * NS_PER_MS, .latency_max_ns = latency_max_ns, .seed = 1};
+    struct measure_options options = {.batch_max = batch_max,
+                                      .budget_ns = 5 * NS_PER_MS,
+                                      .latency_max_ns = latency_max_ns,
+                                      .seed = 1,
+                                      .sizes = wanted,
+                                      .size_count = wanted_count};
     memset(record, 0, sizeof(*record));
     return measure_model(&made_up, model, s, item_dims, &options, record, err);
 }
@@ -91,6 +98,27 @@ static void measuring_stops_where_batching_gains_nothing(void **state) {
     assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
     assert_true(model.largest_run < 32);
     assert_int_equal(record.batch_max, 64); /* larger batches stay possible */
+}
+
+static void sizes_that_are_wanted_are_measured_in_any_case(void **state) {
+    (void)state;
+    struct engine_model model = {.alpha_ns = 100 * NS_PER_US, .beta_ns = 0};
+    struct profile_record record;
+    wanted_count = ARRAY_COUNT(wanted);
+    assert_int_equal(measure(&model, &signature, 64, NS_PER_S, &record, NULL), 0);
+    wanted_count = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(wanted); i++) {
+        bool found = false;
+        for (uint32_t p = 0; p < record.point_count; p++)
+            found |= record.batch[p] == wanted[i];
+        assert_int_equal(found, wanted[i] <= 64);
+    }
+    assert_true(record.batch[record.point_count - 1] == 40); /* larger ones gain nothing */
+    assert_int_equal(record.batch_max, 64);
+    static const uint32_t sizes[] = {5, 8};
+    static const uint32_t next[] = {1, 2, 3, 4, 5, 6, 8, 12, 14};
+    for (size_t i = 1; i < ARRAY_COUNT(next); i++)
+        assert_int_equal(measure_batch_next(next[i - 1], 14, sizes, 2), next[i]);
 }
 
 static void batches_that_take_too_long_are_not_wanted(void **state) {
@@ -211,6 +239,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_are_timed_up_to_the_last),
         cmocka_unit_test(measuring_stops_where_batching_gains_nothing),
+        cmocka_unit_test(sizes_that_are_wanted_are_measured_in_any_case),
         cmocka_unit_test(batches_that_take_too_long_are_not_wanted),
         cmocka_unit_test(a_batch_that_fails_is_the_limit),
         cmocka_unit_test(rows_that_depend_on_others_are_not_batched),

@@ -93,7 +93,7 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(
         strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
-                                "fields=\"input.format, dynamic_batching.preferred_batch_size, instance_group, "
+                                "fields=\"input.format, instance_group, "
                                 "parameters, optimization\""));
     read_log("model_warmup { name: 'w' }", log, sizeof(log));
     assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));

@@ -37,18 +37,22 @@ static void nothing_said_is_nothing_asked(void **state) {
     assert_int_equal(queue_rules_timeout(&rules, 0, 0, 25), 25);
     assert_int_equal(queue_rules_timeout(&rules, 0, 40, 25), 40);
     assert_int_equal(queue_rules_delays(&rules), 0);
+    assert_false(queue_rules_limited(&rules));
 }
 
 static void limits_of_time_and_size_are_read(void **state) {
     (void)state;
-    struct queue_rules rules = read_well("preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 300 "
+    struct queue_rules rules = read_well("preferred_batch_size: [ 8, 4, 8 ] max_queue_delay_microseconds: 300 "
                                          "preserve_ordering: true default_queue_policy { max_queue_size: 16 }");
     assert_int_equal(rules.preferred_count, 2);
+    assert_int_equal(rules.preferred[0], 4); /* each once, ascending */
     assert_int_equal(rules.preferred[1], 8);
     assert_int_equal(rules.wait_ns, 300 * NS_PER_US);
     assert_false(rules.wait_none);
     assert_true(rules.preserve_ordering);
-    assert_int_equal(rules.queue_max, 16);
+    for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
+        assert_int_equal(rules.rules[i].queue_max, 16);
+    assert_true(queue_rules_limited(&rules));
     rules = read_well("max_queue_delay_microseconds: 0");
     assert_true(rules.wait_none);
     rules = read_well("max_queue_delay_microseconds: 9000000000000000000"); /* as good as a day */
@@ -77,13 +81,17 @@ static void a_priority_may_have_rules_of_its_own(void **state) {
     (void)state;
     struct queue_rules rules = read_well(
         "priority_levels: 3 default_priority_level: 3\n"
-        "default_queue_policy { default_timeout_microseconds: 2000 timeout_action: DELAY }\n"
-        "priority_queue_policy { key: 1 value { default_timeout_microseconds: 500 timeout_action: REJECT } }\n"
+        "default_queue_policy { default_timeout_microseconds: 2000 timeout_action: DELAY max_queue_size: 7 }\n"
+        "priority_queue_policy { key: 1 value { default_timeout_microseconds: 500 timeout_action: REJECT "
+        "max_queue_size: 2 } }\n"
         "priority_queue_policy { key: 2 value { } }");
     assert_int_equal(queue_rules_timeout(&rules, 0, 0, 25), 500 * NS_PER_US);
     assert_int_equal(queue_rules_timeout(&rules, 1, 0, 25), 25);
     assert_int_equal(queue_rules_timeout(&rules, 2, 0, 25), 2 * NS_PER_MS);
     assert_int_equal(queue_rules_delays(&rules) & 7, 4);
+    assert_int_equal(rules.rules[0].queue_max, 2);
+    assert_int_equal(rules.rules[1].queue_max, 0); /* the whole policy is its own */
+    assert_int_equal(rules.rules[2].queue_max, 7);
 }
 
 static void mistakes_have_their_place(void **state) {
@@ -93,6 +101,10 @@ static void mistakes_have_their_place(void **state) {
     } cases[] = {
         {"preferred_batch_size: 0", "c:2:1: preferred_batch_size: 0 is not in 1 to 2147483647"},
         {"preferred_batch_size: [4,\n x]", "c:3:2: preferred_batch_size: expected a whole number, found 'x'"},
+        {"preferred_batch_size: [ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 1, 17 ]",
+         "c:2:83: preferred_batch_size: more than 16 sizes"},
+        {"preferred_batch_size: 4\n} max_batch_size: 3 parameters {",
+         "c:2:1: preferred_batch_size: 4 is more than max_batch_size, 3"},
         {"max_queue_delay_microseconds: -1",
          "c:2:1: max_queue_delay_microseconds: -1 is not in 0 to 9223372036854775807"},
         {"preserve_ordering: 2", "c:2:1: preserve_ordering: expected true or false, found a number 2"},

@@ -196,20 +196,6 @@ static void who_is_not_admitted_takes_the_place_of_a_lower_priority(void **state
     fixture_free(f);
 }
 
-static void a_full_queue_makes_room_for_a_higher_priority_only(void **state) {
-    (void)state;
-    struct fixture *f = fixture_with((struct model_core_config){.queue_max = 2});
-    arrive(f, 0, 1, 1, 300);
-    arrive(f, 0, 2, 1, 300);
-    arrive(f, 0, 3, 1, 300);
-    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_QUEUE_FULL);
-    assert_int_equal(handles(f, f->out.refused), 3);
-    arrive(f, 0, 4, 0, 300);
-    assert_int_equal(handles(f, f->out.refused), 2);
-    assert_int_equal(model_core_queued(f->core), 2);
-    fixture_free(f);
-}
-
 static void a_request_of_any_priority_can_be_cancelled(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -336,7 +322,6 @@ int main(void) {
         cmocka_unit_test(a_lower_priority_does_not_make_a_batch_smaller),
         cmocka_unit_test(the_window_drop_spares_the_higher_priority),
         cmocka_unit_test(who_is_not_admitted_takes_the_place_of_a_lower_priority),
-        cmocka_unit_test(a_full_queue_makes_room_for_a_higher_priority_only),
         cmocka_unit_test(a_request_of_any_priority_can_be_cancelled),
         cmocka_unit_test(nobody_waits_for_company_longer_than_the_configuration_says),
         cmocka_unit_test(best_effort_is_no_candidate_and_runs_when_it_is_granted),

@@ -651,6 +651,48 @@ static void a_deadline_blind_batch_is_what_is_queued(void **state) {
     fixture_free(f);
 }
 
+static uint32_t part_of_four(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
+                             int64_t now_ns) {
+    (void)own;
+    assert_int_equal(m->preferred_count, 2); /* of those that may be */
+    return items >= 4 && now_ns - head_arrival_ns < 100 ? 4 : items;
+}
+
+static const struct policy_ops policy_sized = {
+    .name = "sized",
+    .deadline_blind = true,
+    .model_update = script_update,
+    .batch_times = script_times,
+    .batch_part = part_of_four,
+};
+
+static void a_policy_may_take_a_part_of_a_batch(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {4, BATCH, BATCH + 1};
+    script_reset();
+    struct fixture *f = fixture_with((struct model_core_config){.types = 1,
+                                                                .profiles = {line(10, 0)}, /* nothing pays */
+                                                                .slo_ns = 1000,
+                                                                .policy = &policy_sized,
+                                                                .preferred = sizes,
+                                                                .preferred_count = 3});
+    for (int i = 1; i <= 6; i++)
+        arrive(f, 0, (uint64_t)i, 1000, 1);
+    assert_int_equal(model_core_items(f->core, 0), 6);
+    grant(f, 0, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 1234);
+    arrive(f, 50, 7, 1000, 3); /* 5 and 6 with it are five items: whole requests, as far as they fit */
+    grant(f, 50, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 56);
+    arrive(f, 60, 8, 1000, 5);
+    grant(f, 160, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 78);
+    arrive(f, 170, 9, 1000, 5); /* alone, larger than the part */
+    grant(f, 170, 0, false);
+    assert_int_equal(handles(f, f->out.batch), 9);
+    fixture_free(f);
+}
+
 static void a_deadline_blind_queue_gives_up_no_heads(void **state) {
     (void)state;
     struct fixture *f = fixture_of(&policy_blind);
@@ -845,6 +887,7 @@ int main(void) {
         cmocka_unit_test(the_bad_rate_counts_late_runs),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
+        cmocka_unit_test(a_policy_may_take_a_part_of_a_batch),
         cmocka_unit_test(a_deadline_blind_queue_gives_up_no_heads),
         cmocka_unit_test(a_deadline_blind_request_that_nothing_can_run_is_refused),
         cmocka_unit_test(without_leftovers_what_is_given_up_is_refused_at_once),
