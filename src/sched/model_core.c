@@ -982,6 +982,13 @@ void model_core_warm(const struct model_core *core) {
     warm(core->own, CACHE_LINE);
 }
 
+void model_core_warm_parameters(const struct model_core *core) {
+    warm(core, offsetof(struct model_core, batches));
+    warm(&core->batches[0], sizeof(core->batches[0]));
+    warm(&core->candidates[0], sizeof(core->candidates[0]));
+    warm(core->own, 3 * CACHE_LINE);
+}
+
 void model_core_warm_arrival(const struct model_core *core) {
     const struct model_view *m = &core->view;
     if (core->queue.count) {

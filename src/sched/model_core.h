@@ -88,6 +88,8 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
  * arrival touches. Hints; of use where many cores take turns. */
 void model_core_warm(const struct model_core *core);
 void model_core_warm_arrival(const struct model_core *core);
+/* Of one that is about to be told parameters. */
+void model_core_warm_parameters(const struct model_core *core);
 /* The same of a queued request, from the first (after REQUEST_NONE) to the next after `node`, which must have come. */
 uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */

@@ -12,8 +12,12 @@
 #include "base/thread.h"
 
 #define ANSWERED_MAX  64 /* grants whose times are taken together */
+#define GRANTS_MAX    32 /* messages taken from one rank thread a turn: batches are published at its end */
+#define TIMERS_MAX    64 /* of cores, a turn */
+#define ENOUGH        64 /* requests taken from one ring a turn, if a grant waits */
 #define INTAKE_GAIN   (1.0 / 256)
 #define GROUP         16 /* requests whose models are asked for together */
+#define DELAYS_MOST   32 /* models that learn of new delays in a turn */
 #define WARM_FROM     64 /* models; fewer stay in the cache anyway */
 #define WARM_REQUESTS 24 /* of a batch */
 
@@ -77,16 +81,18 @@ struct model_thread {
     bool rank_rung[RANK_THREADS_MAX]; /* who gets the bell at the end of the turn, whatever is free */
     bool held_up[RANK_THREADS_MAX];   /* a grant of theirs waits until an executor has room for its batch */
     bool any_held_up;
-    int64_t turn_ns; /* when the last turn began, if it had something to do */
+    uint32_t delays_left; /* models, from the last one, that have not learnt of the newest delays */
     /* this turn's, for the times */
     int64_t oldest_ns; /* hand-over of a request */
     uint32_t requests, answered_count;
-    double intake_ns; /* from hand-over to candidate, in the mean */
+    double intake_ns; /* from hand-over to candidate, in the mean; waking up is left out: that is no lack of time */
+    int64_t awake_ns; /* when the thread had something to do again; TIME_NEVER: it has not */
     struct {
         int64_t granted_ns, due_ns;
     } answered[ANSWERED_MAX];
     struct model_thread_times times;
     pthread_t thread;
+    bool started; /* the thread is */
     _Atomic bool stop;
 };
 
@@ -281,6 +287,13 @@ static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *rin
     return count;
 }
 
+static bool grants_wait(const struct model_thread *t) {
+    for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++)
+        if (!t->held_up[k] && ring_pending(grants_of(t, k)))
+            return true;
+    return false;
+}
+
 static bool poll_requests(struct model_thread *t, int64_t now) {
     struct wiring *w = t->rings.wiring;
     bool any = false;
@@ -290,6 +303,8 @@ static bool poll_requests(struct model_thread *t, int64_t now) {
         uint32_t taken = 0, count;
         for (; taken < RINGS_POLL_MAX && (count = take_group(t, now, ring)); taken += count) {
             any = true;
+            if (taken + count >= ENOUGH && grants_wait(t))
+                break;
         }
         ring_release(ring);
     }
@@ -331,7 +346,8 @@ static void take_times(struct model_thread *t) {
     int64_t now = clock_now_ns();
     if (t->requests) {
         histogram_add_times(&t->times.candidate, now - t->oldest_ns, t->requests);
-        t->intake_ns += INTAKE_GAIN * ((double)(now - t->oldest_ns) - t->intake_ns);
+        int64_t from_ns = t->oldest_ns > t->awake_ns ? t->oldest_ns : t->awake_ns;
+        t->intake_ns += INTAKE_GAIN * ((double)(now - from_ns) - t->intake_ns);
     }
     for (uint32_t i = 0; i < t->answered_count; i++) {
         histogram_add(&t->times.plan, now - t->answered[i].granted_ns);
@@ -491,19 +507,22 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
                               memory_order_relaxed);
 }
 
-/* Lets the cores' delay(b) follow the measured dispatch and gathering. */
-static void follow_delays(struct model_thread *t, int64_t now) {
-    if (!rings_follow_delays(&t->rings, now))
-        return;
-    for (uint32_t m = 0; m < t->rings.model_count; m++) {
-        struct variant_range range = t->ranges[m];
+/* Lets the cores' delay(b) follow the measured dispatch and gathering, some models a turn. True if it did. */
+static bool follow_delays(struct model_thread *t, int64_t now) {
+    uint32_t models = t->rings.model_count, told = 0;
+
+    if (rings_follow_delays(&t->rings, now))
+        t->delays_left = models;
+    for (; t->delays_left && told < DELAYS_MOST; t->delays_left--, told++) {
+        struct variant_range range = t->ranges[models - t->delays_left];
         struct model_event event = {.kind = MODEL_DELAYS};
         if (range.count > 0)
-            rings_delays(&t->rings, m, &event.delays.ctrl_ns, &event.delays.data_ns);
+            rings_delays(&t->rings, models - t->delays_left, &event.delays.ctrl_ns, &event.delays.data_ns);
         for (struct variant *v = range.first; v < range.first + range.count; v++)
             if (v->generation)
                 variant_step(t, v, now, &event);
     }
+    return told > 0;
 }
 
 /* What is not an answer leaves room for them. */
@@ -614,6 +633,8 @@ static void warm_grants(struct model_thread *t, struct ring *ring) {
         const struct grant_message *message = ring_peek_ahead(ring, i);
         soon[left] = &t->variants[t->variant_of_rank_index[message->model]];
         left += message->kind == GRANT_ACCELERATOR;
+        if (message->kind == GRANT_PARAMETERS && soon[left]->core)
+            model_core_warm_parameters(soon[left]->core);
     }
     for (uint32_t i = 0; i < left; i++) {
         model_core_warm(soon[i]->core);
@@ -627,18 +648,17 @@ static void warm_grants(struct model_thread *t, struct ring *ring) {
 
 static bool poll_grants(struct model_thread *t, int64_t now) {
     bool any = false;
-    uint32_t taken = 0;
 
     t->any_held_up = false;
     for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++) {
         struct ring *ring = grants_of(t, k);
         const struct grant_message *message;
         t->held_up[k] = false;
-        for (; (message = ring_peek(ring)); ring_pop(ring)) {
+        for (uint32_t taken = 0; taken < GRANTS_MAX && (message = ring_peek(ring)); ring_pop(ring), taken++) {
             t->held_up[k] = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
             if (t->held_up[k])
                 break;
-            if (taken++ % GROUP == 0 && t->active >= WARM_FROM)
+            if (taken % GROUP == 0 && t->active >= WARM_FROM)
                 warm_grants(t, ring);
             take_grant(t, now, message);
             any = true;
@@ -666,7 +686,7 @@ static bool poll_moves(struct model_thread *t) {
 static bool poll_timers(struct model_thread *t, int64_t now) {
     bool any = false;
 
-    while (!heap_empty(&t->timers) && heap_top(&t->timers).key <= now) {
+    for (uint32_t n = 0; n < TIMERS_MAX && !heap_empty(&t->timers) && heap_top(&t->timers).key <= now; n++) {
         struct variant *v = &t->variants[heap_top(&t->timers).item];
         heap_remove(&t->timers, heap_top(&t->timers).item);
         variant_step(t, v, now, &(struct model_event){.kind = MODEL_TIMER});
@@ -680,10 +700,8 @@ static bool stops(const struct model_thread *t) {
 }
 
 static bool anything_pending(struct model_thread *t) {
-    for (uint32_t k = 0; k < t->rings.wiring->rank_threads; k++)
-        if (!t->held_up[k] && ring_pending(grants_of(t, k)))
-            return true;
-    return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) || stops(t);
+    return grants_wait(t) || rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) ||
+           stops(t);
 }
 
 /* Until when requests need not wake the thread; not after now_ns: they must. */
@@ -704,28 +722,26 @@ static bool waits_for_room(const struct model_thread *t) {
     return t->rates_changed_count || t->mover_count || t->any_held_up;
 }
 
-/* The thread's, or of somebody who helps it. */
-static int64_t model_turn(void *thread) {
+int64_t model_thread_turn(void *thread) {
     struct model_thread *t = thread;
     int64_t now = clock_now_ns();
 
-    if (t->turn_ns)
-        counter_add(&t->times.work_ns, (uint64_t)(now - t->turn_ns));
+    t->awake_ns = t->awake_ns == TIME_NEVER ? now : t->awake_ns;
     bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
     settle_arrivals(t, now);
     any |= poll_moves(t);
     any |= poll_grants(t, now);
     any |= rings_poll_ran(&t->rings, now, t, take_ran);
     any |= poll_timers(t, now);
-    if (any)
-        follow_delays(t, now);
+    if (any || t->delays_left)
+        any |= follow_delays(t, now);
     tell_moves(t);
     tell_rates(t);
     ring_bells(t);
     take_times(t);
-    t->turn_ns = any ? now : 0;
     if (any)
         return 0;
+    t->awake_ns = TIME_NEVER;
     if (stops(t))
         return INT64_MIN;
     if (waits_for_room(t))
@@ -754,7 +770,7 @@ static void *model_thread_main(void *argument) {
 
     thread_begin("model", t->rings.index, THREAD_PROMPT);
     while (!stops(t)) {
-        int64_t until_ns = model_turn(t);
+        int64_t until_ns = model_thread_turn(t);
         if (until_ns)
             sleep_until(t, until_ns);
     }
@@ -878,7 +894,7 @@ static int variants_allocate(struct model_thread *t) {
     return variants_make(t);
 }
 
-int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err) {
+int model_thread_make(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err) {
     struct model_thread *t = calloc(1, sizeof(*t));
     int rc;
 
@@ -897,12 +913,6 @@ int model_thread_start(struct model_thread **thread, const struct model_thread_c
         error_set(err, rc, "no memory for the queues of %u models", config->rings.model_count);
         goto err_free;
     }
-    doorbell_lend(&t->rings.wiring->model_bells[t->rings.index], model_turn, t);
-    rc = -pthread_create(&t->thread, NULL, model_thread_main, t);
-    if (rc < 0) {
-        error_set(err, rc, "cannot start a model thread: %s", strerror(-rc));
-        goto err_free;
-    }
     *thread = t;
     return 0;
 
@@ -911,10 +921,30 @@ err_free:
     return rc;
 }
 
+int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err) {
+    struct model_thread *t;
+    int rc = model_thread_make(&t, config, err);
+
+    if (rc < 0)
+        return rc;
+    doorbell_lend(&t->rings.wiring->model_bells[t->rings.index], model_thread_turn, t);
+    rc = -pthread_create(&t->thread, NULL, model_thread_main, t);
+    if (rc < 0) {
+        model_thread_free(t);
+        return error_set(err, rc, "cannot start a model thread: %s", strerror(-rc));
+    }
+    t->started = true;
+    *thread = t;
+    return 0;
+}
+
 void model_thread_stop(struct model_thread *t) {
-    atomic_store_explicit(&t->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
-    doorbell_ring(&t->rings.wiring->model_bells[t->rings.index]);
-    pthread_join(t->thread, NULL);
+    if (t->started) {
+        atomic_store_explicit(&t->stop, true,
+                              memory_order_release); /* with the loop's and anything_pending()'s loads */
+        doorbell_ring(&t->rings.wiring->model_bells[t->rings.index]);
+        pthread_join(t->thread, NULL);
+    }
     model_thread_free(t);
 }
 

@@ -27,7 +27,6 @@ struct model_thread_times {
                                  * requests of the turn) */
     struct histogram plan;      /* from a grant to the plan of its batch */
     struct histogram decision;  /* from when the batch could have started to its plan */
-    _Atomic uint64_t work_ns;   /* spent on turns that had something to do */
 };
 
 struct model_thread;
@@ -46,6 +45,12 @@ void model_cores_free(struct model_cores *cores);
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
+/* The same without a thread: its owner calls model_thread_turn() instead, again and again, from one thread. Only where
+ * nobody sleeps (wiring_init()'s busy_poll): nobody wakes it. */
+int model_thread_make(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
+/* One turn, of at most so many messages from each ring that it is over within some 100 us. 0 if there was something to
+ * do, else until when there may not be. A doorbell_turn. */
+int64_t model_thread_turn(void *thread);
 /* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
 void model_thread_stop(struct model_thread *thread);
 

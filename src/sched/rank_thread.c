@@ -11,6 +11,10 @@
 #include "base/thread.h"
 
 #define POLL_MAX 256 /* messages taken from one ring a turn */
+/* Parameters are new every 10 ms, and each model composes its batch anew with them. So they are told to so many models
+ * a turn, and to the next ones so much later: grants do not wait behind a thousand models. */
+#define TELL_MOST     32
+#define TELL_APART_NS (100 * NS_PER_US)
 
 struct rank_thread {
     struct wiring *wiring;
@@ -19,17 +23,18 @@ struct rank_thread {
     uint8_t *accelerator_type; /* [wiring->accelerators] */
     int64_t *origin_ns;        /* [wiring->models] when what its candidate follows from was handed over */
     int64_t wake_ns;
-    uint32_t tell_next; /* next model to be told the parameters; wiring->models: all have been */
+    uint32_t tell_next; /* next model to be told the parameters, */
+    uint32_t tell_left; /* with those after it so many that do not have the newest */
+    int64_t tell_ns;    /* when */
     bool *model_rung;   /* [model_threads] who gets the bell at the end of the turn */
     struct rank_output out;
     struct margin wake;
     struct histogram grant_times;
     _Atomic uint64_t grants;
-    _Atomic uint64_t work_ns;
-    int64_t turn_ns;  /* when the last turn began, if it had something to do */
     uint32_t granted; /* in this turn */
     _Atomic double needed;
     pthread_t thread;
+    bool started; /* the thread is */
     _Atomic bool stop;
 };
 
@@ -84,17 +89,25 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
     if (out->grant_count)
         counter_add(&r->grants, out->grant_count);
     if (out->parameters_changed) {
-        r->tell_next = 0;
+        r->tell_left = r->wiring->models;
         atomic_store_explicit(&r->needed, rank_core_accelerators_needed(r->core), memory_order_relaxed);
     }
     r->wake_ns = out->wake_ns;
 }
 
-/* Tells the models the newest parameters, as far as the rings have room. */
-static void tell_parameters(struct rank_thread *r) {
-    for (; r->tell_next < r->wiring->models; r->tell_next++)
-        if (rank_core_member(r->core, r->tell_next) && !tell_parameters_to(r, r->tell_next))
-            return;
+/* Tells some models the newest parameters, as far as the rings have room. */
+static void tell_parameters(struct rank_thread *r, int64_t now) {
+    if (!r->tell_left || now < r->tell_ns)
+        return;
+    r->tell_ns = now + TELL_APART_NS;
+    for (uint32_t told = 0; r->tell_left && told < TELL_MOST; r->tell_left--) {
+        if (rank_core_member(r->core, r->tell_next)) {
+            if (!tell_parameters_to(r, r->tell_next))
+                return;
+            told++;
+        }
+        r->tell_next = (r->tell_next + 1) % r->wiring->models;
+    }
 }
 
 /* Steps when everything of this turn is in. */
@@ -105,7 +118,7 @@ static void rank_take(struct rank_thread *r, int64_t now, const struct rank_mess
     if (r->out.left != RANK_NOBODY)
         tell_left(r, r->out.left);
     if (r->out.joined != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
-        r->tell_next = 0;
+        r->tell_left = r->wiring->models;
 }
 
 static bool poll_candidates(struct rank_thread *r, int64_t now) {
@@ -149,7 +162,7 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
     for (uint32_t e = 0; e < r->wiring->executors; e++) {
         struct ring *ring = &r->wiring->freed[e * r->wiring->rank_threads + r->part];
         const struct freed_message *freed;
-        for (; (freed = ring_peek(ring)); ring_pop(ring)) {
+        for (int n = 0; n < POLL_MAX && (freed = ring_peek(ring)); n++, ring_pop(ring)) {
             take_news(r, now, freed);
             any = true;
         }
@@ -228,28 +241,23 @@ static bool stops(const struct rank_thread *r) {
     return atomic_load_explicit(&r->stop, memory_order_acquire); /* with rank_thread_stop() */
 }
 
-/* The thread's, or of somebody who helps it. */
-static int64_t rank_turn(void *thread) {
+int64_t rank_thread_turn(void *thread) {
     struct rank_thread *r = thread;
     int64_t now = clock_now_ns();
 
-    if (r->turn_ns)
-        counter_add(&r->work_ns, (uint64_t)(now - r->turn_ns));
     r->granted = 0;
     bool any = poll_candidates(r, now);
     any |= poll_messages(r, now);
     any |= poll_freed(r, now);
     any = decide(r, now, any);
-    tell_parameters(r);
+    tell_parameters(r, now);
     tell_naps(r);
     ring_bells(r);
-    r->turn_ns = any ? now : 0;
     if (any)
         return 0;
     if (stops(r))
         return INT64_MIN;
-    /* else a model thread's ring is full and has no bell of ours */
-    return r->tell_next == r->wiring->models ? r->wake_ns : now + 50 * NS_PER_US;
+    return r->tell_left && r->tell_ns < r->wake_ns ? r->tell_ns : r->wake_ns;
 }
 
 static void sleep_until(struct rank_thread *r, int64_t until_ns) {
@@ -269,7 +277,7 @@ static void *rank_thread_main(void *argument) {
 
     thread_begin("rank", r->part, THREAD_PROMPT);
     while (!stops(r)) {
-        int64_t until_ns = rank_turn(r);
+        int64_t until_ns = rank_thread_turn(r);
         if (until_ns)
             sleep_until(r, until_ns);
     }
@@ -284,8 +292,8 @@ static void rank_thread_free(struct rank_thread *r) {
     free(r);
 }
 
-int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
-                      const struct rank_core_config *config, struct sy_error *err) {
+int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+                     const struct rank_core_config *config, struct sy_error *err) {
     struct rank_thread *r = calloc(1, sizeof(*r));
     struct rank_core_config own = *config;
     int rc = -ENOMEM;
@@ -295,14 +303,13 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32
     r->wiring = wiring;
     r->part = part;
     r->wake_ns = TIME_NEVER;
-    r->tell_next = wiring->models;
     r->core = malloc(rank_core_bytes(config));
     r->accelerator_type = malloc(config->accelerators);
     r->origin_ns = calloc(config->models + 1, sizeof(int64_t));
     r->model_rung = calloc(wiring->model_threads, sizeof(bool));
     if (!r->core || !r->accelerator_type || !r->origin_ns || !r->model_rung) {
-        error_set(err, rc, "no memory for the rank core of %u accelerators", config->accelerators);
-        goto err_free;
+        rank_thread_free(r);
+        return error_set(err, rc, "no memory for the rank core of %u accelerators", config->accelerators);
     }
     memcpy(r->accelerator_type, config->accelerator_type, config->accelerators);
     own.accelerator_type = r->accelerator_type;
@@ -310,24 +317,35 @@ int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32
     own.part_of_accelerator = wiring->part_of_accelerator;
     own.part_of_model = wiring->part_of_model;
     rank_core_init(r->core, &own);
-    doorbell_lend(&wiring->rank_bells[part], rank_turn, r);
-    rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
-    if (rc < 0) {
-        error_set(err, rc, "cannot start a rank thread: %s", strerror(-rc));
-        goto err_free;
-    }
     *thread = r;
     return 0;
+}
 
-err_free:
-    rank_thread_free(r);
-    return rc;
+int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+                      const struct rank_core_config *config, struct sy_error *err) {
+    struct rank_thread *r;
+    int rc = rank_thread_make(&r, wiring, part, config, err);
+
+    if (rc < 0)
+        return rc;
+    doorbell_lend(&wiring->rank_bells[part], rank_thread_turn, r);
+    rc = -pthread_create(&r->thread, NULL, rank_thread_main, r);
+    if (rc < 0) {
+        rank_thread_free(r);
+        return error_set(err, rc, "cannot start a rank thread: %s", strerror(-rc));
+    }
+    r->started = true;
+    *thread = r;
+    return 0;
 }
 
 void rank_thread_stop(struct rank_thread *r) {
-    atomic_store_explicit(&r->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
-    doorbell_ring(&r->wiring->rank_bells[r->part]);
-    pthread_join(r->thread, NULL);
+    if (r->started) {
+        atomic_store_explicit(&r->stop, true,
+                              memory_order_release); /* with the loop's and anything_pending()'s loads */
+        doorbell_ring(&r->wiring->rank_bells[r->part]);
+        pthread_join(r->thread, NULL);
+    }
     rank_thread_free(r);
 }
 
@@ -345,10 +363,6 @@ double rank_thread_accelerators_needed(const struct rank_thread *r) {
 
 const struct histogram *rank_thread_grant_times(const struct rank_thread *r) {
     return &r->grant_times;
-}
-
-int64_t rank_thread_work_ns(const struct rank_thread *r) {
-    return (int64_t)counter_get(&r->work_ns);
 }
 
 int64_t rank_thread_cpu_ns(const struct rank_thread *r) {

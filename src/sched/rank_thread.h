@@ -16,6 +16,12 @@ struct rank_thread;
  * points to are copied or outlive the thread. 0 or -errno with a sentence. */
 int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
                       const struct rank_core_config *config, struct sy_error *err);
+/* The same without a thread: its owner calls rank_thread_turn() instead, again and again, from one thread. Only where
+ * nobody sleeps (wiring_init()'s busy_poll): nobody wakes it. */
+int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
+                     const struct rank_core_config *config, struct sy_error *err);
+/* One turn. 0 if there was something to do, else until when there may not be. A doorbell_turn. */
+int64_t rank_thread_turn(void *thread);
 /* Ends the thread and frees it. */
 void rank_thread_stop(struct rank_thread *thread);
 
@@ -24,8 +30,6 @@ const struct margin *rank_thread_wake_margin(const struct rank_thread *thread);
 uint64_t rank_thread_grants(const struct rank_thread *thread);
 /* From when batches could have started, and were handed over, to their grants. */
 const struct histogram *rank_thread_grant_times(const struct rank_thread *thread);
-/* Spent on turns that had something to do. */
-int64_t rank_thread_work_ns(const struct rank_thread *thread);
 int64_t rank_thread_cpu_ns(const struct rank_thread *thread);
 /* How many accelerators the load needs, and the parameters in force. */
 double rank_thread_accelerators_needed(const struct rank_thread *thread);

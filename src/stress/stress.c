@@ -1,4 +1,4 @@
-/* stress.c - builds the scheduler's threads and the worlds around them, and measures between two moments. */
+/* stress.c - builds the scheduler's threads and the worlds around them, lets them run, and asks what was wrong. */
 #include "stress/stress.h"
 
 #include <errno.h>
@@ -8,11 +8,8 @@
 
 #include "base/clock.h"
 #include "base/counter.h"
-#include "base/rng.h"
 #include "base/thread.h"
-#include "sched/model_thread.h"
-#include "sched/rank_thread.h"
-#include "stress/world.h"
+#include "stress/figures.h"
 
 #define THREADS_PER_WORLD 4          /* model threads that a world can feed */
 #define OUTSTANDING_MAX   (1U << 18) /* requests of a world */
@@ -20,31 +17,10 @@
 #define REQUEST_SLOTS_MAX 65536
 #define LAG_PART          8 /* of an SLO: what waits longer between a world and a model thread is turned away */
 #define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
-#define DRAIN_NS          (10 * NS_PER_S)
+#define SPARE_S           1                 /* that a run may take longer before slices grow */
+#define DRAIN_NS          (10 * NS_PER_S)   /* nothing comes back for so long: nothing more will */
 #define POLL_NS           NS_PER_MS
 #define MOVES_APART_NS    (50 * NS_PER_US) /* those that are due closer together are told together */
-
-struct stress {
-    const struct stress_config *config;
-    struct wiring wiring;
-    struct profile *profile;
-    uint8_t *accelerator_type;
-    struct model_thread **model_threads;
-    struct rank_thread **rank_threads;
-    uint32_t worlds, started_model_threads, started_rank_threads, started_worlds;
-    struct rng rng; /* which models move */
-    uint64_t moves;
-    struct world **world;
-    struct world_finished *finished; /* [worlds] */
-    uint32_t next_core;
-};
-
-/* What has happened until a moment. */
-struct moment {
-    int64_t now_ns, model_cpu_ns, rank_cpu_ns, world_cpu_ns, model_work_ns, rank_work_ns;
-    uint64_t fed, turned_away, planned, late, lost, deaths, refused, batches, grants;
-    struct histogram candidate, grant, plan, decision;
-};
 
 static void sleep_ns(int64_t ns) {
     struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
@@ -52,18 +28,6 @@ static void sleep_ns(int64_t ns) {
 }
 
 /* ---- set-up ---- */
-
-/* The thread that is started next inherits a core of its own; those that come too late for one share the last. */
-static void next_core_take(struct stress *s) {
-    uint32_t cores = (uint32_t)CPU_COUNT(&s->config->cores);
-    cpu_set_t one;
-
-    if (!cores)
-        return;
-    CPU_ZERO(&one);
-    CPU_SET(thread_core_nth(&s->config->cores, s->next_core < cores ? s->next_core++ : cores - 1), &one);
-    thread_pin(&one);
-}
 
 static uint32_t batch_max(const struct stress_config *c) {
     int64_t most = (c->slo_ns - c->beta_ns) / c->alpha_ns;
@@ -90,7 +54,7 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
     const struct stress_config *c = s->config;
     struct wiring *w = &s->wiring;
 
-    w->frontends = w->executors = s->worlds;
+    w->frontends = w->executors = world_count(c);
     w->model_threads = c->model_threads;
     w->rank_threads = c->rank_threads;
     w->accelerators = c->accelerators;
@@ -110,13 +74,13 @@ static int wiring_make(struct stress *s, struct sy_error *err) {
         w->part_of_model[m] = (uint8_t)(m % c->rank_threads);
     }
     for (uint32_t a = 0; a < c->accelerators; a++) {
-        w->executor_of[a] = (uint32_t)((uint64_t)a * s->worlds / c->accelerators);
+        w->executor_of[a] = (uint32_t)((uint64_t)a * w->executors / c->accelerators);
         w->part_of_accelerator[a] = (uint8_t)(a % c->rank_threads);
     }
     return wiring_init(w, !c->sleep, err);
 }
 
-static int model_thread_make(struct stress *s, uint32_t index, struct sy_error *err) {
+static int model_thread_make_one(struct stress *s, uint32_t index, struct sy_error *err) {
     const struct stress_config *c = s->config;
     struct thread_model *models = calloc(c->models, sizeof(*models));
     struct model_thread_config config = {
@@ -138,13 +102,13 @@ static int model_thread_make(struct stress *s, uint32_t index, struct sy_error *
             .batch_max = s->profile->batch_max,
             .slo_ns = c->slo_ns,
         };
-    next_core_take(s);
-    int rc = model_thread_start(&s->model_threads[index], &config, err);
+    int rc = c->sleep ? model_thread_start(&s->model_thread[index], &config, err)
+                      : model_thread_make(&s->model_thread[index], &config, err);
     free(models);
     return rc;
 }
 
-static int rank_thread_make(struct stress *s, uint32_t part, struct sy_error *err) {
+static int rank_thread_make_one(struct stress *s, uint32_t part, struct sy_error *err) {
     const struct stress_config *c = s->config;
     struct rank_core_config config = {
         .models = c->models,
@@ -156,8 +120,8 @@ static int rank_thread_make(struct stress *s, uint32_t part, struct sy_error *er
         .policy_options = c->policy_options,
     };
 
-    next_core_take(s);
-    return rank_thread_start(&s->rank_threads[part], &s->wiring, part, &config, err);
+    return c->sleep ? rank_thread_start(&s->rank_thread[part], &s->wiring, part, &config, err)
+                    : rank_thread_make(&s->rank_thread[part], &s->wiring, part, &config, err);
 }
 
 static int worlds_make(struct stress *s, struct sy_error *err) {
@@ -165,19 +129,94 @@ static int worlds_make(struct stress *s, struct sy_error *err) {
         .stress = s->config,
         .wiring = &s->wiring,
         .profile = s->profile,
-        .worlds = s->worlds,
-        .epoch_ns = clock_now_ns(),
+        .worlds = s->wiring.frontends,
+        .epoch_ns = s->epoch_ns,
+        .slicing = s->slicing,
         .finished = s->finished,
     };
 
-    for (; s->started_worlds < s->worlds; s->started_worlds++) {
-        config.index = s->started_worlds;
+    for (; s->worlds < config.worlds; s->worlds++) {
+        config.index = s->worlds;
         config.first_accelerator += config.accelerators;
         config.accelerators = 0;
         for (uint32_t a = 0; a < s->wiring.accelerators; a++)
             config.accelerators += s->wiring.executor_of[a] == config.index;
-        next_core_take(s);
-        int rc = world_start(&s->world[config.index], &config, err);
+        int rc = world_make(&s->world[config.index], &config, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- who drives whom ---- */
+
+/* The n-th of all threads, in the order in which they get cores. */
+static void core_of(const struct stress_config *c, uint32_t n, cpu_set_t *core) {
+    uint32_t cores = (uint32_t)CPU_COUNT(&c->cores);
+
+    CPU_ZERO(core);
+    if (cores)
+        CPU_SET(thread_core_nth(&c->cores, n < cores ? n : cores - 1), core);
+}
+
+/* Threads that sleep inherit their core from who starts them. */
+static void next_core_take(const struct stress *s) {
+    cpu_set_t core;
+
+    core_of(s->config, s->model_threads + s->rank_threads, &core);
+    if (s->config->sleep && CPU_COUNT(&core))
+        thread_pin(&core);
+}
+
+static void seat_take(struct stress *s, doorbell_turn *turn, void *passenger, enum driver_role role) {
+    s->seats[s->seat_count++] = (struct driver_seat){.turn = turn, .passenger = passenger, .role = role};
+}
+
+static int seats_take(struct stress *s) {
+    const struct stress_config *c = s->config;
+
+    s->seats = aligned_alloc(CACHE_LINE, (c->model_threads + c->rank_threads + s->worlds) * sizeof(*s->seats));
+    if (!s->seats)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < s->model_threads && !c->sleep; i++) {
+        seat_take(s, model_thread_turn, s->model_thread[i], ROLE_MODEL);
+        s->seats[i].times = &model_thread_times(s->model_thread[i])->decision;
+        s->seats[i].times_until = calloc(s->slicing.count, sizeof(struct histogram));
+        if (!s->seats[i].times_until)
+            return -ENOMEM;
+    }
+    for (uint32_t k = 0; k < s->rank_threads && !c->sleep; k++)
+        seat_take(s, rank_thread_turn, s->rank_thread[k], ROLE_RANK);
+    for (uint32_t w = 0; w < s->worlds; w++)
+        seat_take(s, world_turn, s->world[w], ROLE_WORLD);
+    s->driver_of_seat = calloc(s->seat_count, sizeof(*s->driver_of_seat));
+    s->drivers = calloc(s->seat_count, sizeof(*s->drivers));
+    return s->driver_of_seat && s->drivers ? 0 : -ENOMEM;
+}
+
+/* A core for each seat, and the last one for those that are left; those that sleep leave that to the kernel. */
+static int drivers_start(struct stress *s, struct sy_error *err) {
+    uint32_t first = s->config->sleep ? s->model_threads + s->rank_threads : 0;
+    cpu_set_t cores = s->config->cores;
+
+    if (!CPU_COUNT(&cores))
+        thread_cores_allowed(&cores);
+    uint32_t drivers =
+        s->config->sleep || s->seat_count < (uint32_t)CPU_COUNT(&cores) ? s->seat_count : (uint32_t)CPU_COUNT(&cores);
+    for (uint32_t i = 0; i < s->seat_count; i++)
+        s->driver_of_seat[i] = i < drivers ? i : drivers - 1;
+    for (; s->driver_count < drivers; s->driver_count++) {
+        uint32_t d = s->driver_count;
+        struct driver_config config = {
+            .index = d,
+            .sleeps = s->config->sleep,
+            .epoch_ns = s->epoch_ns,
+            .slicing = s->slicing,
+            .seats = &s->seats[d],
+            .seat_count = d + 1 < drivers ? 1 : s->seat_count - d,
+        };
+        core_of(s->config, first + d, &config.cores);
+        int rc = driver_start(&s->drivers[d], &config, err);
         if (rc < 0)
             return rc;
     }
@@ -186,37 +225,57 @@ static int worlds_make(struct stress *s, struct sy_error *err) {
 
 static int stress_start(struct stress *s, struct sy_error *err) {
     const struct stress_config *c = s->config;
+    uint32_t worlds = world_count(c);
     int rc;
 
-    s->worlds = world_count(c);
     s->profile = malloc(profile_bytes(batch_max(c)));
     s->accelerator_type = calloc(c->accelerators, 1);
-    s->model_threads = calloc(c->model_threads, sizeof(*s->model_threads));
-    s->rank_threads = calloc(c->rank_threads, sizeof(*s->rank_threads));
-    s->world = calloc(s->worlds, sizeof(*s->world));
+    s->model_thread = calloc(c->model_threads, sizeof(*s->model_thread));
+    s->rank_thread = calloc(c->rank_threads, sizeof(*s->rank_thread));
+    s->world = calloc(worlds, sizeof(*s->world));
     rng_seed(&s->rng, c->seed);
-    s->finished = aligned_alloc(CACHE_LINE, s->worlds * sizeof(*s->finished));
-    if (!s->profile || !s->accelerator_type || !s->model_threads || !s->rank_threads || !s->world || !s->finished)
+    s->finished = aligned_alloc(CACHE_LINE, worlds * sizeof(*s->finished));
+    if (!s->profile || !s->accelerator_type || !s->model_thread || !s->rank_thread || !s->world || !s->finished)
         return error_set(err, -ENOMEM, "no memory for %u accelerators", c->accelerators);
-    memset(s->finished, 0, s->worlds * sizeof(*s->finished));
+    memset(s->finished, 0, worlds * sizeof(*s->finished));
     profile_set_line(s->profile, batch_max(c), (double)c->alpha_ns, (double)c->beta_ns);
     if ((rc = wiring_make(s, err)) < 0)
         return rc;
-    for (; s->started_model_threads < c->model_threads; s->started_model_threads++)
-        if ((rc = model_thread_make(s, s->started_model_threads, err)) < 0)
+    for (; s->model_threads < c->model_threads; s->model_threads++) {
+        next_core_take(s);
+        if ((rc = model_thread_make_one(s, s->model_threads, err)) < 0)
             return rc;
-    for (; s->started_rank_threads < c->rank_threads; s->started_rank_threads++)
-        if ((rc = rank_thread_make(s, s->started_rank_threads, err)) < 0)
+    }
+    for (; s->rank_threads < c->rank_threads; s->rank_threads++) {
+        next_core_take(s);
+        if ((rc = rank_thread_make_one(s, s->rank_threads, err)) < 0)
             return rc;
-    return worlds_make(s, err);
+    }
+    s->slicing = slicing_of(c->slo_ns, (int64_t)((c->warmup_s + c->seconds + SPARE_S) * 1e9));
+    s->epoch_ns = clock_now_ns();
+    if ((rc = worlds_make(s, err)) < 0)
+        return rc;
+    if (seats_take(s) < 0)
+        return error_set(err, -ENOMEM, "no memory for %u slices of time", s->slicing.count);
+    return drivers_start(s, err);
 }
 
+static void drivers_stop(struct stress *s) {
+    for (uint32_t d = 0; d < s->driver_count; d++)
+        driver_stop(s->drivers[d]);
+}
+
+/* After drivers_stop(). */
 static void stress_end(struct stress *s) {
-    for (uint32_t i = 0; i < s->started_model_threads; i++)
-        model_thread_stop(s->model_threads[i]);
-    for (uint32_t k = 0; k < s->started_rank_threads; k++)
-        rank_thread_stop(s->rank_threads[k]);
-    for (uint32_t i = 0; i < s->started_worlds; i++)
+    for (uint32_t i = 0; i < s->model_threads; i++)
+        model_thread_stop(s->model_thread[i]);
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        rank_thread_stop(s->rank_thread[k]);
+    for (uint32_t d = 0; d < s->driver_count; d++)
+        driver_free(s->drivers[d]);
+    for (uint32_t i = 0; i < s->seat_count; i++)
+        free(s->seats[i].times_until);
+    for (uint32_t i = 0; i < s->worlds; i++)
         world_free(s->world[i]);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
@@ -224,14 +283,19 @@ static void stress_end(struct stress *s) {
     free(s->wiring.executor_of);
     free(s->wiring.part_of_accelerator);
     free(s->wiring.part_of_model);
-    free(s->rank_threads);
+    free(s->drivers);
+    free(s->driver_of_seat);
+    free(s->seats);
     free(s->finished);
     free(s->world);
-    free(s->model_threads);
+    free(s->rank_thread);
+    free(s->model_thread);
     free(s->accelerator_type);
     free(s->profile);
     free(s);
 }
+
+/* ---- running ---- */
 
 /* Lets time pass, in which models move. */
 static void pass(struct stress *s, int64_t ns) {
@@ -253,116 +317,36 @@ static void pass(struct stress *s, int64_t ns) {
         sleep_ns(until_ns - clock_now_ns());
 }
 
-/* ---- measuring ---- */
-
-static void moment_take(const struct stress *s, struct moment *m) {
-    memset(m, 0, sizeof(*m));
-    m->now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < s->started_model_threads; i++) {
-        const struct model_thread_times *times = model_thread_times(s->model_threads[i]);
-        m->model_work_ns += (int64_t)counter_get(&times->work_ns);
-        m->model_cpu_ns += model_thread_cpu_ns(s->model_threads[i]);
-        histogram_merge(&m->candidate, &times->candidate);
-        histogram_merge(&m->plan, &times->plan);
-        histogram_merge(&m->decision, &times->decision);
-    }
-    for (uint32_t k = 0; k < s->started_rank_threads; k++) {
-        m->rank_cpu_ns += rank_thread_cpu_ns(s->rank_threads[k]);
-        m->rank_work_ns += rank_thread_work_ns(s->rank_threads[k]);
-        m->grants += rank_thread_grants(s->rank_threads[k]);
-        histogram_merge(&m->grant, rank_thread_grant_times(s->rank_threads[k]));
-    }
-    for (uint32_t i = 0; i < s->worlds; i++) {
-        const struct world_counts *c = world_counts(s->world[i]);
-        m->world_cpu_ns += world_cpu_ns(s->world[i]);
-        m->fed += counter_get(&c->fed);
-        m->planned += counter_get(&c->planned);
-        m->late += counter_get(&c->late);
-        m->lost += counter_get(&c->lost);
-        m->deaths += counter_get(&c->deaths);
-        m->refused += counter_get(&c->refused);
-        m->turned_away += counter_get(&c->turned_away);
-        m->batches += counter_get(&c->batches);
-    }
+static bool all_drained(const struct stress *s) {
+    for (uint32_t i = 0; i < s->worlds; i++)
+        if (!world_drained(s->world[i]))
+            return false;
+    return true;
 }
 
-static struct stress_times times_of(struct histogram *until, const struct histogram *from) {
-    histogram_subtract(until, from);
-    return (struct stress_times){
-        .p50 = histogram_quantile(until, 0.5),
-        .p99 = histogram_quantile(until, 0.99),
-        .p999 = histogram_quantile(until, 0.999),
-    };
+static uint64_t requests_back(const struct stress *s) {
+    uint64_t back = 0;
+
+    for (uint32_t i = 0; i < s->worlds; i++)
+        back += counter_get(&s->finished[i].requests);
+    return back;
 }
 
-static double over(double a, double b) {
-    return b > 0 ? a / b : 0;
-}
-
-/* What one more accelerator costs the rank core. */
-static uint64_t accelerator_bytes(const struct stress_config *c) {
-    static const uint8_t type;
-    struct rank_core_config config = {.models = 1, .accelerators = 0, .accelerator_type = &type, .types = 1};
-    size_t none = rank_core_bytes(&config);
-
-    config.accelerators = c->accelerators;
-    return (rank_core_bytes(&config) - none) / c->accelerators;
-}
-
-static void result_fill(const struct stress *s, struct moment *from, struct moment *to, struct stress_result *r) {
-    double ns = (double)(to->now_ns - from->now_ns), requests = (double)(to->fed - from->fed);
-    double planned = (double)(to->planned - from->planned);
-    double refused = (double)(to->refused - from->refused + to->turned_away - from->turned_away);
-    double late = (double)(to->late - from->late), grants = (double)(to->grants - from->grants);
-    uint32_t threads = s->config->model_threads;
-
-    r->seconds = ns / 1e9;
-    r->requests_per_s = requests / r->seconds;
-    r->offered_per_s = s->config->rate > 0 ? s->config->rate : r->requests_per_s;
-    r->grants_per_s = grants / r->seconds;
-    r->requests = to->fed - from->fed;
-    r->batches = to->batches - from->batches;
-    r->batch_mean = over(planned, (double)r->batches);
-    r->dropped_rate = over(refused, planned + refused);
-    r->late_rate = over(late, planned + refused);
-    r->lost_rate = over((double)(to->lost - from->lost), planned + refused);
-    r->bad_rate = r->dropped_rate + r->late_rate + r->lost_rate;
-    r->deaths = to->deaths - from->deaths;
-    r->candidate = times_of(&to->candidate, &from->candidate);
-    r->grant = times_of(&to->grant, &from->grant);
-    r->plan = times_of(&to->plan, &from->plan);
-    r->decision = times_of(&to->decision, &from->decision);
-    double model_cpu_ns = (double)(to->model_cpu_ns - from->model_cpu_ns);
-    double rank_cpu_ns = (double)(to->rank_cpu_ns - from->rank_cpu_ns);
-    r->model_busy = r->rank_busy = 1;
-    if (!s->config->sleep) {
-        r->model_busy = (double)(to->model_work_ns - from->model_work_ns) / ns / threads;
-        r->rank_busy = (double)(to->rank_work_ns - from->rank_work_ns) / ns / s->config->rank_threads;
-    }
-    r->model_ran = model_cpu_ns / ns / threads;
-    r->rank_ran = rank_cpu_ns / ns / s->config->rank_threads;
-    r->model_cpu_ns = over(model_cpu_ns * r->model_busy, requests);
-    r->rank_cpu_ns = over(rank_cpu_ns * r->rank_busy, requests);
-    r->world_cpu_ns = over((double)(to->world_cpu_ns - from->world_cpu_ns), requests);
-    r->rank_cpu_ns_per_grant = over(rank_cpu_ns * r->rank_busy, grants);
-    r->moves = s->moves;
-    r->batch_max = s->profile->batch_max;
-    r->request_bytes = sizeof(struct request_node);
-    r->accelerator_bytes = accelerator_bytes(s->config);
-}
-
-/* Lets all requests come back, and asks the worlds what was wrong. */
+/* Lets all requests come back, ends all turns, and asks the worlds what was wrong. */
 static void verdict(struct stress *s, struct stress_result *r) {
-    int64_t until_ns = clock_now_ns() + DRAIN_NS;
-
     for (uint32_t i = 0; i < s->worlds; i++)
         world_stop_feeding(s->world[i]);
-    for (uint32_t i = 0; i < s->worlds; i++)
-        while (!world_drained(s->world[i]) && clock_now_ns() < until_ns)
-            sleep_ns(POLL_NS);
+    int64_t now_ns = clock_now_ns(), until_ns = now_ns + DRAIN_NS;
+    for (uint64_t back = 0; !all_drained(s) && now_ns < until_ns; now_ns = clock_now_ns()) {
+        uint64_t now_back = requests_back(s);
+        if (now_back > back)
+            until_ns = now_ns + DRAIN_NS;
+        back = now_back;
+        sleep_ns(POLL_NS);
+    }
+    drivers_stop(s);
     for (uint32_t i = 0; i < s->worlds; i++) {
         bool drained = world_drained(s->world[i]);
-        world_stop(s->world[i]);
         const char *wrong = world_verdict(s->world[i]);
         r->checked_requests += counter_get(&world_counts(s->world[i])->checked);
         if (r->wrong || (drained && !wrong))
@@ -400,13 +384,33 @@ int stress_run(const struct stress_config *config, struct stress_result *result,
         moment_take(s, &moments[0]);
         pass(s, (int64_t)(config->seconds * 1e9));
         moment_take(s, &moments[1]);
-        result_fill(s, &moments[0], &moments[1], result);
+        figures_between(s, &moments[0], &moments[1], result);
         verdict(s, result);
+        result->pauses_known = !config->sleep;
+        if (result->pauses_known && (rc = figures_undisturbed(s, moments[0].now_ns, moments[1].now_ns, result)) < 0)
+            error_set(err, rc, "no memory");
     } else {
-        for (uint32_t i = 0; i < s->started_worlds; i++)
-            world_stop(s->world[i]);
+        drivers_stop(s);
     }
     stress_end(s);
     free(moments);
     return rc;
+}
+
+static bool meets(const struct stress_goal *goal, double bad_rate, const struct stress_times *decision, double rate) {
+    return bad_rate <= goal->bad_most && decision->p99 < goal->decision_ns && rate >= (1 - goal->bad_most) * goal->rate;
+}
+
+enum stress_held stress_held(const struct stress_goal *goal, const struct stress_result *r) {
+    const struct stress_undisturbed *u = &r->undisturbed;
+
+    if (!r->pauses_known || r->wrong)
+        return stress_held_anyway(goal, r);
+    if (u->share < goal->undisturbed_least)
+        return STRESS_DISTURBED;
+    return meets(goal, u->bad_rate, &u->decision, u->offered_per_s) ? STRESS_HELD : STRESS_FAILED;
+}
+
+enum stress_held stress_held_anyway(const struct stress_goal *goal, const struct stress_result *r) {
+    return !r->wrong && meets(goal, r->bad_rate, &r->decision, r->requests_per_s) ? STRESS_HELD : STRESS_FAILED;
 }

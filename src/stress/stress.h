@@ -1,11 +1,12 @@
 /* stress.h - the live scheduler threads alone, at full speed: requests and accelerators are objects of this process,
  * and nothing is sent, copied or computed (Symphony, arXiv 2308.07470, section 5.4).
  *
- *     world thread --requests--> model threads <--> rank threads
- *          ^ plans, refusals --------|
+ *     world --requests--> model threads <--> rank threads
+ *       ^ plans, refusals -----|
  *
  * The scheduler's threads are those of the server, joined by the same rings. Around them, worlds stand for frontends
- * and backends: each feeds some of the model threads, and owns some of the accelerators (stress/world.h). */
+ * and backends: each feeds some of the model threads, and owns some of the accelerators (stress/world.h). Who takes
+ * whose turns on which core: stress/driver.h. */
 #pragma once
 
 #include <sched.h>
@@ -29,12 +30,34 @@ struct stress_config {
     const struct policy_ops *policy; /* not a central one */
     const struct policy_options *policy_options;
     cpu_set_t cores; /* model threads get one each, then the rank threads, then the worlds; the last is shared by those
-                      * for whom none is left. Empty: not pinned */
+                      * for whom none is left: they take turns, or with `sleep` the kernel sees to it. Empty: as many as
+                      * the process may use, and who shares does so likewise, but nobody is pinned */
 };
 
 /* Of one kind of time: nanoseconds. */
 struct stress_times {
     int64_t p50, p99, p999;
+};
+
+/* Times over PAUSE_NS in which threads did not run though they had nothing else to do. */
+struct stress_pauses {
+    uint32_t count;
+    int64_t total_ns, longest_ns;
+};
+
+/* Of model threads, of rank threads, or of worlds. */
+struct stress_kind {
+    double work_ns;              /* a request: of turns that had something to do; with `sleep` the CPU time */
+    double busy;                 /* share of the time that these took, in the mean; with `sleep` 1 */
+    double ran;                  /* share of the time that the kernel let their threads run */
+    struct stress_pauses pauses; /* of the threads they are on; not known with `sleep` */
+};
+
+/* Over slices of time that no pause touched (stress/slices.h). Not known with `sleep`. */
+struct stress_undisturbed {
+    double seconds, share; /* of the requests that were offered */
+    double bad_rate, offered_per_s;
+    struct stress_times decision;
 };
 
 struct stress_result {
@@ -43,12 +66,13 @@ struct stress_result {
     double grants_per_s, batch_mean;
     double bad_rate, dropped_rate, late_rate, lost_rate; /* of what was finished */
     struct stress_times candidate, grant, plan, decision;
-    double model_cpu_ns, rank_cpu_ns, world_cpu_ns; /* a request, without what threads spun for */
-    double rank_cpu_ns_per_grant;
-    double model_busy, rank_busy; /* share of their CPU time that was not spun away; of model threads the mean */
-    double model_ran, rank_ran;   /* share of the time that the kernel let them run */
-    uint64_t deaths;              /* of accelerators */
-    uint64_t moves;               /* of models from one rank thread to another */
+    bool pauses_known;
+    struct stress_undisturbed undisturbed;
+    uint32_t threads; /* that all this ran on */
+    struct stress_kind model, rank, feeder;
+    double rank_ns_per_grant;
+    uint64_t deaths; /* of accelerators */
+    uint64_t moves;  /* of models from one rank thread to another */
     uint64_t requests, batches, checked_requests;
     uint32_t batch_max;
     uint64_t request_bytes, accelerator_bytes; /* of memory: of a queued request, of an accelerator in the rank core */
@@ -59,3 +83,17 @@ struct stress_result {
 /* Runs the threads for as long as the configuration says, then lets everything come to an end. 0 or -errno with a
  * sentence if they could not be started. */
 int stress_run(const struct stress_config *config, struct stress_result *result, struct sy_error *err);
+
+/* Whether a rate held: at most so much bad, and decisions under so much at the 99th percentile. */
+enum stress_held { STRESS_FAILED, STRESS_HELD, STRESS_DISTURBED };
+
+struct stress_goal {
+    double rate, bad_most;
+    int64_t decision_ns;
+    double undisturbed_least; /* share of the requests: with fewer, undisturbed slices do not tell */
+};
+
+/* By the undisturbed slices, where they tell; where they do not, STRESS_DISTURBED. */
+enum stress_held stress_held(const struct stress_goal *goal, const struct stress_result *result);
+/* By everything, pauses included. */
+enum stress_held stress_held_anyway(const struct stress_goal *goal, const struct stress_result *result);

@@ -6,26 +6,29 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/heap.h"
 #include "base/rng.h"
-#include "base/thread.h"
 #include "stress/handle.h"
 #include "stress/sample.h"
 
-#define TURN_NS_MIN  (10 * NS_PER_US) /* a sleep costs some microseconds */
-#define TURN_NS_MAX  NS_PER_MS
+#define FEED_NS_MIN  (10 * NS_PER_US) /* between hand-overs: a sleep costs some microseconds */
+#define FEED_NS_MAX  NS_PER_MS
 #define CTRL_PART    8               /* d_ctrl is this part of an SLO at most: thread_rings.c */
 #define BATCHES_MOST 2               /* of an accelerator: one runs, one is sealed */
 #define DEAD_NS      (5 * NS_PER_MS) /* an accelerator that died joins again after so long */
+/* What a turn does at most, so that nobody waits for it for long: */
+#define PLANNED_MOST 256 /* requests of batches that begin, and the batch that goes over that */
+#define REFUSED_MOST 256 /* requests from one model thread */
+#define EVENTS_MOST  16  /* batches that end, accelerators that die, and that join */
 
 /* A batch that an accelerator has. */
 struct batch {
     uint32_t model_thread;
+    uint32_t slice; /* of its first request */
     int64_t end_ns;
     struct ran_message ran;
 };
@@ -46,8 +49,10 @@ struct world {
     struct rng rng;
     double gap_ns; /* mean; 0: closed loop */
     uint64_t outstanding_max;
-    double due_ns;         /* of the next request */
+    double due_ns;         /* of the next request; 0: nothing was fed yet */
     int64_t arrival_ns;    /* of the last one; handles of a world differ by it */
+    int64_t feed_ns;       /* when the next hand-over is due, */
+    int64_t feed_every_ns; /* so long after the last one */
     uint32_t *unpublished; /* [model_threads] */
     bool *model_rung;      /* [model_threads] */
     /* accelerators */
@@ -63,9 +68,11 @@ struct world {
     /* checks */
     struct sample sample;
     char wrong[256];
+    struct slice *slices;     /* [config.slicing.count] */
+    uint32_t feed_slice;      /* of the last request that was offered */
+    int64_t feed_slice_until; /* its end */
     _Alignas(CACHE_LINE) struct world_counts counts;
-    pthread_t thread;
-    _Atomic bool fed_enough, feeding_over, stop;
+    _Atomic bool fed_enough, feeding_over;
 };
 
 static void __attribute__((format(printf, 2, 3))) wrong(struct world *w, const char *format, ...) {
@@ -75,6 +82,10 @@ static void __attribute__((format(printf, 2, 3))) wrong(struct world *w, const c
     va_start(arguments, format);
     vsnprintf(w->wrong, sizeof(w->wrong), format, arguments);
     va_end(arguments);
+}
+
+static uint32_t slice_of(const struct world *w, uint64_t handle) {
+    return slice_at(&w->config.slicing, handle_arrival_ns(handle));
 }
 
 static int64_t deadline_of(const struct world *w, uint64_t handle) {
@@ -133,21 +144,44 @@ static uint32_t model_draw(struct world *w) {
     return w->config.index + (uint32_t)rng_below(&w->rng, mine) * worlds;
 }
 
-static void feed(struct world *w, int64_t now_ns) {
-    uint64_t fed = counter_get(&w->counts.fed), before = fed;
-    uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed);
-    uint64_t turned_away = 0;
+/* The slice of a request that arrives now: a world's come in order. */
+static struct slice *slice_fed(struct world *w, int64_t arrival_ns) {
+    if (arrival_ns - w->config.epoch_ns >= w->feed_slice_until) {
+        w->feed_slice = slice_at(&w->config.slicing, arrival_ns - w->config.epoch_ns);
+        w->feed_slice_until = (w->feed_slice + 1) * w->config.slicing.slice_ns;
+    }
+    return &w->slices[w->feed_slice];
+}
 
-    for (;;) {
+/* One hand-over. The next one is due at once if this one left requests that have arrived. */
+static bool feed(struct world *w, int64_t now_ns) {
+    uint64_t fed = counter_get(&w->counts.fed), before = fed, turned_away = 0;
+    uint64_t back = atomic_load_explicit(&w->config.finished[w->config.index].requests, memory_order_relaxed);
+    uint32_t left = w->config.stress->feed_batch;
+
+    if (now_ns < w->feed_ns)
+        return false;
+    w->feed_ns = now_ns + w->feed_every_ns;
+    if (w->due_ns == 0)
+        w->due_ns = (double)now_ns;
+    for (;; left--) {
         int64_t arrival_ns = w->gap_ns > 0 ? (int64_t)w->due_ns : now_ns;
         if (arrival_ns > now_ns || (w->gap_ns <= 0 && fed - back >= w->outstanding_max))
             break;
+        if (left == 0) {
+            w->feed_ns = now_ns;
+            break;
+        }
         if (arrival_ns <= w->arrival_ns)
             arrival_ns = w->arrival_ns + 1;
-        if (fed - back < w->outstanding_max && feed_one(w, now_ns, arrival_ns, model_draw(w)))
+        struct slice *slice = slice_fed(w, arrival_ns);
+        slice->offered++;
+        if (fed - back < w->outstanding_max && feed_one(w, now_ns, arrival_ns, model_draw(w))) {
             fed++;
-        else
-            turned_away++; /* as a frontend does: what queues up before the scheduler would come too late for it */
+        } else { /* as a frontend does: what queues up before the scheduler would come too late for it */
+            turned_away++;
+            slice->bad++;
+        }
         w->due_ns += w->gap_ns * rng_exponential(&w->rng);
     }
     for (uint32_t t = 0; t < w->wiring->model_threads; t++)
@@ -155,6 +189,7 @@ static void feed(struct world *w, int64_t now_ns) {
             feed_publish(w, t);
     counter_add(&w->counts.fed, fed - before);
     counter_add(&w->counts.turned_away, turned_away);
+    return fed + turned_away > before;
 }
 
 /* ---- what comes back ---- */
@@ -182,24 +217,28 @@ static void tick_off(struct world *w, uint64_t handle) {
         wrong(w, "request %" PRIx64 " came back twice, or never was", handle);
 }
 
-static void take_done(struct world *w) {
+static bool take_done(struct world *w) {
+    bool any = false;
+
     for (uint32_t e = 0; e < w->wiring->executors; e++) {
         struct ring *ring = &w->wiring->done[e * w->wiring->frontends + w->config.index];
         const struct done_message *message;
-        for (; (message = ring_peek(ring)); ring_pop(ring))
+        for (; (message = ring_peek(ring)); ring_pop(ring), any = true)
             tick_off(w, message->handle);
         ring_release(ring);
     }
+    return any;
 }
 
-static void take_refusals(struct world *w, int64_t now_ns) {
+static bool take_refusals(struct world *w, int64_t now_ns) {
     uint64_t refused = 0;
 
     for (uint32_t t = 0; t < w->wiring->model_threads; t++) {
         struct ring *ring = &w->wiring->refusals[t * w->wiring->frontends + w->config.index];
         const struct refusal_message *message;
-        for (; (message = ring_peek(ring)); ring_pop(ring), refused++) {
+        for (uint32_t n = 0; n < REFUSED_MOST && (message = ring_peek(ring)); ring_pop(ring), n++, refused++) {
             uint64_t handle = message->handle;
+            w->slices[slice_of(w, handle)].bad++;
             int64_t hopeless_ns = deadline_of(w, handle) - w->profile->latency_ns[1] - w->slo_ns / CTRL_PART;
             if (message->reason == REFUSAL_DEADLINE && now_ns < hopeless_ns &&
                 (now_ns = clock_now_ns()) < hopeless_ns) /* time has passed since the turn began */
@@ -212,10 +251,11 @@ static void take_refusals(struct world *w, int64_t now_ns) {
         }
         ring_release(ring);
     }
-    if (!refused)
-        return;
-    counter_add(&w->counts.refused, refused);
-    finished_add(w, w->config.index, refused);
+    if (refused) {
+        counter_add(&w->counts.refused, refused);
+        finished_add(w, w->config.index, refused);
+    }
+    return refused > 0;
 }
 
 /* ---- accelerators ---- */
@@ -236,7 +276,10 @@ static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int6
         if (table_end_ns > deadline_ns)
             wrong(w, "request %" PRIx64 " is started to end %" PRId64 " ns after its deadline", handle,
                   table_end_ns - deadline_ns);
-        late += end_ns > deadline_ns;
+        if (end_ns > deadline_ns) {
+            late++;
+            w->slices[slice_of(w, handle)].bad++;
+        }
         before_ns = arrival_ns;
         if (sample_has(handle))
             send_home(w, handle);
@@ -275,6 +318,7 @@ static void lose_batches(struct world *w, uint32_t index, int64_t now_ns) {
     while (a->batches) {
         struct ran_message *ran = &a->batch[0].ran;
         counter_add(&w->counts.lost, ran->items - ran->late);
+        w->slices[a->batch[0].slice].bad += ran->items - ran->late;
         ran->run_ns = 0; /* it teaches nothing */
         ran->late = ran->items;
         batch_end(w, index, now_ns);
@@ -299,6 +343,7 @@ static void take_plan(struct world *w, uint32_t model_thread, const struct batch
     int64_t begin_ns = plan->sealed_ns > a->free_ns ? plan->sealed_ns : a->free_ns;
     struct batch *batch = &a->batch[a->batches++];
     batch->model_thread = model_thread;
+    batch->slice = slice_of(w, plan->handles[0]);
     batch->end_ns = a->free_ns = begin_ns + w->profile->latency_ns[plan->items];
     batch->ran = (struct ran_message){
         .model = plan->model,
@@ -319,16 +364,23 @@ static void take_plan(struct world *w, uint32_t model_thread, const struct batch
         lose_batches(w, index, now_ns);
 }
 
-static void take_plans(struct world *w, int64_t now_ns) {
+static bool take_plans(struct world *w, int64_t now_ns) {
     struct wiring *wiring = w->wiring;
+    bool any = false;
 
     for (uint32_t t = 0; t < wiring->model_threads; t++) {
         struct ring *ring = &wiring->plans[t * wiring->executors + w->config.index];
         const struct batch_plan *plan;
-        for (; (plan = ring_peek(ring)); ring_pop_run(ring, batch_plan_slots(plan->request_count)))
+        for (uint32_t taken = 0; taken < PLANNED_MOST && (plan = ring_peek(ring));) {
+            uint32_t count = plan->request_count;
             take_plan(w, t, plan, now_ns);
+            ring_pop_run(ring, batch_plan_slots(count));
+            taken += count;
+            any = true;
+        }
         ring_release(ring);
     }
+    return any;
 }
 
 /* Tells the rank thread. False if the ring has no room beside the ends of batches: not now. */
@@ -358,24 +410,30 @@ static void one_dies(struct world *w, uint32_t index, int64_t now_ns) {
 static void some_die(struct world *w, int64_t now_ns) {
     double gap_ns = (double)NS_PER_S / w->config.stress->deaths_per_s * w->config.worlds;
 
-    for (; w->death_ns <= (double)now_ns; w->death_ns += gap_ns * rng_exponential(&w->rng))
+    for (int n = 0; n < EVENTS_MOST && w->death_ns <= (double)now_ns;
+         n++, w->death_ns += gap_ns * rng_exponential(&w->rng))
         one_dies(w, (uint32_t)rng_below(&w->rng, w->config.accelerators), now_ns);
 }
 
 static void some_join(struct world *w, int64_t now_ns) {
-    while (w->dead_count && w->join_ns[w->dead_head] <= now_ns && tell(w, w->dead[w->dead_head], NEWS_JOINS)) {
+    for (int n = 0; n < EVENTS_MOST && w->dead_count && w->join_ns[w->dead_head] <= now_ns &&
+                    tell(w, w->dead[w->dead_head], NEWS_JOINS);
+         n++) {
         w->accelerators[w->dead[w->dead_head]].dead = false;
         w->dead_head = (w->dead_head + 1) % w->config.accelerators;
         w->dead_count--;
     }
 }
 
-static void end_batches(struct world *w, int64_t now_ns) {
-    while (!heap_empty(&w->ends) && heap_top(&w->ends).key <= now_ns)
+static bool end_batches(struct world *w, int64_t now_ns) {
+    int ended = 0;
+
+    for (; ended < EVENTS_MOST && !heap_empty(&w->ends) && heap_top(&w->ends).key <= now_ns; ended++)
         batch_end(w, heap_top(&w->ends).item, now_ns);
+    return ended > 0;
 }
 
-/* ---- the thread ---- */
+/* ---- turns ---- */
 
 /* Freed accelerators first: who gets the other news then may use them. */
 static void publish(struct world *w) {
@@ -397,43 +455,30 @@ static void publish(struct world *w) {
         }
 }
 
-/* What the requests of one hand-over take to come. */
-static int64_t turn_ns(const struct world *w) {
-    double ns = w->gap_ns * w->config.stress->feed_batch;
-    return ns < TURN_NS_MIN ? TURN_NS_MIN : ns > TURN_NS_MAX ? TURN_NS_MAX : (int64_t)ns;
-}
+int64_t world_turn(void *world) {
+    struct world *w = world;
+    int64_t now_ns = clock_now_ns();
 
-static void sleep_until(int64_t until_ns) {
-    struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
-    if (clock_now_ns() < until_ns)
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
-    else
-        sched_yield(); /* the rank thread may want the core */
-}
-
-static void *world_main(void *argument) {
-    struct world *w = argument;
-    int64_t every_ns = turn_ns(w);
-
-    thread_begin("world", w->config.index, THREAD_PROMPT);
-    w->due_ns = (double)clock_now_ns();
-    w->death_ns = w->config.stress->deaths_per_s > 0 ? w->due_ns : (double)INT64_MAX;
-    while (!atomic_load_explicit(&w->stop, memory_order_acquire)) { /* with world_stop() */
-        int64_t now_ns = clock_now_ns();
-        take_plans(w, now_ns);
-        end_batches(w, now_ns);
-        some_die(w, now_ns);
-        some_join(w, now_ns);
-        take_refusals(w, now_ns);
-        take_done(w);
-        publish(w);
-        if (!atomic_load_explicit(&w->fed_enough, memory_order_relaxed)) /* soon enough */
-            feed(w, now_ns);
-        else
-            atomic_store_explicit(&w->feeding_over, true, memory_order_release); /* with world_drained() */
-        sleep_until(now_ns + every_ns);
+    bool any = take_plans(w, now_ns);
+    any |= end_batches(w, now_ns);
+    some_die(w, now_ns);
+    some_join(w, now_ns);
+    any |= take_refusals(w, now_ns);
+    any |= take_done(w);
+    publish(w);
+    if (!atomic_load_explicit(&w->fed_enough, memory_order_relaxed)) { /* soon enough */
+        any |= feed(w, now_ns);
+    } else {
+        w->feed_ns = now_ns + w->feed_every_ns;
+        atomic_store_explicit(&w->feeding_over, true, memory_order_release); /* with world_drained() */
     }
-    return NULL;
+    return any ? 0 : w->feed_ns;
+}
+
+/* What the requests of one hand-over take to come. */
+static int64_t hand_over_ns(const struct world *w) {
+    double ns = w->gap_ns * w->config.stress->feed_batch;
+    return ns < FEED_NS_MIN ? FEED_NS_MIN : ns > FEED_NS_MAX ? FEED_NS_MAX : (int64_t)ns;
 }
 
 static int world_allocate(struct world *w) {
@@ -447,14 +492,16 @@ static int world_allocate(struct world *w) {
     w->end_positions = calloc(c->accelerators, sizeof(*w->end_positions));
     w->dead = calloc(c->accelerators, sizeof(*w->dead));
     w->join_ns = calloc(c->accelerators, sizeof(*w->join_ns));
+    w->slices = calloc(c->slicing.count, sizeof(*w->slices));
     if (!w->unpublished || !w->model_rung || !w->frontend_rung || !w->accelerators || !w->end_entries ||
-        !w->end_positions || !w->dead || !w->join_ns || sample_init(&w->sample, w->wiring->port_requests) < 0)
+        !w->end_positions || !w->dead || !w->join_ns || !w->slices ||
+        sample_init(&w->sample, w->wiring->port_requests) < 0)
         return -ENOMEM;
     heap_init(&w->ends, w->end_entries, w->end_positions, c->accelerators);
     return 0;
 }
 
-int world_start(struct world **world, const struct world_config *config, struct sy_error *err) {
+int world_make(struct world **world, const struct world_config *config, struct sy_error *err) {
     const struct stress_config *s = config->stress;
     struct world *w = aligned_alloc(CACHE_LINE, (sizeof(*w) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
 
@@ -469,13 +516,12 @@ int world_start(struct world **world, const struct world_config *config, struct 
     w->outstanding_max = w->wiring->port_requests;
     if (s->rate <= 0 && s->outstanding / config->worlds < w->outstanding_max)
         w->outstanding_max = s->outstanding / config->worlds + 1;
+    w->feed_every_ns = hand_over_ns(w);
+    w->death_ns = s->deaths_per_s > 0 ? (double)config->epoch_ns : (double)INT64_MAX;
     rng_seed(&w->rng, s->seed * 1000003 + config->index);
-    int rc = world_allocate(w);
-    if (rc == 0)
-        rc = -pthread_create(&w->thread, NULL, world_main, w);
-    if (rc < 0) {
+    if (world_allocate(w) < 0) {
         world_free(w);
-        return error_set(err, rc, "cannot start a world: %s", strerror(-rc));
+        return error_set(err, -ENOMEM, "no memory for a world");
     }
     *world = w;
     return 0;
@@ -493,11 +539,6 @@ bool world_drained(const struct world *w) {
            counter_get(&w->counts.checked) == counter_get(&w->counts.sampled);
 }
 
-void world_stop(struct world *w) {
-    atomic_store_explicit(&w->stop, true, memory_order_release); /* with world_main() */
-    pthread_join(w->thread, NULL);
-}
-
 void world_free(struct world *w) {
     if (!w)
         return;
@@ -510,6 +551,7 @@ void world_free(struct world *w) {
     free(w->end_positions);
     free(w->dead);
     free(w->join_ns);
+    free(w->slices);
     free(w);
 }
 
@@ -517,8 +559,8 @@ const struct world_counts *world_counts(const struct world *w) {
     return &w->counts;
 }
 
-int64_t world_cpu_ns(const struct world *w) {
-    return thread_cpu_ns(w->thread);
+const struct slice *world_slices(const struct world *w) {
+    return w->slices;
 }
 
 const char *world_verdict(struct world *w) {

@@ -29,10 +29,26 @@ def test_json_has_what_is_promised():
     assert 1 <= result["batch_mean"] <= 1024
     for times in ("decision_us", "request_to_candidate_us", "due_to_grant_us", "grant_to_plan_us"):
         assert 0 <= result[times]["p50"] <= result[times]["p99"] <= result[times]["p999"]
+    assert result["pauses"] is None and result["undisturbed"] is None  # threads that sleep cannot tell
     assert result["cpu_ns_per_request"]["model_thread"] > 0
     assert result["cpu_ns_per_request"]["rank_thread"] > 0
     assert result["memory_bytes"]["queued_request"] < 128
     assert result["memory_bytes"]["accelerator"] < 1024
+
+
+def test_threads_that_never_sleep_tell_of_pauses():
+    done = stress("--json", "--models", "5", "--accelerators", "20", *QUICK[1:])
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["wrong"] is None
+    assert result["threads"] <= 3
+    for kind in ("model_thread", "rank_thread", "feeder"):
+        pauses = result["pauses"][kind]
+        assert 0 <= pauses["longest_ms"] <= pauses["total_ms"] and (pauses["count"] > 0) == (pauses["total_ms"] > 0)
+        assert 0 <= result["busy"][kind] <= 1
+    undisturbed = result["undisturbed"]
+    assert 0 <= undisturbed["requests_share"] <= 1 and 0 <= undisturbed["bad_rate"] <= 1
+    assert undisturbed["decision_us"]["p50"] <= undisturbed["decision_us"]["p99"]
 
 
 def test_closed_loop_and_text():

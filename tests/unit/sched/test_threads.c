@@ -2,13 +2,15 @@
  * with its own slice. */
 #include "unit/sched/rig.h"
 
-/* Bursts over all models and ports, tight and loose deadlines, of all classes, one request in ten cancelled. */
-static void every_request_comes_back_once(const struct policy_ops *policy) {
-    struct rig *rig = rig_start_with(policy, ACCELERATORS, 500e3);
+#define LONG_NS (100 * NS_PER_S) /* longer than any machine stands still */
+
+/* Bursts over all models and ports, tight and loose deadlines, of all classes, one request in ten cancelled. Says how
+ * many ran. */
+static uint32_t crowd_comes_back_once(struct rig *rig, uint32_t count) {
     struct crowd c;
     uint32_t sent = 0;
 
-    crowd_init(&c, 4000);
+    crowd_init(&c, count);
     while (c.done < c.count) {
         for (uint32_t burst = (uint32_t)rng_below(&c.rng, 40); burst > 0 && sent < c.count; burst--, sent++) {
             struct port *port = rig->ports[sent % PORTS];
@@ -27,16 +29,19 @@ static void every_request_comes_back_once(const struct policy_ops *policy) {
     }
     for (uint32_t i = 0; i < c.count; i++)
         assert_int_equal(c.back[i], 1);
-    if (c.ran < c.count / 20) /* the machine may be slow, but not that slow */
-        fail_msg("of %u requests, %s ran only %u", c.count, policy->name, c.ran);
-    rig_stop(rig);
     crowd_free(&c);
+    return c.ran;
 }
 
+/* Until some ran: on a machine that is busy enough, all of a crowd are too late. */
 static void test_every_request_comes_back_once(void **state) {
     (void)state;
-    for (int i = 0; policies[i]; i++)
-        every_request_comes_back_once(policies[i]);
+    for (int i = 0; policies[i]; i++) {
+        struct rig *rig = rig_start_with(policies[i], ACCELERATORS, 500e3);
+        for (uint32_t ran = crowd_comes_back_once(rig, 4000); ran < 200;)
+            ran += crowd_comes_back_once(rig, 1000);
+        rig_stop(rig);
+    }
 }
 
 /* More requests than the model thread's pool holds, none of which can finish soon: the rest is refused at once. */
@@ -48,7 +53,7 @@ static void test_full_queue_refuses(void **state) {
 
     crowd_init(&c, 1500);
     for (uint32_t i = 0; i < c.count; i++)
-        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, 2 * NS_PER_S)), 0);
+        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, LONG_NS)), 0);
     crowd_wait(&c, rig, 0);
     for (uint32_t i = 0; i < c.count; i++)
         full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_QUEUE_FULL;
@@ -107,7 +112,7 @@ static void test_a_fast_accelerator_is_never_lost(void **state) {
 
     crowd_init(&c, 3000);
     for (uint32_t i = 0; i < c.count; i++) {
-        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, i % 3, 5 * NS_PER_S)), 0);
+        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, i % 3, LONG_NS)), 0);
         port_flush(rig->ports[0]);
         while (c.done <= i) {
             crowd_collect(&c, rig, 0);

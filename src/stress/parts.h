@@ -1,0 +1,32 @@
+/* parts.h - what a stress run consists of, for who builds it (stress.c) and who measures it (figures.c). */
+#pragma once
+
+#include "base/rng.h"
+#include "profile/profile.h"
+#include "sched/model_thread.h"
+#include "sched/rank_thread.h"
+#include "stress/driver.h"
+#include "stress/stress.h"
+#include "stress/world.h"
+
+struct stress {
+    const struct stress_config *config;
+    struct wiring wiring;
+    struct profile *profile;
+    uint8_t *accelerator_type;
+    uint32_t model_threads, rank_threads, worlds; /* made so far */
+    struct model_thread **model_thread;           /* [config->model_threads] */
+    struct rank_thread **rank_thread;             /* [config->rank_threads] */
+    struct world **world;                         /* [wiring.frontends] */
+    struct world_finished *finished;              /* likewise */
+    int64_t epoch_ns;
+    struct slicing slicing;
+    /* who drives: with config->sleep the worlds only, and the others have threads of their own */
+    struct driver_seat *seats;
+    uint32_t *driver_of_seat;
+    uint32_t seat_count;
+    struct driver **drivers; /* [seat_count] at most */
+    uint32_t driver_count;   /* started */
+    struct rng rng;          /* which models move */
+    uint64_t moves;
+};
