@@ -35,7 +35,7 @@ struct serve_settings {
     double poll_secs;
     double slo_ms, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
-    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics;
+    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };
 
 static int load_model_read(const char *text, void *settings, struct sy_error *err) {
@@ -105,6 +105,7 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, tls_key, "tls-key", "FILE", "its private key (PEM)"),
     OPTION_TEXT(struct serve_settings, tls_client_ca, "tls-client-ca", "FILE",
                 "clients need a certificate that one of these signed (PEM)"),
+    OPTION_FLAG(struct serve_settings, tls_metrics, "tls-metrics", "the metrics port speaks TLS, too"),
     OPTION_TEXT(
         struct serve_settings, token_file, "auth-token-file", "FILE",
         "every request needs one of the tokens in this file, one a line, but those for whether the server lives "
@@ -241,8 +242,9 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
 static int plan_security(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     if (!s->tls_cert != !s->tls_key)
         return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
-    if (s->tls_client_ca && !s->tls_cert)
-        return error_set(err, -EINVAL, "--tls-client-ca needs --tls-cert and --tls-key");
+    if ((s->tls_client_ca || s->tls_metrics) && !s->tls_cert)
+        return error_set(err, -EINVAL, "--tls-%s needs --tls-cert and --tls-key",
+                         s->tls_metrics ? "metrics" : "client-ca");
     if ((s->auth_health || s->auth_metrics) && !s->token_file)
         return error_set(err, -EINVAL, "--auth-%s needs --auth-token-file", s->auth_health ? "health" : "metrics");
     int rc = s->token_file ? auth_create(&plan->auth, s->token_file, err) : 0;
@@ -285,6 +287,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->auth = plan->auth;
     c->auth_health = s->auth_health;
     c->auth_metrics = s->auth_metrics;
+    c->tls_metrics = s->tls_metrics;
     c->models = plan->deployment.models;
     c->model_count = plan->deployment.model_count;
     c->accelerators = plan->deployment.accelerators;

@@ -317,8 +317,15 @@ static int start_frontends(struct server *s, struct sy_error *err) {
 static int start_metrics(struct server *s, struct sy_error *err) {
     if (s->config.metrics_port < 0)
         return 0;
-    int rc = metrics_server_start(&s->metrics, s->config.host, s->config.metrics_port,
-                                  s->config.auth_metrics ? s->config.auth : NULL, server_render_metrics, s, err);
+    struct metrics_config config = {
+        .host = s->config.host,
+        .tcp_port = s->config.metrics_port,
+        .tls = s->config.tls_metrics ? s->config.tls : NULL,
+        .auth = s->config.auth_metrics ? s->config.auth : NULL,
+        .render = server_render_metrics,
+        .context = s,
+    };
+    int rc = metrics_server_start(&s->metrics, &config, err);
     if (rc == 0)
         s->bound.metrics = metrics_server_port(s->metrics);
     return rc;

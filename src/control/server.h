@@ -55,6 +55,7 @@ struct server_config {
     struct tls *tls;                /* of HTTP and gRPC, outlives the server; NULL: plain text */
     const struct auth *auth;        /* outlives the server; NULL: nobody needs a token */
     bool auth_health, auth_metrics; /* for what one is needed beside all else */
+    bool tls_metrics;               /* the metrics port speaks TLS, too */
 };
 
 struct server;

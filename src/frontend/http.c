@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <gnutls/abstract.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,14 +149,6 @@ static void *frontend_main(void *context) {
 
 /* ---- start and end ---- */
 
-/* Sessions get their certificates in client_begin(); one that could not is not to be served. */
-static int no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *wanted,
-                          gnutls_pcert_st **certificates, unsigned *count, gnutls_ocsp_data_st **ocsp,
-                          unsigned *ocsp_count, gnutls_privkey_t *key, unsigned *flags) {
-    (void)session, (void)wanted, (void)certificates, (void)count, (void)ocsp, (void)ocsp_count, (void)key, (void)flags;
-    return -1;
-}
-
 static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK;
     int fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
@@ -165,7 +156,7 @@ static int daemon_start(struct http_frontend *f, struct sy_error *err) {
         return error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
     f->daemon = MHD_start_daemon(
         f->config.tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, exchange_handle, f, MHD_OPTION_STRICT_FOR_CLIENT,
-        HTTP_LINES_ARE_LAX ? 0 : 1, MHD_OPTION_HTTPS_CERT_CALLBACK2, no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
+        HTTP_LINES_ARE_LAX ? 0 : 1, MHD_OPTION_HTTPS_CERT_CALLBACK2, tls_no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION, client_notify, f,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)f->config.idle_timeout_s,

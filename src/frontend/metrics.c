@@ -9,6 +9,7 @@
 
 #include "frontend/http_headers.h"
 #include "frontend/listen.h"
+#include "frontend/tls.h"
 
 #define CONNECTIONS_MAX 64
 #define IDLE_TIMEOUT_S  120
@@ -16,9 +17,7 @@
 struct metrics_server {
     struct MHD_Daemon *daemon;
     int tcp_port;
-    const struct auth *auth;
-    void (*render)(void *context, struct text *out);
-    void *context;
+    struct metrics_config config;
 };
 
 static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status, struct text *text,
@@ -53,30 +52,41 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         text_put(&text, "/metrics takes GET only\n");
         return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, &text, "text/plain");
     }
-    if (server->auth && !http_authorized(connection, server->auth)) {
+    if (server->config.auth && !http_authorized(connection, server->config.auth)) {
         text_put(&text, "/metrics needs a token\n");
         return respond(connection, MHD_HTTP_UNAUTHORIZED, &text, "text/plain");
     }
-    server->render(server->context, &text);
+    server->config.render(server->config.context, &text);
     return respond(connection, text.failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : MHD_HTTP_OK, &text,
                    "text/plain; version=0.0.4");
 }
 
-int metrics_server_start(struct metrics_server **server, const char *host, int tcp_port, const struct auth *auth,
-                         void (*render)(void *context, struct text *out), void *context, struct sy_error *err) {
+/* A connection over TLS holds on to what its session began with. */
+static void on_connection(void *context, struct MHD_Connection *connection, void **credentials,
+                          enum MHD_ConnectionNotificationCode code) {
+    const struct metrics_server *server = context;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        tls_release(*credentials);
+    else if (server->config.tls && info)
+        *credentials = tls_prepare(server->config.tls, info->tls_session, "http/1.1");
+}
+
+int metrics_server_start(struct metrics_server **server, const struct metrics_config *config, struct sy_error *err) {
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD;
     struct metrics_server *s = calloc(1, sizeof(*s));
     int fd;
     if (!s)
         return error_set(err, -ENOMEM, "no memory for the metrics endpoint");
-    s->auth = auth;
-    s->render = render;
-    s->context = context;
-    int rc = listen_open(host, tcp_port, &fd, &s->tcp_port, err);
+    s->config = *config;
+    int rc = listen_open(config->host, config->tcp_port, &fd, &s->tcp_port, err);
     if (rc < 0)
         goto err_free;
-    s->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,
-                                 fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_END);
+    s->daemon = MHD_start_daemon(config->tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, on_request, s,
+                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_HTTPS_CERT_CALLBACK2, tls_no_certificate,
+                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
+                                 MHD_OPTION_END);
     if (!s->daemon) {
         rc = error_set(err, -EIO, "the metrics endpoint does not start: %s", strerror(errno));
         goto err_close;

@@ -6,11 +6,19 @@
 
 struct auth;
 struct metrics_server;
+struct tls;
 
-/* Starts it on host and port; 0: any free port. For every GET /metrics with a token of `auth` (NULL: none is needed)
- * `render` writes the answer, on the metrics thread. 0 or -errno with a sentence. */
-int metrics_server_start(struct metrics_server **server, const char *host, int tcp_port, const struct auth *auth,
-                         void (*render)(void *context, struct text *out), void *context, struct sy_error *err);
+struct metrics_config {
+    const char *host;
+    int tcp_port;                                    /* 0: any free one */
+    struct tls *tls;                                 /* NULL: plain text */
+    const struct auth *auth;                         /* NULL: nobody needs a token */
+    void (*render)(void *context, struct text *out); /* writes the answer, on the metrics thread */
+    void *context;
+};
+
+/* Starts it; what the configuration points to outlives it. 0 or -errno with a sentence. */
+int metrics_server_start(struct metrics_server **server, const struct metrics_config *config, struct sy_error *err);
 /* The port it listens on. */
 int metrics_server_port(const struct metrics_server *server);
 /* NULL is allowed. */

@@ -2,6 +2,8 @@
 # sanitizers: yes
 import json
 import os
+import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -15,6 +17,7 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from certificates import Authority
+from clients import find
 from repository import wait_until
 from server import BINARY, Server
 
@@ -183,6 +186,53 @@ def test_client_certificates(mutual, authority, folder):
         assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
+# ---- metrics ----
+
+def scrape(*options):
+    """What curl says of the metrics page: the page, or None."""
+    run = subprocess.run(["curl", "-sS", "--max-time", "20", *map(str, options)], capture_output=True, text=True)
+    return run.stdout if run.returncode == 0 else None
+
+
+@pytest.fixture(scope="module")
+def metrics(scenario, pair, authority, folder):
+    (folder / "token").write_text("alpha\n")
+    with Server("--scenario", scenario, "--tls-cert", pair[0], "--tls-key", pair[1], "--tls-client-ca", authority.path,
+                "--tls-metrics", "--auth-token-file", folder / "token", "--auth-metrics") as running:
+        yield running
+
+
+def test_metrics_are_plain_unless_asked_for(mutual):
+    assert "symphony_info" in scrape(f"http://localhost:{mutual.metrics_port}/metrics")
+
+
+def test_metrics_over_tls(metrics, authority):
+    certificate, key = authority.sign("prometheus")
+    url = f"https://localhost:{metrics.metrics_port}/metrics"
+    trust, identity, token = ["--cacert", authority.path], ["--cert", certificate, "--key", key], ["-H", "X-Api-Key: alpha"]
+    page = scrape(url, *trust, *identity, *token)
+    assert "symphony_info" in page
+    if find("promtool"):
+        checked = subprocess.run([find("promtool"), "check", "metrics"], input=page, capture_output=True, text=True, timeout=60)
+        assert "error" not in checked.stderr.lower(), checked.stderr
+    assert "needs a token" in scrape(url, *trust, *identity)
+    assert scrape(url, *trust, *token) is None  # no certificate
+    assert scrape(url, *identity, *token) is None  # not trusted
+    assert scrape(url.replace("https", "http"), *token) is None
+    run = bench(metrics, *trust, *identity, "--token", "alpha", "--metrics", url)
+    assert run.returncode == 0 and json.loads(run.stdout)["batch_mean"] >= 1, run.stderr
+
+
+@pytest.mark.skipif(not find("promtool"), reason="promtool (Debian: prometheus) is not installed")
+def test_the_documents_prometheus_configuration(authority, folder, metrics):
+    """The files that it names are there, as in the test before."""
+    text = (pathlib.Path(__file__).parent.parent.parent / "docs" / "security.md").read_text()
+    authority.sign("prometheus")
+    (folder / "prometheus.yaml").write_text(re.search(r"```yaml\n(scrape_configs:.*?)```", text, re.S)[1])
+    run = subprocess.run([find("promtool"), "check", "config", folder / "prometheus.yaml"], capture_output=True, text=True)
+    assert run.returncode == 0 and "SUCCESS" in run.stdout, run.stdout + run.stderr
+
+
 # ---- symphony bench ----
 
 def bench(server, *options, host="localhost"):
@@ -269,7 +319,8 @@ def test_reload(scenario, authority, folder):
 
 # ---- mistakes at the start ----
 
-@pytest.mark.parametrize("mistake", ["missing", "no certificate", "no key", "other key", "encrypted", "half", "no ca"])
+@pytest.mark.parametrize("mistake", ["missing", "no certificate", "no key", "other key", "encrypted", "half", "metrics",
+                                     "no ca"])
 def test_mistakes_name_the_file(mistake, scenario, authority, pair, folder):
     rubbish, encrypted = folder / "rubbish.pem", folder / "encrypted.key"
     rubbish.write_text("this is no certificate\n")
@@ -284,6 +335,7 @@ def test_mistakes_name_the_file(mistake, scenario, authority, pair, folder):
         "other key": (["--tls-cert", certificate, "--tls-key", authority.key], "authority.key' is not that of"),
         "encrypted": (["--tls-cert", certificate, "--tls-key", encrypted], "encrypted.key' is encrypted"),
         "half": (["--tls-cert", certificate], "--tls-cert and --tls-key go together"),
+        "metrics": (["--tls-metrics"], "--tls-metrics needs --tls-cert"),
         "no ca": (["--tls-cert", certificate, "--tls-key", key, "--tls-client-ca", rubbish], "rubbish.pem' holds no"),
     }[mistake]
     run = subprocess.run([BINARY, "serve", "--scenario", scenario, *arguments], capture_output=True, text=True,
