@@ -41,7 +41,9 @@ int json_error(const struct json_scan *scan, const char *what) __attribute__((co
 int json_expected(const struct json_scan *scan, const char *what) __attribute__((cold));
 
 static inline void json_space(struct json_scan *scan) {
-    while (scan->at < scan->end && (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\r' || *scan->at == '\t'))
+    /* one comparison where, as in tensors' data, there is none */
+    while (scan->at < scan->end && (unsigned char)*scan->at <= ' ' &&
+           (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\r' || *scan->at == '\t'))
         scan->at++;
 }
 

@@ -6,9 +6,7 @@
  * Mushtak and Lemire, "Fast number parsing without fallback", 2023). What is left (over 19 digits, exponents beyond the
  * table, subnormal results) goes to strtod.
  *
- * Writing: an FP32 is scaled in double arithmetic to nine digits before the point. The midpoints
- * to its neighbours are then at least 1.49 units away and the scaling is wrong by under 1e-6 units, so any integer that
- * lies between them, and in particular the one with most trailing zeros, reads back as the same FP32. */
+ * Writing: FP32 by Schubfach, see shortest_decimal(). */
 #include "frontend/tensor_json.h"
 
 #include <errno.h>
@@ -24,7 +22,7 @@
 #define POWER_MIN (-64)
 #define POWER_MAX 64
 
-#define ELEMENT_CHARS 32 /* room for any element's text */
+#define ELEMENT_CHARS 32 /* room for any element's text, and for what is overwritten behind it */
 
 /* 5^q for q from POWER_MIN to POWER_MAX, as 128 bits with the highest set: truncated for q >= 0, rounded up below. */
 static const uint64_t powers_of_five[POWER_MAX - POWER_MIN + 1][2] = {
@@ -446,95 +444,122 @@ static size_t signed_write(char *out, int64_t value) {
     return 1 + unsigned_write(out + 1, 0 - (uint64_t)value);
 }
 
-/* Writes digits * 10^exponent, digits without trailing zeros, with at least one digit on each side of the point. */
-static size_t decimal_write(char *out, uint32_t digits, int exponent) {
-    char text[10];
-    int length = (int)unsigned_write(text, digits);
-    int point = length + exponent; /* where the point stands, counted from the first digit */
-    char *p = out;
-    if (point > 0 && point <= 9) {
-        int before = point < length ? point : length;
-        memcpy(p, text, (size_t)before);
-        p += before;
-        for (int i = length; i < point; i++)
-            *p++ = '0';
-        *p++ = '.';
-        if (point >= length)
-            *p++ = '0';
-        else
-            memcpy(p, text + point, (size_t)(length - point)), p += length - point;
-    } else if (point <= 0 && point > -5) {
-        *p++ = '0';
-        *p++ = '.';
-        for (int i = point; i < 0; i++)
-            *p++ = '0';
-        memcpy(p, text, (size_t)length);
-        p += length;
-    } else {
-        *p++ = text[0];
-        *p++ = '.';
-        if (length == 1)
-            *p++ = '0';
-        memcpy(p, text + 1, (size_t)length - 1);
-        p += length - 1;
-        *p++ = 'e';
-        p += signed_write(p, point - 1);
-    }
-    return (size_t)(p - out);
+/* How many digits it has; under 2^32. */
+static inline int decimal_length(uint32_t value) {
+    static const uint32_t powers[] = {0, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000};
+    int length = ((32 - __builtin_clz(value | 1)) * 1233) >> 12;
+    return length + (value >= powers[length]);
 }
 
-/* At most 16 characters. `value` is finite. */
+/* The eight digits of a number under 10^8, one a byte, the first in the lowest: fours, pairs and digits are each taken
+ * apart in one multiplication for all. */
+static inline uint64_t eight_digits(uint32_t value) {
+    uint64_t fours = value / 10000 | (uint64_t)(value % 10000) << 32;
+    uint64_t hundreds = (fours * 10486 >> 20) & 0x0000007f0000007f; /* fours / 100 */
+    uint64_t twos = hundreds | (fours - hundreds * 100) << 16;
+    uint64_t tens = (twos * 103 >> 10) & 0x000f000f000f000f; /* twos / 10 */
+    return tens | (twos - tens * 10) << 8;
+}
+
+static inline void eight_bytes(char *out, uint64_t bytes) {
+    memcpy(out, &bytes, sizeof(bytes));
+}
+
+/* Writes digits * 10^exponent, of at most nine digits, zeros at the end left off, with at least one digit on each side
+ * of the point. Whole words are written, so that nothing depends on how many digits there are but where the next
+ * begins: `out` has room for ELEMENT_CHARS. */
+static size_t decimal_write(char *out, uint32_t digits, int exponent) {
+    static const uint32_t powers[] = {100000000, 10000000, 1000000, 100000, 10000, 1000, 100, 10, 1};
+    int length = decimal_length(digits), point = length + exponent; /* where the point stands, from the first digit */
+    digits *= powers[length - 1];                                   /* nine digits now */
+    char first = (char)('0' + digits / 100000000);
+    uint64_t rest = eight_digits(digits % 100000000);
+    int significant = rest ? 9 - __builtin_clzll(rest) / 8 : 1;
+    rest += 0x3030303030303030;
+    if (point > 0 && point <= 9) {
+        out[0] = first;
+        eight_bytes(out + 1, rest);
+        out[point] = '.';
+        if (point >= significant) {
+            out[point + 1] = '0';
+            return (size_t)point + 2;
+        }
+        eight_bytes(out + point + 1, rest >> (point - 1) * 8);
+        return (size_t)significant + 1;
+    }
+    if (point <= 0 && point > -5) {
+        char *p = out + 2 - point;
+        memcpy(out, "0.000000", 8);
+        *p = first;
+        eight_bytes(p + 1, rest);
+        return (size_t)(2 - point + significant);
+    }
+    out[0] = first;
+    out[1] = '.';
+    eight_bytes(out + 2, rest);
+    size_t at = significant > 1 ? (size_t)significant + 1 : 3;
+    out[at++] = 'e';
+    return at + signed_write(out + at, point - 1);
+}
+
+/* floor(log2(10^e)), floor(log10(2^e)), and floor(log10(3/4 * 2^e)), for the exponents of FP32. */
+static inline int log2_of_power(int e) {
+    return (e * 1741647) >> 19;
+}
+
+static inline int log10_of_power(int e, bool three_quarters) {
+    return (e * 1262611 - (three_quarters ? 524031 : 0)) >> 22;
+}
+
+/* The 64 highest bits of 10^e, rounded up. */
+static inline uint64_t power_of_ten(int e) {
+    const uint64_t *power = powers_of_five[e - POWER_MIN];
+    return power[0] + (power[1] > 0);
+}
+
+/* power * c / 2^64 in units of a quarter that also says whether anything was cut off: its lowest bit. */
+static inline uint32_t round_to_odd(uint64_t power, uint32_t c) {
+    unsigned __int128 product = (unsigned __int128)power * c;
+    return (uint32_t)(product >> 64) | ((uint32_t)(product >> 32) > 1);
+}
+
+/* The decimal with the fewest digits that reads back as this FP32, the nearest to it of those: Schubfach (Giulietti,
+ * "The Schubfach way to render doubles", 2020, sections 8 and 9; for FP32 64 bits of the powers are enough). v is c *
+ * 2^q; what lies between vl and vr, half-way to its neighbours, is read as v, by whatever rule for what lies right on
+ * them, so that we keep off them. 10^k is the greatest power of ten that is not wider than that: one or two multiples
+ * of it lie in there, and of 10^(k+1) one at most. All in units of 10^k / 4. */
+static uint32_t shortest_decimal(uint32_t word, int *exponent) {
+    uint32_t fraction = word & 0x7fffff, biased = word >> 23;
+    uint32_t c = biased ? fraction | 0x800000 : fraction;
+    int q = biased ? (int)biased - 150 : -149;
+    bool lower_closer = fraction == 0 && biased > 1; /* just above a power of two */
+    int k = log10_of_power(q, lower_closer), h = q + log2_of_power(-k) + 1;
+    uint64_t power = power_of_ten(-k);
+    uint32_t v = round_to_odd(power, (4 * c) << h);
+    uint32_t vl = round_to_odd(power, (4 * c - 2 + lower_closer) << h) + 1;
+    uint32_t vr = round_to_odd(power, (4 * c + 2) << h) - 1;
+    uint32_t s = v / 4, tens = s / 10;
+    bool down = vl <= 4 * s, up = 4 * s + 4 <= vr, tens_down = vl <= 40 * tens, tens_up = 40 * tens + 40 <= vr;
+    bool shorter = (tens_down != tens_up) & (s >= 10), nearer_up = (v & 3) + (s & 1) > 2;
+    *exponent = k + shorter;
+    return shorter ? tens + tens_up : s + (down != up ? up : nearer_up); /* no branches: nobody could foretell them */
+}
+
+/* At most 16 characters; `value` is finite. */
 static size_t float_write(char *out, float value) {
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11, 1e12, 1e13,
-                                    1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27,
-                                    1e28, 1e29, 1e30, 1e31, 1e32, 1e33, 1e34, 1e35, 1e36, 1e37, 1e38, 1e39, 1e40, 1e41,
-                                    1e42, 1e43, 1e44, 1e45, 1e46, 1e47, 1e48, 1e49, 1e50, 1e51, 1e52, 1e53};
     char *p = out;
     uint32_t word;
+    int exponent;
     memcpy(&word, &value, sizeof(word));
-    if (word >> 31)
-        *p++ = '-';
+    *p = '-';
+    p += word >> 31;
     word &= 0x7fffffff;
     if (word == 0) {
         memcpy(p, "0.0", 3);
         return (size_t)(p - out) + 3;
     }
-    double magnitude = fabs((double)value);
-    /* the gap to the next FP32: 2^-149 times 2 for each exponent above the least; just above a power of two the gap
-     * below is half as wide */
-    uint32_t exponent = word >> 23 > 1 ? (word >> 23) - 1 : 0;
-    double gap = ldexp(0x1p-149, (int)exponent);
-    double gap_below = (word & 0x7fffff) == 0 && exponent > 0 ? gap / 2 : gap;
-    uint64_t double_word;
-    memcpy(&double_word, &magnitude, sizeof(double_word));
-    int binary = (int)(double_word >> 52) - 1023;
-    int power = 8 - ((binary * 78913) >> 18); /* 78913 / 2^18 = log10(2) to 6 digits */
-    double scale = power >= 0 ? powers[power] : 1 / powers[-power];
-    double scaled = magnitude * scale;
-    if (scaled >= 1e9) {
-        power--;
-        scale = power >= 0 ? powers[power] : 1 / powers[-power];
-        scaled = magnitude * scale;
-    }
-    double within = 0.4999 * gap * scale, within_below = 0.4999 * gap_below * scale;
-    /* the fewest digits: a multiple of the first step within the gaps is the only one (subnormals have wide gaps) */
-    uint64_t step = 1000;
-    while ((double)step < 2 * within && step < 1000000000)
-        step *= 10;
-    uint64_t digits;
-    for (;; step /= 10) {
-        digits = (uint64_t)(scaled / (double)step + 0.5);
-        double over = (double)(digits * step) - scaled;
-        if (step == 1 || (digits > 0 && over <= within && -over <= within_below))
-            break;
-    }
-    digits *= step;
-    power = -power;
-    while (digits % 10 == 0) {
-        digits /= 10;
-        power++;
-    }
-    return (size_t)(p - out) + decimal_write(p, (uint32_t)digits, power);
+    uint32_t digits = shortest_decimal(word, &exponent);
+    return (size_t)(p - out) + decimal_write(p, digits, exponent);
 }
 
 /* At most 26 characters. `value` is finite. FP64 outputs are rare: the C library does it. */
@@ -548,7 +573,7 @@ static size_t double_write(char *out, double value) {
     }
 }
 
-/* Characters of the element at `data`, under ELEMENT_CHARS; 0 when it is not finite. */
+/* Characters of the element at `data`, at most 26; 0 when it is not finite. */
 static inline size_t element_write(char *out, enum datatype type, const char *data) {
 #define LOAD(ctype)                                                                                                    \
     ctype value;                                                                                                       \
