@@ -31,6 +31,21 @@ static int64_t wall_ms(int64_t ns) {
     return ((int64_t)now.tv_sec * NS_PER_S + now.tv_nsec - (clock_now_ns() - ns)) / NS_PER_MS;
 }
 
+/* What a model takes of the machine's memory, on all CPUs that run it. */
+static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
+    const struct served_model *served = &s->config.models[model];
+    uint64_t sessions = 0;
+
+    if (atomic_load_explicit(&served->state, memory_order_acquire) != MODEL_READY) /* as the frontends' loads */
+        return 0;
+    for (uint32_t type = 0; type < s->config.type_count; type++) {
+        const struct server_accelerators *a = &s->config.accelerators[type];
+        if (!a->engine->emulate && a->provider && strcmp(a->provider, "cpu") == 0)
+            sessions += a->count;
+    }
+    return sessions * served->batch_bytes + (served->weights_shared ? sessions > 0 : sessions) * served->weights_bytes;
+}
+
 void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics) {
     const struct server *s = server;
     int64_t last_ns = 0;
@@ -42,6 +57,7 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
     for (uint32_t f = 0; f < server_frontends(s); f++)
         add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
     statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
+    statistics->cpu_bytes = cpu_bytes(s, model);
     if (last_ns > 0)
         statistics->last_ms = wall_ms(last_ns);
 }

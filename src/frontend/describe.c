@@ -262,6 +262,15 @@ static void batches_describe(struct description *d, Inference__ModelStatistics *
     }
 }
 
+/* What the profile says that it takes. */
+static void memory_describe(struct description *d, Inference__ModelStatistics *m, uint64_t cpu_bytes) {
+    Inference__MemoryUsage *usage = NEW(d, Inference__MemoryUsage, INFERENCE__MEMORY_USAGE__INIT);
+    usage->type = text_of("CPU");
+    usage->byte_size = cpu_bytes;
+    m->memory_usage = take(d, sizeof(*m->memory_usage));
+    m->memory_usage[m->n_memory_usage++] = usage;
+}
+
 static Inference__ModelStatistics *model_statistics(struct description *d, const struct served_model *model,
                                                     const struct model_statistics *s) {
     Inference__ModelStatistics *m = NEW(d, Inference__ModelStatistics, INFERENCE__MODEL_STATISTICS__INIT);
@@ -280,6 +289,8 @@ static Inference__ModelStatistics *model_statistics(struct description *d, const
     m->inference_count = s->items;
     m->execution_count = s->batches;
     m->inference_stats = i;
+    if (s->cpu_bytes > 0)
+        memory_describe(d, m, s->cpu_bytes);
     return m;
 }
 

@@ -18,6 +18,7 @@ struct model_statistics {
     uint64_t unanswered_ns;    /* the same, of those refused and failed */
     uint64_t queue_ns;         /* of those answered: to the start of the run, gathering of inputs included */
     uint64_t run_ns, reply_ns; /* of those answered: the run, and from its end to the answer */
+    uint64_t cpu_bytes;        /* of the machine's memory, as profiled; 0: not known */
     int64_t last_ms;           /* when the last was answered, since 1970; 0: none was */
 };
 

@@ -47,7 +47,7 @@ static bool item_holds(const struct served_model *model, const struct profile_re
 
 /* Takes what the record says into the model: a batch dimension that does not hold goes, the item is the one profiled.
  */
-static void record_apply(struct served_model *model, const struct profile_record *record) {
+static void record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
     struct signature *s = &model->signature;
     if (s->batched && !record->batched) {
         s->batched = false;
@@ -58,6 +58,11 @@ static void record_apply(struct served_model *model, const struct profile_record
         model->batch_max = 1;
     else if (model->batch_max > record->batch_max)
         model->batch_max = record->batch_max;
+    if (strcmp(provider, "cpu") == 0) { /* of a GPU's memory the process that measured knows nothing */
+        model->weights_bytes = record->weights_bytes;
+        model->batch_bytes = record->batch_bytes;
+        model->weights_shared = strcmp(record->cache, "prepacked") == 0;
+    }
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
         if (s->inputs_optional & 1u << i)
@@ -177,7 +182,7 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
     if (!rc) {
         before = options->batch_max && options->batch_max < before ? options->batch_max : before;
         model->batch_max = model->batch_max < before ? model->batch_max : before;
-        record_apply(model, record);
+        record_apply(model, record, options->provider);
         *profile = profile_from_record(record, model->batch_max);
         rc = *profile ? 0 : error_set(&err, -ENOMEM, "no memory for its profile");
     }

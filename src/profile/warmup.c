@@ -332,7 +332,8 @@ static int sample_mix(void *context, const struct warmup_sample *sample, struct 
     memset(&all, 0, sizeof(all));
     strcpy(all.before, mixing->text);
     for (uint32_t i = 0; i < mixing->input_count; i++) {
-        all.data[i] = fingerprint_bytes(sample->inputs[i].data, sample->inputs[i].bytes);
+        if (sample->inputs[i].data)
+            all.data[i] = fingerprint_bytes(sample->inputs[i].data, sample->inputs[i].bytes);
         memcpy(all.dims[i], sample->inputs[i].dims, sizeof(all.dims[i]));
     }
     struct fingerprint mixed = fingerprint_bytes(&all, sizeof(all));

@@ -26,10 +26,12 @@ struct served_model {
     int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
     bool best_effort;   /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
-    double weight;                      /* of its share under overload, against the other models'; 0: 1 */
-    char profile_path[4096];            /* from symphony.yaml; "": measured and cached */
-    char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
-    struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
+    uint64_t weights_bytes, batch_bytes; /* what a CPU's session takes, and its largest batch more; 0: not known */
+    bool weights_shared;                 /* sessions map the same file */
+    double weight;                       /* of its share under overload, against the other models'; 0: 1 */
+    char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
+    char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
+    struct labels *labels[TENSORS_MAX];  /* read from them; NULL: none */
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */

@@ -132,6 +132,15 @@ def test_shared_memory(server):
         memory.unlink()
 
 
+def test_statistics_say_what_a_model_takes(server, repository):
+    """As its profile does; `wide` has inputs of 600 KB an item."""
+    profile = json.loads(next((repository / "wide" / "1" / ".symphony").glob("*.profile.json")).read_text())
+    status, answer = request_json(server, "GET", "/v2/models/wide/stats")
+    usage, = answer["model_stats"][0]["memory_usage"]
+    assert usage["type"] == "CPU" and usage["id"] == 0 and profile["batch_bytes"] > 0
+    assert usage["byte_size"] >= profile["weights_bytes"] + profile["batch_bytes"]
+
+
 def test_statistics(server):
     def stats():
         status, answer = request_json(server, "GET", "/v2/models/double/stats")
