@@ -80,6 +80,17 @@ static int profile_group(struct deployment *d, const struct accelerator_group *g
     return 0;
 }
 
+void deployment_gpus_check(const struct served_model *model, const struct server_accelerators *accelerators,
+                           uint32_t type_count) {
+    uint32_t gpus = 0;
+    for (uint32_t i = 0; i < type_count; i++)
+        if (!accelerators[i].engine->emulate && strcmp(accelerators[i].provider, "cuda") == 0)
+            gpus += accelerators[i].count;
+    if (model->gpus > gpus)
+        log_warn("instance_group asks for a GPU that is not there; the model runs on all accelerators",
+                 "model=%s asked=%u gpus=%u", model->name, model->gpus - 1, gpus);
+}
+
 /* What has become of each model: ready, or set aside with its reason. Returns how many are ready. */
 static uint32_t settle_models(struct deployment *d) {
     struct sy_error err;
@@ -96,6 +107,7 @@ static uint32_t settle_models(struct deployment *d) {
             log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
             continue;
         }
+        deployment_gpus_check(m, d->accelerators, d->type_count);
         const struct profile *p = d->accelerators[0].profiles[i];
         atomic_store_explicit(&m->state, MODEL_READY, memory_order_relaxed); /* no other thread yet */
         log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "control/deployment.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/infer_counters.h"
 #include "profile/prepare.h"
@@ -138,6 +139,8 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
     int rc = slot_profile(slots, i, err);
     if (rc == 0)
         rc = served_model_labels_read(model, err);
+    if (rc == 0)
+        deployment_gpus_check(model, s->config.accelerators, s->config.type_count);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
         rc = is_stopping(slots)
                  ? error_set(err, -EINTR, "the server is shutting down")

@@ -317,15 +317,20 @@ static int versions_read(const char *origin, const struct pbtxt_node *policy, st
 }
 
 /* Every accelerator runs every model, one batch at a time: there is nothing to choose, but mistakes are mistakes. */
-static int instances_check(const char *origin, const struct pbtxt_node *group, struct sy_error *err) {
+static int instances_check(const char *origin, const struct pbtxt_node *group, uint32_t *gpus_asked,
+                           struct sy_error *err) {
     const struct pbtxt_node *kind = pbtxt_find(group, "kind"), *count = pbtxt_find(group, "count");
     const struct pbtxt_node *gpus = pbtxt_find(group, "gpus");
     int64_t number;
     if (kind && strcmp(kind->text, "KIND_CPU") == 0 && gpus)
         return pbtxt_error(origin, gpus, err, "gpus: an instance_group of kind KIND_CPU has none");
     int rc = count ? pbtxt_get_int(origin, count, 0, INT32_MAX, &number, err) : 0;
-    for (; gpus && !rc; gpus = pbtxt_next(gpus))
+    if (*gpus_asked == 0 && kind && strcmp(kind->text, "KIND_GPU") == 0)
+        *gpus_asked = 1;
+    for (; gpus && !rc; gpus = pbtxt_next(gpus)) {
         rc = pbtxt_get_int(origin, gpus, 0, INT32_MAX, &number, err);
+        *gpus_asked = !rc && number >= *gpus_asked ? (uint32_t)number + 1 : *gpus_asked;
+    }
     return rc;
 }
 
@@ -358,7 +363,7 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
     if (!rc && (node = pbtxt_find(root, "version_policy")))
         rc = versions_read(origin, node, &config->versions, err);
     for (node = pbtxt_find(root, "instance_group"); node && !rc; node = pbtxt_next(node))
-        rc = instances_check(origin, node, err);
+        rc = instances_check(origin, node, &config->gpus, err);
     if (!rc)
         rc = tensors_read(origin, root, "input", config->inputs, &config->input_count, err);
     if (!rc)

@@ -47,6 +47,7 @@ struct model_config {
     uint32_t input_count, output_count;
     struct queue_rules queue; /* dynamic_batching */
     struct version_policy versions;
+    uint32_t gpus; /* how many a server has that has all that instance_group asks for; 0: it asks for none */
 };
 
 /* Checks a tree against ModelConfig: kinds, enum words, ranges, and that what may be given once is given once. Fields

@@ -26,6 +26,7 @@ struct served_model {
     int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
     bool best_effort;   /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
+    uint32_t gpus;                       /* that its instance_group asks for, as in model_config */
     uint64_t weights_bytes, batch_bytes; /* what a CPU's session takes, and its largest batch more; 0: not known */
     bool weights_shared;                 /* sessions map the same file */
     double weight;                       /* of its share under overload, against the other models'; 0: 1 */

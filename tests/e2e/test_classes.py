@@ -103,7 +103,7 @@ def test_configurations_are_in_force(tmp_path):
     save_model(tmp_path, "double", [helper.make_node("Add", ["x", "x"], ["y"])], [("x", TensorProto.FLOAT, ["N", 4])],
                [("y", TensorProto.FLOAT, ["N", 4])])
     (tmp_path / "double" / "config.pbtxt").write_text(
-        "max_batch_size: 8\n"
+        "max_batch_size: 8\ninstance_group { gpus: [ 0, 7 ] }\n"
         "dynamic_batching { max_queue_delay_microseconds: 500 priority_levels: 2 default_priority_level: 2\n"
         "  default_queue_policy { default_timeout_microseconds: 4000000 allow_timeout_override: true max_queue_size: 9 }\n"
         "}\n")
@@ -115,6 +115,7 @@ def test_configurations_are_in_force(tmp_path):
         assert batching["default_queue_policy"]["max_queue_size"] == 9
         metadata = json.loads(server.request("GET", "/v2/models/double")[2])
         assert metadata["parameters"]["slo_ms"] == 4000
+        assert "model runs on all accelerators\" model=double asked=7 gpus=0" in server.log_text()
 
 
 X = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]

@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backend/executor.h"
 #include "base/clock.h"
@@ -20,7 +22,7 @@ static struct {
     bool fail, fail_load; /* the clients' batches; every load */
     bool broken;          /* every run fails */
     const void *place;
-    int released;
+    int released, unloaded;
 } seen;
 
 struct engine {
@@ -59,6 +61,7 @@ static int spy_load(struct engine *engine, const struct engine_model_source *sou
 
 static void spy_unload(struct engine_model *model) {
     (void)model;
+    seen.unloaded++;
 }
 
 static void spy_release(struct output_block *block) {
@@ -524,6 +527,67 @@ static void test_a_model_is_handed_over_and_taken_back(void **state) {
     rig_stop(rig);
 }
 
+/* Two samples of the model, whose floats the spy takes for a client's. */
+static void samples_put(struct rig *rig) {
+    char path[256];
+    snprintf(rig->model.folder, sizeof(rig->model.folder), "/tmp/symphony-test-XXXXXX");
+    assert_non_null(mkdtemp(rig->model.folder));
+    snprintf(path, sizeof(path), "%.60s/warmup", rig->model.folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    strcat(path, "/x");
+    FILE *file = fopen(path, "w");
+    fwrite((float[]){3, 4}, sizeof(float), 2, file);
+    fclose(file);
+    snprintf(path, sizeof(path), "%.60s/config.pbtxt", rig->model.folder);
+    file = fopen(path, "w");
+    fputs("max_batch_size: 8 model_warmup [ { batch_size: 1 count: 3 inputs { key: 'x' value {\n"
+          "data_type: TYPE_FP32 dims: 2 input_data_file: 'x' } } }, { batch_size: 4 inputs { key: 'x' value {\n"
+          "data_type: TYPE_FP32 dims: 2 input_data_file: 'x' } } } ]",
+          file);
+    fclose(file);
+}
+
+static void samples_remove(struct rig *rig) {
+    static const char *const names[] = {"warmup/x", "warmup", "config.pbtxt", ""};
+    char path[256];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%.60s/%s", rig->model.folder, names[i]);
+        assert_int_equal(remove(path), 0);
+    }
+    rig->model.folder[0] = '\0';
+}
+
+static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    struct executor_model loaded;
+    struct sy_error err;
+    char want[256];
+    static const _Atomic bool stop = true;
+
+    samples_put(rig);
+    assert_int_equal(executor_load(rig->executor, 0, &loaded, NULL, &err), 0);
+    assert_int_equal(seen.runs, 3 + 1);
+    assert_int_equal(seen.items, 4);
+    assert_float_equal(seen.data[7], 4, 0);
+    executor_unload(rig->executor, &loaded);
+
+    seen.unloaded = 0;
+    seen.fail = true;
+    assert_int_equal(executor_load(rig->executor, 0, &loaded, NULL, &err), -EIO);
+    seen.fail = false;
+    snprintf(want, sizeof(want), "%.60s/config.pbtxt:1:19: model_warmup: sample '' failed: the engine says no",
+             rig->model.folder);
+    assert_string_equal(err.text, want);
+    assert_int_equal(seen.unloaded, 1);
+    assert_null(loaded.model);
+
+    assert_int_equal(executor_load(rig->executor, 0, &loaded, &stop, &err), -EINTR);
+    assert_int_equal(seen.unloaded, 2);
+    samples_remove(rig);
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
@@ -539,6 +603,7 @@ int main(void) {
         cmocka_unit_test(test_what_may_not_start_yet_waits),
         cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
         cmocka_unit_test(test_a_model_is_handed_over_and_taken_back),
+        cmocka_unit_test(test_a_model_warms_up_with_its_samples_or_is_not_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,13 @@ static void read_log(const char *text, char *log, size_t bytes) {
     assert_int_equal(rc, 0);
 }
 
+static uint32_t gpus_of(const char *text) {
+    static struct model_config c;
+    struct sy_error err = {""};
+    assert_int_equal(model_config_read_text("c", text, strlen(text), true, &c, &err), 0);
+    return c.gpus;
+}
+
 static void fields_without_effect_are_warned_of_once(void **state) {
     (void)state;
     char log[4096];
@@ -95,6 +102,9 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
                                 "fields=\"input.format, instance_group, "
                                 "parameters, optimization\""));
+    assert_int_equal(gpus_of("instance_group { kind: KIND_CPU count: 2 }"), 0);
+    assert_int_equal(gpus_of("instance_group { kind: KIND_GPU }"), 1);
+    assert_int_equal(gpus_of("instance_group [ { gpus: [ 0, 5, 2 ] }, { kind: KIND_GPU } ]"), 6);
     read_log("model_warmup { name: 'w' }", log, sizeof(log));
     assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
