@@ -376,6 +376,13 @@ def test_a_configuration_of_its_own(folder, client):
         assert served_config(client, "scaled").get("max_batch_size", 0) == 0
         client.triton.load_model("scaled", config=json.dumps(CONFIG))
         assert served_config(client, "scaled")["max_batch_size"] == 1 and client.factor("scaled") == 2
+        warm = {"batch_size": 1, "inputs": {"x": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": True}}}
+        client.triton.load_model("scaled", config=json.dumps({**CONFIG, "model_warmup": [warm]}))
+        assert client.factor("scaled") == 2
+        warm["inputs"]["x"]["dims"] = ["5"]
+        status, sentence = client.fails(client.triton.load_model, "scaled",
+                                        config=json.dumps({**CONFIG, "model_warmup": [warm]}))
+        assert status == 400 and "dims are [5], but the model's are [4]" in sentence
         client.triton.load_model("scaled")  # the repository's again
         assert served_config(client, "scaled").get("max_batch_size", 0) == 0
         for config, mistake in (({**CONFIG, "max_batch_size": "many"}, "max_batch_size"), ({"no": 1}, "no field 'no'"),
