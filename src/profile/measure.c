@@ -271,12 +271,6 @@ static struct timing runs_timing(struct runs *runs) {
     return (struct timing){median_ns, calm ? runs->took_ns[(count * 95 + 99) / 100 - 1] : median_ns};
 }
 
-/* What this thread had of its core. */
-struct core_use {
-    int64_t cpu_ns;
-    long lost, left; /* how often it was taken off the core, and how often it left on its own to wait */
-};
-
 static struct core_use core_use_now(void) {
     struct timespec cpu = {0};
     struct rusage usage = {.ru_nivcsw = 0};
@@ -285,24 +279,27 @@ static struct core_use core_use_now(void) {
     return (struct core_use){cpu.tv_sec * NS_PER_S + cpu.tv_nsec, usage.ru_nivcsw, usage.ru_nvcsw};
 }
 
+static const struct measure_clock kernel_clock = {clock_now_ns, core_use_now};
+
 /* Runs a batch of `items` until its time is known well enough. */
 static int batch_time(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                       int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, const struct measure_options *options,
                       struct timing *timing, struct sy_error *err) {
     struct tensor_view inputs[TENSORS_MAX];
     struct runs runs = {.calm = 0};
-    int64_t begin_ns = clock_now_ns();
+    const struct measure_clock *clock = options->clock ? options->clock : &kernel_clock;
+    int64_t begin_ns = clock->now_ns();
     bool first = true; /* the first run makes the arena grow and is not counted */
     int rc = measure_inputs(signature, item_dims, items, options->seed, inputs);
     if (rc)
         return error_set(err, rc, "no memory for the inputs of %u items", items);
     for (bool enough = false; !enough && !rc; first = false) {
         struct output_block *block = NULL;
-        struct core_use before = core_use_now();
-        int64_t start_ns = clock_now_ns();
+        struct core_use before = clock->core_use();
+        int64_t start_ns = clock->now_ns();
         rc = ops->run(model, inputs, items, &block, err);
-        int64_t end_ns = clock_now_ns(), spent_ns = end_ns - begin_ns;
-        struct core_use after = core_use_now();
+        int64_t end_ns = clock->now_ns(), spent_ns = end_ns - begin_ns;
+        struct core_use after = clock->core_use();
         output_block_put(block);
         bool lost = after.lost != before.lost, waited = after.left != before.left;
         if (!first) /* who only computed, but was interrupted, took the processor time that it had */

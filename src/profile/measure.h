@@ -6,6 +6,18 @@
 #include "engine/engine.h"
 #include "profile/store.h"
 
+/* What a thread has had of its core. */
+struct core_use {
+    int64_t cpu_ns;
+    long lost, left; /* how often it was taken off the core, and how often it left on its own to wait */
+};
+
+/* Where the times of runs come from. */
+struct measure_clock {
+    int64_t (*now_ns)(void);
+    struct core_use (*core_use)(void); /* of the calling thread */
+};
+
 struct measure_options {
     uint32_t batch_max;     /* greatest batch wanted */
     int64_t budget_ns;      /* about how long measuring one batch size may take */
@@ -15,6 +27,7 @@ struct measure_options {
     uint32_t size_count;
     void (*progress)(void *context, const char *phase, uint32_t batch); /* before each step; may be NULL */
     void *context;
+    const struct measure_clock *clock; /* NULL: the kernel's; tests have their own */
 };
 
 /* What a profile is measured with unless somebody says otherwise. */
