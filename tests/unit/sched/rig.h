@@ -264,6 +264,7 @@ static void crowd_collect(struct crowd *c, struct rig *rig, uint32_t f) {
 
     while ((r = port_next(rig->ports[f]))) {
         assert_int_equal(r->port, f);
+        assert_true(r >= c->requests && r < c->requests + c->count);
         assert_int_equal(c->back[r - c->requests]++, 0);
         c->done++;
         if (r->status == REQUEST_OK) {
