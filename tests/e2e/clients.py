@@ -125,7 +125,7 @@ def wrk(server, model, folder, seconds=1, connections=8):
     script, body = folder / "wrk.lua", folder / "wrk.json"
     script.write_text(WRK_SCRIPT)
     body.write_text(model.json_body())
-    text = output_of(find("wrk"), "-t1", "-c%d" % connections, "-d%ds" % seconds, "-s", script,
+    text = output_of(find("wrk"), "-t1", "--timeout", "60s", "-c%d" % connections, "-d%ds" % seconds, "-s", script,
                      infer_url(server, model), env={"BODY": str(body)})
     ok, failed, p50_us, p99_us = map(int, text[text.index("outcome ") + 8:].split())
     return Outcome("wrk", "HTTP", ok, failed, p50_us / 1000, p99_us / 1000)

@@ -7,6 +7,6 @@ def scenario(tmp_path_factory):
     """One emulated model, `m`, that is quick and never late."""
     path = tmp_path_factory.mktemp("scenario") / "quick.yaml"
     path.write_text("cluster: {accelerators: 1, type: test}\n"
-                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
+                    "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 60000}\n"
                     "workload: {rate_rps: 10}\n")
     return path

@@ -1,6 +1,4 @@
 """repository.py - models and scenarios that the tests of both protocols serve."""
-import time
-
 import numpy as np
 import onnx
 import pytest
@@ -58,24 +56,30 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(repository):
-    with Server("--repository", str(repository), "--slo-ms", "10000") as running:
+    with Server("--repository", str(repository), "--slo-ms", "60000") as running:
         yield running
 
 
 SLOW_RUN_S = 0.3
+STUCK_RUN_S = 600
 
 
-@pytest.fixture(scope="module")
-def slow_scenario(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scenario") / "slow.yaml"
+def scenario_of(folder, run_s, slo_s):
+    """One accelerator and one emulated model, `slow`, that runs for so long."""
+    path = folder / "slow.yaml"
     path.write_text("cluster: {accelerators: 1, type: slow}\n"
-                    f"models:\n  - {{name: slow, alpha_ms: 1, beta_ms: {SLOW_RUN_S * 1000}, slo_ms: 5000}}\n"
+                    f"models:\n  - {{name: slow, alpha_ms: 1, beta_ms: {run_s * 1000}, slo_ms: {slo_s * 1000}}}\n"
                     "workload: {rate_rps: 1, arrivals: poisson}\npolicy: {name: deferred}\nrun: {seconds: 1, seed: 1}\n")
     return path
 
 
-def wait_until(what, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
+@pytest.fixture(scope="module")
+def slow_scenario(tmp_path_factory):
+    return scenario_of(tmp_path_factory.mktemp("scenario"), SLOW_RUN_S, 60)
+
+
+@pytest.fixture
+def stuck(tmp_path):
+    """A fresh server; its accelerator does not come back from its first batch while a test runs, however slow that is."""
+    with Server("--scenario", str(scenario_of(tmp_path, STUCK_RUN_S, 3600))) as running:
+        yield running

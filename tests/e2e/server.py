@@ -13,6 +13,20 @@ MODELS = os.environ.get("SYMPHONY_MODELS", "models")
 START_S = 300  # profiling included, sanitizers too
 
 
+def cpu_seconds(pid):
+    """Of the processor, whatever time has passed."""
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_until(what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.01)
+
+
 class Server:
     """with Server("--repository", DIR) as server: server.infer(...)"""
 
@@ -93,6 +107,4 @@ class Server:
         return samples
 
     def cpu_seconds(self):
-        with open("/proc/%d/stat" % self.process.pid) as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)

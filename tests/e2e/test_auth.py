@@ -11,8 +11,7 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from repository import wait_until
-from server import BINARY, Server
+from server import BINARY, Server, wait_until
 
 ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
 INFER = "/v2/models/m/infer"
@@ -22,7 +21,7 @@ INFER = "/v2/models/m/infer"
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("auth")
     (folder / "quick.yaml").write_text("cluster: {accelerators: 1, type: test}\n"
-                                       "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 5000}\n"
+                                       "models:\n  - {name: m, alpha_ms: 0.01, beta_ms: 0.1, slo_ms: 60000}\n"
                                        "workload: {rate_rps: 10}\n")
     (folder / "tokens").write_text("# two of them\nalpha-token\nbeta-token\n")
     return folder
@@ -48,7 +47,7 @@ def status_of(server, headers, method="POST", path=INFER, body=ONE):
 def grpc_code(server, method, request, metadata=()):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         try:
-            getattr(service_pb2_grpc.GRPCInferenceServiceStub(channel), method)(request, metadata=metadata, timeout=20)
+            getattr(service_pb2_grpc.GRPCInferenceServiceStub(channel), method)(request, metadata=metadata, timeout=60)
             return grpc.StatusCode.OK
         except grpc.RpcError as error:
             return error.code()
@@ -124,7 +123,7 @@ def test_grpc_stream(server):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         with pytest.raises(grpc.RpcError) as failed:
-            list(stub.ModelStreamInfer(iter([infer_request()] * 3), timeout=20))
+            list(stub.ModelStreamInfer(iter([infer_request()] * 3), timeout=60))
         assert failed.value.code() == grpc.StatusCode.UNAUTHENTICATED
         answers = list(stub.ModelStreamInfer(iter([infer_request()] * 3), metadata=[("x-api-key", "beta-token")]))
         assert len(answers) == 3 and not any(answer.error_message for answer in answers)
@@ -145,7 +144,7 @@ def test_strict(strict):
     assert status_of(strict, GOOD[0], "GET", "/v2/health/ready", None) == 200
     assert grpc_code(strict, "ServerLive", service_pb2.ServerLiveRequest()) == grpc.StatusCode.UNAUTHENTICATED
     for headers, status in (({}, 401), ({"X-Api-Key": "alpha-token"}, 200)):
-        connection = http.client.HTTPConnection("127.0.0.1", strict.metrics_port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", strict.metrics_port, timeout=60)
         connection.request("GET", "/metrics", headers=headers)
         answer = connection.getresponse()
         assert answer.status == status and (status == 200) == (b"symphony_" in answer.read())

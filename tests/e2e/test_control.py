@@ -18,8 +18,7 @@ import tritonclient.http as triton_http
 from onnx import TensorProto, helper, numpy_helper
 from tritonclient.utils import InferenceServerException
 
-from repository import wait_until
-from server import BINARY, Server
+from server import BINARY, Server, wait_until
 
 WAIT_S = 120  # sanitizers are slow
 
@@ -46,7 +45,7 @@ def put(folder, name, content, version="1"):
     """Writes a model as a deployment does: whole or not at all. One batch size is soon profiled."""
     path = folder / name / version
     path.mkdir(parents=True, exist_ok=True)
-    (folder / name / "symphony.yaml").write_text("max_batch: 1\nslo_ms: 20000\n")
+    (folder / name / "symphony.yaml").write_text("max_batch: 1\nslo_ms: 60000\n")
     (path / "new").write_bytes(content)
     os.replace(path / "new", path / "model.onnx")
 
@@ -102,7 +101,7 @@ class Client:
 @contextlib.contextmanager
 def serving(folder, *args, mode="explicit"):
     options = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt")
-    with Server("--repository", str(folder), "--model-control-mode", mode, "--slo-ms", "20000", *args,
+    with Server("--repository", str(folder), "--model-control-mode", mode, "--slo-ms", "60000", "--head-timeout", "600", *args,
                 env={"TSAN_OPTIONS": options}) as server:
         yield server
         assert server.stop() == 0  # sanitizers' reports make it another

@@ -19,8 +19,8 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException, shared_memory
 
-from repository import SLOW_RUN_S, TYPES, repository, server, slow_scenario, wait_until  # noqa: F401 (fixtures)
-from server import Server
+from repository import SLOW_RUN_S, STUCK_RUN_S, TYPES, repository, server, slow_scenario, stuck  # noqa: F401 (fixtures)
+from server import Server, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def slow(slow_scenario):
 
 @pytest.fixture(scope="module")
 def packing(repository):
-    with Server("--repository", str(repository), "--slo-ms", "10000", "--grpc-infer-response-compression-level",
+    with Server("--repository", str(repository), "--slo-ms", "60000", "--grpc-infer-response-compression-level",
                 "medium") as running:
         yield running
 
@@ -439,48 +439,48 @@ def outcomes(server, outcome):
 def test_client_deadline(slow):
     with channel_to(slow) as channel:
         infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
-        began = time.monotonic()
         assert code_of(infer, request_of(**SLOW), timeout=SLOW_RUN_S / 2)[0] == grpc.StatusCode.DEADLINE_EXCEEDED
-        assert time.monotonic() - began < SLOW_RUN_S / 2 + 1
-        assert infer(request_of(**SLOW), timeout=20).model_name == "slow"
+        assert infer(request_of(**SLOW), timeout=60).model_name == "slow"
 
 
-def test_a_deadline_that_cannot_be_met_is_refused_at_once(slow):
-    with Wire(slow) as wire:  # a client that does not give up by itself
-        wire.call("ModelInfer", frame(request_of(**SLOW).SerializeToString()), [("grpc-timeout", "100m")])
+def test_a_deadline_that_cannot_be_met_is_refused_at_once(stuck):
+    """Not when it has come, in ten minutes: the clients wait for one."""
+    with Wire(stuck) as wire:  # a client that does not give up by itself
+        wire.call("ModelInfer", frame(request_of(**SLOW).SerializeToString()), [("grpc-timeout", f"{STUCK_RUN_S}S")])
         trailers = wire.trailers()
         assert trailers["grpc-status"] == "4" and "within its deadline of" in trailers["grpc-message"]
-    with channel_to(slow) as channel:
+    with channel_to(stuck) as channel:
         infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        request = request_of(**SLOW, parameters={"timeout": service_pb2.InferParameter(int64_param=100_000)})
+        request = request_of(**SLOW, parameters={"timeout": service_pb2.InferParameter(int64_param=STUCK_RUN_S * 10**6)})
         code, sentence = code_of(infer, request.SerializeToString())
-        assert code == grpc.StatusCode.UNAVAILABLE and "within its deadline of 100 ms" in sentence
+        assert code == grpc.StatusCode.UNAVAILABLE and "within its deadline of 600000 ms" in sentence
 
 
-def test_cancelled_requests_are_not_run(slow):
-    with channel_to(slow) as channel:
+def queued(server):
+    return server.metrics()['symphony_queued_requests{model="slow",version="1"}']
+
+
+def test_cancelled_requests_are_not_run(stuck):
+    with channel_to(stuck) as channel:
         infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
-        before = outcomes(slow, "cancelled"), slow.metrics()["symphony_requests_in_flight"]
         running = infer.future(request_of(**SLOW))
-        time.sleep(0.05)
+        wait_until(lambda: stuck.metrics()["symphony_grants_total"] == 1)
         waiting = [infer.future(request_of(**SLOW)) for _ in range(20)]
-        time.sleep(0.05)
+        wait_until(lambda: queued(stuck) == 20)
         for call in waiting:
             call.cancel()
-        wait_until(lambda: outcomes(slow, "cancelled") == before[0] + 20)
-        assert running.result(timeout=20).model_name == "slow"
-        wait_until(lambda: slow.metrics()["symphony_requests_in_flight"] == before[1])
+        wait_until(lambda: outcomes(stuck, "cancelled") == 20)
+        assert queued(stuck) == 0 and stuck.metrics()["symphony_requests_in_flight"] == 1 and not running.done()
 
 
-def test_a_closed_connection_cancels(slow):
-    before = outcomes(slow, "cancelled")
-    with channel_to(slow, use_local_subchannel_pool=1) as channel:
+def test_a_closed_connection_cancels(stuck):
+    with channel_to(stuck, use_local_subchannel_pool=1) as channel:
         infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
         calls = [infer.future(request_of(**SLOW)) for _ in range(5)]
-        time.sleep(0.1)
-        assert not calls[-1].done()
-    wait_until(lambda: outcomes(slow, "cancelled") >= before + 4)
-    wait_until(lambda: slow.metrics()["symphony_requests_in_flight"] == 0)
+        wait_until(lambda: stuck.metrics()["symphony_requests_in_flight"] == 5)
+        assert not any(call.done() for call in calls)
+    wait_until(lambda: outcomes(stuck, "cancelled") >= 4)
+    wait_until(lambda: queued(stuck) == 0)
 
 
 # ---- compression ----
@@ -549,7 +549,7 @@ def test_compressed_nonsense(server):
 # ---- limits ----
 
 def test_too_long_a_message(repository):
-    with Server("--repository", str(repository), "--body-max-mib", "1", "--slo-ms", "10000") as running, \
+    with Server("--repository", str(repository), "--body-max-mib", "1", "--slo-ms", "60000") as running, \
             channel_to(running) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         for size in (2 << 20, 40 << 20):
@@ -584,7 +584,7 @@ class Wire:
     """A connection that sends frames, and reads those of the server."""
 
     def __init__(self, server, port=None):
-        self.socket = socket.create_connection(("127.0.0.1", port or server.grpc_port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port or server.grpc_port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
         self.stream = -1
@@ -712,7 +712,7 @@ def test_attacks_end_in_goaway(server, attack):
 
 def test_not_http2(server):
     for line in (b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(100)):
-        with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=20) as plain:
+        with socket.create_connection(("127.0.0.1", server.grpc_port), timeout=60) as plain:
             plain.sendall(line)
             plain.shutdown(socket.SHUT_WR)
             while plain.recv(1000):
@@ -746,8 +746,8 @@ def test_more_streams_than_may_be(slow):
     with Wire(slow) as wire:
         for _ in range(1100):
             wire.open("ModelInfer")
-        refused = [payload for kind, _, _, payload in wire.frames_for(2) if kind == RST_STREAM]
-        assert len(refused) >= 76 and set(refused) == {struct.pack(">I", 7)}
+        refused = (payload for kind, _, _, payload in wire.frames() if kind == RST_STREAM)
+        assert {next(refused) for _ in range(76)} == {struct.pack(">I", 7)}
 
 
 def test_a_client_that_does_not_read(server):
@@ -771,18 +771,25 @@ def test_a_client_that_does_not_read(server):
 # ---- the end ----
 
 def test_draining_finishes_what_is_under_way(slow_scenario):
-    with Server("--scenario", str(slow_scenario), "--drain-grace", "0.5") as running:
+    with Server("--scenario", str(slow_scenario)) as running:
         with triton.InferenceServerClient(f"127.0.0.1:{running.grpc_port}") as draining:
-            assert draining.is_server_ready()
             answers = queue.Queue()
             draining.async_infer("slow", [tensor("INPUT", np.zeros((1, 1), np.float32))],
                                  callback=lambda result, error: answers.put(error))
-            time.sleep(0.1)
+            wait_until(lambda: running.metrics()["symphony_grants_total"] == 1)
             running.process.send_signal(signal.SIGTERM)
-            time.sleep(0.1)
-            assert not draining.is_server_ready() and draining.is_server_live()
-            assert answers.get(timeout=20) is None
-            assert running.process.wait(20) == 0
+            assert answers.get(timeout=60) is None
+            assert running.process.wait(60) == 0
+
+
+def test_draining_servers_are_alive_and_not_ready(slow_scenario):
+    with Server("--scenario", str(slow_scenario), "--drain-grace", "60") as running:
+        with triton.InferenceServerClient(f"127.0.0.1:{running.grpc_port}") as draining:
+            assert draining.is_server_ready()
+            running.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not draining.is_server_ready())
+            assert draining.is_server_live()
+            draining.infer("slow", [tensor("INPUT", np.zeros((1, 1), np.float32))])
 
 
 # ---- answers that go out from where the engine left them ----

@@ -43,11 +43,11 @@ def test_watch_tells_of_the_end(scenario):
             except grpc.RpcError as error:
                 told.put(error.code())
         threading.Thread(target=watch, daemon=True).start()
-        assert told.get(timeout=20) == SERVING
+        assert told.get(timeout=60) == SERVING
         running.process.send_signal(signal.SIGTERM)
-        assert told.get(timeout=20) == NOT_SERVING
-        assert told.get(timeout=20) == grpc.StatusCode.UNAVAILABLE
-        assert running.process.wait(20) == 0
+        assert told.get(timeout=60) == NOT_SERVING
+        assert told.get(timeout=60) == grpc.StatusCode.UNAVAILABLE
+        assert running.process.wait(60) == 0
 
 
 def test_watch_of_many(server):

@@ -13,7 +13,8 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, shared_memory
 
-from repository import TYPES, repository, server, wait_until  # noqa: F401 (fixtures)
+from repository import TYPES, repository, server  # noqa: F401 (fixtures)
+from server import wait_until
 
 
 @pytest.fixture(scope="module")

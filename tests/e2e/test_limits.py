@@ -11,8 +11,7 @@ import time
 import pytest
 from tritonclient.grpc import service_pb2
 
-from repository import wait_until
-from server import Server
+from server import Server, wait_until
 from test_grpc import (ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
                        WINDOW_UPDATE, Wire, frame)
 
@@ -21,11 +20,19 @@ CALM, CANCEL = 11, 8
 ONE = b'{"inputs":[{"name":"INPUT","shape":[1,1],"datatype":"FP32","data":[0]}]}'
 HEAD = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 HEAD_TIMEOUT_S = 1
-PATIENCE_S = 20  # a limit is reached by then, on any machine
+PATIENCE_S = 60  # a limit is reached by then, on any machine
 
 
 @pytest.fixture(scope="module")
 def server(scenario):
+    """For clients that are rude, but not slow, however slow the machine."""
+    with Server("--scenario", scenario, "--head-timeout", 120, "--idle-timeout", 600) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(scenario):
+    """For those that are slow."""
     with Server("--scenario", scenario, "--head-timeout", HEAD_TIMEOUT_S, "--min-rate-kib", 1, "--idle-timeout",
                 600) as running:
         yield running
@@ -141,40 +148,40 @@ def test_head_size(server):
 
 # ---- HTTP: slow clients ----
 
-def test_slow_first_head(server):
-    with connect(server.port) as connection:
+def test_slow_first_head(hasty):
+    with connect(hasty.port) as connection:
         got = trickle(connection, b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nx: " + b"y" * 1000)
         assert got.startswith(b"HTTP/1.1 408") and json.loads(got.split(b"\r\n\r\n")[1])["error"]
 
 
-def test_slow_later_head(server):
-    with connect(server.port) as connection:
+def test_slow_later_head(hasty):
+    with connect(hasty.port) as connection:
         connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         assert trickle(connection, b"GET /v2/health/live HTTP/1.1\r\nx: " + b"y" * 1000).startswith(b"HTTP/1.1 408")
 
 
-def test_half_a_first_head(server):
-    with connect(server.port) as connection:
+def test_half_a_first_head(hasty):
+    with connect(hasty.port) as connection:
         connection.sendall(b"GET /v2")
         assert rest_of(connection).startswith(b"HTTP/1.1 408")
 
 
-def test_slow_body(server):
-    with connect(server.port) as connection:
+def test_slow_body(hasty):
+    with connect(hasty.port) as connection:
         connection.sendall(HEAD % 100000 + b"{")
         assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
-    with connect(server.port) as connection:  # one whose answer is known already
+    with connect(hasty.port) as connection:  # one whose answer is known already
         connection.sendall(b"POST /v2/models/none/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
         assert trickle(connection, b" " * 1000).startswith(b"HTTP/1.1 408")
-    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
-    wait_until(lambda: server.metrics()["symphony_inputs_bytes"] == 0)
-    assert server.metrics()["symphony_http_dismissed_total"] >= 2
+    wait_until(lambda: hasty.metrics()["symphony_requests_in_flight"] == 0)
+    wait_until(lambda: hasty.metrics()["symphony_inputs_bytes"] == 0)
+    assert hasty.metrics()["symphony_http_dismissed_total"] >= 2
 
 
-def test_idle_connections_stay(server):
+def test_idle_connections_stay(hasty):
     """Those that send nothing, fresh or not, for longer than a head may take."""
-    with connect(server.port) as fresh, connect(server.port) as used:
+    with connect(hasty.port) as fresh, connect(hasty.port) as used:
         used.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         used.recv(4096)
         time.sleep(4 * HEAD_TIMEOUT_S)
@@ -183,21 +190,21 @@ def test_idle_connections_stay(server):
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
 
 
-def test_a_steady_body_is_taken(server):
-    """For longer than a head may take, at more than the least rate."""
-    body = b" " * 8000 + ONE
-    with connect(server.port) as connection:
-        connection.sendall(HEAD % len(body))
-        for at in range(0, len(body), 400):
+def test_a_steady_body_is_taken(hasty):
+    """For longer than a head may take, at far more than the least rate."""
+    body = b" " * 800000 + ONE
+    with connect(hasty.port) as connection:
+        connection.sendall((HEAD % len(body)) + body[:40000])
+        for at in range(40000, len(body), 40000):
             time.sleep(0.15)
-            connection.sendall(body[at:at + 400])
+            connection.sendall(body[at:at + 40000])
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
 
 
 def test_slow_reader(scenario):
-    """Takes nothing of an answer that no buffer holds."""
+    """Takes nothing of an answer that no buffer holds, and is given up when it could have had it at the least rate."""
     body = ONE[:-1] + b',"id":"' + b"x" * (16 << 20) + b'"}'
-    with Server("--scenario", scenario, "--head-timeout", 3, "--min-rate-kib", 1 << 20) as running:
+    with Server("--scenario", scenario, "--head-timeout", 10, "--min-rate-kib", 1 << 20) as running:
         with connect(running.port) as connection:
             connection.sendall(HEAD % len(body) + body)
             wait_until(lambda: running.metrics()["symphony_http_dismissed_total"] == 1)
@@ -284,25 +291,36 @@ def test_pings_between_calls_are_no_flood(server):
 
 
 def test_rapid_reset(server):
+    """20000 at once and 10000 a second are let pass: a machine too slow for more serves them, and the call behind them."""
+    resets, ending = 100000, "none"
     with Wire(server) as wire:
-        reader = threading.Thread(target=lambda: endings.append(ending_of(wire)))
-        endings = []
+        first, again = (wire.encoder.encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", "/x"),
+                                             ("content-type", "application/grpc")]) for _ in range(2))
+        attack = []
+        for stream in range(1, 2 * resets, 2):
+            headers = again if stream > 1 else first
+            attack += [struct.pack(">I", len(headers))[1:], struct.pack(">BBI", HEADERS, END_HEADERS, stream), headers,
+                       b"\0\0\4", struct.pack(">BBII", RST_STREAM, 0, stream, CANCEL)]
+        wire.stream = stream
+
+        def read():
+            nonlocal ending
+            for kind, flags, stream, payload in wire.frames():
+                if kind == GOAWAY:
+                    ending = int.from_bytes(payload[4:8], "big")
+                elif kind == HEADERS and flags & END_STREAM and stream == wire.stream:
+                    ending = "answered"
+                    return
+            ending = "closed" if ending == "none" else ending  # a reset may overtake the GOAWAY
+        reader = threading.Thread(target=read)
         reader.start()
-        headers = wire.encoder.encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", "/x"),
-                                       ("content-type", "application/grpc")])
-        stream = 1
+        began = time.monotonic()
         with contextlib.suppress(OSError):
-            for _ in range(200):
-                burst = b""
-                for _ in range(1000):
-                    burst += struct.pack(">I", len(headers))[1:] + struct.pack(">BBI", HEADERS, END_HEADERS, stream) + headers
-                    burst += b"\0\0\4" + struct.pack(">BBII", RST_STREAM, 0, stream, CANCEL)
-                    headers = wire.encoder.encode([(":method", "POST"), (":scheme", "http"), (":authority", "x"),
-                                                   (":path", "/x"), ("content-type", "application/grpc")])
-                    stream += 2
-                wire.socket.sendall(burst)
+            wire.socket.sendall(b"".join(attack))
+            wire.call("ModelInfer", infer_message())
         reader.join()
-    assert endings[0] is None or endings[0][0] != 0
+        let_pass = 20000 + 10000 * (time.monotonic() - began + 1)
+    assert ending not in (0, "none") and (ending != "answered" or resets <= let_pass)
     assert works(server)
 
 
@@ -325,9 +343,9 @@ def test_header_bomb(server):
         assert wire.trailers()["grpc-status"] == "0"
 
 
-def test_slow_message(server):
+def test_slow_message(hasty):
     """It began, and does not go on; or it never begins."""
-    with Wire(server) as wire:
+    with Wire(hasty) as wire:
         wire.open("ModelInfer")
         wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
         assert wire.trailers()["grpc-status"] == "4"
@@ -339,12 +357,12 @@ def test_slow_message(server):
         wire.open("ModelStreamInfer")
         wire.send(DATA, 0, wire.stream, infer_message(100000)[:1000])
         assert wire.trailers()["grpc-status"] == "4"
-    wait_until(lambda: server.metrics()["symphony_inputs_bytes"] == 0)
+    wait_until(lambda: hasty.metrics()["symphony_inputs_bytes"] == 0)
 
 
-def test_silent_streams_stay(server):
+def test_silent_streams_stay(hasty):
     """A stream between its messages may wait."""
-    with Wire(server) as wire:
+    with Wire(hasty) as wire:
         wire.open("ModelStreamInfer")
         wire.send(DATA, 0, wire.stream, infer_message())
         time.sleep(4 * HEAD_TIMEOUT_S)
@@ -352,31 +370,30 @@ def test_silent_streams_stay(server):
         assert wire.trailers()["grpc-status"] == "0"
 
 
-def test_slow_preface_and_headers(server):
-    with connect(server.grpc_port) as connection:
+def test_slow_preface_and_headers(hasty):
+    with connect(hasty.grpc_port) as connection:
         assert trickle(connection, PREFACE + b"x" * 100, every_s=0.2) is not None
-    with connect(server.grpc_port) as connection:
+    with connect(hasty.grpc_port) as connection:
         rest_of(connection)
-    with Wire(server) as wire:
+    with Wire(hasty) as wire:
         wire.send(HEADERS, 0, 1, b"")
         assert not any(kind == HEADERS for kind, *_ in wire.frames())
-    assert works(server)
 
 
-def test_a_closed_window(server):
+def test_a_closed_window(hasty):
     """An answer that the client's window has no room for is given up."""
-    with Wire(server) as wire:
+    with Wire(hasty) as wire:
         wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, 10))
         wire.call("ModelInfer", infer_message())
-        resets = [payload for kind, _, _, payload in wire.frames_for(PATIENCE_S / 4) if kind == RST_STREAM]
-        assert resets == [struct.pack(">I", CANCEL)]
-    wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
+        reset = next(payload for kind, _, _, payload in wire.frames() if kind == RST_STREAM)
+        assert reset == struct.pack(">I", CANCEL)
+    wait_until(lambda: hasty.metrics()["symphony_requests_in_flight"] == 0)
 
 
 def test_grpc_slow_reader(scenario):
     """Answers that no buffer holds are given up."""
     message = infer_message(3 << 20)
-    with Server("--scenario", scenario, "--head-timeout", 3, "--min-rate-kib", 1 << 20) as running, Wire(running) as wire:
+    with Server("--scenario", scenario, "--head-timeout", 10, "--min-rate-kib", 1 << 20) as running, Wire(running) as wire:
         assert next(wire.frames())[0] == SETTINGS
         wire.send(SETTINGS, ACK, 0)  # from now on its windows hold
         wire.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**31 - 65536))
@@ -409,7 +426,7 @@ def test_grpc_connections_max(scenario):
 
 def test_grpc_idle(scenario):
     """A connection without calls goes with a GOAWAY; one with a stream stays."""
-    with Server("--scenario", scenario, "--idle-timeout", 2) as running, Wire(running) as idle, Wire(running) as busy:
+    with Server("--scenario", scenario, "--idle-timeout", 5) as running, Wire(running) as idle, Wire(running) as busy:
         busy.open("ModelStreamInfer")
         assert ending_of(idle) == (0, b"")
         busy.send(DATA, END_STREAM, busy.stream, infer_message())
@@ -431,9 +448,17 @@ def test_watchers(server):
         for wire in (first, second):
             for _ in range(1000):
                 wire.call("Watch", frame(b""), path="/grpc.health.v1.Health/Watch")
-        ended = [sum(kind == HEADERS and flags & END_STREAM for kind, flags, *_ in wire.frames_for(2))
-                 for wire in (first, second)]
-        assert sum(ended) == 2000 - 1024
+        ended = 0
+
+        def so_many(count):
+            nonlocal ended
+            ended += sum(kind == HEADERS and flags & END_STREAM for wire in (first, second)
+                         for kind, flags, *_ in wire.frames_for(0.2))
+            return ended >= count
+        wait_until(lambda: so_many(2000 - 1024))
+        so_many(0)
+        assert ended == 2000 - 1024  # and no more
+    wait_until(lambda: server.metrics()["symphony_grpc_connections"] == 0)
     with Wire(server) as wire:  # those that are gone make room
         wire.call("Watch", frame(b""), path="/grpc.health.v1.Health/Watch")
-        assert any(kind == DATA and payload == frame(b"\x08\x01") for kind, _, _, payload in wire.frames_for(2))
+        assert any(kind == DATA and payload == frame(b"\x08\x01") for kind, _, _, payload in wire.frames())

@@ -3,7 +3,6 @@ is made for both.
 """
 # sanitizers: yes
 
-import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -14,8 +13,8 @@ import subprocess
 import pytest
 
 from clients import find
-from repository import repository, server, slow_scenario, wait_until  # noqa: F401 (fixtures)
-from server import Server
+from repository import repository, server, stuck  # noqa: F401 (fixtures)
+from server import wait_until
 
 DASHBOARD = pathlib.Path(__file__).parent.parent.parent / "docs" / "grafana-dashboard.json"
 TRITON = {"nv_inference_" + name for name in (
@@ -124,25 +123,24 @@ def test_tritons_names_say_what_the_statistics_say(server):
                          "BACKEND": parts["fail"]["count"]}
 
 
-def test_pending_rejected_and_canceled(slow_scenario):
+def test_pending_rejected_and_canceled(stuck):
     def triton(name, **labels):
-        return value(slow, "nv_inference_" + name, model="slow", version="1", **labels)
-    with Server("--scenario", str(slow_scenario)) as slow, concurrent.futures.ThreadPoolExecutor() as pool:
-        late = {**json.loads(SLOW), "parameters": {"timeout": 20000}}
-        assert slow.request("POST", "/v2/models/slow/infer", json.dumps(late))[0] == 503
-        wait_until(lambda: triton("request_failure", reason="REJECTED") == 1)
-        first = pool.submit(slow.request, "POST", "/v2/models/slow/infer", SLOW)
-        wait_until(lambda: value(slow, "symphony_grants_total") > 0)  # the accelerator is busy with it
-        others = [slow.connect() for _ in range(3)]
-        for other in others:
-            other.request("POST", "/v2/models/slow/infer", SLOW)
-        wait_until(lambda: triton("pending_request_count") == 3)
-        for other in others:
-            other.close()
-        wait_until(lambda: triton("request_failure", reason="CANCELED") == 3)
-        assert first.result()[0] == 200
-        wait_until(lambda: triton("request_success") == 1)
-        assert triton("exec_count") == 1 and triton("pending_request_count") == 0
+        return value(stuck, "nv_inference_" + name, model="slow", version="1", **labels)
+    late = {**json.loads(SLOW), "parameters": {"timeout": 20000}}
+    assert stuck.request("POST", "/v2/models/slow/infer", json.dumps(late))[0] == 503
+    wait_until(lambda: triton("request_failure", reason="REJECTED") == 1)
+    clients = [stuck.connect() for _ in range(4)]
+    clients[0].request("POST", "/v2/models/slow/infer", SLOW)
+    wait_until(lambda: value(stuck, "symphony_grants_total") == 1)  # the accelerator is busy with it
+    for client in clients[1:]:
+        client.request("POST", "/v2/models/slow/infer", SLOW)
+    wait_until(lambda: triton("pending_request_count") == 3)
+    for client in clients[1:]:
+        client.close()
+    wait_until(lambda: triton("request_failure", reason="CANCELED") == 3)
+    assert triton("pending_request_count") == 0 and value(stuck, "symphony_grants_total") == 1
+    assert triton("request_success") == 0
+    clients[0].close()
 
 
 def test_the_dashboard_asks_for_what_there_is(server):

@@ -5,22 +5,21 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
-import threading
 import time
 
 import pytest
 
-from server import BINARY, MODELS, Server
+from server import BINARY, MODELS, Server, wait_until
 
 DATA = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
-SLOW = 4.0 if os.environ.get("SYMPHONY_SANITIZED") else 1.0  # a sanitized server is slower
 
 ONE = [{"name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [0]}]
 
 
-def scenario(folder, accelerators=1, alpha_ms=1.0, beta_ms=20.0, slo_ms=200, models=1):
+def scenario(folder, accelerators=1, alpha_ms=1.0, beta_ms=20.0, slo_ms=60000, models=1):
     """A scenario file of emulated models m-1, m-2, ..."""
     path = folder / "scenario.yaml"
     path.write_text(
@@ -39,17 +38,8 @@ def items_run(metrics, model="m"):
     return metrics['symphony_batch_size_sum{model="%s",version="1"}' % model]
 
 
-def until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def test_a_thousand_accelerators_need_few_threads(tmp_path):
-    with Server("--scenario", scenario(tmp_path, accelerators=1000, beta_ms=50, slo_ms=2000)) as server:
+    with Server("--scenario", scenario(tmp_path, accelerators=1000, beta_ms=50)) as server:
         assert len(os.listdir("/proc/%d/task" % server.process.pid)) < 10 + (os.cpu_count() or 1)
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             answers = list(pool.map(lambda _: server.infer("m", ONE)[0], range(60)))
@@ -62,12 +52,12 @@ def test_a_thousand_accelerators_need_few_threads(tmp_path):
 
 
 def test_a_busy_model_moves_to_the_rank_thread_that_has_time(tmp_path):
-    path = scenario(tmp_path, accelerators=4, beta_ms=30, slo_ms=4000, models=4)
+    path = scenario(tmp_path, accelerators=4, beta_ms=30, models=4)
     with Server("--scenario", path, "--rank-threads", "2") as server:
         assert server.metrics()["symphony_accelerators_serving"] == 4
         asked = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:  # m-1 and m-3 begin in the same part
-            while "moves to another rank thread" not in server.log_text() and time.monotonic() < asked + 40:
+            while "moves to another rank thread" not in server.log_text() and time.monotonic() < asked + 200:
                 answers = list(pool.map(lambda n: server.infer(("m-1", "m-3")[n % 2], ONE)[0], range(100)))
                 assert answers == [200] * 100
             assert "moves to another rank thread" in server.log_text()
@@ -83,56 +73,41 @@ def test_more_rank_threads_than_accelerators_make_no_sense(tmp_path):
 
 
 def test_clients_that_left_are_not_run(tmp_path):
-    # One accelerator, 1 s a batch of one, no batching gain: the first occupies it, the others queue and leave.
-    path = scenario(tmp_path, alpha_ms=1000, beta_ms=1, slo_ms=60000)
+    # One accelerator: the first occupies it for ten minutes, the others queue and leave.
+    path = scenario(tmp_path, beta_ms=600e3, slo_ms=3600e3)
     body = json.dumps({"inputs": ONE}).encode()
     with Server("--scenario", path) as server:
         first = socket.create_connection(("127.0.0.1", server.port))
         first.sendall(raw_request("m", body))
-        assert until(lambda: items_run(server.metrics()) == 1)
+        wait_until(lambda: items_run(server.metrics()) == 1)
         others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         for other in others:
             other.sendall(raw_request("m", body))
-        assert until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 20)
+        wait_until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 20)
         for other in others:
             other.close()
-        assert until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 0, 0.8)
-        assert first.recv(4096).startswith(b"HTTP/1.1 200")
-        time.sleep(0.2)
+        wait_until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] == 0)
         metrics = server.metrics()
         assert items_run(metrics) == 1
         assert metrics['symphony_refused_requests_total{model="m",version="1",reason="cancelled"}'] == 20
 
 
 def test_hopeless_requests_are_refused_at_once_and_not_run(tmp_path):
-    with Server("--scenario", scenario(tmp_path, beta_ms=100, slo_ms=1000)) as server:
-        for timeout_us in (1000, 50_000, 99_000):
-            start = time.monotonic()
-            status, answer = server.infer("m", ONE, parameters={"timeout": timeout_us})
+    with Server("--scenario", scenario(tmp_path, beta_ms=600e3, slo_ms=3600e3)) as server:
+        for timeout_s in (0.001, 300, 599):  # the client waits for one minute
+            status, answer = server.infer("m", ONE, parameters={"timeout": int(timeout_s * 1e6)})
             assert status == 503, answer
             assert "deadline" in answer["error"]
-            assert time.monotonic() - start < 0.09 * SLOW
         assert items_run(server.metrics()) == 0
-        assert server.infer("m", ONE, parameters={"timeout": 400_000})[0] == 200
 
 
 def test_refusals_come_before_the_deadline(tmp_path):
-    # 50 a second at most, 400 asked for in an instant: most are refused, each before its deadline.
-    with Server("--scenario", scenario(tmp_path, alpha_ms=20, beta_ms=0.1, slo_ms=500)) as server:
-        late = []
-
-        def ask(_):
-            start = time.monotonic()
-            status, _ = server.infer("m", ONE)
-            if status == 503 and time.monotonic() - start > 0.5 + 0.2 * SLOW:  # connecting and this client count too
-                late.append(time.monotonic() - start)
-            return status
-
-        with concurrent.futures.ThreadPoolExecutor(64) as pool:
-            statuses = list(pool.map(ask, range(400)))
+    # One a second at most, 200 asked for within 3 s: most are refused, and nobody waits for the minutes that all would take.
+    with Server("--scenario", scenario(tmp_path, alpha_ms=1000, beta_ms=0.1, slo_ms=3000)) as server:
+        with concurrent.futures.ThreadPoolExecutor(200) as pool:
+            statuses = list(pool.map(lambda _: server.infer("m", ONE)[0], range(200)))
         assert set(statuses) <= {200, 503}
         assert statuses.count(503) > 0 and statuses.count(200) > 0
-        assert not late
 
 
 def test_wrong_neighbours_hurt_nobody():
@@ -148,7 +123,7 @@ def test_wrong_neighbours_hurt_nobody():
         "{",
     ]
     bodies = (wrong + [good] * 4) * 20
-    with Server("--repository", DATA / "mlp.onnx", "--slo-ms", 5000) as server:
+    with Server("--repository", DATA / "mlp.onnx", "--slo-ms", 60000) as server:
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             statuses = list(pool.map(lambda b: server.request("POST", "/v2/models/mlp/infer", b)[0], bodies))
         for body, status in zip(bodies, statuses):
@@ -156,85 +131,86 @@ def test_wrong_neighbours_hurt_nobody():
 
 
 def test_a_lone_request_pays_no_queue_delay(tmp_path):
-    with Server("--scenario", scenario(tmp_path, accelerators=2, beta_ms=20, slo_ms=1000)) as server:
+    with Server("--scenario", scenario(tmp_path, accelerators=2, beta_ms=20)) as server:
         took = []
         for _ in range(15):
             start = time.monotonic()
             assert server.infer("m", ONE)[0] == 200
             took.append(time.monotonic() - start)
             time.sleep(0.05)
-        # 21 ms of running; the SLO would allow to wait for company for most of a second
-        assert sorted(took)[len(took) // 2] < 0.021 + 0.030 * SLOW
+        # 21 ms of running; the SLO would allow to wait for company for most of a minute
+        assert min(took) < 1
 
 
 def test_overload_leaves_no_trace(tmp_path):
-    # 4 accelerators that hold some 1200/s; 10 s of four times that, then half of it must be served whole.
-    path = scenario(tmp_path, accelerators=4, alpha_ms=2, beta_ms=10, slo_ms=60)
+    # 4 accelerators that hold some 150/s; 10 s of six times that, then a third of it must be served whole again.
+    path = scenario(tmp_path, accelerators=4, alpha_ms=20, beta_ms=100, slo_ms=2000)
     with Server("--scenario", path) as server:
         def bench(rate, seconds, warmup):
             output = subprocess.run(
                 [BINARY, "bench", "http://127.0.0.1:%d" % server.port, "--rate", str(rate), "--seconds", str(seconds),
-                 "--warmup", str(warmup), "--slo-ms", "60", "--json", "--metrics",
+                 "--warmup", str(warmup), "--slo-ms", "2000", "--json", "--metrics",
                  "http://127.0.0.1:%d/metrics" % server.metrics_port],
                 stdout=subprocess.PIPE, check=True).stdout
             return json.loads(output)
 
-        before = bench(400, 2, 1)
-        overload = bench(4800, 10, 0)
-        after = bench(400, 3, 0.5)
-        assert overload["refused_rate"] > 0.2
-        assert after["bad_rate"] <= before["bad_rate"] + 0.05
+        assert bench(900, 10, 0)["refused_rate"] > 0.2
+        wait_until(lambda: bench(50, 3, 0.5)["bad_rate"] == 0)
+        samples = server.metrics()
+        assert samples["symphony_requests_in_flight"] == samples["symphony_inputs_bytes"] == 0
 
 
 def test_sigterm_finishes_what_is_in_flight(tmp_path):
-    path = scenario(tmp_path, accelerators=4, alpha_ms=1, beta_ms=700, slo_ms=20000)
+    path = scenario(tmp_path, accelerators=4, alpha_ms=1, beta_ms=700, slo_ms=60000)
     with Server("--scenario", path) as server:
         idle = socket.create_connection(("127.0.0.1", server.port))  # must not hold it up
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(server.infer, "m", ONE) for _ in range(4)]
-            assert until(lambda: items_run(server.metrics()) == 4)
-            start = time.monotonic()
+            wait_until(lambda: items_run(server.metrics()) == 4)
             assert server.stop() == 0
-            assert time.monotonic() - start < 10
             assert [a.result()[0] for a in asked] == [200] * 4
         idle.close()
 
 
 def test_readiness_fails_first_while_draining(tmp_path):
-    path = scenario(tmp_path, accelerators=1, alpha_ms=1, beta_ms=20, slo_ms=2000)
-    with Server("--scenario", path, "--drain-grace", "1.5") as server:
+    with Server("--scenario", scenario(tmp_path), "--drain-grace", "600") as server:
         assert server.request("GET", "/v2/health/ready")[0] == 200
-        stopper = threading.Thread(target=server.stop)
-        stopper.start()
-        assert until(lambda: server.request("GET", "/v2/health/ready")[0] == 503, 1)
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: server.request("GET", "/v2/health/ready")[0] == 503)
         assert server.request("GET", "/v2/health/live")[0] == 200
         assert server.infer("m", ONE)[0] == 200  # still served
-        stopper.join()
-        assert server.process.returncode == 0
+        assert server.stop() == -signal.SIGTERM  # a second one ends it at once
+
+
+def test_the_grace_of_draining_ends(tmp_path):
+    with Server("--scenario", scenario(tmp_path), "--drain-grace", "1") as server:
+        assert server.stop() == 0
 
 
 def test_an_idle_server_sleeps(tmp_path):
     with Server("--scenario", scenario(tmp_path, accelerators=8, models=20)) as server:
         for i in range(20):
             assert server.infer("m-%d" % (i + 1), ONE)[0] == 200
-        time.sleep(0.5)
-        before = server.cpu_seconds()
-        time.sleep(4)
-        assert server.cpu_seconds() - before <= 0.04  # 1 % of a core; counted in steps of 0.01 s
+
+        def rests():
+            before = server.cpu_seconds()
+            time.sleep(4)
+            return server.cpu_seconds() - before <= 0.04  # 1 % of a core; counted in steps of 0.01 s
+        wait_until(rests)
 
 
 def test_killed_under_load_it_comes_up_again_on_the_same_ports(tmp_path):
-    path = scenario(tmp_path, accelerators=2, alpha_ms=100, beta_ms=1, slo_ms=30000)
+    path = scenario(tmp_path, accelerators=2, beta_ms=600e3, slo_ms=3600e3)
     body = json.dumps({"inputs": ONE}).encode()
     with Server("--scenario", path) as server:
         ports = server.port, server.metrics_port
         clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
         for client in clients:
             client.sendall(raw_request("m", body))
-        assert until(lambda: server.metrics()['symphony_queued_requests{model="m",version="1"}'] > 200)
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 300)
         server.process.kill()
         server.process.wait()
-        with Server("--scenario", path, http_port=ports[0], metrics_port=ports[1]) as again:
+        with Server("--scenario", scenario(tmp_path), http_port=ports[0], metrics_port=ports[1]) as again:
             assert (again.port, again.metrics_port) == ports
             assert again.infer("m", ONE)[0] == 200
             assert again.stop() == 0
@@ -307,16 +283,16 @@ def policies():
 
 
 def test_every_policy_serves(tmp_path):
-    path = scenario(tmp_path, accelerators=2, alpha_ms=0.5 * SLOW, beta_ms=2 * SLOW, slo_ms=500 * SLOW, models=3)
+    path = scenario(tmp_path, accelerators=2, alpha_ms=1, beta_ms=5, slo_ms=1000, models=3)
     assert {"deferred", "symphony", "eager", "clockwork", "nexus", "kairos", "timeout", "fifo"} <= set(policies())
     for policy in policies():
         with Server("--scenario", path, "--policy", policy) as server:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
-                answers = list(pool.map(lambda i: server.infer("m-%d" % (1 + i % 3), ONE), range(60)))
-            statuses = [answer[0] for answer in answers]
+                statuses = []
+                while statuses.count(200) < 60:  # on a busy machine some may miss their deadlines; or the test's time is over
+                    statuses += pool.map(lambda i: server.infer("m-%d" % (1 + i % 3), ONE)[0], range(30))
             good = statuses.count(200)
-            # those that wait until the last moment may miss it on a busy machine
-            assert good + statuses.count(503) == 60 and good >= (30 if policy == "symphony" else 60), (policy, good)
+            assert good + statuses.count(503) == len(statuses), policy
             metrics = server.metrics()
             assert sum(items_run(metrics, "m-%d" % m) for m in (1, 2, 3)) >= good, policy
             assert server.stop() == 0, policy

@@ -67,7 +67,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(repository):
-    with Server("--repository", repository, "--slo-ms", "10000") as running:
+    with Server("--repository", repository, "--slo-ms", "60000") as running:
         yield running
 
 
@@ -253,7 +253,7 @@ def test_models_that_come_later_have_their_labels_and_strings(tmp_path):
     save_identity(tmp_path, "scores", TensorProto.FLOAT, ["N", 4])
     save_identity(tmp_path, "words", TensorProto.STRING, ["N", 2])
     (tmp_path / "scores" / "config.pbtxt").write_text('output { name: "y" label_filename: "labels.txt" }')
-    with Server("--repository", tmp_path, "--slo-ms", "10000", "--model-control-mode", "explicit") as later:
+    with Server("--repository", tmp_path, "--slo-ms", "60000", "--model-control-mode", "explicit") as later:
         client = Client(later, "http")
         with contextlib.closing(client.triton):
             with pytest.raises(InferenceServerException) as failed:

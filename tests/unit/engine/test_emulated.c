@@ -46,17 +46,15 @@ static void a_run_lasts_as_long_as_the_profile_says(void **state) {
         struct fixture f;
         set_up(&f, busy_poll);
         f.profile->latency_ns[4] = NS_PER_S; /* corrections of the table do not reach the emulated truth */
-        int64_t least_ns = INT64_MAX;
-        for (int i = 0; i < 5; i++) {
+        /* Never less; more only as long as the machine is busy. Or the test's time is over. */
+        for (int64_t took_ns = INT64_MAX; took_ns >= 10 * NS_PER_MS;) {
             struct output_block *block;
             int64_t start_ns = clock_now_ns();
             assert_int_equal(engine_emulated.run(f.model, NULL, 4, &block, NULL), 0);
-            int64_t took_ns = clock_now_ns() - start_ns;
+            took_ns = clock_now_ns() - start_ns;
             output_block_put(block);
             assert_true(took_ns >= 5 * NS_PER_MS);
-            least_ns = took_ns < least_ns ? took_ns : least_ns;
         }
-        assert_true(least_ns < 10 * NS_PER_MS); /* the best of five, so that a busy machine does not matter */
         tear_down(&f);
     }
 }

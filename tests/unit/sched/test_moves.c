@@ -29,16 +29,19 @@ static void check_settled(struct rig *rig, uint32_t part) {
         await_part(rig, m, part);
     for (uint32_t a = 0; a < ACCELERATORS; a++)
         before[a] = executor_counters(rig->executors[rig->executor_of[a]], a)->batches;
-    crowd_init(&c, 200);
-    for (uint32_t i = 0; i < c.count; i++)
-        assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, i % MODELS, 100 * NS_PER_MS)), 0);
-    crowd_wait(&c, rig, 0);
+    for (uint32_t ran = 0; ran == 0;) { /* or the test's time is over */
+        crowd_init(&c, 200);
+        for (uint32_t i = 0; i < c.count; i++)
+            assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, i % MODELS, 100 * NS_PER_MS)), 0);
+        crowd_wait(&c, rig, 0);
+        ran = c.ran;
+        crowd_free(&c);
+    }
     for (uint32_t a = 0; a < ACCELERATORS; a++)
         *(rig->part_of_accelerator[a] == part ? &here : &elsewhere) +=
             executor_counters(rig->executors[rig->executor_of[a]], a)->batches - before[a];
     assert_int_equal(elsewhere, 0);
-    assert_true(here > 0 && c.ran > 0);
-    crowd_free(&c);
+    assert_true(here > 0);
 }
 
 static void moving(const struct policy_ops *policy, uint32_t count) {
