@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/conf.h"
+#include "base/container.h"
 #include "base/rng.h"
 #include "engine/strings.h"
 #include "profile/measure.h"
@@ -71,12 +72,13 @@ static int dims_read(const struct reader *r, const struct pbtxt_node *input, con
 
 /* A plain file of the folder, or of one in it. */
 static bool file_is_within(const struct pbtxt_node *file) {
-    const char *at = file->text;
-    if (!*at || *at == '/' || memchr(file->text, '\0', file->length))
+    if (!file->text[0] || file->text[0] == '/' || memchr(file->text, '\0', file->length))
         return false;
-    for (; at; at = strchr(at, '/') ? strchr(at, '/') + 1 : NULL)
+    for (const char *at = file->text; at; at = strchr(at, '/')) {
+        at += *at == '/';
         if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || !at[2]))
             return false;
+    }
     return true;
 }
 
@@ -120,7 +122,7 @@ static int part_read(const struct reader *r, const struct pbtxt_node *input, con
     if (model_config_datatype(type->text) != spec->type)
         return SAY(r, type, "input '%.60s': data_type is %s, but the model's is %s", spec->name,
                    datatype_name(model_config_datatype(type->text)), datatype_name(spec->type));
-    for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]) && !part->source; i++)
+    for (size_t i = 0; i < ARRAY_COUNT(sources) && !part->source; i++)
         part->source = pbtxt_find(input, sources[i]);
     if (!part->source)
         return SAY(r, input, "input '%.60s': one of zero_data, random_data, input_data_file is missing", spec->name);
