@@ -10,6 +10,7 @@ import time
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 MODELS = os.environ.get("SYMPHONY_MODELS", "models")
+TSAN_OPTIONS = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt")
 START_S = 300  # profiling included, sanitizers too
 
 
@@ -33,7 +34,7 @@ class Server:
     def __init__(self, *args, http_port=0, grpc_port=0, metrics_port=0, env=None):
         self.args = [BINARY, "serve", "--host", "127.0.0.1", "--http-port", str(http_port), "--grpc-port",
                      str(grpc_port), "--metrics-port", str(metrics_port), *map(str, args)]
-        self.env = {**os.environ, **(env or {})}
+        self.env = {"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ, **(env or {})}
         self.port = self.grpc_port = self.metrics_port = self.process = None
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log", delete=False)
 

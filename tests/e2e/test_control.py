@@ -100,9 +100,8 @@ class Client:
 
 @contextlib.contextmanager
 def serving(folder, *args, mode="explicit"):
-    options = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt")
-    with Server("--repository", str(folder), "--model-control-mode", mode, "--slo-ms", "60000", "--head-timeout", "600", *args,
-                env={"TSAN_OPTIONS": options}) as server:
+    with Server("--repository", str(folder), "--model-control-mode", mode, "--slo-ms", "60000", "--head-timeout", "600",
+                *args) as server:
         yield server
         assert server.stop() == 0  # sanitizers' reports make it another
 

@@ -41,7 +41,7 @@ def test_samples_run_on_every_accelerator_before_the_model_is_served(tmp_path):
               sample("given", 2, 'input_data_file: "four"'), sample("none", 0, "zero_data: true"))
     file_put(tmp_path, "double", "four", np.arange(4, dtype=np.float32))
     for start in ("measured", "from the cached profile"):
-        with Server("--repository", str(tmp_path), "--slo-ms", "20000", "--accelerators", "cpu:2", "--log-level",
+        with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--accelerators", "cpu:2", "--log-level",
                     "debug") as server:
             log = server.log_text()[:server.log_text().index('msg="ready"')]
             for accelerator in range(2):
@@ -60,7 +60,7 @@ def test_strings(tmp_path):
     configure(tmp_path, "text", sample("given", 2, 'input_data_file: "words"', dims="2", kind="TYPE_STRING"),
               sample("empty", 1, "random_data: true", dims="2", kind="TYPE_STRING"))
     file_put(tmp_path, "text", "words", np.frombuffer(b"\3\0\0\0cat\1\0\0\0!", np.uint8))
-    with Server("--repository", str(tmp_path), "--slo-ms", "20000", "--log-level", "debug") as server:
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--log-level", "debug") as server:
         assert 'sample="given"' in server.log_text() and 'sample="empty"' in server.log_text()
         with triton.InferenceServerClient("127.0.0.1:%d" % server.port) as client:
             x = triton.InferInput("x", [1, 2], "BYTES")
@@ -85,7 +85,7 @@ def test_a_model_that_fails_its_samples_is_not_served_and_others_are(tmp_path):
         save_model(tmp_path, name, **DOUBLE)
         configure(tmp_path, name, wrong)
     save_model(tmp_path, "double", **DOUBLE)
-    with Server("--repository", str(tmp_path), "--slo-ms", "20000") as server:
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
         assert "sample 'far' failed" in reason(server, "pick") and "pick/config.pbtxt:2:1" in reason(server, "pick")
         if platform.machine() == "x86_64":  # others divide on
             assert re.search("(killed by signal 8|exited with status).* while running the sample 'least' of model_warmup",
