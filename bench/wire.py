@@ -12,7 +12,7 @@ requests it would take a second with a core of its own, whatever else the machin
 Lone: one request at a time, the client polling. `health` does not leave the frontend's thread: what an inference takes
 beyond that is the way through the scheduler, the run and the threads' wake-ups. After a pause all threads sleep first.
 
-With --against, another build takes turns with this one, and the table has a row of each. Figures are medians of the rounds.
+All cases take turns, with --against also another build, which has rows of its own. Figures are medians of the rounds.
 """
 import argparse
 import json
@@ -159,15 +159,14 @@ def main():
                 wanted = [case for case in cases if not options.cases or case in options.cases]
                 if not wanted:
                     continue
+                rounds = {(case, name): [] for case in wanted for name in servers}
+                for _ in range(options.rounds):
+                    for case, name in rounds:
+                        rounds[case, name].append(row(servers[name], folder, case, options.seconds))
                 print("\n| %s | %s |\n|---|%s" % (title, " | ".join(columns), "---:|" * len(columns)))
-                for case in wanted:
-                    rounds = {name: [] for name in servers}
-                    for _ in range(options.rounds):
-                        for name, server in servers.items():
-                            rounds[name].append(row(server, folder, case, options.seconds))
-                    for name, rows in rounds.items():
-                        medians = tuple(statistics.median(column) for column in zip(*rows))
-                        print("| %s%s | %s |" % (case, name, " | ".join((format % medians).split())), flush=True)
+                for (case, name), rows in rounds.items():
+                    medians = tuple(statistics.median(column) for column in zip(*rows))
+                    print("| %s%s | %s |" % (case, name, " | ".join((format % medians).split())), flush=True)
             time.sleep(1)
             for name, server in servers.items():
                 before = server.cpu_seconds()
