@@ -2,43 +2,13 @@
 #include "frontend/tls_stream.h"
 
 #include <errno.h>
-#include <gnutls/x509.h>
 #include <stdint.h>
-#include <time.h>
 
-#include "unit/text_file.h"
+#include "unit/certificate.h"
 
 #define MESSAGE_BYTES 100000
 
 static char certificate_path[] = TEXT_FILE, key_path[] = TEXT_FILE;
-
-/* ---- a certificate that signs itself ---- */
-
-static void certificate_make(void) {
-    gnutls_x509_privkey_t key;
-    gnutls_x509_crt_t certificate;
-    gnutls_datum_t pem;
-    unsigned serial = 1;
-    assert_int_equal(gnutls_x509_privkey_init(&key), 0);
-    assert_int_equal(
-        gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0), 0);
-    assert_int_equal(gnutls_x509_crt_init(&certificate), 0);
-    gnutls_x509_crt_set_version(certificate, 3);
-    gnutls_x509_crt_set_serial(certificate, &serial, sizeof(serial));
-    gnutls_x509_crt_set_dn(certificate, "CN=test", NULL);
-    gnutls_x509_crt_set_activation_time(certificate, time(NULL) - 3600);
-    gnutls_x509_crt_set_expiration_time(certificate, time(NULL) + 30 * 86400);
-    gnutls_x509_crt_set_key(certificate, key);
-    assert_int_equal(gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0), 0);
-    assert_int_equal(gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, &pem), 0);
-    text_file(certificate_path, pem.data, pem.size);
-    gnutls_free(pem.data);
-    assert_int_equal(gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_PEM, &pem), 0);
-    text_file(key_path, pem.data, pem.size);
-    gnutls_free(pem.data);
-    gnutls_x509_crt_deinit(certificate);
-    gnutls_x509_privkey_deinit(key);
-}
 
 /* ---- a client and the stream, and what is on the way between them ---- */
 
@@ -207,7 +177,7 @@ int main(void) {
         cmocka_unit_test(another_protocol_is_refused_with_an_alert),
         cmocka_unit_test(a_broken_record_ends_the_stream),
     };
-    certificate_make();
+    certificate_make(certificate_path, key_path);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(certificate_path);
     unlink(key_path);
