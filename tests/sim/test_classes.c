@@ -1,77 +1,31 @@
 /* test_classes.c - what best effort and priorities promise of whole clusters, each run held to the checker. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "profile/zoo.h"
 #include "sim/checker.h"
-#include "sim/sim.h"
-#include "unit/cmocka_all.h"
+#include "sim/policy_cluster.h"
 
 #define ACCELERATORS 64
-#define MODELS_MAX   80
 #define REQUESTS_MAX 4000000
 #define SECONDS      8
 
-struct cluster {
-    struct sim_config config;
-    struct sim_model models[MODELS_MAX];
-    uint8_t types[ACCELERATORS];
-    struct sim_rate_step step;
-    struct sim_result result;
-    void *memory;
-};
-
-static struct cluster *cluster_new(uint32_t accelerators) {
-    struct cluster *cluster = calloc(1, sizeof(*cluster));
-    assert_non_null(cluster);
-    cluster->config = (struct sim_config){
-        .models = cluster->models,
-        .accelerator_type = cluster->types,
-        .accelerators = accelerators,
-        .types = 1,
-        .steps = &cluster->step,
-        .step_count = 1,
-        .warmup_s = 3,
-        .seconds = SECONDS,
-        .seed = 1,
-        .policy = &policy_deferred,
-    };
-    return cluster;
-}
-
 static struct sim_model *model_add(struct cluster *cluster, double alpha_ms, double beta_ms, double slo_ms,
                                    double rate_rps) {
-    struct sim_model *model = &cluster->models[cluster->config.model_count++];
-    assert_true(sim_model_line(model, alpha_ms, beta_ms, slo_ms));
+    struct sim_model *model = cluster_add(cluster, alpha_ms, beta_ms, slo_ms);
     model->share = rate_rps;
-    cluster->step.rate_rps += rate_rps;
+    cluster->steps[0].rate_rps += rate_rps;
     return model;
-}
-
-static uint32_t zoo_count(void) {
-    uint32_t count = 0;
-    for (const struct zoo_entry *e = zoo_entries; e->model; e++)
-        count += zoo_entry_in(e, "gtx1080ti", ZOO_ALL);
-    return count;
 }
 
 /* The zoo at a rate, and beside it the same models with nothing but best effort. */
 static struct cluster *zoo_new(double rate_rps, double best_effort_rps) {
     struct cluster *cluster = cluster_new(ACCELERATORS);
-    for (uint32_t spare = 0; spare < 2; spare++)
-        for (const struct zoo_entry *e = zoo_entries; e->model; e++)
-            if (zoo_entry_in(e, "gtx1080ti", ZOO_ALL))
-                model_add(cluster, e->alpha_ms, e->beta_ms, e->slo_ms,
-                          (spare ? best_effort_rps : rate_rps) / zoo_count())
-                    ->best_effort = spare;
+    cluster_add_zoo(cluster, "gtx1080ti", ZOO_ALL);
+    uint32_t zoo = cluster->config.model_count;
+    cluster_add_zoo(cluster, "gtx1080ti", ZOO_ALL);
+    for (uint32_t m = 0; m < 2 * zoo; m++) {
+        cluster->models[m].share = m < zoo ? rate_rps : best_effort_rps;
+        cluster->models[m].best_effort = m >= zoo;
+    }
+    cluster->steps[0].rate_rps = rate_rps + best_effort_rps;
     return cluster;
-}
-
-static void cluster_free(struct cluster *cluster) {
-    for (uint32_t m = 0; m < cluster->config.model_count; m++)
-        free((void *)cluster->models[m].profiles[0]);
-    free(cluster->memory);
-    free(cluster);
 }
 
 static const struct sim_result *run(struct cluster *cluster) {
@@ -80,9 +34,7 @@ static const struct sim_result *run(struct cluster *cluster) {
     assert_non_null(checker);
     checker_init(checker, &cluster->config, REQUESTS_MAX, &observer);
     cluster->config.observer = &observer;
-    cluster->memory = malloc(sim_bytes(&cluster->config));
-    assert_non_null(cluster->memory);
-    sim_run(&cluster->config, cluster->memory, &cluster->result);
+    cluster_run(cluster, SECONDS);
     const char *wrong = checker_verdict(checker, &cluster->result);
     if (wrong)
         fail_msg("%s", wrong);
@@ -117,12 +69,13 @@ static void best_effort_takes_the_gaps_and_nothing_else(void **state) {
     for (size_t i = 0; i < 2; i++) {
         struct cluster *alone = zoo_new(cases[i].rate_rps, 0);
         const struct sim_result *before = run(alone);
+        uint32_t zoo = alone->config.model_count / 2;
         for (double flood = 4000; flood < 50000; flood *= 5) {
             struct cluster *both = zoo_new(cases[i].rate_rps, flood);
             const struct sim_result *after = run(both);
             assert_true(after->worst_bad_rate <= before->worst_bad_rate + 0.001);
-            assert_true(latency_ms(after, zoo_count(), 0.5) < 1.03 * latency_ms(before, zoo_count(), 0.5));
-            assert_true(latency_ms(after, zoo_count(), 0.99) < 1.05 * latency_ms(before, zoo_count(), 0.99));
+            assert_true(latency_ms(after, zoo, 0.5) < 1.03 * latency_ms(before, zoo, 0.5));
+            assert_true(latency_ms(after, zoo, 0.99) < 1.05 * latency_ms(before, zoo, 0.99));
             if (after->busy < cases[i].busy_least)
                 fail_msg("beside %.0f requests/s accelerators are busy to %.3f", cases[i].rate_rps, after->busy);
             cluster_free(both);

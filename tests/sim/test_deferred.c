@@ -1,14 +1,9 @@
 /* test_deferred.c - what `deferred` promises of whole clusters: goodput, a flat top, isolation, flash crowds, no
  * waiting for nothing; and that a run is a function of its seed. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "profile/zoo.h"
 #include "sched/model_view.h"
-#include "sim/sim.h"
-#include "unit/cmocka_all.h"
-
-#define MODELS_MAX 64
+#include "sim/policy_cluster.h"
 
 /* A cell of Symphony's evaluation (arXiv 2308.07470, table 4 and figure 6), and the goodput that an independent
  * simulator of this policy reaches in it. */
@@ -32,63 +27,19 @@ static const struct cell cells[] = {
     {"A100 lt2", 64, 0, 0, 0, "a100", ZOO_LT2, 6505},
 };
 
-struct cluster {
-    struct sim_config config;
-    struct sim_model models[MODELS_MAX];
-    uint8_t types[64];
-    struct sim_rate_step steps[2];
-    struct sim_result result;
-    void *memory;
-};
-
-static void model_add(struct cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
-    assert_true(sim_model_line(&cluster->models[cluster->config.model_count++], alpha_ms, beta_ms, slo_ms));
-}
-
-static struct cluster *cluster_new(uint32_t accelerators) {
-    struct cluster *cluster = calloc(1, sizeof(*cluster));
-    assert_non_null(cluster);
-    cluster->config = (struct sim_config){
-        .models = cluster->models,
-        .accelerator_type = cluster->types,
-        .accelerators = accelerators,
-        .types = 1,
-        .steps = cluster->steps,
-        .step_count = 1,
-        .warmup_s = 3,
-        .seed = 1,
-        .policy = &policy_deferred,
-    };
-    return cluster;
-}
-
 static struct cluster *cluster_of(const struct cell *cell) {
     struct cluster *cluster = cluster_new(cell->accelerators);
     if (!cell->type)
-        model_add(cluster, cell->alpha_ms, cell->beta_ms, cell->slo_ms);
-    for (const struct zoo_entry *e = zoo_entries; cell->type && e->model; e++)
-        if (zoo_entry_in(e, cell->type, cell->set))
-            model_add(cluster, e->alpha_ms, e->beta_ms, e->slo_ms);
+        cluster_add(cluster, cell->alpha_ms, cell->beta_ms, cell->slo_ms);
+    else
+        cluster_add_zoo(cluster, cell->type, cell->set);
     return cluster;
 }
 
-static void cluster_free(struct cluster *cluster) {
-    for (uint32_t m = 0; m < cluster->config.model_count; m++)
-        free((void *)cluster->models[m].profiles[0]);
-    free(cluster->memory);
-    free(cluster);
-}
-
-/* Runs; the result's models stay valid until the next run of the cluster. */
 static const struct sim_result *run(struct cluster *cluster, double rate_rps, double seconds) {
     if (cluster->config.step_count == 1)
         cluster->steps[0].rate_rps = rate_rps;
-    cluster->config.seconds = seconds;
-    free(cluster->memory);
-    cluster->memory = malloc(sim_bytes(&cluster->config));
-    assert_non_null(cluster->memory);
-    sim_run(&cluster->config, cluster->memory, &cluster->result);
-    return &cluster->result;
+    return cluster_run(cluster, seconds);
 }
 
 static double bad_rate(uint64_t offered, uint64_t good) {
@@ -126,7 +77,7 @@ static void one_models_flood_does_not_drown_the_others(void **state) {
     for (size_t i = 0; i < 3; i++) {
         struct cluster *cluster = cluster_new(32); /* twenty models like ResNet50 */
         for (int m = 0; m < 20; m++)
-            model_add(cluster, 1.053, 5.072, 25 + 75.0 * m / 19);
+            cluster_add(cluster, 1.053, 5.072, 25 + 75.0 * m / 19);
         cluster->models[7].surge_at_s = 6;
         cluster->models[7].surge_factor = factors[i];
         cluster->config.warmup_s = 10; /* 4 s after it began */
@@ -143,7 +94,7 @@ static void one_models_flood_does_not_drown_the_others(void **state) {
 static struct cluster *twenty_new(void) {
     struct cluster *cluster = cluster_new(32);
     for (int m = 0; m < 20; m++)
-        model_add(cluster, 1.053, 5.072, 50);
+        cluster_add(cluster, 1.053, 5.072, 50);
     return cluster;
 }
 
@@ -258,7 +209,7 @@ static void consolidating_leaves_the_idle_share_flat(void **state) {
     double peak = 20000;
     struct cluster *cluster = cluster_new(24);
     for (int m = 0; m < 10; m++)
-        model_add(cluster, 1.053, 5.072, 100);
+        cluster_add(cluster, 1.053, 5.072, 100);
     cluster->config.options.value[0] = 1; /* consolidate */
     /* The peak is where a bisection with this configuration ends; near enough is good enough here. */
     while (run(cluster, peak * 1.02, 5)->worst_bad_rate <= 0.01)
