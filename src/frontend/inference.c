@@ -247,7 +247,7 @@ static unsigned refusal_result(const struct inference *inference, bool *retry, s
                                    "model '%s' cannot finish this request within its deadline of %.6g ms", name,
                                    (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
     case REFUSAL_QUEUE_FULL:
-        return (unsigned)error_set(err, 503, "the queue is full: too many requests wait");
+        return (unsigned)error_set(err, 503, "too many requests wait: the queue of model '%s' is full", name);
     case REFUSAL_SHAPES:
         return (unsigned)error_set(err, 503, "too many different input shapes of model '%s' wait at once", name);
     case REFUSAL_LOST:

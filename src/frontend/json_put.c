@@ -38,13 +38,8 @@ void json_put_string(struct text *text, const char *string) {
 }
 
 void json_put_unsigned(struct text *text, uint64_t value) {
-    char digits[20];
-    size_t n = sizeof(digits);
-    do {
-        digits[--n] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    text_append(text, digits + n, sizeof(digits) - n);
+    char digits[JSON_DIGITS_MAX];
+    text_append(text, digits, json_digits(digits, value));
 }
 
 void json_put_error(struct text *text, const char *sentence) {

@@ -426,22 +426,11 @@ int tensor_json_read_strings(struct json_scan *scan, const int64_t *dims, uint32
     return rc;
 }
 
-static size_t unsigned_write(char *out, uint64_t value) {
-    char digits[20];
-    size_t n = sizeof(digits);
-    do {
-        digits[--n] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    memcpy(out, digits + n, sizeof(digits) - n);
-    return sizeof(digits) - n;
-}
-
 static size_t signed_write(char *out, int64_t value) {
     if (value >= 0)
-        return unsigned_write(out, (uint64_t)value);
+        return json_digits(out, (uint64_t)value);
     *out = '-';
-    return 1 + unsigned_write(out + 1, 0 - (uint64_t)value);
+    return 1 + json_digits(out + 1, 0 - (uint64_t)value);
 }
 
 /* How many digits it has; under 2^32. */
@@ -586,19 +575,19 @@ static inline size_t element_write(char *out, enum datatype type, const char *da
     }
     case DATATYPE_UINT8: {
         LOAD(uint8_t);
-        return unsigned_write(out, value);
+        return json_digits(out, value);
     }
     case DATATYPE_UINT16: {
         LOAD(uint16_t);
-        return unsigned_write(out, value);
+        return json_digits(out, value);
     }
     case DATATYPE_UINT32: {
         LOAD(uint32_t);
-        return unsigned_write(out, value);
+        return json_digits(out, value);
     }
     case DATATYPE_UINT64: {
         LOAD(uint64_t);
-        return unsigned_write(out, value);
+        return json_digits(out, value);
     }
     case DATATYPE_INT8: {
         LOAD(int8_t);
