@@ -215,6 +215,16 @@ static void take_report(struct rig *rig, struct ran_message *ran) {
     take(&rig->wiring.ran[0], ran);
 }
 
+/* A request of one item runs, or fails, on its own. */
+static void run_alone(struct rig *rig, struct request *r, float *data) {
+    struct ran_message ran;
+
+    request_make(r, data, 1, clock_now_ns() + 60 * NS_PER_S);
+    run_plan(rig, (struct request *const[]){r}, 1);
+    take_report(rig, &ran);
+    take_done(rig, r);
+}
+
 static void test_a_batch_is_gathered_and_sliced(void **state) {
     (void)state;
     struct rig *rig = rig_start();
@@ -256,12 +266,8 @@ static void test_a_lone_request_is_not_copied(void **state) {
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct request r;
-    struct ran_message ran;
 
-    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
-    run_plan(rig, (struct request *const[]){&r}, 1);
-    take_report(rig, &ran);
-    take_done(rig, &r);
+    run_alone(rig, &r, a);
     assert_ptr_equal(seen.place, a);
     output_block_put(r.block);
     rig_stop(rig);
@@ -289,10 +295,7 @@ static void test_a_failure_is_told_and_survived(void **state) {
         assert_null(r[i].block);
     }
     seen.fail = false;
-    request_make(&r[0], a, 1, later);
-    run_plan(rig, (struct request *const[]){&r[0]}, 1);
-    take_report(rig, &ran);
-    take_done(rig, &r[0]);
+    run_alone(rig, &r[0], a);
     assert_int_equal(r[0].status, REQUEST_OK);
     output_block_put(r[0].block);
     rig_stop(rig);
@@ -326,12 +329,8 @@ static void expect_lost(struct rig *rig, bool news_first) {
 static void expect_run(struct rig *rig) {
     float a[] = {1, 2};
     struct request r;
-    struct ran_message ran;
 
-    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
-    run_plan(rig, (struct request *const[]){&r}, 1);
-    take_report(rig, &ran);
-    take_done(rig, &r);
+    run_alone(rig, &r, a);
     assert_int_equal(r.status, REQUEST_OK);
     output_block_put(r.block);
 }
@@ -383,12 +382,8 @@ static void test_a_model_without_a_trial_does_not_take_the_engine_with_it(void *
     struct rig *rig = rig_start();
     float a[] = {1, 2};
     struct request r;
-    struct ran_message ran;
 
-    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
-    run_plan(rig, (struct request *const[]){&r}, 1);
-    take_report(rig, &ran);
-    take_done(rig, &r);
+    run_alone(rig, &r, a);
     assert_int_equal(r.status, REQUEST_FAILED);
     seen.broken = false;
     expect_run(rig);
@@ -502,23 +497,17 @@ static void test_a_model_is_handed_over_and_taken_back(void **state) {
     struct executor_model first = {.model = &the_model}, second;
     float a[] = {1, 2};
     struct request r;
-    struct ran_message ran;
     struct sy_error err;
 
     assert_int_equal(executor_load(rig->executor, 0, &second, NULL, &err), 0);
     assert_true(second.warmed);
     hand_over(rig, (struct executor_model){.model = NULL});
     executor_unload(rig->executor, &first);
-    request_make(&r, a, 1, clock_now_ns() + 60 * NS_PER_S);
-    run_plan(rig, (struct request *const[]){&r}, 1);
-    take_report(rig, &ran);
-    take_done(rig, &r);
+    run_alone(rig, &r, a);
     assert_int_equal(r.status, REQUEST_FAILED);
     assert_non_null(strstr(r.failure, "not loaded"));
     hand_over(rig, second);
-    run_plan(rig, (struct request *const[]){&r}, 1);
-    take_report(rig, &ran);
-    take_done(rig, &r);
+    run_alone(rig, &r, a);
     assert_int_equal(r.status, REQUEST_OK);
     output_block_put(r.block);
     seen.fail_load = true;
