@@ -11,14 +11,16 @@
  *
  *     E              items still to come before `due`: by the mean rate or, if that is more, as many as came lately
  *                    or are wont to have come lately when one comes, which is how many are wont to come soon after
- *     E / (b + E) * beta / l(b)       the part of the batch's run that starting together with them would save
+ *     E / (b + 1 + E) * beta / l(b)   the part of the batch's run that starting together with them would save, about
+ *                    the mean over how many really come; were it always E, it would be E / (b + E)
  *     rounds * free / accelerators    what there is to spend: the more, the more often the SLO lets each of them run
  *
  * It starts when price * saved <= spare. So the first requests of a burst start at once on an idle cluster, the next
  * ones in twos and fours, and when few accelerators are left, only what is a batch. The price holds for batches that
  * are smaller than the load allows, and for all of them while requests are lost; else nobody waits for company that the
- * accelerators do not need. Above the peak the window drop keeps batches near b*, so that goodput stays flat; shares
- * keep one model's flood from the others. */
+ * accelerators do not need. What is lost although accelerators idle is lost to bursts: then the price is up to twice as
+ * high, and free accelerators are kept for the next one. Above the peak the window drop keeps batches near b*, so that
+ * goodput stays flat; shares keep one model's flood from the others. */
 #include "base/fmath.h"
 #include "policy/policy.h"
 #include "policy/window.h"
@@ -44,7 +46,11 @@
 #define DOUBT_LOSS   0.001
 #define BATCHES_COST 0.5
 #define DOUBT_NONE   1e-6 /* there is always some */
-#define PRICE        2    /* of company */
+#define PRICE        2    /* of company, */
+/* and twice that while requests are lost to bursts: they are if accelerators are busy for less than the first part of
+ * the time, all of them if for less than the second. */
+#define BURSTS_BUSY     0.65
+#define BURSTS_BUSY_ALL 0.55
 /* Grants cost the scheduler's threads time, too. If requests wait longer for them, it is what they lack, and the price
  * rises with the cube of that. */
 #define INTAKE_NS       100e3
@@ -90,6 +96,11 @@ static double doubt_of(const struct model_view *m) {
     return clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
 }
 
+/* How much of the loss is the bursts'. */
+static double bursts_of(const struct model_view *m) {
+    return doubt_of(m) * clip((BURSTS_BUSY - m->parameters.busy) / (BURSTS_BUSY - BURSTS_BUSY_ALL), 0, 1);
+}
+
 /* Whether the best batch at least halves an item's cost. */
 static bool batches_well(const struct model_view *m) {
     return m->alpha_ns + m->beta_ns / m->batch_best <= BATCHES_COST * (m->alpha_ns + m->beta_ns);
@@ -109,13 +120,14 @@ static int64_t lead_of(const struct model_view *m) {
     else if (load < LEAD_LOAD)
         lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
     double scarce = clip(m->parameters.theta / LEAD_THETA, 0, 1);
-    lead = scarce * scarce * (lead < most ? lead : most);
+    lead = (1 - bursts_of(m)) * scarce * scarce * (lead < most ? lead : most);
     return (int64_t)(consolidates(m) ? lead : (1 + LEAD_RIVALS * (1 - clip(own, 0, 1))) * lead);
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
     double crowd = m->parameters.intake_ns > INTAKE_NS ? m->parameters.intake_ns / INTAKE_NS : 1;
-    double price = PRICE * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd, doubt = doubt_of(m);
+    double price = PRICE * (1 + bursts_of(m)) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double doubt = doubt_of(m);
     d->worth = 1 / price;
     d->worth_slack = 1 / (price * (doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE));
     for (uint32_t t = 0; t < m->types; t++) {
@@ -197,7 +209,7 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     if (consolidates(m))
         return batch_times_from(due_ns - d->lead_ns, batch->invalid_after_ns);
 
-    /* price * E / (b + E) * beta / l <= rounds * free, and so together = b + E <= b / (1 - spare) */
+    /* price * E / (b + 1 + E) * beta / l <= rounds * free, and so together = b + E <= (b + spare) / (1 - spare) */
     double run_ns = (double)m->profiles[type]->latency_ns[batch->items], left_ns = m->slo_ns - run_ns;
     double again_ns = left_ns > 0 ? ROUNDS * left_ns * left_ns / run_ns : 0;
     double spare = again_ns > run_ns ? again_ns : run_ns; /* rounds * l */
@@ -205,7 +217,7 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     struct batch_times times = {.order_ns = batch->invalid_after_ns};
     for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
         double part = spare * (level == SUPPLY_SCARCE ? d->scarce[type] : supply_share(level, 1));
-        times.start_ns[level] = part >= 1 ? 0 : company_ends(d, batch, due_ns, batch->items / (1 - part));
+        times.start_ns[level] = part >= 1 ? 0 : company_ends(d, batch, due_ns, (batch->items + part) / (1 - part));
     }
     if (times.start_ns[SUPPLY_SCARCE] > due_ns - d->lead_ns)
         times.start_ns[SUPPLY_SCARCE] = due_ns - d->lead_ns;

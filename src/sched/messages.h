@@ -162,6 +162,7 @@ struct cluster_parameters {
     double loss;                             /* share of the requests that is dropped */
     double tau_ns;                           /* mean time between batches */
     double accelerators;                     /* in service */
+    double busy;                             /* part of their time that batches take, over 2 s */
     double hop_ns;                           /* from when a grant is due to its answer, in the mean */
     double intake_ns;                        /* of the slowest model thread: it grows as its time runs out */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */

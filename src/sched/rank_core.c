@@ -134,6 +134,8 @@ struct rank_core {
     struct model_rates *rates_now; /* [models] scratch: as of now */
     double *admit_share;           /* [models] */
     struct cluster_parameters parameters;
+    double busy_part;                  /* of the accelerators' time, over 2 s */
+    int64_t granted_ns, parameters_ns; /* since the parameters were derived, and when they were */
     double needed;
     int64_t parameters_due_ns;
     const struct policy_ops *policy;
@@ -651,6 +653,8 @@ static void batch_announced(struct rank_core *core, struct accelerator *a, const
     if (a->batches == 1)
         a->begin_ns = begin_ns;
     a->free_ns = begin_ns + (int64_t)run_expected(core, a);
+    if (!model->granted_spare)
+        core->granted_ns += a->free_ns - begin_ns;
     if (!a->ended_early)
         return;
     batch_over(core, a, a->ended_ns);
@@ -758,6 +762,17 @@ static struct model_rates rates_at(const struct model_rates *reported, int64_t n
     return rates;
 }
 
+/* Best effort does not count. */
+static void busy_update(struct rank_core *core, int64_t now_ns) {
+    double passed_ns = (double)(now_ns - core->parameters_ns);
+    if (core->up > 0 && passed_ns > 0) {
+        double part = (double)core->granted_ns / (passed_ns * core->up);
+        core->busy_part += (1 - fmath_exp(-passed_ns / SLOW_NS)) * (part - core->busy_part);
+    }
+    core->parameters_ns = now_ns;
+    core->granted_ns = 0;
+}
+
 static void parameters_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     if (now_ns < core->parameters_due_ns)
         return;
@@ -778,6 +793,7 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
         core->needed += rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
     }
     core->spare_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
+    busy_update(core, now_ns);
     struct cluster_view view = {
         .models = core->models,
         .rates = core->rates_now,
@@ -788,6 +804,7 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     core->parameters.accelerators = core->up;
     core->parameters.hop_ns = core->hop.mean;
     core->parameters.intake_ns = intake_ns;
+    core->parameters.busy = core->busy_part;
     for (uint32_t t = 0; t < core->types; t++)
         core->parameters.type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
     out->parameters_changed = true;

@@ -12,6 +12,7 @@ static struct fixture deferred_new(double rate_per_s) {
     struct fixture f = fixture_new(&policy_deferred, rate_per_s);
     f.view.parameters.tau_ns = 0; /* no lead */
     f.view.parameters.accelerators = 8;
+    f.view.parameters.busy = 1;
     f.view.parameters.type_share[0] = 1;
     return f;
 }
@@ -142,9 +143,9 @@ static double worth(double items, double slo_ms, double part) {
     return part * (rounds > 1 ? rounds : 1) * run_ms / (2 * 5);
 }
 
-/* How many more come, one each millisecond, when they no longer are: E/(b + E) = worth. */
+/* How many more come, one each millisecond, when they no longer are: E/(b + 1 + E) = worth. */
 static double company_ms(double items, double worth) {
-    return items / (1 - worth) - items;
+    return worth * (items + 1) / (1 - worth);
 }
 
 static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth(void **state) {
@@ -203,6 +204,30 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     fixture_free(&f);
 }
 
+/* Accelerators that are free most of the time, and requests that are lost all the same: bursts do it. */
+static void free_accelerators_are_kept_for_bursts(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    f.view.parameters.accelerators = 80;
+    f.view.parameters.tau_ns = 1 * MS;
+    f.view.parameters.theta = 0.5;
+    f.view.parameters.busy = 0.4;
+    update(&f);
+    double lead_ms = (1 + 3 * 9.5 / 10.5) * fmath_log(2.5 * 10.5 / 5), part = worth(2, 25, 1.0 / 80);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4); /* nothing is lost */
+    f.view.parameters.loss = 0.01;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - company_ms(2, part / 2), 1e-4); /* no lead, twice the price */
+    f.view.parameters.busy = 0.6;
+    update(&f); /* half of it is the bursts' */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms / 2, 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 100 - 8 - company_ms(2, worth(2, 25, 1.0 / 8) / 1.5), 1e-4);
+    f.view.parameters.busy = 0.65;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
+    fixture_free(&f);
+}
+
 static void arrive(struct fixture *f, double at_ms, uint32_t items) {
     struct request_node request = {.arrival_ns = (int64_t)(at_ms * MS), .items = items};
     assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
@@ -215,8 +240,8 @@ static void after_a_burst_more_of_it_is_expected(void **state) {
     f.view.parameters.loss = 1;
     f.view.parameters.accelerators = 32;
     update(&f);
-    double alone = 1 - worth(1, 25, 1.0 / 32); /* one may start alone when recent * alone = 1 */
-    assert_near(alone, 0.624, 1e-3);
+    double alone = 1 / (1 + company_ms(1, worth(1, 25, 1.0 / 32))); /* one may start alone when recent * alone = 1 */
+    assert_near(alone, 0.453, 1e-3);
     arrive(&f, 75, 1);
     assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (alone - 1), 1e-4); /* the first: at once */
     arrive(&f, 75, 1);
@@ -245,7 +270,7 @@ static void where_requests_come_in_bursts_the_first_expects_one(void **state) {
     for (int burst = 0; burst < 200; burst++) /* of nine each second, of which each finds 0 to 8: 4 in the mean */
         for (int i = 0; i < 9; i++)
             arrive(&f, 1000 * burst, 1);
-    double alone = 1 - worth(1, 25, 1.0 / 32);
+    double alone = 1 / (1 + company_ms(1, worth(1, 25, 1.0 / 32)));
     arrive(&f, 300000, 1);
     struct batch_view batch = {.items = 1,
                                .items_most = BATCH_MAX,
@@ -464,6 +489,7 @@ int main(void) {
         cmocka_unit_test(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth),
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
+        cmocka_unit_test(free_accelerators_are_kept_for_bursts),
         cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(where_requests_come_in_bursts_the_first_expects_one),
         cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),

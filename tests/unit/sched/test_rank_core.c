@@ -491,6 +491,36 @@ static void parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accele
     free(f.core);
 }
 
+static double busy_part(const struct fixture *f) {
+    struct grant_message message;
+    rank_core_parameters(f->core, 0, &message);
+    return message.parameters.busy;
+}
+
+/* One of two accelerators runs 6 ms of every 10. */
+static void how_busy_accelerators_are_is_told(void **state) {
+    (void)state;
+    static const uint8_t types[2];
+    struct fixture f = fixture_of(2, types, 1, &policy_deriving);
+    int64_t now = 0;
+    timer(&f, now);
+    assert_true(busy_part(&f) == 0);
+    for (; now < 10 * NS_PER_S; now += 10 * NS_PER_MS) {
+        candidate(&f, now, 0, candidate_at(now, INT64_MAX - 1));
+        assert_granted(&f, 0, 0);
+        int64_t end = now + 6 * NS_PER_MS;
+        send(&f, now,
+             (struct rank_message){
+                 .kind = RANK_ANSWER, .items = 1, .free_ns = end, .run_ns = 6 * NS_PER_MS, .candidates = {none}});
+        send(&f, end, (struct rank_message){.kind = RANK_FREE, .free_ns = end});
+    }
+    timer(&f, now);
+    assert_true(busy_part(&f) > 0.29 && busy_part(&f) < 0.3);
+    timer(&f, now + 2 * NS_PER_S);
+    assert_true(busy_part(&f) > 0.29 / 2.72 && busy_part(&f) < 0.3 / 2.71);
+    free(f.core);
+}
+
 static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void **state) {
     (void)state;
     static const uint8_t types[2];
@@ -818,6 +848,7 @@ int main(void) {
         cmocka_unit_test(more_grants_than_one_step_may_give_follow_at_once),
         cmocka_unit_test(parameters_follow_the_rates_at_most_every_10_ms),
         cmocka_unit_test(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator),
+        cmocka_unit_test(how_busy_accelerators_are_is_told),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
         cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
         cmocka_unit_test(a_batch_is_sealed_while_the_one_before_it_runs),
