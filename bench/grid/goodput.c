@@ -3,17 +3,26 @@
 #include <stdlib.h>
 
 #include "grid.h"
+#include "sim/goodput.h"
 
-#define ENOUGH      0.98 /* of the best policy */
-#define WORST_SHOWN 12
+#define ENOUGH       0.98 /* of the best policy */
+#define WORST_SHOWN  12
+#define SECONDS_MOST 200
 
 static uint32_t pieces(const struct grid *grid) {
     return grid->cell_count * grid->policy_count;
 }
 
+/* A few seconds of a few hundred bursty requests a second would say little. */
+static double seconds_of(const struct grid *grid, const struct sim_config *config) {
+    double seconds = grid->requests / goodput_guess(config);
+    return seconds < grid->seconds ? grid->seconds : seconds < SECONDS_MOST ? seconds : SECONDS_MOST;
+}
+
 static void work(const struct grid *grid, uint32_t piece, void *result) {
     struct cell_cluster cluster;
     grid_cell(grid, piece / grid->policy_count, &cluster);
+    cluster.config.seconds = seconds_of(grid, &cluster.config);
     grid_policy_set(grid, piece % grid->policy_count, &cluster);
     *(double *)result = cell_goodput(&cluster, grid->within);
     cell_free(&cluster);

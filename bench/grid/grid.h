@@ -20,6 +20,7 @@ struct grid {
     uint32_t *cells; /* the numbers of the cells chosen */
     uint32_t cell_count;
     double seconds, within;
+    double requests; /* a search's runs last until about so many have come, but seconds at least */
     uint64_t seed;
     bool json;
 };

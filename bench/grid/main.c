@@ -10,7 +10,9 @@
 #include "grid.h"
 #include "sched/central.h"
 
-#define QUICK_EVERY 8 /* cells */
+#define QUICK_EVERY    8 /* cells */
+#define QUICK_REQUESTS 1e5
+#define REQUESTS       4e5
 
 static const char *const candidates[] = {
     "deferred",
@@ -122,17 +124,19 @@ static int mode_run(const struct grid *grid, const struct grid_mode *mode) {
 
 static int usage(FILE *to, int code) {
     fprintf(to, "usage: bench_grid [MODE] [--quick] [--cells A-B] [--every N] [--policy NAME[:KEY=VALUE,...]]... "
-                "[--seconds S] [--within X] [--seed N] [--json]\n");
+                "[--requests N] [--seconds S] [--within X] [--seed N] [--json]\n");
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
         fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
     fprintf(to,
-            "  --quick    every %dth of the %u cells, 5 s to 2 %% instead of 10 s to 1 %%\n"
+            "  --quick    every %dth of the %u cells, %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
             "  --cells    from cell number A to B; --every: every Nth of them\n"
             "  --policy   instead of all: these, beside deferred; may be repeated\n"
-            "  --seconds, --within: of a run, after 3 s of warm-up; of a search for goodput\n"
+            "  --seconds  of a run, after 3 s of warm-up\n"
+            "  --requests of a search's runs, about, which then last longer; 0 if only --seconds is given\n"
+            "  --within   of a search for goodput\n"
             "  --json     the results as JSON on standard output, everything else on standard error\n"
             "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
-            QUICK_EVERY, cell_count());
+            QUICK_EVERY, cell_count(), QUICK_REQUESTS, REQUESTS);
     return code;
 }
 
@@ -192,13 +196,19 @@ static int number_read(const char *name, const char *text, double least, double 
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        {"quick", no_argument, NULL, 'q'},        {"cells", required_argument, NULL, 'c'},
-        {"every", required_argument, NULL, 'e'},  {"policy", required_argument, NULL, 'p'},
-        {"seed", required_argument, NULL, 's'},   {"seconds", required_argument, NULL, 't'},
-        {"within", required_argument, NULL, 'w'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {0},
+        {"quick", no_argument, NULL, 'q'},
+        {"cells", required_argument, NULL, 'c'},
+        {"every", required_argument, NULL, 'e'},
+        {"policy", required_argument, NULL, 'p'},
+        {"seed", required_argument, NULL, 's'},
+        {"seconds", required_argument, NULL, 't'},
+        {"within", required_argument, NULL, 'w'},
+        {"json", no_argument, NULL, 'j'},
+        {"requests", required_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
-    struct grid grid = {.policy_count = 0};
+    struct grid grid = {.requests = -1};
     const struct grid_mode *mode = &grid_goodput;
     const char *range = NULL;
     bool quick = false;
@@ -224,6 +234,9 @@ int main(int argc, char **argv) {
         case 't':
             rc = number_read("--seconds", optarg, 0.1, 1e5, &grid.seconds);
             break;
+        case 'r':
+            rc = number_read("--requests", optarg, 0, 1e9, &grid.requests);
+            break;
         case 'w':
             rc = number_read("--within", optarg, 1e-4, 0.5, &grid.within);
             break;
@@ -244,6 +257,7 @@ int main(int argc, char **argv) {
             return usage(stderr, 2);
     }
     grid.seed = (uint64_t)seed;
+    grid.requests = grid.requests >= 0 ? grid.requests : grid.seconds > 0 ? 0 : quick ? QUICK_REQUESTS : REQUESTS;
     grid.seconds = grid.seconds > 0 ? grid.seconds : quick ? 5 : 10;
     grid.within = grid.within > 0 ? grid.within : quick ? 0.02 : 0.01;
     if (!rc && grid.policy_count == 1)
