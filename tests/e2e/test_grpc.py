@@ -476,11 +476,13 @@ def test_cancelled_requests_are_not_run(stuck):
 def test_a_closed_connection_cancels(stuck):
     with channel_to(stuck, use_local_subchannel_pool=1) as channel:
         infer = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
-        calls = [infer.future(request_of(**SLOW)) for _ in range(5)]
-        wait_until(lambda: stuck.metrics()["symphony_requests_in_flight"] == 5)
+        calls = [infer.future(request_of(**SLOW))]
+        wait_until(lambda: stuck.metrics()["symphony_grants_total"] == 1)
+        calls += [infer.future(request_of(**SLOW)) for _ in range(4)]
+        wait_until(lambda: queued(stuck) == 4)
         assert not any(call.done() for call in calls)
-    wait_until(lambda: outcomes(stuck, "cancelled") >= 4)
-    wait_until(lambda: queued(stuck) == 0)
+    wait_until(lambda: outcomes(stuck, "cancelled") == 4)
+    assert queued(stuck) == 0
 
 
 # ---- compression ----
