@@ -13,7 +13,7 @@ import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = pathlib.Path(os.environ.get("SYMPHONY_CLIENTS", TOP / "build/clients"))  # what scripts/setup.sh has fetched
-TIMEOUT_S = 300
+TIMEOUT_S = 900
 
 
 @dataclasses.dataclass
