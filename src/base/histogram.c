@@ -29,6 +29,11 @@ void histogram_add(struct histogram *h, int64_t value) {
     histogram_add_times(h, value, 1);
 }
 
+void histogram_warm(const struct histogram *h, int64_t value) {
+    __builtin_prefetch(h, 1);
+    __builtin_prefetch((const void *)&h->buckets[bucket_of(value)], 1);
+}
+
 int64_t histogram_quantile(const struct histogram *h, double q) {
     uint64_t total = 0, seen = 0;
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)

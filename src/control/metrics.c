@@ -50,7 +50,7 @@ static void render_models(const struct server *s, const struct v2_models *listed
     metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
         text_printf(out, "symphony_queued_requests{%s} %u\n", metric_model(&models[*i]).text,
-                    atomic_load_explicit(&server_model_counters(s, *i)->queued, memory_order_relaxed));
+                    server_model_queued(s, *i));
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {

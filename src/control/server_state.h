@@ -63,6 +63,12 @@ static inline const struct model_counters *server_model_counters(const struct se
     return &server_rings(s, p->thread)->counters[p->thread_model];
 }
 
+/* Requests of a model in the scheduler's queues now. */
+static inline uint32_t server_model_queued(const struct server *s, uint32_t model) {
+    const struct server_placement *p = &s->placements[model];
+    return atomic_load_explicit(&server_rings(s, p->thread)->queued[p->thread_model], memory_order_relaxed);
+}
+
 /* The frontends that speak a protocol. Their ports come before those of the caller's own. */
 static inline uint32_t server_frontends(const struct server *s) {
     return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;

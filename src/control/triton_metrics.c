@@ -67,6 +67,5 @@ void server_render_triton_metrics(const struct server *s, const struct v2_models
         row(out, input, &s->config.models[*i], "", 0);
     metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        row(out, pending, &s->config.models[*i], "",
-            atomic_load_explicit(&server_model_counters(s, *i)->queued, memory_order_relaxed)); /* statistics */
+        row(out, pending, &s->config.models[*i], "", server_model_queued(s, *i));
 }

@@ -51,9 +51,11 @@
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.65
 #define BURSTS_BUSY_ALL 0.55
-/* Grants cost the scheduler's threads time, too. If requests wait longer for them, it is what they lack, and the price
- * rises with the cube of that. */
-#define INTAKE_NS       100e3
+/* Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it, the
+ * price rises by e^30 for the whole of its time, so twentyfold for a tenth: at 0.7 it has its effect, and decisions
+ * still wait for next to nothing. */
+#define THREAD_FINE     0.6
+#define THREAD_STEEP    10   /* of the cube root */
 #define ROUNDS          2    /* by the square of how many runs the SLO has time for beside one; one at least */
 #define BURST_SLO       0.25 /* what came within this part of the SLO came lately */
 #define WONT_GAIN       (1.0 / 64)
@@ -125,7 +127,7 @@ static int64_t lead_of(const struct model_view *m) {
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
-    double crowd = m->parameters.intake_ns > INTAKE_NS ? m->parameters.intake_ns / INTAKE_NS : 1;
+    double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
     double price = PRICE * (1 + bursts_of(m)) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     double doubt = doubt_of(m);
     d->worth = 1 / price;

@@ -96,7 +96,7 @@ struct policy_ops {
                            int64_t now_ns);
 
     /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators,
-     * busy, hop_ns, intake_ns and type_share) and admit_share[models]. NULL: none are needed. */
+     * busy, hop_ns, thread_busy and type_share) and admit_share[models]. NULL: none are needed. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 };

@@ -36,6 +36,15 @@ static void predecessors_find(const struct deadline_queue *queue, const struct r
     }
 }
 
+/* The node was appended: tells who stands AHEAD before it, which is in the queue if the queue is that long and only its
+ * head went. */
+static void hint(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
+    uint32_t *last = &queue->last[queue->appended++ % DEADLINE_QUEUE_AHEAD];
+    if (queue->count > DEADLINE_QUEUE_LONG && queue->appended > DEADLINE_QUEUE_AHEAD)
+        nodes[*last].next = node;
+    *last = node;
+}
+
 static void append(struct deadline_queue *queue, struct request_node *nodes, uint32_t node, uint32_t height) {
     for (uint32_t level = 0; level < height; level++) {
         nodes[node].links[level] = REQUEST_NONE;
@@ -52,8 +61,10 @@ void deadline_queue_insert(struct deadline_queue *queue, struct request_node *no
     queue->items += nodes[node].items;
     if (last == REQUEST_NONE || comes_before(&nodes[last], priority, behind_ns)) {
         append(queue, nodes, node, height);
+        hint(queue, nodes, node);
         return;
     }
+    queue->appended = 0;
     uint32_t before[REQUEST_LEVELS];
     predecessors_find(queue, nodes, priority, behind_ns, before);
     for (uint32_t level = 0; level < height; level++) {
@@ -105,6 +116,7 @@ uint32_t deadline_queue_remove(struct deadline_queue *queue, struct request_node
     }
     queue->count--;
     queue->items -= nodes[node].items;
+    queue->appended = 0;
     return node;
 }
 

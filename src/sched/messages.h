@@ -125,7 +125,7 @@ struct model_rates {
     double weight;            /* of its share of an overloaded sub-cluster, against the other models' */
     double batch_best;        /* b* */
     double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
-    double intake_ns;         /* that a request waits for the model's thread, in the mean; 0 in virtual time */
+    double thread_busy;       /* share of its time in which the model's thread has something to do; 0 in virtual time */
 };
 
 enum rank_message_kind {
@@ -164,7 +164,7 @@ struct cluster_parameters {
     double accelerators;                     /* in service */
     double busy;                             /* part of their time that batches take, over 2 s */
     double hop_ns;                           /* from when a grant is due to its answer, in the mean */
-    double intake_ns;                        /* of the slowest model thread: it grows as its time runs out */
+    double thread_busy;                      /* the greatest share of a model thread's time that is used up */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 

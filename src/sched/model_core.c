@@ -364,8 +364,8 @@ static void classes_prune(struct model_core *core, int64_t now_ns, struct model_
 static void queue_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
     while (core->queue.count && !head_stays(core, now_ns, node_at(core, deadline_queue_first(&core->queue)))) {
+        deadline_queue_warm(core->pool, deadline_queue_first(&core->queue));
         uint32_t node = deadline_queue_pop(&core->queue, nodes);
-        request_pool_warm(core->pool, node, deadline_queue_first(&core->queue));
         leftovers_add(core, now_ns, node, out);
     }
     while (core->leftovers.count && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->leftovers))))
@@ -735,7 +735,7 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
     while (items < batch->items) {
         uint32_t next = mixed ? nodes[node].next : deadline_queue_next(nodes, node);
-        request_pool_warm(core->pool, node, next);
+        deadline_queue_warm(core->pool, node);
         if (node == deadline_queue_first(queue))
             deadline_queue_pop(queue, nodes);
         else
@@ -989,14 +989,19 @@ void model_core_warm_parameters(const struct model_core *core) {
     warm(core->own, 3 * CACHE_LINE);
 }
 
+/* The head's window, and the next batch with one item more and with two. */
 void model_core_warm_arrival(const struct model_core *core) {
     const struct model_view *m = &core->view;
     if (core->queue.count) {
         warm(node_at(core, core->queue.tail[0]), CACHE_LINE);
         warm(node_at(core, core->queue.head[0]), CACHE_LINE);
     }
-    if (m->profiles[0])
-        warm(&m->profiles[0]->latency_ns[core->batches[0].items], 2 * sizeof(int64_t));
+    if (!m->profiles[0])
+        return;
+    uint32_t items = core->batches[0].items, wanted = core->queue.items + 1;
+    __builtin_prefetch(&m->profiles[0]->latency_ns[wanted < m->target_items ? wanted : m->target_items]);
+    __builtin_prefetch(&m->profiles[0]->latency_ns[items + 1]);
+    __builtin_prefetch(&m->profiles[0]->latency_ns[items + 2]);
 }
 
 uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node) {

@@ -15,11 +15,18 @@
 #define GRANTS_MAX    32 /* messages taken from one rank thread a turn: batches are published at its end */
 #define TIMERS_MAX    64 /* of cores, a turn */
 #define ENOUGH        64 /* requests taken from one ring a turn, if a grant waits */
-#define INTAKE_GAIN   (1.0 / 256)
+#define BUSY_EVERY_NS (5 * NS_PER_MS)
+#define BUSY_GAIN     (1.0 / 8)
+#define BUSY_TURN_NS  (200 * NS_PER_US) /* a turn that took longer was interrupted */
+/* A thread that has no time left gets further and further behind, and requests that come late make small batches, which
+ * cost it more time than large ones: so it would end with batches of one. Instead it refuses those that waited for it
+ * for this part of their time. What waits after a pause is served: there is time for that. */
+#define SHED_BUSY     0.95
+#define SHED_PART     4
 #define GROUP         16 /* requests whose models are asked for together */
 #define DELAYS_MOST   32 /* models that learn of new delays in a turn */
 #define WARM_FROM     64 /* models; fewer stay in the cache anyway */
-#define WARM_REQUESTS 24 /* of a batch */
+#define WARM_REQUESTS 48 /* of a batch */
 
 /* Where a variant is on its way from one rank thread to another. Meanwhile it answers grants, and gets no new ones. */
 enum moving {
@@ -85,12 +92,14 @@ struct model_thread {
     /* this turn's, for the times */
     int64_t oldest_ns; /* hand-over of a request */
     uint32_t requests, answered_count;
-    double intake_ns; /* from hand-over to candidate, in the mean; waking up is left out: that is no lack of time */
-    int64_t awake_ns; /* when the thread had something to do again; TIME_NEVER: it has not */
     struct {
         int64_t granted_ns, due_ns;
     } answered[ANSWERED_MAX];
     struct model_thread_times times;
+    /* how much of its time is used up */
+    int64_t turn_ns; /* when the last turn began, if it had something to do */
+    int64_t busy_since_ns, busy_ns;
+    double busy; /* share, in the mean over some BUSY_EVERY_NS */
     pthread_t thread;
     bool started; /* the thread is */
     _Atomic bool stop;
@@ -229,11 +238,15 @@ static struct variant *variant_take(struct model_thread *t, uint32_t model, cons
     return oldest;
 }
 
+static bool too_late(const struct model_thread *t, int64_t now, const struct request_message *message) {
+    return t->busy > SHED_BUSY && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
+}
+
 static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
     uint32_t model = t->rings.model_of_served[message->model];
     bool arrived = message->kind == REQUEST_ARRIVED;
 
-    if (arrived && t->rings.pool.used == t->rings.pool.capacity) {
+    if (arrived && (t->rings.pool.used == t->rings.pool.capacity || too_late(t, now, message))) {
         rings_refuse(&t->rings, model, message->port, message->handle, REFUSAL_QUEUE_FULL);
         return;
     }
@@ -346,8 +359,6 @@ static void take_times(struct model_thread *t) {
     int64_t now = clock_now_ns();
     if (t->requests) {
         histogram_add_times(&t->times.candidate, now - t->oldest_ns, t->requests);
-        int64_t from_ns = t->oldest_ns > t->awake_ns ? t->oldest_ns : t->awake_ns;
-        t->intake_ns += INTAKE_GAIN * ((double)(now - from_ns) - t->intake_ns);
     }
     for (uint32_t i = 0; i < t->answered_count; i++) {
         histogram_add(&t->times.plan, now - t->answered[i].granted_ns);
@@ -493,18 +504,51 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     }
 }
 
-static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
-    struct model_thread *t = thread;
+static void take_ran(struct model_thread *t, int64_t now, const struct ran_message *ran) {
     struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
 
     rings_ran(&t->rings, v->model, ran);
-    if ((ran->run_ns == 0 && ran->late == 0) || ran->generation != v->generation)
+    if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* nothing that the core did not expect */
+        return;
+    if (ran->generation != v->generation)
         return;
     variant_step(t, v, now, &(struct model_event){.kind = MODEL_RAN, .ran = ran});
     const struct profile *profile = model_core_profile(v->core, ran->type);
     if (profile)
         atomic_store_explicit(&t->rings.counters[v->model].latency_one_ns, profile->latency_ns[1],
                               memory_order_relaxed);
+}
+
+/* Asks for what a group of runs will be counted in. */
+static void warm_ran(struct model_thread *t, struct ring *ring) {
+    uint32_t count = ring_ready(ring, GROUP);
+    const struct variant *soon[GROUP];
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ran_message *ran = ring_peek_ahead(ring, i);
+        soon[i] = &t->variants[t->variant_of_rank_index[ran->model]];
+        __builtin_prefetch(soon[i]);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rings_warm_ran(&t->rings, soon[i]->model, ring_peek_ahead(ring, i));
+}
+
+static bool poll_ran(struct model_thread *t, int64_t now) {
+    struct wiring *w = t->rings.wiring;
+    bool any = false;
+
+    for (uint32_t e = 0; e < w->executors; e++) {
+        struct ring *ring = &w->ran[e * w->model_threads + t->rings.index];
+        const struct ran_message *ran;
+        for (uint32_t n = 0; n < RINGS_POLL_MAX && (ran = ring_peek(ring)); ring_pop(ring), n++) {
+            if (n % GROUP == 0 && t->active >= WARM_FROM)
+                warm_ran(t, ring);
+            take_ran(t, now, ran);
+            any = true;
+        }
+        ring_release(ring);
+    }
+    return any;
 }
 
 /* Lets the cores' delay(b) follow the measured dispatch and gathering, some models a turn. True if it did. */
@@ -588,7 +632,7 @@ static void tell_rates(struct model_thread *t) {
         }
         struct rank_message *message = say(t, v, RANK_RATES);
         message->rates = t->rates[v - t->variants];
-        message->rates.intake_ns = t->intake_ns;
+        message->rates.thread_busy = t->busy;
         v->rates_changed = false;
     }
     t->rates_changed_count = waiting;
@@ -640,6 +684,8 @@ static void warm_grants(struct model_thread *t, struct ring *ring) {
         model_core_warm(soon[i]->core);
         nodes[i] = REQUEST_NONE;
     }
+    for (uint32_t i = 0; i < left; i++)
+        rings_warm_send(&t->rings, soon[i]->model, model_core_items(soon[i]->core, 0));
     for (uint32_t step = 0; step < WARM_REQUESTS; step++)
         for (uint32_t i = 0; i < left; i++)
             if (step == 0 || nodes[i] != REQUEST_NONE)
@@ -722,16 +768,28 @@ static bool waits_for_room(const struct model_thread *t) {
     return t->rates_changed_count || t->mover_count || t->any_held_up;
 }
 
+/* A turn that had something to do lasted until the next one began. */
+static void count_busy(struct model_thread *t, int64_t now) {
+    int64_t took_ns = t->turn_ns ? now - t->turn_ns : 0;
+
+    t->busy_ns += took_ns < BUSY_TURN_NS ? took_ns : BUSY_TURN_NS;
+    if (now - t->busy_since_ns < BUSY_EVERY_NS)
+        return;
+    t->busy += BUSY_GAIN * ((double)t->busy_ns / (double)(now - t->busy_since_ns) - t->busy);
+    t->busy_since_ns = now;
+    t->busy_ns = 0;
+}
+
 int64_t model_thread_turn(void *thread) {
     struct model_thread *t = thread;
     int64_t now = clock_now_ns();
 
-    t->awake_ns = t->awake_ns == TIME_NEVER ? now : t->awake_ns;
+    count_busy(t, now);
     bool any = poll_requests(t, now); /* before the grants, whose batches they may join */
     settle_arrivals(t, now);
     any |= poll_moves(t);
     any |= poll_grants(t, now);
-    any |= rings_poll_ran(&t->rings, now, t, take_ran);
+    any |= poll_ran(t, now);
     any |= poll_timers(t, now);
     if (any || t->delays_left)
         any |= follow_delays(t, now);
@@ -739,9 +797,9 @@ int64_t model_thread_turn(void *thread) {
     tell_rates(t);
     ring_bells(t);
     take_times(t);
+    t->turn_ns = any ? now : 0;
     if (any)
         return 0;
-    t->awake_ns = TIME_NEVER;
     if (stops(t))
         return INT64_MIN;
     if (waits_for_room(t))

@@ -779,14 +779,14 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
     core->kept *= KEPT_FADE;
     core->needed = 0;
-    double run_ns = SPARE_RUN_NS, intake_ns = 0;
+    double run_ns = SPARE_RUN_NS, thread_busy = 0;
     for (uint32_t m = 0; m < core->models; m++) {
         struct model_rates rates = rates_at(&core->rates[m], now_ns);
         rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
         rates.beta_ns *= core->model[m].pace;
         core->rates_now[m] = rates;
-        if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.intake_ns > intake_ns)
-            intake_ns = rates.intake_ns;
+        if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > thread_busy)
+            thread_busy = rates.thread_busy;
         double left_ns = SPARE_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
         if (rates.rate > 0 && left_ns < run_ns)
             run_ns = left_ns;
@@ -803,8 +803,8 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
         core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
     core->parameters.accelerators = core->up;
     core->parameters.hop_ns = core->hop.mean;
-    core->parameters.intake_ns = intake_ns;
     core->parameters.busy = core->busy_part;
+    core->parameters.thread_busy = thread_busy;
     for (uint32_t t = 0; t < core->types; t++)
         core->parameters.type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
     out->parameters_changed = true;

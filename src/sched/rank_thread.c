@@ -13,8 +13,8 @@
 #define POLL_MAX 256 /* messages taken from one ring a turn */
 /* Parameters are new every 10 ms, and each model composes its batch anew with them. So they are told to so many models
  * a turn, and to the next ones so much later: grants do not wait behind a thousand models. */
-#define TELL_MOST     32
-#define TELL_APART_NS (100 * NS_PER_US)
+#define TELL_MOST     16
+#define TELL_APART_NS (200 * NS_PER_US)
 
 struct rank_thread {
     struct wiring *wiring;

@@ -13,7 +13,7 @@ struct request_node {
     uint64_t handle;
     int64_t arrival_ns, deadline_ns;
     uint32_t model, items;
-    uint32_t next; /* in a list of model_output or central_output, ended by REQUEST_NONE */
+    uint32_t next; /* in a list of model_output or central_output, ended by REQUEST_NONE; else deadline_queue.h */
     uint16_t port;
     uint8_t refusal; /* enum refusal */
     uint8_t priority;
@@ -38,14 +38,6 @@ void request_pool_init(struct request_pool *pool, struct request_node *nodes, ui
 /* Index of a free node, or REQUEST_NONE. */
 uint32_t request_pool_get(struct request_pool *pool);
 void request_pool_put(struct request_pool *pool, uint32_t node);
-
-/* Who walks a queue comes from `node` to `next`: asks for a node some steps later. Those that wait one behind the other
- * mostly lie side by side, as they were taken from the pool. */
-static inline void request_pool_warm(const struct request_pool *pool, uint32_t node, uint32_t next) {
-    uint32_t later = next + 8 * (next - node); /* wraps around on the way down */
-    if (later < pool->capacity)
-        __builtin_prefetch(&pool->nodes[later], 1);
-}
 
 /* What a request's arrival says, into its node. Its priority is 0: central schedulers have none. */
 static inline void request_node_set(struct request_node *node, const struct request_message *message) {

@@ -22,13 +22,14 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
         served = config->models[m].served_model + 1 > served ? config->models[m].served_model + 1 : served;
     r->models = calloc(count, sizeof(*r->models));
     r->counters = calloc(count, sizeof(*r->counters));
+    r->queued = calloc(count, sizeof(*r->queued));
     r->batches = calloc(count, sizeof(*r->batches)); /* untouched pages cost nothing */
     r->measured = calloc(count, sizeof(*r->measured));
     r->model_of_served = calloc(served + 1, sizeof(uint32_t));
     r->nodes = calloc(config->queue_max, sizeof(*r->nodes));
     r->executor_rung = calloc(r->wiring->executors, sizeof(bool));
     r->frontend_rung = calloc(r->wiring->frontends, sizeof(bool));
-    if (!r->models || !r->counters || !r->batches || !r->measured || !r->model_of_served || !r->nodes ||
+    if (!r->models || !r->counters || !r->queued || !r->batches || !r->measured || !r->model_of_served || !r->nodes ||
         !r->executor_rung || !r->frontend_rung)
         return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
     for (uint32_t m = 0; m < config->model_count; m++) {
@@ -44,6 +45,10 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
 void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model) {
     r->models[m] = *model;
     memset(&r->counters[m], 0, sizeof(r->counters[m]));
+    atomic_store_explicit(&r->queued[m], 0, memory_order_relaxed); /* nobody asks yet */
+    for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX && !r->counters[m].latency_one_ns; type++)
+        if (model->profiles[type])
+            atomic_init(&r->counters[m].latency_one_ns, model->profiles[type]->latency_ns[1]);
     for (uint32_t b = 0; b < PROFILE_BATCH_MAX; b++)
         if (counter_get(&r->batches[m][b].batches) > 0)
             memset(&r->batches[m][b], 0, sizeof(r->batches[m][b]));
@@ -54,6 +59,7 @@ void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_mod
 void thread_rings_free(struct thread_rings *r) {
     free(r->models);
     free(r->counters);
+    free((void *)r->queued);
     free(r->batches);
     free(r->measured);
     free(r->model_of_served);
@@ -169,7 +175,16 @@ bool rings_pending(struct thread_rings *r) {
 /* ---- what is measured ---- */
 
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change) {
-    gauge_add(&r->counters[model].queued, change);
+    gauge_add(&r->queued[model], change);
+}
+
+void rings_warm_send(const struct thread_rings *r, uint32_t model, uint32_t items) {
+    histogram_warm(&r->counters[model].batch_items, items);
+}
+
+void rings_warm_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
+    histogram_warm(&r->counters[model].run_ns, ran->run_ns);
+    __builtin_prefetch(&r->batches[model][ran->items - 1], 1);
 }
 
 void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
@@ -177,8 +192,10 @@ void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message 
         margin_add(&r->dispatch, ran->dispatch_ns);
         r->dispatched = true;
     }
-    margin_add(&r->measured[model].gather, ran->gather_ns / ran->items);
-    r->measured[model].any = true;
+    if (ran->gather_ns) {
+        margin_add(&r->measured[model].gather, ran->gather_ns / ran->items);
+        r->measured[model].any = true;
+    }
     if (ran->run_ns) {
         struct batch_counters *batch = &r->batches[model][ran->items - 1];
         histogram_add(&r->counters[model].run_ns, ran->run_ns);

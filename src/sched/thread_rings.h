@@ -37,8 +37,7 @@ struct thread_rings_config {
 /* Statistics of one served model; written by the thread, read by anyone. */
 struct model_counters {
     _Atomic uint64_t refused_deadline, refused_queue_full, refused_shapes, cancelled;
-    _Atomic int64_t latency_one_ns; /* l(1) in force, first type, of the variant that ran last */
-    _Atomic uint32_t queued;        /* requests in its queues now */
+    _Atomic int64_t latency_one_ns; /* l(1) in force, of the variant and type that ran last */
     struct histogram batch_items;   /* of batches sealed */
     struct histogram run_ns;        /* of batches run */
 };
@@ -61,6 +60,8 @@ struct thread_rings {
     struct thread_model *models;
     uint32_t *model_of_served; /* [served models up to the greatest of this thread] */
     struct model_counters *counters;
+    _Atomic uint32_t *queued; /* [model_count] requests in the queues of each now; read by anyone. Every request
+                               * changes it, so it is not with the counters, which are many lines apart */
     struct batch_counters (*batches)[PROFILE_BATCH_MAX]; /* [model_count], of 1, 2, ... items */
     struct request_pool pool;
     struct request_node *nodes;
@@ -96,6 +97,9 @@ void rings_refuse_list(struct thread_rings *r, uint32_t first);
 void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batch *batch);
 /* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
+/* Asks for the cache lines that rings_send() of so many items, or rings_ran(), will count in. A hint. */
+void rings_warm_send(const struct thread_rings *r, uint32_t model, uint32_t items);
+void rings_warm_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
 /* Notes what a run tells of delays and durations. */
 void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);

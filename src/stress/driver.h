@@ -16,8 +16,7 @@
 #include "stress/slices.h"
 
 #define PAUSE_NS   NS_PER_MS
-#define PAUSES_MAX 65536 /* remembered of a driver; from the last of them on the rest of the run counts as one pause   \
-                          */
+#define PAUSES_MAX 65536 /* remembered of a driver: from the last of them on the rest of the run is one pause */
 
 /* Who is driven. */
 enum driver_role { ROLE_MODEL, ROLE_RANK, ROLE_WORLD, ROLES };

@@ -290,13 +290,13 @@ static void while_the_scheduler_falls_behind_all_company_is_waited_for(void **st
     f.view.parameters.theta = 0;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
-    f.view.parameters.intake_ns = 0.1 * MS; /* nobody minds */
+    f.view.parameters.thread_busy = 0.6; /* nobody minds */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
-    f.view.parameters.intake_ns = 0.5 * MS;
+    f.view.parameters.thread_busy = 0.6 + fmath_log(5) / 10;
     update(&f); /* of slack batches 1 - 1/5, at 5^3 times the price */
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, worth(2, 25, 0.5) / 125 / 0.8), 1e-3);
-    f.view.parameters.intake_ns = 10 * MS;
+    f.view.parameters.thread_busy = 1;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92, 1e-2);
     fixture_free(&f);

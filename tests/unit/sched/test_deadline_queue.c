@@ -208,6 +208,38 @@ static void a_pool_hands_out_each_node_once_and_says_when_it_is_empty(void **sta
     assert_int_equal(request_pool_get(&pool), 1);
 }
 
+/* Where requests came in order, nodes of a long queue are told who comes some later; those that left are told nothing.
+ */
+static void nodes_say_who_comes_later(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    const uint32_t ahead = DEADLINE_QUEUE_AHEAD, from = DEADLINE_QUEUE_LONG;
+
+    memset(f->nodes, 0xff, sizeof(f->nodes));
+    request_pool_init(&f->pool, f->nodes, CAPACITY);
+    for (uint32_t i = 0; i < 200; i++)
+        insert(f, i, 1);
+    for (uint32_t i = 0; i < 200; i++)
+        assert_int_equal(f->nodes[f->sorted[i]].next,
+                         i + ahead < 200 && i + ahead >= from ? f->sorted[i + ahead] : REQUEST_NONE);
+    verify(f);
+
+    uint32_t gone = f->sorted[197]; /* out of the midst: what was known of the last ones is forgotten */
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 197, f->nodes[gone].handle), gone);
+    forget(f, 197);
+    gone = f->sorted[198];
+    assert_int_equal(deadline_queue_remove(&f->queue, f->nodes, 0, 199, f->nodes[gone].handle), gone);
+    forget(f, 198);
+    for (uint32_t i = 0; i < ahead; i++)
+        f->nodes[insert(f, 300 + i, 1)].next = REQUEST_NONE;
+    for (uint32_t i = 200 - ahead; i < f->count; i++) /* those before were told already */
+        assert_int_equal(f->nodes[f->sorted[i]].next, REQUEST_NONE);
+    uint32_t last = insert(f, 400, 1);
+    assert_int_equal(f->nodes[f->sorted[f->count - 1 - ahead]].next, last);
+    verify(f);
+    free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_leave_in_deadline_order_and_equal_ones_in_arrival_order),
@@ -217,6 +249,7 @@ int main(void) {
         cmocka_unit_test(random_operations_keep_it_equal_to_a_sorted_array),
         cmocka_unit_test(in_order_appends_build_a_tall_list),
         cmocka_unit_test(a_pool_hands_out_each_node_once_and_says_when_it_is_empty),
+        cmocka_unit_test(nodes_say_who_comes_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

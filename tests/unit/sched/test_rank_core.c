@@ -454,7 +454,7 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
                                        .batch_best = 4,
                                        .alpha_ns = 1e6,
                                        .beta_ns = 4e6,
-                                       .intake_ns = 7};
+                                       .thread_busy = 0.5};
     send(&f, 1, rates);
     assert_false(f.out.parameters_changed);
     assert_int_equal(derived, 1);
@@ -466,7 +466,8 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
     struct grant_message message;
     rank_core_parameters(f.core, 1, &message);
     assert_int_equal(message.kind, GRANT_PARAMETERS);
-    assert_true(message.admit_share == 0.25 && message.parameters.gamma == 0.5 && message.parameters.intake_ns == 7);
+    assert_true(message.admit_share == 0.25 && message.parameters.gamma == 0.5 &&
+                message.parameters.thread_busy == 0.5);
     rank_core_parameters(f.core, 2, &message);
     assert_true(message.admit_share == 1);
     /* 100/s of 1 + 4/4 ms each: a fifth of an accelerator */
