@@ -154,10 +154,10 @@ def test_overload_leaves_no_trace(tmp_path):
                 stdout=subprocess.PIPE, check=True).stdout
             return json.loads(output)
 
-        assert bench(900, 10, 0)["refused_rate"] > 0.2
+        assert bench(900, 10, 0)["bad_rate"] > 0.5
         wait_until(lambda: bench(50, 3, 0.5)["bad_rate"] == 0)
-        samples = server.metrics()
-        assert samples["symphony_requests_in_flight"] == samples["symphony_inputs_bytes"] == 0
+        for left in ("symphony_requests_in_flight", "symphony_inputs_bytes"):
+            wait_until(lambda: server.metrics()[left] == 0)
 
 
 def test_sigterm_finishes_what_is_in_flight(tmp_path):
