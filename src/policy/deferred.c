@@ -37,6 +37,7 @@
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
 #define LEAD_RIVALS    3   /* where all batches are other models' */
 #define LEAD_THETA     0.5 /* from this theta on; below it by the square: accelerators are not scarce for long */
+#define LEAD_BURSTS    1.5 /* and so many times longer still where twice as many came lately as the mean rate says */
 #define HOPS           4   /* of a grant, which pass from one of a model's to its next, at the worst */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
@@ -49,8 +50,8 @@
 #define PRICE        2    /* of company, */
 /* and twice that while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
-#define BURSTS_BUSY     0.65
-#define BURSTS_BUSY_ALL 0.55
+#define BURSTS_BUSY     0.7
+#define BURSTS_BUSY_ALL 0.6
 /* Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it, the
  * price rises by e^30 for the whole of its time, so twentyfold for a tenth: at 0.7 it has its effect, and decisions
  * still wait for next to nothing. */
@@ -114,7 +115,13 @@ static double theta_of(const struct model_view *m) {
     return batches_well(m) ? theta + (1 - theta) * doubt_of(m) : theta;
 }
 
-static int64_t lead_of(const struct model_view *m) {
+/* Bursts keep accelerators busy for longer. */
+static double lead_bursts(const struct deferred_model *d) {
+    double usual = d->burst_ns / d->gap_ns + 1; /* that an arrival finds, and itself */
+    return 1 + LEAD_BURSTS * clip(d->wont / usual - 1, 0, 1);
+}
+
+static int64_t lead_of(const struct model_view *m, const struct deferred_model *d) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = 0;
     double own = m->parameters.tau_ns * m->rate_per_ns / m->batch_best; /* part of all batches */
     if (load <= 0)
@@ -122,8 +129,10 @@ static int64_t lead_of(const struct model_view *m) {
     else if (load < LEAD_LOAD)
         lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
     double scarce = clip(m->parameters.theta / LEAD_THETA, 0, 1);
-    lead = (1 - bursts_of(m)) * scarce * scarce * (lead < most ? lead : most);
-    return (int64_t)(consolidates(m) ? lead : (1 + LEAD_RIVALS * (1 - clip(own, 0, 1))) * lead);
+    lead = (1 - bursts_of(m)) * lead_bursts(d) * scarce * scarce * clip(lead, 0, most);
+    if (!consolidates(m))
+        lead *= 1 + LEAD_RIVALS * (1 - clip(own, 0, 1));
+    return (int64_t)clip(lead, 0, most);
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
@@ -153,13 +162,13 @@ static void target_update(struct model_view *m) {
 static void deferred_update(struct model_view *m, void *own) {
     struct deferred_model *d = own;
     target_update(m);
-    d->lead_ns = lead_of(m);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
     double slack = 1 + theta_of(m) * (m->batch_best - 1);
     d->slack_items = (uint32_t)slack + ((double)(uint32_t)slack < slack);
     d->burst_ns = BURST_SLO * m->slo_ns;
     d->gap_ns = m->rate_per_ns > 1 / GAP_NEVER ? 1 / m->rate_per_ns : GAP_NEVER;
+    d->lead_ns = lead_of(m, d);
     double slo_items = (m->slo_ns - m->beta_ns) / m->alpha_ns;
     d->items_most = slo_items < m->items_worth ? slo_items : m->items_worth;
     prices_update(m, d);

@@ -218,11 +218,11 @@ static void free_accelerators_are_kept_for_bursts(void **state) {
     f.view.parameters.loss = 0.01;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - company_ms(2, part / 2), 1e-4); /* no lead, twice the price */
-    f.view.parameters.busy = 0.6;
+    f.view.parameters.busy = 0.65;
     update(&f); /* half of it is the bursts' */
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms / 2, 1e-4);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 100 - 8 - company_ms(2, worth(2, 25, 1.0 / 8) / 1.5), 1e-4);
-    f.view.parameters.busy = 0.65;
+    f.view.parameters.busy = 0.7;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
     fixture_free(&f);
@@ -280,6 +280,29 @@ static void where_requests_come_in_bursts_the_first_expects_one(void **state) {
     double waits_ms = (double)t.start_ns[SUPPLY_SCARCE] / MS - 300000;
     /* while 4 / (1 + t / 6.25) * alone > 1; the last arrivals weigh a little more, and found more */
     assert_near(waits_ms, 6.25 * (4 * alone - 1), 1.5);
+    fixture_free(&f);
+}
+
+/* Accelerators are scarce for longer: with nine at once of one a second, the lead is 1 + 1.5 times as long. */
+static void bursts_lengthen_the_lead(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1);
+    f.view.parameters.accelerators = 1e6;
+    update(&f);
+    for (int burst = 0; burst < 200; burst++)
+        for (int i = 0; i < 9; i++)
+            arrive(&f, 1000 * burst, 1);
+    f.view.parameters.tau_ns = 0.1 * MS;
+    f.view.parameters.theta = 0.5;
+    update(&f);
+    struct batch_view batch = {.items = 1,
+                               .items_most = BATCH_MAX,
+                               .due_ns = (int64_t)(199020 * MS),
+                               .head_arrival_ns = (int64_t)(199000 * MS)};
+    struct batch_times t = policy_deferred.batch_times(&f.view, f.own, 0, &batch);
+    double load = 5 * 1e-3 / f.view.batch_best,
+           lead_ms = 0.1 * fmath_log(2.5 / load) * (4 - 3 * 1e-4 / f.view.batch_best);
+    assert_near((199020 * MS - (double)t.start_ns[SUPPLY_SCARCE]) / MS, 2.5 * lead_ms, 1e-3);
     fixture_free(&f);
 }
 
@@ -492,6 +515,7 @@ int main(void) {
         cmocka_unit_test(free_accelerators_are_kept_for_bursts),
         cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(where_requests_come_in_bursts_the_first_expects_one),
+        cmocka_unit_test(bursts_lengthen_the_lead),
         cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
