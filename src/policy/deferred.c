@@ -28,7 +28,7 @@
 #include "sched/request_pool.h"
 
 #define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
-#define GAMMA_TIGHT 0.7 /* and at least at this if the SLO has no time for two runs */
+#define GAMMA_TIGHT 0.7 /* and at least at this if the SLO is tight: it has no time for two runs */
 #define GAMMA_SCALE 0.95
 /* A request waits at most so many times what its best batch takes, however long its SLO. The SLOs of the published zoos
  * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting
@@ -48,7 +48,8 @@
 #define BATCHES_COST 0.5
 #define DOUBT_NONE   1e-6 /* there is always some */
 #define PRICE        2    /* of company, */
-/* and twice that while requests are lost to bursts: they are if accelerators are busy for less than the first part of
+#define PRICE_TIGHT  0.4  /* of that if the SLO is tight and company comes by chance, not in bursts, */
+/* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.7
 #define BURSTS_BUSY_ALL 0.6
@@ -99,9 +100,20 @@ static double doubt_of(const struct model_view *m) {
     return clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
 }
 
+static bool tight(const struct model_view *m) {
+    return m->slo_ns < 2 * (m->alpha_ns + m->beta_ns);
+}
+
+/* 0 if no more came lately than the mean rate says, when something comes, 1 if twice as many. */
+static double bursty(const struct deferred_model *d) {
+    double usual = d->burst_ns / d->gap_ns + 1; /* that an arrival finds, and itself */
+    return clip(d->wont / usual - 1, 0, 1);
+}
+
 /* How much of the loss is the bursts'. */
-static double bursts_of(const struct model_view *m) {
-    return doubt_of(m) * clip((BURSTS_BUSY - m->parameters.busy) / (BURSTS_BUSY - BURSTS_BUSY_ALL), 0, 1);
+static double bursts_of(const struct model_view *m, const struct deferred_model *d) {
+    double idle = clip((BURSTS_BUSY - m->parameters.busy) / (BURSTS_BUSY - BURSTS_BUSY_ALL), 0, 1);
+    return doubt_of(m) * idle * bursty(d);
 }
 
 /* Whether the best batch at least halves an item's cost. */
@@ -115,12 +127,6 @@ static double theta_of(const struct model_view *m) {
     return batches_well(m) ? theta + (1 - theta) * doubt_of(m) : theta;
 }
 
-/* Bursts keep accelerators busy for longer. */
-static double lead_bursts(const struct deferred_model *d) {
-    double usual = d->burst_ns / d->gap_ns + 1; /* that an arrival finds, and itself */
-    return 1 + LEAD_BURSTS * clip(d->wont / usual - 1, 0, 1);
-}
-
 static int64_t lead_of(const struct model_view *m, const struct deferred_model *d) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = 0;
     double own = m->parameters.tau_ns * m->rate_per_ns / m->batch_best; /* part of all batches */
@@ -129,7 +135,7 @@ static int64_t lead_of(const struct model_view *m, const struct deferred_model *
     else if (load < LEAD_LOAD)
         lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
     double scarce = clip(m->parameters.theta / LEAD_THETA, 0, 1);
-    lead = (1 - bursts_of(m)) * lead_bursts(d) * scarce * scarce * clip(lead, 0, most);
+    lead = (1 - bursts_of(m, d)) * (tight(m) ? 1 : 1 + LEAD_BURSTS * bursty(d)) * scarce * scarce * clip(lead, 0, most);
     if (!consolidates(m))
         lead *= 1 + LEAD_RIVALS * (1 - clip(own, 0, 1));
     return (int64_t)clip(lead, 0, most);
@@ -137,7 +143,9 @@ static int64_t lead_of(const struct model_view *m, const struct deferred_model *
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
-    double price = PRICE * (1 + bursts_of(m)) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double price = PRICE * (1 + bursts_of(m, d)) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    if (tight(m))
+        price *= PRICE_TIGHT + (1 - PRICE_TIGHT) * bursty(d);
     double doubt = doubt_of(m);
     d->worth = 1 / price;
     d->worth_slack = 1 / (price * (doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE));
@@ -151,8 +159,7 @@ static void prices_update(const struct model_view *m, struct deferred_model *d) 
  * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
     window_update(m, DROP_WINDOW, m->parameters.gamma);
-    bool tight = m->slo_ns < 2 * (m->alpha_ns + m->beta_ns);
-    if (tight && m->parameters.gamma < GAMMA_TIGHT && batches_well(m))
+    if (tight(m) && m->parameters.gamma < GAMMA_TIGHT && batches_well(m))
         window_update(m, DROP_WINDOW, GAMMA_TIGHT);
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
     if (m->target_items < meanwhile)

@@ -158,11 +158,11 @@ static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are
     f.view.parameters.accelerators = 80;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 80)), 1e-4);
-    f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is */
+    f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is; and it is tight: 0.4 of the price */
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, 7.0 / 8 / 10), 1e-4);
-    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, 7.0 / 2 / 10), 1e-4);
-    f.view.rate_per_ns = 0; /* nobody comes */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, 7.0 / 8 / 10 / 0.4), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9); /* for fewer than would not fit */
+    f.view.rate_per_ns = 0;                              /* nobody comes */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
     fixture_free(&f);
@@ -204,6 +204,20 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     fixture_free(&f);
 }
 
+static void arrive(struct fixture *f, double at_ms, uint32_t items) {
+    struct request_node request = {.arrival_ns = (int64_t)(at_ms * MS), .items = items};
+    assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
+}
+
+/* How long before it is due a batch may start that comes much later than all arrivals. */
+static double early_ms(const struct fixture *f, uint32_t items, uint32_t level) {
+    struct batch_view batch = {.items = items,
+                               .items_most = BATCH_MAX,
+                               .due_ns = (int64_t)(100000 * MS),
+                               .head_arrival_ns = (int64_t)(100000 * MS)};
+    return 100000 - (double)policy_deferred.batch_times(&f->view, f->own, 0, &batch).start_ns[level] / MS;
+}
+
 /* Accelerators that are free most of the time, and requests that are lost all the same: bursts do it. */
 static void free_accelerators_are_kept_for_bursts(void **state) {
     (void)state;
@@ -214,23 +228,44 @@ static void free_accelerators_are_kept_for_bursts(void **state) {
     f.view.parameters.busy = 0.4;
     update(&f);
     double lead_ms = (1 + 3 * 9.5 / 10.5) * fmath_log(2.5 * 10.5 / 5), part = worth(2, 25, 1.0 / 80);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4); /* nothing is lost */
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), lead_ms, 1e-4);
     f.view.parameters.loss = 0.01;
+    update(&f); /* but there are none */
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), lead_ms, 1e-4);
+    for (int i = 0; i < 400; i++)
+        arrive(&f, 0, 1);
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - company_ms(2, part / 2), 1e-4); /* no lead, twice the price */
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, part / 2), 1e-4); /* no lead, twice the price */
     f.view.parameters.busy = 0.65;
-    update(&f); /* half of it is the bursts' */
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms / 2, 1e-4);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 100 - 8 - company_ms(2, worth(2, 25, 1.0 / 8) / 1.5), 1e-4);
+    update(&f); /* half of it is the bursts', which lengthen the lead */
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), 2.5 * lead_ms / 2, 1e-4);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE + 1), company_ms(2, worth(2, 25, 1.0 / 8) / 1.5), 1e-4);
     f.view.parameters.busy = 0.7;
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), 12.5, 1e-4); /* half the SLO at most */
     fixture_free(&f);
 }
 
-static void arrive(struct fixture *f, double at_ms, uint32_t items) {
-    struct request_node request = {.arrival_ns = (int64_t)(at_ms * MS), .items = items};
-    assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
+/* With 3 ms left of 10: 0.4 of the price for company that comes by chance, all of it for bursts, and no longer lead. */
+static void tight_slos_wait_for_bursts_only(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    f.view.slo_ns = 10 * MS;
+    f.view.parameters.accelerators = 80;
+    update(&f);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10 / 0.4), 1e-4);
+    f.view.parameters.tau_ns = 1 * MS;
+    update(&f);
+    double lead_ms = early_ms(&f, 2, SUPPLY_SCARCE);
+    assert_true(lead_ms > 1 && lead_ms < 5);
+    for (int i = 0; i < 400; i++)
+        arrive(&f, 0, 1);
+    update(&f);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), lead_ms, 1e-4);
+    f.view.parameters.tau_ns = 0;
+    update(&f);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10), 1e-4);
+    fixture_free(&f);
 }
 
 /* As many are expected as came lately: of four at once, 4 / (1 + t / 6.25) still are t ms after. */
@@ -513,6 +548,7 @@ int main(void) {
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
         cmocka_unit_test(free_accelerators_are_kept_for_bursts),
+        cmocka_unit_test(tight_slos_wait_for_bursts_only),
         cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(where_requests_come_in_bursts_the_first_expects_one),
         cmocka_unit_test(bursts_lengthen_the_lead),
