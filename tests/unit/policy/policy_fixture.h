@@ -81,6 +81,8 @@ static inline struct batch_view batch_of(const struct fixture *f, uint32_t items
 /* When such a batch may start. */
 static inline struct batch_times times(const struct fixture *f, uint32_t items, bool sealed) {
     struct batch_view batch = batch_of(f, items);
+    struct model_view view = f->view;
     batch.sealed = sealed;
-    return f->policy->batch_times(&f->view, f->own, 0, &batch);
+    view.options = &f->options; /* the fixture may have been copied since the update */
+    return f->policy->batch_times(&view, f->own, 0, &batch);
 }
