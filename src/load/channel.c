@@ -107,8 +107,8 @@ ssize_t channel_receive(struct channel *c, char *bytes, size_t size) {
 void channel_explain(const struct channel *c, int rc, struct sy_error *err) {
     if (rc == -EPROTO && c->session)
         client_tls_explain(c->session, c->tls_code, err);
-    else
-        error_set(err, rc, "%s", strerror(-rc));
+    else /* a server that does not speak TLS may close before what it answers is read */
+        error_set(err, rc, "%s%s", c->session && rc == -ECONNRESET ? "the server broke off TLS: " : "", strerror(-rc));
 }
 
 void channel_close(struct channel *c) {

@@ -13,12 +13,13 @@ class Authority:
         self.folder, self.name = folder, name
         self.path, self.key = folder / f"{name}.pem", folder / f"{name}.key"
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 30, "-subj",
-                f"/CN={name}", "-keyout", self.key, "-out", self.path)
+                f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", self.key, "-out", self.path)
 
     def sign(self, name, days=30, algorithm=("ec", "-pkeyopt", "ec_paramgen_curve:P-256")):
         """Paths of a certificate for localhost and of its key."""
         request, certificate, key, extensions = (self.folder / f"{name}.{kind}" for kind in ("csr", "pem", "key", "ext"))
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+                              "subjectKeyIdentifier=hash\n") # with all that Python 3.13 asks for
         openssl("req", "-newkey", *algorithm, "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         openssl("x509", "-req", "-in", request, "-CA", self.path, "-CAkey", self.key, "-CAcreateserial", "-days", days,
                 "-extfile", extensions, "-out", certificate)
