@@ -37,7 +37,7 @@
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
 #define LEAD_RIVALS    3   /* where all batches are other models' */
 #define LEAD_THETA     0.5 /* from this theta on; below it by the square: accelerators are not scarce for long */
-#define LEAD_BURSTS    1.5 /* and so many times longer still where twice as many came lately as the mean rate says */
+#define LEAD_BURSTS    1.5 /* and so many times longer still where requests come in bursts, if the SLO is not tight */
 #define HOPS           4   /* of a grant, which pass from one of a model's to its next, at the worst */
 #define THETA_STEPS    20
 #define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
@@ -104,16 +104,17 @@ static bool tight(const struct model_view *m) {
     return m->slo_ns < 2 * (m->alpha_ns + m->beta_ns);
 }
 
-/* 0 if no more came lately than the mean rate says, when something comes, 1 if twice as many. */
-static double bursty(const struct deferred_model *d) {
+/* How far requests come in bursts: 0 if no more came lately than the mean rate says, when something comes, 1 if twice
+ * as many. */
+static double bursty_of(const struct deferred_model *d) {
     double usual = d->burst_ns / d->gap_ns + 1; /* that an arrival finds, and itself */
     return clip(d->wont / usual - 1, 0, 1);
 }
 
-/* How much of the loss is the bursts'. */
-static double bursts_of(const struct model_view *m, const struct deferred_model *d) {
+/* How much of the loss is the bursts', of a model whose requests come in them so far. */
+static double bursts_of(const struct model_view *m, double bursty) {
     double idle = clip((BURSTS_BUSY - m->parameters.busy) / (BURSTS_BUSY - BURSTS_BUSY_ALL), 0, 1);
-    return doubt_of(m) * idle * bursty(d);
+    return doubt_of(m) * idle * bursty;
 }
 
 /* Whether the best batch at least halves an item's cost. */
@@ -127,7 +128,7 @@ static double theta_of(const struct model_view *m) {
     return batches_well(m) ? theta + (1 - theta) * doubt_of(m) : theta;
 }
 
-static int64_t lead_of(const struct model_view *m, const struct deferred_model *d) {
+static int64_t lead_of(const struct model_view *m, double bursty, double bursts) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = 0;
     double own = m->parameters.tau_ns * m->rate_per_ns / m->batch_best; /* part of all batches */
     if (load <= 0)
@@ -135,17 +136,17 @@ static int64_t lead_of(const struct model_view *m, const struct deferred_model *
     else if (load < LEAD_LOAD)
         lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
     double scarce = clip(m->parameters.theta / LEAD_THETA, 0, 1);
-    lead = (1 - bursts_of(m, d)) * (tight(m) ? 1 : 1 + LEAD_BURSTS * bursty(d)) * scarce * scarce * clip(lead, 0, most);
+    lead = (1 - bursts) * (tight(m) ? 1 : 1 + LEAD_BURSTS * bursty) * scarce * scarce * clip(lead, 0, most);
     if (!consolidates(m))
         lead *= 1 + LEAD_RIVALS * (1 - clip(own, 0, 1));
     return (int64_t)clip(lead, 0, most);
 }
 
-static void prices_update(const struct model_view *m, struct deferred_model *d) {
+static void prices_update(const struct model_view *m, struct deferred_model *d, double bursty, double bursts) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
-    double price = PRICE * (1 + bursts_of(m, d)) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double price = PRICE * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (tight(m))
-        price *= PRICE_TIGHT + (1 - PRICE_TIGHT) * bursty(d);
+        price *= PRICE_TIGHT + (1 - PRICE_TIGHT) * bursty;
     double doubt = doubt_of(m);
     d->worth = 1 / price;
     d->worth_slack = 1 / (price * (doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE));
@@ -175,10 +176,11 @@ static void deferred_update(struct model_view *m, void *own) {
     d->slack_items = (uint32_t)slack + ((double)(uint32_t)slack < slack);
     d->burst_ns = BURST_SLO * m->slo_ns;
     d->gap_ns = m->rate_per_ns > 1 / GAP_NEVER ? 1 / m->rate_per_ns : GAP_NEVER;
-    d->lead_ns = lead_of(m, d);
+    double bursty = bursty_of(d), bursts = bursts_of(m, bursty);
+    d->lead_ns = lead_of(m, bursty, bursts);
     double slo_items = (m->slo_ns - m->beta_ns) / m->alpha_ns;
     d->items_most = slo_items < m->items_worth ? slo_items : m->items_worth;
-    prices_update(m, d);
+    prices_update(m, d, bursty, bursts);
 }
 
 static void recent_count(struct deferred_model *d, const struct request_node *request) {
