@@ -189,7 +189,7 @@ static void *central_thread_main(void *argument) {
     while (!atomic_load_explicit(&t->stop, memory_order_acquire)) { /* with central_thread_stop() */
         int64_t now = clock_now_ns();
         bool any = poll_requests(t, now);
-        any |= rings_poll_ran(&t->rings, now, t, take_ran);
+        any |= rings_poll_ran(&t->rings, now, t, take_ran, NULL);
         any |= poll_timer(t, now);
         tell_ended(t, now);
         if (any)

@@ -23,7 +23,6 @@
  * for this part of their time. What waits after a pause is served: there is time for that. */
 #define SHED_BUSY     0.95
 #define SHED_PART     4
-#define GROUP         16 /* requests whose models are asked for together */
 #define DELAYS_MOST   32 /* models that learn of new delays in a turn */
 #define WARM_FROM     64 /* models; fewer stay in the cache anyway */
 #define WARM_REQUESTS 48 /* of a batch */
@@ -277,10 +276,10 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
  * most of the time would go by waiting for them one after the other; so they are asked for beforehand, for the whole
  * group. */
 static uint32_t take_group(struct model_thread *t, int64_t now, struct ring *ring) {
-    uint32_t count = ring_ready(ring, GROUP), known = 0;
+    uint32_t count = ring_ready(ring, RINGS_GROUP), known = 0;
 
     if (t->active >= WARM_FROM) {
-        const struct variant *soon[GROUP];
+        const struct variant *soon[RINGS_GROUP];
         for (uint32_t i = 0; i < count; i++) {
             const struct request_message *message = ring_peek_ahead(ring, i);
             const struct variant_range *range = &t->ranges[t->rings.model_of_served[message->model]];
@@ -504,7 +503,8 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     }
 }
 
-static void take_ran(struct model_thread *t, int64_t now, const struct ran_message *ran) {
+static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
+    struct model_thread *t = thread;
     struct variant *v = &t->variants[t->variant_of_rank_index[ran->model]];
 
     rings_ran(&t->rings, v->model, ran);
@@ -520,9 +520,10 @@ static void take_ran(struct model_thread *t, int64_t now, const struct ran_messa
 }
 
 /* Asks for what a group of runs will be counted in. */
-static void warm_ran(struct model_thread *t, struct ring *ring) {
-    uint32_t count = ring_ready(ring, GROUP);
-    const struct variant *soon[GROUP];
+static void warm_ran(void *thread, struct ring *ring) {
+    struct model_thread *t = thread;
+    uint32_t count = t->active >= WARM_FROM ? ring_ready(ring, RINGS_GROUP) : 0;
+    const struct variant *soon[RINGS_GROUP];
 
     for (uint32_t i = 0; i < count; i++) {
         const struct ran_message *ran = ring_peek_ahead(ring, i);
@@ -531,24 +532,6 @@ static void warm_ran(struct model_thread *t, struct ring *ring) {
     }
     for (uint32_t i = 0; i < count; i++)
         rings_warm_ran(&t->rings, soon[i]->model, ring_peek_ahead(ring, i));
-}
-
-static bool poll_ran(struct model_thread *t, int64_t now) {
-    struct wiring *w = t->rings.wiring;
-    bool any = false;
-
-    for (uint32_t e = 0; e < w->executors; e++) {
-        struct ring *ring = &w->ran[e * w->model_threads + t->rings.index];
-        const struct ran_message *ran;
-        for (uint32_t n = 0; n < RINGS_POLL_MAX && (ran = ring_peek(ring)); ring_pop(ring), n++) {
-            if (n % GROUP == 0 && t->active >= WARM_FROM)
-                warm_ran(t, ring);
-            take_ran(t, now, ran);
-            any = true;
-        }
-        ring_release(ring);
-    }
-    return any;
 }
 
 /* Lets the cores' delay(b) follow the measured dispatch and gathering, some models a turn. True if it did. */
@@ -670,8 +653,8 @@ static void ring_bells(struct model_thread *t) {
 
 /* Asks for what the grants that wait will touch: the walks through their batches go side by side. */
 static void warm_grants(struct model_thread *t, struct ring *ring) {
-    uint32_t count = ring_ready(ring, GROUP), nodes[GROUP], left = 0;
-    const struct variant *soon[GROUP];
+    uint32_t count = ring_ready(ring, RINGS_GROUP), nodes[RINGS_GROUP], left = 0;
+    const struct variant *soon[RINGS_GROUP];
 
     for (uint32_t i = 0; i < count; i++) {
         const struct grant_message *message = ring_peek_ahead(ring, i);
@@ -704,7 +687,7 @@ static bool poll_grants(struct model_thread *t, int64_t now) {
             t->held_up[k] = message->kind == GRANT_ACCELERATOR && !rings_fit(&t->rings, message->accelerator);
             if (t->held_up[k])
                 break;
-            if (taken % GROUP == 0 && t->active >= WARM_FROM)
+            if (taken % RINGS_GROUP == 0 && t->active >= WARM_FROM)
                 warm_grants(t, ring);
             take_grant(t, now, message);
             any = true;
@@ -789,7 +772,7 @@ int64_t model_thread_turn(void *thread) {
     settle_arrivals(t, now);
     any |= poll_moves(t);
     any |= poll_grants(t, now);
-    any |= poll_ran(t, now);
+    any |= rings_poll_ran(&t->rings, now, t, take_ran, warm_ran);
     any |= poll_timers(t, now);
     if (any || t->delays_left)
         any |= follow_delays(t, now);

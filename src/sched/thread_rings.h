@@ -11,7 +11,8 @@
 #include "sched/request_pool.h"
 #include "sched/wiring.h"
 
-#define RINGS_POLL_MAX 256 /* requests taken from one ring a turn, so that no ring starves another */
+#define RINGS_POLL_MAX 256 /* messages taken from one ring a turn, so that no ring starves another */
+#define RINGS_GROUP    16  /* of them, whose cache lines are asked for together */
 
 /* What a scheduling thread is told of a served model; constant. */
 struct thread_model {
@@ -115,17 +116,21 @@ void rings_publish(struct thread_rings *r);
 /* Requests or measured runs wait. */
 bool rings_pending(struct thread_rings *r);
 
-/* Calls take(context, now, message) for what executors ran. True if there was anything. */
+/* Calls take(context, now, message) for what executors ran, and before each group soon(context, ring) if it is given.
+ * True if there was anything. */
 static inline __attribute__((always_inline)) bool rings_poll_ran(struct thread_rings *r, int64_t now_ns, void *context,
                                                                  void (*take)(void *context, int64_t now_ns,
-                                                                              const struct ran_message *message)) {
+                                                                              const struct ran_message *message),
+                                                                 void (*soon)(void *context, struct ring *ring)) {
     struct wiring *w = r->wiring;
     bool any = false;
 
     for (uint32_t e = 0; e < w->executors; e++) {
         struct ring *ring = &w->ran[e * w->model_threads + r->index];
         const struct ran_message *message;
-        for (; (message = ring_peek(ring)); ring_pop(ring)) {
+        for (uint32_t n = 0; n < RINGS_POLL_MAX && (message = ring_peek(ring)); ring_pop(ring), n++) {
+            if (soon && n % RINGS_GROUP == 0)
+                soon(context, ring);
             take(context, now_ns, message);
             any = true;
         }
