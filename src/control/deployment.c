@@ -82,10 +82,7 @@ static int profile_group(struct deployment *d, const struct accelerator_group *g
 
 void deployment_gpus_check(const struct served_model *model, const struct server_accelerators *accelerators,
                            uint32_t type_count) {
-    uint32_t gpus = 0;
-    for (uint32_t i = 0; i < type_count; i++)
-        if (!accelerators[i].engine->emulate && strcmp(accelerators[i].provider, "cuda") == 0)
-            gpus += accelerators[i].count;
+    uint32_t gpus = server_accelerators_with(accelerators, type_count, "cuda");
     if (model->gpus > gpus)
         log_warn("instance_group asks for a GPU that is not there; the model runs on all accelerators",
                  "model=%s asked=%u gpus=%u", model->name, model->gpus - 1, gpus);

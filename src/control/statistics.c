@@ -34,15 +34,10 @@ static int64_t wall_ms(int64_t ns) {
 /* What a model takes of the machine's memory, on all CPUs that run it. */
 static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
-    uint64_t sessions = 0;
 
     if (atomic_load_explicit(&served->state, memory_order_acquire) != MODEL_READY) /* as the frontends' loads */
         return 0;
-    for (uint32_t type = 0; type < s->config.type_count; type++) {
-        const struct server_accelerators *a = &s->config.accelerators[type];
-        if (!a->engine->emulate && a->provider && strcmp(a->provider, "cpu") == 0)
-            sessions += a->count;
-    }
+    uint64_t sessions = server_accelerators_with(s->config.accelerators, s->config.type_count, "cpu");
     return sessions * served->batch_bytes + (served->weights_shared ? sessions > 0 : sessions) * served->weights_bytes;
 }
 
