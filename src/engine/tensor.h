@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define TENSOR_DIMS_MAX 8   /* dimensions of a tensor */
 #define TENSOR_NAME_MAX 128 /* bytes of a tensor's name, terminator included */
@@ -45,6 +46,14 @@ struct tensor_spec {
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size. With `batched` the first is -1, the batch dimension */
 };
+
+/* Which of the specs has this name of `length` bytes, or -1. */
+static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t count, const char *name, size_t length) {
+    for (uint32_t i = 0; i < count && length < TENSOR_NAME_MAX; i++)
+        if (memcmp(specs[i].name, name, length) == 0 && specs[i].name[length] == '\0')
+            return (int)i;
+    return -1;
+}
 
 /* What a model takes and gives. */
 struct signature {

@@ -23,21 +23,13 @@ void infer_call_begin(struct infer_call *call) {
     call->id_length = 0;
 }
 
-/* Which of the specs has this name, or -1. */
-static int spec_find(const struct tensor_spec *specs, uint32_t count, const char *name, size_t length) {
-    for (uint32_t i = 0; i < count && length < TENSOR_NAME_MAX; i++)
-        if (memcmp(specs[i].name, name, length) == 0 && specs[i].name[length] == '\0')
-            return (int)i;
-    return -1;
-}
-
 static int shown(size_t length) {
     return length < 64 ? (int)length : 64;
 }
 
 int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                      uint32_t *index, struct sy_error *err) {
-    int found = spec_find(model->signature.inputs, model->signature.input_count, name, length);
+    int found = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, length);
     if (found < 0)
         return error_set(err, 400, "unexpected input '%.*s': model '%.64s' has no such input", shown(length), name,
                          model->name);
@@ -115,7 +107,7 @@ int infer_call_shared(struct infer_call *call, const struct served_model *model,
 
 int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                       struct infer_output **output, struct sy_error *err) {
-    int found = spec_find(model->signature.outputs, model->signature.output_count, name, length);
+    int found = tensor_spec_find(model->signature.outputs, model->signature.output_count, name, length);
     if (found < 0)
         return error_set(err, 400, "unexpected output '%.*s': model '%.64s' has no such output", shown(length), name,
                          model->name);

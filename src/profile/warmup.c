@@ -183,12 +183,10 @@ static int parts_read(const struct reader *r, const struct pbtxt_node *sample, s
     const struct signature *s = r->signature;
     for (const struct pbtxt_node *entry = pbtxt_find(sample, "inputs"); entry; entry = pbtxt_next(entry)) {
         const struct pbtxt_node *key = pbtxt_find(entry, "key"), *value = pbtxt_find(entry, "value");
-        uint32_t i = 0;
         if (!key || !value)
             return SAY(r, entry, "inputs: %s is missing", key ? "value" : "key");
-        while (i < s->input_count && strcmp(s->inputs[i].name, key->text) != 0)
-            i++;
-        if (i == s->input_count)
+        int i = tensor_spec_find(s->inputs, s->input_count, key->text, strlen(key->text));
+        if (i < 0)
             return SAY(r, key, "the model has no input '%.60s' (it has %u, the first is '%.60s')", key->text,
                        s->input_count, s->input_count ? s->inputs[0].name : "");
         if (parts[i].source)

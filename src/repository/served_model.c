@@ -35,10 +35,8 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
         }
     for (uint32_t k = 0; k < settings->shape_count; k++) {
         const struct symphony_yaml_shape *shape = &settings->shapes[k];
-        uint32_t i = 0;
-        while (i < s->input_count && strcmp(s->inputs[i].name, shape->input) != 0)
-            i++;
-        if (i == s->input_count)
+        int i = tensor_spec_find(s->inputs, s->input_count, shape->input, strlen(shape->input));
+        if (i < 0)
             return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": shapes: the model has no input '%s'",
                              model->folder, shape->input);
         bool same = shape->rank + skip == s->inputs[i].rank;
