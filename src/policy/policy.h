@@ -57,7 +57,7 @@ static inline struct batch_times batch_times_from(int64_t start_ns, int64_t orde
     return (struct batch_times){{start_ns, start_ns, start_ns}, order_ns};
 }
 
-/* All models of a sub-cluster. */
+/* All models of a sub-cluster, or of a class that has its load in common (sched/load_classes.h). */
 struct cluster_view {
     uint32_t models;
     const struct model_rates *rates; /* [models], as of now; rate 0: silent */
@@ -95,8 +95,9 @@ struct policy_ops {
     uint32_t (*batch_part)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
                            int64_t now_ns);
 
-    /* For the rank core, on its thread, every 10 ms while events come: fills the parameters (but accelerators,
-     * busy, hop_ns, thread_busy and type_share) and admit_share[models]. NULL: none are needed. */
+    /* For the rank core, on its thread, every 10 ms while events come, and of each class of models: fills the
+     * parameters (but accelerators, busy, hop_ns, thread_busy and type_share) and admit_share[models]. NULL: none are
+     * needed. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 };

@@ -126,6 +126,7 @@ struct model_rates {
     double batch_best;        /* b* */
     double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
     double thread_busy;       /* share of its time in which the model's thread has something to do; 0 in virtual time */
+    uint32_t runs_on;         /* a bit for each type of accelerator on which it does; 0: on all */
 };
 
 enum rank_message_kind {
@@ -155,7 +156,8 @@ struct rank_message {
 
 /* ---- rank thread -> model thread ---- */
 
-/* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. */
+/* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where models run on some
+ * types only, the first four and `busy` are of those that have their load in common (load_classes.h). */
 struct cluster_parameters {
     double gamma;                            /* share of b* that the window drop aims at */
     double theta;                            /* share of b* from which a batch need not wait */

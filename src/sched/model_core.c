@@ -861,6 +861,14 @@ static void delays_set(struct model_core *core, int64_t now_ns, int64_t ctrl_ns,
     refresh(core, now_ns, out);
 }
 
+/* A bit for each type. */
+static uint32_t runs_on(const struct model_core *core) {
+    uint32_t types = 0;
+    for (uint32_t t = 0; t < core->view.types; t++)
+        types |= core->view.profiles[t] ? 1u << t : 0;
+    return types;
+}
+
 /* A tick of the rates is over. */
 static void rates_update(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct model_view *m = &core->view;
@@ -883,6 +891,7 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
             .batch_best = m->batch_best,
             .alpha_ns = m->alpha_ns,
             .beta_ns = m->beta_ns,
+            .runs_on = runs_on(core),
         };
     refresh(core, now_ns, out);
 }

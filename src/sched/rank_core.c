@@ -30,6 +30,7 @@
 #include "base/bit_tree.h"
 #include "base/fmath.h"
 #include "base/heap.h"
+#include "sched/load_classes.h"
 
 #define PARAMETERS_EVERY_NS (10 * NS_PER_MS)
 #define SLOW_NS             2e9 /* time constants of the models' rates */
@@ -84,6 +85,7 @@ struct model_slot {
     bool granted; /* between a grant and its answer; candidates are ignored */
     bool granted_leftovers, granted_spare;
     uint8_t dirty;    /* a bit for every list in which it is */
+    uint8_t class;    /* of load_classes.h */
     double pace;      /* what its batches take over what the tables say: the mean */
     int64_t spare_ns; /* for how long best effort of it ran; of models that had none for a while, as the others' */
 };
@@ -133,10 +135,14 @@ struct rank_core {
     struct model_rates *rates;     /* [models] as reported */
     struct model_rates *rates_now; /* [models] scratch: as of now */
     double *admit_share;           /* [models] */
-    struct cluster_parameters parameters;
-    double busy_part;                  /* of the accelerators' time, over 2 s */
-    int64_t granted_ns, parameters_ns; /* since the parameters were derived, and when they were */
-    double needed;
+    struct load_classes classes;
+    struct model_rates *class_rates; /* [models] scratch: of one class, where there are several */
+    double *class_share;
+    struct cluster_parameters parameters[ACCELERATOR_TYPES_MAX]; /* by class */
+    double busy_part[ACCELERATOR_TYPES_MAX];                     /* of a type's accelerators' time, over 2 s */
+    int64_t granted_ns[ACCELERATOR_TYPES_MAX];                   /* by type, since the parameters were derived, */
+    int64_t parameters_ns;                                       /* and when they were */
+    double needed, thread_busy;                                  /* of all */
     int64_t parameters_due_ns;
     const struct policy_ops *policy;
     struct policy_options options;
@@ -153,6 +159,9 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
     core->rates = arena_take(arena, config->models * sizeof(*core->rates));
     core->rates_now = arena_take(arena, config->models * sizeof(*core->rates_now));
     core->admit_share = arena_take(arena, config->models * sizeof(*core->admit_share));
+    uint32_t divided = config->types > 1 ? config->models : 0;
+    core->class_rates = arena_take(arena, divided * sizeof(*core->class_rates));
+    core->class_share = arena_take(arena, divided * sizeof(*core->class_share));
     heap_take(arena, &core->offers, config->accelerators);
     for (uint32_t t = 0; t < config->types; t++) {
         struct lane *lane = &core->lanes[t];
@@ -198,7 +207,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         core->options = *config->policy_options;
     else
         policy_options_preset(config->policy, &core->options);
-    core->parameters = (struct cluster_parameters){.gamma = 1};
+    for (uint32_t k = 0; k < config->types; k++)
+        core->parameters[k] = (struct cluster_parameters){.gamma = 1};
     core->spared_ns = INT64_MIN;
     core->spare_run_ns = (int64_t)SPARE_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
@@ -654,7 +664,7 @@ static void batch_announced(struct rank_core *core, struct accelerator *a, const
         a->begin_ns = begin_ns;
     a->free_ns = begin_ns + (int64_t)run_expected(core, a);
     if (!model->granted_spare)
-        core->granted_ns += a->free_ns - begin_ns;
+        core->granted_ns[a->type] += a->free_ns - begin_ns;
     if (!a->ended_early)
         return;
     batch_over(core, a, a->ended_ns);
@@ -765,12 +775,72 @@ static struct model_rates rates_at(const struct model_rates *reported, int64_t n
 /* Best effort does not count. */
 static void busy_update(struct rank_core *core, int64_t now_ns) {
     double passed_ns = (double)(now_ns - core->parameters_ns);
-    if (core->up > 0 && passed_ns > 0) {
-        double part = (double)core->granted_ns / (passed_ns * core->up);
-        core->busy_part += (1 - fmath_exp(-passed_ns / SLOW_NS)) * (part - core->busy_part);
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (core->up_of_type[t] > 0 && passed_ns > 0) {
+            double part = (double)core->granted_ns[t] / (passed_ns * core->up_of_type[t]);
+            core->busy_part[t] += (1 - fmath_exp(-passed_ns / SLOW_NS)) * (part - core->busy_part[t]);
+        }
+        core->granted_ns[t] = 0;
     }
     core->parameters_ns = now_ns;
-    core->granted_ns = 0;
+}
+
+/* Brings the models' rates up to date, sums up what they ask for, and divides them into classes. */
+static void rates_update(struct rank_core *core, int64_t now_ns) {
+    double run_ns = SPARE_RUN_NS;
+    core->needed = 0;
+    core->thread_busy = 0;
+    load_classes_begin(&core->classes, core->types);
+    for (uint32_t m = 0; m < core->models; m++) {
+        struct model_rates rates = rates_at(&core->rates[m], now_ns);
+        rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
+        rates.beta_ns *= core->model[m].pace;
+        core->rates_now[m] = rates;
+        if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
+            core->thread_busy = rates.thread_busy;
+        double left_ns = SPARE_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
+        if (rates.rate > 0 && left_ns < run_ns)
+            run_ns = left_ns;
+        double load = rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
+        core->needed += load;
+        load_classes_add(&core->classes, rates.runs_on, load);
+    }
+    core->spare_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
+    load_classes_divide(&core->classes, core->up_of_type);
+    for (uint32_t m = 0; m < core->models; m++)
+        core->model[m].class = (uint8_t)load_classes_find(&core->classes, core->rates_now[m].runs_on);
+}
+
+/* What the policy derives for a class. */
+static void class_derive(struct rank_core *core, uint32_t class) {
+    bool only = core->classes.count == 1;
+    struct cluster_parameters *parameters = &core->parameters[class];
+    struct cluster_view view = {.models = core->models, .rates = core->rates_now};
+    uint32_t up = 0, count = 0;
+    for (uint32_t t = 0; t < core->types; t++)
+        up += core->classes.types_of[class] >> t & 1 ? core->up_of_type[t] : 0;
+    view.accelerators = up;
+    parameters->busy = 0;
+    for (uint32_t t = 0; t < core->types; t++)
+        if (core->classes.types_of[class] >> t & 1 && up)
+            parameters->busy += core->busy_part[t] * ((double)core->up_of_type[t] / up);
+    if (!core->policy->cluster_derive)
+        return;
+    if (only) {
+        core->policy->cluster_derive(&view, &core->options, parameters, core->admit_share);
+        return;
+    }
+    for (uint32_t m = 0; m < core->models; m++)
+        if (core->model[m].class == class) {
+            core->class_rates[count] = core->rates_now[m];
+            core->class_share[count++] = core->admit_share[m];
+        }
+    view.models = count;
+    view.rates = core->class_rates;
+    core->policy->cluster_derive(&view, &core->options, parameters, core->class_share);
+    for (uint32_t m = core->models; m-- > 0;)
+        if (core->model[m].class == class)
+            core->admit_share[m] = core->class_share[--count];
 }
 
 static void parameters_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
@@ -778,35 +848,17 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
         return;
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
     core->kept *= KEPT_FADE;
-    core->needed = 0;
-    double run_ns = SPARE_RUN_NS, thread_busy = 0;
-    for (uint32_t m = 0; m < core->models; m++) {
-        struct model_rates rates = rates_at(&core->rates[m], now_ns);
-        rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
-        rates.beta_ns *= core->model[m].pace;
-        core->rates_now[m] = rates;
-        if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > thread_busy)
-            thread_busy = rates.thread_busy;
-        double left_ns = SPARE_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
-        if (rates.rate > 0 && left_ns < run_ns)
-            run_ns = left_ns;
-        core->needed += rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
-    }
-    core->spare_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
+    rates_update(core, now_ns);
     busy_update(core, now_ns);
-    struct cluster_view view = {
-        .models = core->models,
-        .rates = core->rates_now,
-        .accelerators = core->up,
-    };
-    if (core->policy->cluster_derive)
-        core->policy->cluster_derive(&view, &core->options, &core->parameters, core->admit_share);
-    core->parameters.accelerators = core->up;
-    core->parameters.hop_ns = core->hop.mean;
-    core->parameters.busy = core->busy_part;
-    core->parameters.thread_busy = thread_busy;
-    for (uint32_t t = 0; t < core->types; t++)
-        core->parameters.type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
+    for (uint32_t k = 0; k < core->classes.count; k++) {
+        struct cluster_parameters *parameters = &core->parameters[k];
+        class_derive(core, k);
+        parameters->accelerators = core->up;
+        parameters->hop_ns = core->hop.mean;
+        parameters->thread_busy = core->thread_busy;
+        for (uint32_t t = 0; t < core->types; t++)
+            parameters->type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
+    }
     out->parameters_changed = true;
 }
 
@@ -859,7 +911,7 @@ void rank_core_parameters(const struct rank_core *core, uint32_t model, struct g
         .kind = GRANT_PARAMETERS,
         .model = model,
         .admit_share = core->admit_share[model],
-        .parameters = core->parameters,
+        .parameters = core->parameters[core->model[model].class],
     };
 }
 

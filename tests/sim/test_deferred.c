@@ -222,6 +222,35 @@ static void consolidating_leaves_the_idle_share_flat(void **state) {
     cluster_free(cluster);
 }
 
+/* ResNet50 on 8 accelerators at its peak, alone and beside 56 of another type that it does not run on, idle or at their
+ * own peak: what it gets is the same. */
+static void accelerators_that_a_model_may_not_have_do_not_count_for_it(void **state) {
+    (void)state;
+    static const double others_rps[] = {0, 500, 40000};
+    double alone_rps = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(others_rps); i++) {
+        struct cluster *cluster = cluster_new(others_rps[i] > 0 ? 64 : 8);
+        cluster_add(cluster, 1.053, 5.072, 25)->share = 5800;
+        if (others_rps[i] > 0) {
+            struct sim_model *other = cluster_add(cluster, 1.053, 5.072, 25);
+            other->share = others_rps[i];
+            other->profiles[1] = other->profiles[0];
+            other->profiles[0] = NULL;
+            cluster->config.types = 2;
+            memset(cluster->types + 8, 1, 56);
+        }
+        run(cluster, 5800 + others_rps[i], 5);
+        double good_rps = (double)cluster->result.models[0].good / 5;
+        if (i == 0)
+            alone_rps = good_rps;
+        else if (good_rps < 0.98 * alone_rps || cluster->result.models[1].good < 0.99 * 5 * others_rps[i])
+            fail_msg("beside %.0f/s of others %.0f/s are good, alone %.0f/s", others_rps[i], good_rps, alone_rps);
+        if (i > 0)
+            free((void *)cluster->models[1].profiles[1]);
+        cluster_free(cluster);
+    }
+}
+
 static void a_run_is_a_function_of_its_seed(void **state) {
     (void)state;
     struct cluster *a = cluster_of(&cells[2]), *b = cluster_of(&cells[2]);
@@ -253,6 +282,7 @@ int main(void) {
         cmocka_unit_test(a_flash_crowd_costs_little),
         cmocka_unit_test(nobody_waits_for_company_that_is_not_needed),
         cmocka_unit_test(consolidating_leaves_the_idle_share_flat),
+        cmocka_unit_test(accelerators_that_a_model_may_not_have_do_not_count_for_it),
         cmocka_unit_test(a_run_is_a_function_of_its_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

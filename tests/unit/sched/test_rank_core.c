@@ -555,6 +555,35 @@ static void models_are_told_at_once_which_types_are_in_service(void **state) {
     free(f.core);
 }
 
+/* Models 1 and 3 run on type 0 only and load it more than the others load type 1. */
+static void parameters_are_those_of_the_accelerators_that_a_model_may_have(void **state) {
+    (void)state;
+    static const uint8_t types[] = {0, 1, 1, 1};
+    struct fixture f = fixture_of(4, types, 2, &policy_deriving);
+    struct grant_message message;
+    for (uint32_t m = 0; m < MODELS; m++)
+        send(&f, 0,
+             (struct rank_message){
+                 .kind = RANK_RATES,
+                 .model = m,
+                 .rates = {.rate = 100 + m, .batch_best = 1, .alpha_ns = 1e6, .runs_on = 1 + !(m & 1)}});
+    derived = 0;
+    timer(&f, 10 * NS_PER_MS);
+    assert_int_equal(derived, 2); /* of the last: */
+    assert_true(derived_from.accelerators == 3 && derived_from.models == 2);
+    assert_true(derived_rates[0].rate == 100 && derived_rates[1].rate == 102);
+    for (uint32_t m = 0; m < MODELS; m++) {
+        rank_core_parameters(f.core, m, &message);
+        assert_true(message.parameters.gamma == 0.5 && message.parameters.accelerators == 4);
+        assert_true(message.parameters.type_share[0] == 0.25f);
+        assert_true(message.admit_share == (m < 2 ? 1 : 0.25)); /* the second of each class */
+    }
+    assert_true(rank_core_accelerators_needed(f.core) > 0.4059 && rank_core_accelerators_needed(f.core) < 0.4061);
+    event(&f, 11 * NS_PER_MS, RANK_ACCELERATOR_DOWN, 0);
+    assert_true(derived_from.accelerators == 3);
+    free(f.core);
+}
+
 /* ---- ahead of time ---- */
 
 /* One accelerator to which a batch takes 10. */
@@ -852,6 +881,7 @@ int main(void) {
         cmocka_unit_test(how_busy_accelerators_are_is_told),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
         cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
+        cmocka_unit_test(parameters_are_those_of_the_accelerators_that_a_model_may_have),
         cmocka_unit_test(a_batch_is_sealed_while_the_one_before_it_runs),
         cmocka_unit_test(what_ends_before_it_was_due_is_free_at_once),
         cmocka_unit_test(ends_while_the_next_is_being_sealed_are_told_apart),

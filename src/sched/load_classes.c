@@ -1,0 +1,63 @@
+/* load_classes.c - divides models and types of accelerators into classes that have their load in common. */
+#include "sched/load_classes.h"
+
+#include <string.h>
+
+static uint32_t all_types(const struct load_classes *c) {
+    return (1u << c->types) - 1;
+}
+
+void load_classes_begin(struct load_classes *c, uint32_t types) {
+    c->types = types;
+    memset(c->load, 0, sizeof(c->load[0]) << types);
+}
+
+void load_classes_add(struct load_classes *c, uint32_t runs_on, double load) {
+    c->load[runs_on ? runs_on : all_types(c)] += load;
+}
+
+/* How loaded the accelerators of a set of types are by so much. */
+static double pressure(uint32_t set, double load, const uint32_t *up) {
+    uint32_t accelerators = 0;
+    for (uint32_t t = 0; set >> t; t++)
+        accelerators += set >> t & 1 ? up[t] : 0;
+    return load <= 0 ? 0 : accelerators ? load / accelerators : __builtin_inf();
+}
+
+/* The set of types out of `left` that is loaded most by models that run on no others; of equals the largest. */
+static uint32_t hottest(const struct load_classes *c, uint32_t left, const uint32_t *up) {
+    double within[1 << ACCELERATOR_TYPES_MAX]; /* by set: the load of the models that run on types of it alone */
+    uint32_t best = left;
+    memcpy(within, c->load, sizeof(within[0]) << c->types);
+    for (uint32_t t = 0; t < c->types; t++)
+        for (uint32_t set = 0; set <= left; set++)
+            if (set >> t & 1)
+                within[set] += within[set ^ 1u << t];
+    for (uint32_t set = left; set > 0; set = (set - 1) & left)
+        if (pressure(set, within[set], up) > pressure(best, within[best], up))
+            best = set;
+    return best;
+}
+
+void load_classes_divide(struct load_classes *c, const uint32_t *up) {
+    c->count = 0;
+    for (uint32_t left = all_types(c); left;) {
+        uint32_t taken = hottest(c, left, up);
+        c->types_of[c->count++] = taken;
+        for (uint32_t set = 1; set <= left; set++) { /* models that run on others, too, have only these now */
+            if (!(set & taken))
+                continue;
+            if (set & ~taken)
+                c->load[set & ~taken] += c->load[set];
+            c->load[set] = 0;
+        }
+        left &= ~taken;
+    }
+}
+
+uint32_t load_classes_find(const struct load_classes *c, uint32_t runs_on) {
+    uint32_t k = 0, missing = (runs_on ? runs_on : all_types(c)) & ~c->types_of[0];
+    while (missing)
+        missing &= ~c->types_of[++k];
+    return k;
+}
