@@ -69,11 +69,12 @@ int executor_load(struct executor *x, uint32_t served_model, struct executor_mod
         .profile = x->config.profiles[served_model],
         .batch_max = model->batch_max,
     };
+    if (!source.profile) /* it does not run on this type of accelerators: it takes no memory there */
+        return 0;
     int rc = x->config.engine->load(x->engine, &source, &loaded->model, err);
-
     if (rc < 0)
         return rc;
-    if (!x->config.engine->signature || !source.profile) /* it does not compute */
+    if (!x->config.engine->signature) /* it does not compute */
         return 0;
     loaded->warmed = warm(x, served_model, loaded->model);
     rc = warmup_each(model, sample_run, &(struct warming){x, loaded->model, stop ? stop : &x->stop}, err);

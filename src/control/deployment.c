@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "control/instances.h"
 #include "profile/prepare.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
@@ -42,12 +43,12 @@ static const struct engine_ops *const file_engine = &engine_onnxruntime;
 static const struct engine_ops *const file_engine = NULL;
 #endif
 
-/* One more group of accelerators; returns how models are profiled for it. */
+/* One more group of accelerators, with room for profiles; returns how models are profiled for it. */
 static struct profile_options group_add(struct deployment *d, const struct accelerator_group *group,
                                         const struct deployment_options *options) {
     static const char *const providers[] = {"cpu", "cuda",
                                             "cpu"}; /* by kind; an emulated one sleeps what a CPU takes */
-    struct server_accelerators *a = &d->accelerators[d->type_count];
+    struct server_accelerators *a = &d->accelerators[d->type_count++];
 
     snprintf(a->type, sizeof(a->type), "%s", group->type);
     a->engine = group->kind == ACCELERATOR_EMULATED ? &engine_emulated : file_engine;
@@ -55,6 +56,7 @@ static struct profile_options group_add(struct deployment *d, const struct accel
     a->cache_dir = options->cache_dir;
     a->count = group->count;
     a->profiles = (const struct profile **)&d->profiles[d->profile_count];
+    d->profile_count += d->model_count;
     return (struct profile_options){
         .engine = file_engine,
         .provider = a->provider,
@@ -63,29 +65,30 @@ static struct profile_options group_add(struct deployment *d, const struct accel
     };
 }
 
-/* Profiles the models for one group of accelerators. */
-static int profile_group(struct deployment *d, const struct accelerator_group *group,
-                         const struct deployment_options *options, struct sy_error *err) {
+/* Profiles the models that run on accelerators of a type. */
+static int profile_type(struct deployment *d, uint32_t type, struct profile_options *how, struct sy_error *err) {
     bool terminal = isatty(STDERR_FILENO);
-    struct profile_options how = group_add(d, group, options);
 
-    how.progress = progress_show;
-    how.context = &terminal;
-    int found = profile_prepare_all(d->models, d->model_count, &how, &d->profiles[d->profile_count]);
+    how->progress = progress_show;
+    how->context = &terminal;
+    int found = profile_prepare_all(d->models, d->model_count, type, how, &d->profiles[type * d->model_count]);
     progress_end(&terminal);
-    if (found < 0)
-        return error_set(err, found, "profiling was stopped");
-    d->profile_count += d->model_count;
-    d->type_count++;
-    return 0;
+    return found < 0 ? error_set(err, found, "profiling was stopped") : 0;
 }
 
-void deployment_gpus_check(const struct served_model *model, const struct server_accelerators *accelerators,
-                           uint32_t type_count) {
-    uint32_t gpus = server_accelerators_with(accelerators, type_count, "cuda");
-    if (model->gpus > gpus)
-        log_warn("instance_group asks for a GPU that is not there; the model runs on all accelerators",
-                 "model=%s asked=%u gpus=%u", model->name, model->gpus - 1, gpus);
+/* Where every model runs; of those that are set aside already it does not matter. */
+static void models_place(struct deployment *d) {
+    for (uint32_t i = 0; i < d->model_count; i++)
+        if (atomic_load_explicit(&d->models[i].state, memory_order_relaxed) == MODEL_LOADING) /* no other thread yet */
+            instances_place(&d->models[i], d->accelerators, d->type_count);
+}
+
+/* Of a model that is to be served, on the first type that runs it. */
+static const struct profile *profile_first(const struct deployment *d, uint32_t model) {
+    uint32_t type = 0;
+    while (!d->accelerators[type].profiles[model])
+        type++;
+    return d->accelerators[type].profiles[model];
 }
 
 /* What has become of each model: ready, or set aside with its reason. Returns how many are ready. */
@@ -104,8 +107,7 @@ static uint32_t settle_models(struct deployment *d) {
             log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
             continue;
         }
-        deployment_gpus_check(m, d->accelerators, d->type_count);
-        const struct profile *p = d->accelerators[0].profiles[i];
+        const struct profile *p = profile_first(d, i);
         atomic_store_explicit(&m->state, MODEL_READY, memory_order_relaxed); /* no other thread yet */
         log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,
                  m->version, (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6,
@@ -117,6 +119,8 @@ static uint32_t settle_models(struct deployment *d) {
 
 int deployment_from_repository(struct deployment *d, const char *path, const struct deployment_options *options,
                                struct sy_error *err) {
+    struct profile_options how[ACCELERATOR_TYPES_MAX];
+
     *d = (struct deployment){.models = NULL};
     if (!file_engine)
         return error_set(err, -ENOTSUP,
@@ -131,7 +135,10 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
     if (!d->profiles)
         return error_set(err, -ENOMEM, "no memory for the profiles of %u models", d->model_count);
     for (uint32_t i = 0; i < options->group_count; i++)
-        if ((rc = profile_group(d, &options->groups[i], options, err)) < 0)
+        how[i] = group_add(d, &options->groups[i], options);
+    models_place(d);
+    for (uint32_t i = 0; i < options->group_count; i++)
+        if ((rc = profile_type(d, i, &how[i], err)) < 0)
             return rc;
     if (settle_models(d) == 0)
         return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
@@ -163,11 +170,8 @@ int deployment_for_control(struct deployment *d, struct repository_control *cont
         return error_set(err, -ENOMEM, "no memory for the places of %u models", places);
     d->model_count = places;
     control->slo_ns = options->slo_ns;
-    for (uint32_t i = 0; i < options->group_count; i++) {
+    for (uint32_t i = 0; i < options->group_count; i++)
         control->how[i] = group_add(d, &options->groups[i], options);
-        d->profile_count += places;
-        d->type_count++;
-    }
     return 0;
 }
 
@@ -201,6 +205,8 @@ int deployment_from_scenario(struct deployment *d, const struct scenario *scenar
         for (uint32_t i = 0; i < d->model_count; i++)
             a->profiles[i] = by_model[i * scenario->type_count + type];
     }
+    for (uint32_t i = 0; i < d->model_count; i++)
+        instances_place(&d->models[i], d->accelerators, d->type_count);
     free(by_model);
     return 0;
 }

@@ -35,7 +35,4 @@ int deployment_for_control(struct deployment *deployment, struct repository_cont
                            const struct deployment_options *options, struct sy_error *err);
 /* The models and accelerators of a scenario, emulated. */
 int deployment_from_scenario(struct deployment *deployment, const struct scenario *scenario, struct sy_error *err);
-/* Warns if a model's instance_group asks for GPUs that there are not; it is served on what there is. */
-void deployment_gpus_check(const struct served_model *model, const struct server_accelerators *accelerators,
-                           uint32_t type_count);
 void deployment_free(struct deployment *deployment);

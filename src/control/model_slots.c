@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/assert.h"
-#include "control/deployment.h"
+#include "control/instances.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/infer_counters.h"
 #include "profile/prepare.h"
@@ -75,6 +75,8 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
         struct profile_progress progress = {.model = model->name, .count = 1};
         struct profile *profile;
         bool measured;
+        if (model->on[type].count == 0)
+            continue;
         int rc = profile_prepare(model, &slots->control->how[type], &progress, NULL, &profile, &measured);
         if (rc == -EINTR)
             return error_set(err, rc, "the server is shutting down");
@@ -136,11 +138,10 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
     slots->slots[i].use = SLOT_LOADED;
+    instances_place(model, s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, i, err);
     if (rc == 0)
         rc = served_model_labels_read(model, err);
-    if (rc == 0)
-        deployment_gpus_check(model, s->config.accelerators, s->config.type_count);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
         rc = is_stopping(slots)
                  ? error_set(err, -EINTR, "the server is shutting down")

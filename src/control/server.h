@@ -24,18 +24,6 @@ struct server_accelerators {
     const struct profile **profiles; /* [model_count]; NULL where the model does not run on this type */
 };
 
-/* How many of them run with a provider of a real engine. */
-static inline uint32_t server_accelerators_with(const struct server_accelerators *accelerators, uint32_t type_count,
-                                                const char *provider) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < type_count; i++) {
-        const struct server_accelerators *a = &accelerators[i];
-        if (!a->engine->emulate && a->provider && strcmp(a->provider, provider) == 0)
-            count += a->count;
-    }
-    return count;
-}
-
 struct repository_control;
 struct v2_models;
 

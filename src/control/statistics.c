@@ -37,7 +37,9 @@ static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
 
     if (atomic_load_explicit(&served->state, memory_order_acquire) != MODEL_READY) /* as the frontends' loads */
         return 0;
-    uint64_t sessions = server_accelerators_with(s->config.accelerators, s->config.type_count, "cpu");
+    uint64_t sessions = 0;
+    for (uint32_t t = 0; t < s->config.type_count; t++)
+        sessions += served->on[t].gpu ? 0 : served->on[t].count;
     return sessions * served->batch_bytes + (served->weights_shared ? sessions > 0 : sessions) * served->weights_bytes;
 }
 

@@ -164,6 +164,30 @@ static Inference__ModelDynamicBatching *dynamic_batching(struct description *d, 
     return b;
 }
 
+/* The accelerators that run the model, a group for each type. As Triton counts, `count` is of each GPU in `gpus`, or of
+ * all instances where none are named: CPUs, and accelerators that only stand for GPUs. */
+static void instance_groups(struct description *d, const struct served_model *model, Inference__ModelConfig *c) {
+    c->instance_group = take(d, ACCELERATOR_TYPES_MAX * sizeof(*c->instance_group));
+    for (const struct served_on *on = model->on; on < model->on + ACCELERATOR_TYPES_MAX; on++) {
+        if (on->count == 0)
+            continue;
+        Inference__ModelInstanceGroup *group =
+            NEW(d, Inference__ModelInstanceGroup, INFERENCE__MODEL_INSTANCE_GROUP__INIT);
+        group->name = text_of(on->type);
+        group->kind =
+            on->gpu ? INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU : INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;
+        group->count = (int32_t)on->count;
+        if (on->gpu && !on->emulated) {
+            group->count = 1;
+            group->n_gpus = on->count;
+            group->gpus = take(d, on->count * sizeof(*group->gpus));
+            for (uint32_t i = 0; i < on->count; i++)
+                group->gpus[i] = (int32_t)i;
+        }
+        c->instance_group[c->n_instance_group++] = group;
+    }
+}
+
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model) {
     const struct signature *signature = &model->signature;
     bool onnx = strncmp(model->platform, "onnxruntime", 11) == 0;
@@ -195,6 +219,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
         c->dynamic_batching = dynamic_batching(d, rules);
     }
+    instance_groups(d, model, c);
     return c;
 }
 

@@ -197,14 +197,15 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
     return rc;
 }
 
-int profile_prepare_all(struct served_model *models, uint32_t count, const struct profile_options *options,
-                        struct profile **profiles) {
+int profile_prepare_all(struct served_model *models, uint32_t count, uint32_t type,
+                        const struct profile_options *options, struct profile **profiles) {
     int ready = 0;
     struct profile_progress progress = {.count = count};
     for (uint32_t i = 0; i < count; i++) {
         bool measured;
         profiles[i] = NULL;
-        if (atomic_load_explicit(&models[i].state, memory_order_relaxed) != MODEL_LOADING) /* no threads yet */
+        if (atomic_load_explicit(&models[i].state, memory_order_relaxed) != MODEL_LOADING || /* no threads yet */
+            models[i].on[type].count == 0)
             continue;
         progress.model = models[i].name;
         progress.index = i;

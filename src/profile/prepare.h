@@ -22,7 +22,8 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
                     struct profile_progress *progress, struct profile_record *record, struct profile **profile,
                     bool *measured);
 
-/* profile_prepare() for every model that is MODEL_LOADING, one after the other; profiles[i] is NULL for the others and
- * for those that failed. Returns how many have a profile, or -EINTR when stopped. */
-int profile_prepare_all(struct served_model *models, uint32_t count, const struct profile_options *options,
-                        struct profile **profiles);
+/* profile_prepare() for every model that is MODEL_LOADING and runs on accelerators of this type (model->on), one after
+ * the other; profiles[i] is NULL for the others and for those that failed. Returns how many have a profile, or -EINTR
+ * when stopped. */
+int profile_prepare_all(struct served_model *models, uint32_t count, uint32_t type,
+                        const struct profile_options *options, struct profile **profiles);

@@ -177,17 +177,18 @@ static bool is_idle_warmup(const struct pbtxt_node *node) {
 /* Of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const top[] = {
-        "name",  "platform", "backend",          "max_batch_size", "default_model_filename",
-        "input", "output",   "dynamic_batching", "version_policy", "model_warmup",
-        NULL};
+        "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
+        "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
     static const char *const input[] = {"name", "data_type", "dims", "optional", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {
         "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
         "default_priority_level",       "default_queue_policy", "priority_queue_policy", NULL};
+    static const char *const instances[] = {"name", "kind", "count", "gpus", NULL};
     static const struct partly_honoured parts[] = {{"input", "ModelInput", input},
                                                    {"output", "ModelOutput", output},
-                                                   {"dynamic_batching", "ModelDynamicBatching", batching}};
+                                                   {"dynamic_batching", "ModelDynamicBatching", batching},
+                                                   {"instance_group", "ModelInstanceGroup", instances}};
     char place[PLACE_MAX];
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
         const struct partly_honoured *part = parts;
@@ -316,24 +317,6 @@ static int versions_read(const char *origin, const struct pbtxt_node *policy, st
     return rc;
 }
 
-/* Every accelerator runs every model, one batch at a time: there is nothing to choose, but mistakes are mistakes. */
-static int instances_check(const char *origin, const struct pbtxt_node *group, uint32_t *gpus_asked,
-                           struct sy_error *err) {
-    const struct pbtxt_node *kind = pbtxt_find(group, "kind"), *count = pbtxt_find(group, "count");
-    const struct pbtxt_node *gpus = pbtxt_find(group, "gpus");
-    int64_t number;
-    if (kind && strcmp(kind->text, "KIND_CPU") == 0 && gpus)
-        return pbtxt_error(origin, gpus, err, "gpus: an instance_group of kind KIND_CPU has none");
-    int rc = count ? pbtxt_get_int(origin, count, 0, INT32_MAX, &number, err) : 0;
-    if (*gpus_asked == 0 && kind && strcmp(kind->text, "KIND_GPU") == 0)
-        *gpus_asked = 1;
-    for (; gpus && !rc; gpus = pbtxt_next(gpus)) {
-        rc = pbtxt_get_int(origin, gpus, 0, INT32_MAX, &number, err);
-        *gpus_asked = !rc && number >= *gpus_asked ? (uint32_t)number + 1 : *gpus_asked;
-    }
-    return rc;
-}
-
 static int honoured_read(const char *origin, const struct pbtxt_node *root, struct model_config *config,
                          struct sy_error *err) {
     const struct pbtxt_node *node = pbtxt_find(root, "platform");
@@ -362,8 +345,8 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         rc = preferred_check(origin, node, config->max_batch_size, err);
     if (!rc && (node = pbtxt_find(root, "version_policy")))
         rc = versions_read(origin, node, &config->versions, err);
-    for (node = pbtxt_find(root, "instance_group"); node && !rc; node = pbtxt_next(node))
-        rc = instances_check(origin, node, &config->gpus, err);
+    if (!rc)
+        rc = instance_groups_read(origin, pbtxt_find(root, "instance_group"), &config->instances, err);
     if (!rc)
         rc = tensors_read(origin, root, "input", config->inputs, &config->input_count, err);
     if (!rc)

@@ -2,9 +2,9 @@
  *
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
  * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h), model_warmup
- * (profile/warmup.h, which reads it itself). instance_group is checked. Other fields of ModelConfig have no effect yet
- * and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong is refused
- * with file, line and column. Set-up only; any thread. */
+ * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h). Other fields of ModelConfig have no
+ * effect yet and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong
+ * is refused with file, line and column. Set-up only; any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/tensor.h"
+#include "repository/instance_groups.h"
 #include "repository/pbtxt.h"
 #include "repository/queue_rules.h"
 
@@ -47,7 +48,7 @@ struct model_config {
     uint32_t input_count, output_count;
     struct queue_rules queue; /* dynamic_batching */
     struct version_policy versions;
-    uint32_t gpus; /* how many a server has that has all that instance_group asks for; 0: it asks for none */
+    struct instance_groups instances; /* instance_group */
 };
 
 /* Checks a tree against ModelConfig: kinds, enum words, ranges, and that what may be given once is given once. Fields

@@ -236,6 +236,8 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     }
     if (!rc)
         rc = settings_apply(model, &err);
+    if (!rc)
+        model->instances = config->instances;
     if (rc)
         served_model_refuse(model, "%s", err.text);
     else

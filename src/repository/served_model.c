@@ -113,7 +113,6 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
                             const struct model_config *config, struct sy_error *err) {
     int rc = model_config_apply(config, &model->signature, err);
     model->queue = config->queue;
-    model->gpus = config->gpus;
     if (!model->slo_ns)
         model->slo_ns = config->queue.rules[queue_rules_priority(&config->queue, 0)].timeout_ns;
     if (!rc)

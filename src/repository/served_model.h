@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/tensor.h"
+#include "repository/instance_groups.h"
 #include "repository/queue_rules.h"
 
 enum model_state {
@@ -13,6 +14,14 @@ enum model_state {
     MODEL_READY,
     MODEL_UNAVAILABLE,
     MODEL_UNLOADING, /* in lists: its last requests are being answered */
+};
+
+/* The accelerators of one type that run a model. */
+struct served_on {
+    const char *type; /* the server's */
+    uint32_t count;   /* 0: it does not run on this type */
+    bool gpu;         /* or stands for one: */
+    bool emulated;
 };
 
 struct served_model {
@@ -26,7 +35,8 @@ struct served_model {
     int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
     bool best_effort;   /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
-    uint32_t gpus;                       /* that its instance_group asks for, as in model_config */
+    struct instance_groups instances;           /* where it is to run, */
+    struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
     uint64_t weights_bytes, batch_bytes; /* what a CPU's session takes, and its largest batch more; 0: not known */
     bool weights_shared;                 /* sessions map the same file */
     double weight;                       /* of its share under overload, against the other models'; 0: 1 */

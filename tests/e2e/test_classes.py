@@ -127,7 +127,7 @@ def test_configurations_are_in_force(tmp_path):
         assert batching["default_queue_policy"]["max_queue_size"] == 9
         metadata = json.loads(server.request("GET", "/v2/models/double")[2])
         assert metadata["parameters"]["slo_ms"] == 4000
-        assert "model runs on all accelerators\" model=double asked=7 gpus=0" in server.log_text()
+        assert "model runs on all accelerators\" model=double wanted=gpu" in server.log_text()
 
 
 X = [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]

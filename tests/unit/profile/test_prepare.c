@@ -148,16 +148,17 @@ static void what_cannot_be_batched_is_not(void **state) {
 
 static void broken_models_do_not_stop_the_others(void **state) {
     struct place *p = *state;
-    struct served_model *models = calloc(3, sizeof(*models));
-    struct profile *profiles[3];
-    for (int i = 0; i < 3; i++) {
+    struct served_model *models = calloc(4, sizeof(*models));
+    struct profile *profiles[4];
+    for (int i = 0; i < 4; i++) {
+        models[i].on[i == 3].count = 1; /* the last one does not run on type 0 */
         snprintf(models[i].name, sizeof(models[i].name), "m%d", i);
         snprintf(models[i].path, sizeof(models[i].path), "%s/m%d.onnx", p->folder, i);
     }
     assert_int_equal(copy("mlp.onnx", models[0].path, 5000), 0);
     assert_int_equal(copy("fails.onnx", models[1].path, 100000), 0);
     assert_int_equal(copy("add.onnx", models[2].path, 100000), 0);
-    assert_int_equal(profile_prepare_all(models, 3, &p->options, profiles), 1);
+    assert_int_equal(profile_prepare_all(models, 4, 0, &p->options, profiles), 1);
     assert_int_equal(models[0].state, MODEL_UNAVAILABLE);
     assert_non_null(strstr(models[0].reason, models[0].path));
     assert_int_equal(models[1].state, MODEL_UNAVAILABLE);
@@ -166,6 +167,8 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_null(profiles[0]);
     assert_null(profiles[1]);
     assert_non_null(profiles[2]);
+    assert_int_equal(models[3].state, MODEL_LOADING);
+    assert_null(profiles[3]);
     free(profiles[2]);
     free(models);
 }

@@ -86,13 +86,6 @@ static void read_log(const char *text, char *log, size_t bytes) {
     assert_int_equal(rc, 0);
 }
 
-static uint32_t gpus_of(const char *text) {
-    static struct model_config c;
-    struct sy_error err = {""};
-    assert_int_equal(model_config_read_text("c", text, strlen(text), true, &c, &err), 0);
-    return c.gpus;
-}
-
 static void fields_without_effect_are_warned_of_once(void **state) {
     (void)state;
     char log[4096];
@@ -100,11 +93,9 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(
         strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
-                                "fields=\"input.format, instance_group, "
-                                "parameters, optimization\""));
-    assert_int_equal(gpus_of("instance_group { kind: KIND_CPU count: 2 }"), 0);
-    assert_int_equal(gpus_of("instance_group { kind: KIND_GPU }"), 1);
-    assert_int_equal(gpus_of("instance_group [ { gpus: [ 0, 5, 2 ] }, { kind: KIND_GPU } ]"), 6);
+                                "fields=\"input.format, parameters, optimization\""));
+    read_log("instance_group { kind: KIND_CPU passive: true profile: 'p' }", log, sizeof(log));
+    assert_non_null(strstr(log, "fields=\"instance_group.passive, instance_group.profile\""));
     read_log("model_warmup { name: 'w' }", log, sizeof(log));
     assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
@@ -125,6 +116,42 @@ static void version_policies_are_read(void **state) {
     assert_int_equal(c.versions.choice, VERSIONS_SPECIFIC);
     assert_int_equal(c.versions.specific_count, 2);
     assert_int_equal(c.versions.specific[1], 4);
+}
+
+static struct instance_groups groups_of(const char *text) {
+    static struct model_config c;
+    assert_int_equal(model_config_read_text("c", text, strlen(text), true, &c, NULL), 0);
+    return c.instances;
+}
+
+static void instance_groups_say_where_a_model_runs(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        struct instance_groups groups;
+    } cases[] = {
+        {"", {INSTANCES_ANYWHERE, 0, 0}},
+        {"instance_group { count: 2 }", {INSTANCES_ANYWHERE, 0, 0}},
+        {"instance_group { kind: KIND_AUTO }", {INSTANCES_ANYWHERE, 0, 0}},
+        {"instance_group { kind: KIND_MODEL gpus: 1 }", {INSTANCES_ANYWHERE, 2, 2}},
+        {"instance_group { kind: KIND_CPU count: 2 }", {INSTANCES_ON_CPUS, 0, 0}},
+        {"instance_group [ { kind: KIND_CPU }, { kind: KIND_CPU } ]", {INSTANCES_ON_CPUS, 0, 0}},
+        {"instance_group { kind: KIND_GPU }", {INSTANCES_ON_GPUS, 0, 0}},
+        {"instance_group { kind: KIND_AUTO gpus: 0 }", {INSTANCES_ON_GPUS, 1, 1}},
+        {"instance_group [ { gpus: [ 0, 5, 2 ] }, { kind: KIND_GPU } ]", {INSTANCES_ON_GPUS, 6, 0x25}},
+        {"instance_group { gpus: [ 63, 64 ] }", {INSTANCES_ON_GPUS, 65, (uint64_t)1 << 63}},
+        {"instance_group { gpus: 2147483647 }", {INSTANCES_ON_GPUS, 2147483648, 0}},
+        {"instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]", {INSTANCES_ANYWHERE, 0, 0}},
+        {"instance_group [ { kind: KIND_CPU }, { gpus: 0 }, { kind: KIND_CPU } ]", {INSTANCES_ANYWHERE, 1, 1}},
+        {"instance_group [ { }, { kind: KIND_GPU } ]", {INSTANCES_ANYWHERE, 0, 0}},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct instance_groups groups = groups_of(cases[i].text);
+        if (groups.kind != cases[i].groups.kind || groups.gpus != cases[i].groups.gpus ||
+            groups.gpus_named != cases[i].groups.gpus_named)
+            fail_msg("%s: kind %d, %u GPUs, %llx", cases[i].text, (int)groups.kind, groups.gpus,
+                     (unsigned long long)groups.gpus_named);
+    }
 }
 
 static void wrong_files_are_refused(void **state) {
@@ -312,6 +339,7 @@ int main(void) {
         cmocka_unit_test(unknown_fields_are_reported_not_refused),
         cmocka_unit_test(fields_without_effect_are_warned_of_once),
         cmocka_unit_test(version_policies_are_read),
+        cmocka_unit_test(instance_groups_say_where_a_model_runs),
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(fitting_files_narrow_the_signature),
         cmocka_unit_test(optional_inputs_are_those_that_the_file_names),
