@@ -163,8 +163,9 @@ struct shared_region *shared_view_find(struct shared_view *view, const struct in
     view_renew(view);
     for (uint32_t i = 0; i < view->count; i++) {
         struct shared_region *region = view->regions[i];
-        if (strncmp(region->name, place->region, place->region_length) != 0 ||
-            region->name[place->region_length] != '\0')
+        /* over gRPC, what is asked for may hold zeros */
+        if (strlen(region->name) != place->region_length ||
+            memcmp(region->name, place->region, place->region_length) != 0)
             continue;
         if (!__builtin_add_overflow(place->offset, place->bytes, &end) && end <= region->bytes)
             return region_get(region);

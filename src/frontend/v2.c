@@ -50,7 +50,7 @@ void v2_models_destroy(struct v2_models *index) {
 }
 
 static bool name_is(const char *model, const char *name, size_t length) {
-    return strncmp(model, name, length) == 0 && model[length] == '\0';
+    return strlen(model) == length && memcmp(model, name, length) == 0;
 }
 
 /* Of two versions, the one to ask where none is named: one that is ready, then the higher one. */

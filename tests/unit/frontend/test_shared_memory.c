@@ -116,11 +116,35 @@ static void tensors_go_in_and_out(void **state) {
     shared_memory_destroy(view.memory);
 }
 
+/* A string of gRPC may hold zeros, and be longer than any name. */
+static void names_end_where_they_say(void **state) {
+    static const char zeros[4 * SHARED_NAME_MAX] = "r";
+    struct shared_view view = {0};
+    struct sy_error err;
+    int status;
+    (void)state;
+    assert_int_equal(shared_memory_create(&view.memory), 0);
+    assert_int_equal(shared_memory_register(view.memory, "r", key, 0, BYTES, &err), 0);
+    for (size_t length = 0; length <= sizeof(zeros); length++) {
+        struct infer_shared at = {.region = zeros, .region_length = length, .bytes = 8};
+        struct shared_region *region = shared_view_find(&view, &at, &status, &err);
+        if (length == 1)
+            assert_non_null(region);
+        else
+            assert_int_equal(status, 404);
+        shared_region_put(region);
+        status = 0;
+    }
+    shared_view_end(&view);
+    shared_memory_destroy(view.memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_taken_once),
         cmocka_unit_test(views_follow_the_registry),
         cmocka_unit_test(tensors_go_in_and_out),
+        cmocka_unit_test(names_end_where_they_say),
     };
     return cmocka_run_group_tests(tests, object_make, object_end);
 }
