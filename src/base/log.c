@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/container.h"
+#include "base/utf8.h"
 
 static _Atomic int level_least = LOG_INFO; /* relaxed: nothing is inferred from it */
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
@@ -50,6 +51,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...) {
     }
     if (used > sizeof(line) - 1)
         used = sizeof(line) - 1;
+    utf8_clean(line, used); /* names come from clients and from file systems, reasons from libraries */
     line[used++] = '\n';
     for (size_t done = 0; done < used;) {
         ssize_t n = write(STDERR_FILENO, line + done, used - done);

@@ -9,13 +9,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "control/model_slots.h"
 #include "frontend/repository_order.h"
+#include "repository/model_name.h"
 #include "repository/model_override.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
 
 #define DRAIN_EVERY_NS (10 * NS_PER_MS) /* looks at places whose last requests are still answered */
+#define STRANGERS_MAX  64               /* listed, see is_stranger() */
 
 /* The places of a model, one a version. */
 struct places {
@@ -81,12 +84,23 @@ static struct known_model *known_get(struct repository_thread *t, const char *na
     return k;
 }
 
-/* Forgets what nobody can ask for any more. */
+static bool is_alive(const struct known_model *k) {
+    return k->found || k->serving.count || k->draining.count;
+}
+
+/* A client brought it along, or the repository had it once, and it could not be loaded. */
+static bool is_stranger(const struct known_model *k) {
+    return k->failed && !is_alive(k);
+}
+
+/* Forgets what nobody can ask for any more, and the oldest of too many strangers: clients have names without end. */
 static void known_forget(struct repository_thread *t) {
-    uint32_t kept = 0;
+    uint32_t kept = 0, strangers = 0;
+    for (uint32_t i = 0; i < t->known_count; i++)
+        strangers += is_stranger(&t->known[i]);
     for (uint32_t i = 0; i < t->known_count; i++) {
         const struct known_model *k = &t->known[i];
-        if (k->found || k->failed || k->serving.count || k->draining.count)
+        if (is_alive(k) || (is_stranger(k) && strangers-- < STRANGERS_MAX))
             t->known[kept++] = *k;
     }
     t->known_count = kept;
@@ -96,6 +110,7 @@ static void known_fail(struct known_model *k, const char *reason) {
     k->state = MODEL_UNAVAILABLE;
     k->failed = true;
     snprintf(k->reason, sizeof(k->reason), "%s", reason);
+    utf8_clean(k->reason, strlen(k->reason));
 }
 
 /* Shows the world what is known. Without memory for it, it sees what it saw before, until drain() tries again. */
@@ -223,6 +238,10 @@ static int source_load(struct repository_thread *t, struct known_model *k, const
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err) {
     struct source source;
+    if (!model_name_is_valid(name) || name[0] == '.') { /* not listed either */
+        log_error("model not loaded", "reason=\"its name will not do\"");
+        return error_set(err, 404, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
+    }
     int status = source_open(t, name, override, &source, err);
     bool plain = !*source.folder;
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);

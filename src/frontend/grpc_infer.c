@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/utf8.h"
 #include "engine/strings.h"
 #include "frontend/protobuf.h"
 
@@ -75,6 +76,11 @@ static bool key_is(const struct parameter *p, const char *literal) {
 static bool whole_number(const struct parameter *p) {
     return p->value.wire == PROTOBUF_VARINT &&
            (p->value.number == PARAMETER_INT64 || p->value.number == PARAMETER_UINT64);
+}
+
+/* More than an int64 is as good as its greatest. */
+static int64_t number_of(const struct parameter *p) {
+    return p->value.number == PARAMETER_UINT64 && p->value.value > INT64_MAX ? INT64_MAX : (int64_t)p->value.value;
 }
 
 /* An entry of a map of parameters. */
@@ -367,7 +373,7 @@ static int output_parameter_read(const struct protobuf_field *field, struct infe
     if (key_is(&p, "classification") && !whole_number(&p))
         return error_set(err, 400, "parameter 'classification' is not a whole number");
     if (key_is(&p, "classification"))
-        *classes = (int64_t)p.value.value;
+        *classes = number_of(&p);
     return shared_parameter_read(&p, shared, err);
 }
 
@@ -416,9 +422,8 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
         return status;
     if (!whole_number(&p))
         return error_set(r->err, 400, "parameter '%s' is not an int64_param", timeout ? "timeout" : "priority");
-    uint64_t value = p.value.number == PARAMETER_UINT64 && p.value.value > INT64_MAX ? INT64_MAX : p.value.value;
-    return timeout ? infer_call_timeout(r->call, (int64_t)value, r->err)
-                   : infer_call_priority(r->call, (int64_t)value, r->err);
+    return timeout ? infer_call_timeout(r->call, number_of(&p), r->err)
+                   : infer_call_priority(r->call, number_of(&p), r->err);
 }
 
 /* Raw contents are of the inputs in the order given. */
@@ -615,8 +620,11 @@ void grpc_answer_text(struct infer_answer *answer, struct text *text) {
 
 void grpc_answer_error(struct infer_answer *answer, struct text *text, const char *sentence, const char *id,
                        size_t id_length) {
+    size_t bytes = strlen(sentence);
     room_put(text);
-    protobuf_put_bytes(text, STREAM_ERROR, sentence, strlen(sentence));
+    protobuf_put_bytes(text, STREAM_ERROR, sentence, bytes);
+    if (!text->failed) /* it may quote the client, up to the middle of a character */
+        utf8_clean(text->data + text->length - bytes, bytes);
     if (id_length > 0) {
         protobuf_put_head(text, STREAM_RESPONSE, 1 + protobuf_varint_bytes(id_length) + id_length);
         protobuf_put_bytes(text, RESPONSE_ID, id, id_length);

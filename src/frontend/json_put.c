@@ -1,7 +1,7 @@
 /* json_put.c - writes strings and whole numbers as JSON. */
 #include "frontend/json_put.h"
 
-#include "frontend/json_scan.h"
+#include "base/utf8.h"
 
 bool json_put_bytes(struct text *text, const char *data, size_t length) {
     const char *end = data + length;
@@ -13,7 +13,7 @@ bool json_put_bytes(struct text *text, const char *data, size_t length) {
         size_t bytes = 0;
         for (; data < end; data += bytes) {
             c = (unsigned char)*data;
-            bytes = c < 0x80 ? 1 : json_utf8_length(data, end);
+            bytes = c < 0x80 ? 1 : utf8_length(data, end);
             if (c < 0x20 || c == '"' || c == '\\' || bytes == 0)
                 break;
         }

@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <errno.h>
 
+#include "base/utf8.h"
+
 int json_error(const struct json_scan *scan, const char *what) {
     return error_set(scan->err, -EINVAL, "%s at byte %zu", what, (size_t)(scan->at - scan->begin));
 }
@@ -41,20 +43,6 @@ static int32_t hex_read(const char *p, const char *end) {
     return value;
 }
 
-size_t json_utf8_length(const char *at, const char *end_of_text) {
-    const unsigned char *p = (const unsigned char *)at, *end = (const unsigned char *)end_of_text;
-    size_t length = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if (length == 0 || (size_t)(end - p) < length)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
-        (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return length;
-}
-
 /* The length of the escape at p, which begins with a backslash, or 0. Unpaired surrogates are not accepted. */
 static size_t escape_length(const char *p, const char *end) {
     if (end - p < 2)
@@ -82,7 +70,7 @@ int json_read_string(struct json_scan *scan, struct json_string *string) {
         if (*p == '\\')
             length = escape_length(p, scan->end);
         else if ((unsigned char)*p >= 0x80)
-            length = json_utf8_length(p, scan->end);
+            length = utf8_length(p, scan->end);
         else if ((unsigned char)*p < 0x20)
             length = 0;
         if (length == 0) {

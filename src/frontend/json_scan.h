@@ -73,8 +73,6 @@ int json_read_number(struct json_scan *scan, struct json_number *number);
 int json_read_bool(struct json_scan *scan, bool *value);
 /* A whole number in int64. */
 int json_read_int(struct json_scan *scan, int64_t *value);
-/* Bytes of the UTF-8 sequence of several bytes at `at` (RFC 3629: no surrogates, no longer form than needed), or 0. */
-size_t json_utf8_length(const char *at, const char *end);
 /* Any value, at most JSON_DEPTH_MAX deep. */
 int json_skip(struct json_scan *scan);
 
@@ -143,7 +141,7 @@ static inline const char *json_number_scan(const char *at, const char *end, stru
         const char *power = at;
         int64_t value = 0;
         for (; at < end && (unsigned char)(*at - '0') < 10; at++)
-            value = value < 1000000 ? value * 10 + (*at - '0') : value;
+            value = value < INT64_MAX / 100 ? value * 10 + (*at - '0') : value; /* no text is longer */
         if (at == power)
             return NULL;
         exponent += below ? -value : value;

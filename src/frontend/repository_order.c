@@ -151,7 +151,7 @@ static int json_read(const struct repository_order *order, struct model_override
     int status = 0;
     if (!request)
         status = error_set(err, 400, "the request's JSON is wrong: %s at byte %d", error.text, error.position);
-    else if (!json_is_object(request) || (parameters && !json_is_object(parameters)))
+    else if (!json_is_object(request) || (parameters && !json_is_null(parameters) && !json_is_object(parameters)))
         status = error_set(err, 400, "expected an object, and in it perhaps 'parameters', an object");
     else
         json_object_foreach(parameters, key, value) {

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 struct shared_memory {
     pthread_mutex_t lock; /* all but `version` */
     uint32_t count;
@@ -95,6 +97,8 @@ int shared_memory_register(struct shared_memory *memory, const char *name, const
                            uint64_t bytes, struct sy_error *err) {
     if (name[0] == '\0' || key[0] == '\0' || strlen(name) >= SHARED_NAME_MAX || strlen(key) >= SHARED_NAME_MAX)
         return error_set(err, 400, "a region's name and key have 1 to %d bytes", SHARED_NAME_MAX - 1);
+    if (!utf8_is_valid(name) || !utf8_is_valid(key)) /* who asks for the regions could not read the answer */
+        return error_set(err, 400, "a region's name and key are UTF-8");
     struct shared_region *region = calloc(1, sizeof(*region));
     if (!region)
         return error_set(err, 503, "out of memory for a region");

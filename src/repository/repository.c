@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "repository/model_config.h"
 #include "repository/model_name.h"
 #include "repository/symphony_yaml.h"
@@ -118,6 +119,7 @@ static struct served_model *model_add(struct model_list *list, const char *name,
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
     snprintf(model->name, sizeof(model->name), "%s", name);
+    utf8_clean(model->name, strlen(model->name)); /* refused or not, it is listed */
     if (!model_name_is_valid(name))
         served_model_refuse(model, "%s: '%.100s' will not do as a model's name: expected " MODEL_NAME_EXPECTED, path,
                             name);

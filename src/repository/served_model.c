@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "profile/profile.h"
 #include "repository/labels.h"
 #include "repository/model_config.h"
@@ -18,6 +19,7 @@ void served_model_refuse(struct served_model *model, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(model->reason, sizeof(model->reason), fmt, ap);
     va_end(ap);
+    utf8_clean(model->reason, strlen(model->reason)); /* it may quote a path, a configuration, the engine */
     /* release: who reads the state with acquire sees the reason */
     atomic_store_explicit(&model->state, MODEL_UNAVAILABLE, memory_order_release);
 }

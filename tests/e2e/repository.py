@@ -1,4 +1,6 @@
 """repository.py - models and scenarios that the tests of both protocols serve."""
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -51,6 +53,7 @@ def repository(tmp_path_factory):
     (folder / "broken" / "1").mkdir(parents=True)
     (folder / "broken" / "1" / "model.onnx").write_bytes(b"this is no model")
     (folder / 'quo"ted' / "1").mkdir(parents=True)  # no name for a model
+    (folder / os.fsdecode(b"\xffed") / "1").mkdir(parents=True)  # nor is this, which is not UTF-8
     return folder
 
 

@@ -193,6 +193,21 @@ def test_mistakes(client):
     assert client.state("broken") == ("UNAVAILABLE", "unloaded")
 
 
+def test_names_are_not_taken_at_their_word(server, client):
+    """What a client calls a model neither writes the log nor fills the index."""
+    log = len(server.log_text())
+    for name in ("..", ".hidden", "a\nlevel=info", "\u20ac", 'q"'):
+        assert client.fails(client.triton.load_model, name, config="{}", files={"file:1/model.onnx": b"none"})[0] == 404
+        assert client.state(name) is None
+    assert all(line.startswith("time=") for line in server.log_text()[log:].splitlines())
+    for i in range(100):
+        assert client.fails(client.triton.load_model, f"made-up-{i}", config="{", files={"file:1/x": b"none"})[0] == 400
+    index = client.triton.get_model_repository_index()
+    names = [e["name"] for e in index] if client.protocol == "http" else [e.name for e in index.models]
+    listed = [name for name in names if name.startswith("made-up-")]
+    assert 0 < len(listed) <= 64 and "made-up-99" in listed
+
+
 def test_metrics_show_what_is_served(server, client):
     client.triton.load_model("scaled")
     client.factor("scaled")

@@ -406,6 +406,17 @@ def test_stream_goes_on_after_a_mistake(server):
         assert "there is no model 'none'" in str(answers[1][1]) and "expected the shape" in str(answers[2][1])
 
 
+def test_a_stream_goes_on_after_names_of_any_length(server):
+    """A sentence may end in the middle of what it quotes; a message of protobuf holds nothing but UTF-8."""
+    with Stream(server) as stream:
+        for pad in range(3):
+            stream.infer("x" * pad + "\u20ac" * 100, X)
+        stream.infer("double", X)
+        for _ in range(3):
+            assert "there is no model 'x" in str(stream.next()[1]).replace("'\u20ac", "'x")
+        assert stream.next()[1] is None
+
+
 def test_empty_and_broken_streams(server):
     with channel_to(server) as channel:
         stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")

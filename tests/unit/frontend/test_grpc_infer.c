@@ -328,6 +328,17 @@ static float y[4][3] = {{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {9, 10, 11}};
 static int64_t z[4] = {10, 11, 12, 13};
 static const struct tensor_view outputs[] = {{y, sizeof(y), 2, {4, 3}, NULL}, {z, sizeof(z), 1, {4}, NULL}};
 
+/* As the greatest: all there are. */
+static void more_classes_than_an_int64_counts(void **state) {
+    static const char message[] = MODEL INPUT RAW "\x32\x22\x0a\1y\x12\x1d\x0a\x0e"
+                                                  "classification\x12\x0b\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\1";
+    (void)state;
+    struct parsed *p = parse_bytes(&one, (const uint8_t *)message, sizeof(message) - 1);
+    assert_int_equal(p->status, 0);
+    assert_int_equal(p->call.outputs[0].classes, UINT32_MAX);
+    parsed_free(p);
+}
+
 static uint8_t *flatten(const struct infer_answer *answer) {
     uint8_t *bytes = malloc(answer->bytes);
     size_t at = 0;
@@ -424,11 +435,11 @@ static void errors_of_a_stream(void **state) {
     struct infer_answer answer;
     struct text text = {0};
     (void)state;
-    grpc_answer_error(&answer, &text, "it is wrong", "me", 2);
+    grpc_answer_error(&answer, &text, "wrong: 'a\xc3'", "me", 2); /* a string of protobuf is UTF-8 */
     uint8_t *bytes = flatten(&answer);
     Inference__ModelStreamInferResponse *streamed = inference__model_stream_infer_response__unpack(
         NULL, answer.bytes - GRPC_PREFIX_BYTES, bytes + GRPC_PREFIX_BYTES);
-    assert_string_equal(streamed->error_message, "it is wrong");
+    assert_string_equal(streamed->error_message, "wrong: 'a?'");
     assert_string_equal(streamed->infer_response->id, "me");
     inference__model_stream_infer_response__free_unpacked(streamed, NULL);
     free(bytes);
@@ -437,13 +448,10 @@ static void errors_of_a_stream(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(typed_contents_become_tensors),
-        cmocka_unit_test(raw_inputs_and_forms),
-        cmocka_unit_test(strings_come_raw_and_typed),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(answers_hold_the_requests_items),
-        cmocka_unit_test(large_outputs_stay_where_they_are),
-        cmocka_unit_test(errors_of_a_stream),
+        cmocka_unit_test(typed_contents_become_tensors),     cmocka_unit_test(raw_inputs_and_forms),
+        cmocka_unit_test(strings_come_raw_and_typed),        cmocka_unit_test(mistakes),
+        cmocka_unit_test(more_classes_than_an_int64_counts), cmocka_unit_test(answers_hold_the_requests_items),
+        cmocka_unit_test(large_outputs_stay_where_they_are), cmocka_unit_test(errors_of_a_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

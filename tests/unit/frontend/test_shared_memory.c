@@ -51,6 +51,7 @@ static void names_are_taken_once(void **state) {
     assert_int_equal(shared_memory_register(memory, "c", key, UINT64_MAX, 2, &err), 400);
     assert_int_equal(shared_memory_register(memory, "c", "/symphony-none", 0, 1, &err), 400);
     assert_int_equal(shared_memory_register(memory, "", key, 0, 1, &err), 400);
+    assert_int_equal(shared_memory_register(memory, "\xff", key, 0, 1, &err), 400);
     assert_int_equal(shared_memory_list(memory, "", regions), 2);
     shared_region_put(regions[0]);
     shared_region_put(regions[1]);

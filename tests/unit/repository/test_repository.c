@@ -117,6 +117,17 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_refused(w, "dangling", "@/dangling.onnx: No such file or directory");
 }
 
+/* Else neither metrics nor gRPC's answers that list them can be read. */
+static void names_and_reasons_are_utf8(void **state) {
+    struct world *w = *state;
+    put(w, "\xff\n/1/model.onnx", "x");
+    put(w, "config/1/model.onnx", "x");
+    put(w, "config/config.pbtxt", "name: '\\377'");
+    assert_int_equal(scan(w, ""), 0);
+    assert_non_null(strstr(find(w, "? ")->reason, "/? : '? ' will not do as a model's name"));
+    assert_non_null(strstr(find(w, "config")->reason, "the name is '?', but the folder's is 'config'"));
+}
+
 static void links_are_followed(void **state) {
     struct world *w = *state;
     char from[256], to[256];
@@ -193,6 +204,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(both_layouts_are_found_and_sorted, world_make, world_remove),
         cmocka_unit_test_setup_teardown(one_model_is_a_repository_too, world_make, world_remove),
         cmocka_unit_test_setup_teardown(broken_models_do_not_stop_the_others, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(names_and_reasons_are_utf8, world_make, world_remove),
         cmocka_unit_test_setup_teardown(links_are_followed, world_make, world_remove),
         cmocka_unit_test_setup_teardown(two_of_one_name_are_both_named, world_make, world_remove),
         cmocka_unit_test_setup_teardown(versions_are_models_of_their_own, world_make, world_remove),
