@@ -81,6 +81,12 @@ static int input_check(struct parser *p, uint32_t index) {
     return infer_call_shape(p->call, p->body->model, index, given->type, given->dims, given->rank, p->err);
 }
 
+/* What is optional may be null, as clients write that leave it out. What else begins so is a mistake, and skipping it
+ * says so. */
+static bool is_null(struct parser *p) {
+    return json_peek(&p->scan) == 'n';
+}
+
 static void *memory_take(struct parser *p, size_t bytes) {
     return p->body->memory.take(p->body->memory.context, bytes);
 }
@@ -262,7 +268,7 @@ static int input_read(struct parser *p) {
             status = given->type ? FAIL(p, 400, "'datatype' is given twice for an input") : input_datatype(p, given);
         } else if (json_is(&key, "data")) {
             status = input_data(p, given, index);
-        } else if (json_is(&key, "parameters")) {
+        } else if (json_is(&key, "parameters") && !is_null(p)) {
             status = input_parameters_read(p, given);
         } else {
             rc = json_skip(&p->scan);
@@ -319,7 +325,7 @@ static int output_read(struct parser *p) {
         if (json_is(&key, "name")) {
             status = name_read(p, name, sizeof(name));
             named = true;
-        } else if (json_is(&key, "parameters")) {
+        } else if (json_is(&key, "parameters") && !is_null(p)) {
             status = output_parameters_read(p, &given, &classes, &explicit);
         } else {
             rc = json_skip(&p->scan);
@@ -408,6 +414,8 @@ static int document_read(struct parser *p) {
         if (which & seen)
             return FAIL(p, 400, "'%.*s' is given twice in the request", (int)key.length, key.data);
         seen |= which;
+        if (which != TOP_INPUTS && is_null(p))
+            which = 0;
         int status = which == TOP_INPUTS       ? inputs_read(p)
                      : which == TOP_OUTPUTS    ? outputs_read(p)
                      : which == TOP_PARAMETERS ? parameters_read(p)

@@ -203,22 +203,35 @@ static float bfloat_to_float(uint16_t bfloat) {
     return value;
 }
 
+/* The magnitude of a number that has a point, an exponent or over 19 digits, of which those before the decimal point
+ * count and the others must be zeros. False: it has a fraction, or is over 64 bits. */
+static bool __attribute__((noinline)) magnitude_read(const struct json_number *number, uint64_t *magnitude) {
+    const char *first = number->start + number->negative, *end = first;
+    int64_t whole = number->exponent; /* digits that count, once all are counted */
+    for (; end < number->start + number->length && (*end | 0x20) != 'e'; end++)
+        whole += *end != '.';
+    *magnitude = 0;
+    for (const char *at = first; at < end; at++) {
+        if (*at == '.')
+            continue;
+        if (whole-- <= 0 ? *at != '0'
+                         : __builtin_mul_overflow(*magnitude, 10, magnitude) ||
+                               __builtin_add_overflow(*magnitude, (uint64_t)(*at - '0'), magnitude))
+            return false;
+    }
+    for (; whole > 0 && *magnitude > 0; whole--)
+        if (__builtin_mul_overflow(*magnitude, 10, magnitude))
+            return false;
+    return true;
+}
+
 /* A whole number of `magnitude_max` (below zero: `magnitude_max_negative`), however it is written: 1, 1.0 and 1e0 are
- * the same. Beyond 2^53 a point or an exponent would hide which number is meant. */
+ * the same. */
 static inline bool number_whole(const struct json_number *number, uint64_t magnitude_max,
                                 uint64_t magnitude_max_negative, uint64_t *magnitude) {
     *magnitude = number->digits;
-    if (number->fraction) {
-        double value = fabs(tensor_json_double(number));
-        if (!(value <= 0x1p53) || value != floor(value))
-            return false;
-        *magnitude = (uint64_t)value;
-    } else if (number->many) {
-        errno = 0;
-        *magnitude = strtoull(number->start + number->negative, NULL, 10);
-        if (errno)
-            return false;
-    }
+    if ((number->fraction || number->many) && !magnitude_read(number, magnitude))
+        return false;
     return *magnitude <= (number->negative ? magnitude_max_negative : magnitude_max);
 }
 

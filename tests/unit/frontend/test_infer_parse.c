@@ -123,10 +123,11 @@ static struct parsed *parse_binary(const struct served_model *model, const char 
     return p;
 }
 
-#define X   "{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}"
-#define IDS "{\"name\":\"ids\",\"shape\":[1],\"datatype\":\"INT64\",\"data\":[7]}"
-#define XB  "{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"parameters\":{\"binary_data_size\":16}}"
-#define IDB "{\"name\":\"ids\",\"shape\":[1],\"datatype\":\"INT64\",\"parameters\":{\"binary_data_size\":8}}"
+#define X_REST "\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}"
+#define X      "{" X_REST
+#define IDS    "{\"name\":\"ids\",\"shape\":[1],\"datatype\":\"INT64\",\"data\":[7]}"
+#define XB     "{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"parameters\":{\"binary_data_size\":16}}"
+#define IDB    "{\"name\":\"ids\",\"shape\":[1],\"datatype\":\"INT64\",\"parameters\":{\"binary_data_size\":8}}"
 
 static void check_ok(const struct parsed *p) {
     if (p->status != 0)
@@ -574,6 +575,26 @@ static void timeouts(void **state) {
     }
 }
 
+static void what_is_optional_may_be_null(void **state) {
+    static const char *const cases[] = {
+        "{\"id\":null,\"parameters\":null,\"outputs\": null ,\"inputs\":[" X "," IDS "]}",
+        "{\"inputs\":[{\"parameters\":null," X_REST "," IDS "],\"outputs\":[{\"name\":\"y\",\"parameters\":null}]}",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct parsed *p = parse_json(&batched, cases[i]);
+        check_ok(p);
+        assert_int_equal(p->call.id_length, 0);
+        parsed_free(p);
+    }
+    struct parsed *p = parse_json(&batched, "{\"inputs\":null}");
+    assert_int_equal(p->status, 400);
+    parsed_free(p);
+    p = parse_json(&batched, "{\"id\":nil,\"inputs\":[" X "," IDS "]}");
+    assert_int_equal(p->status, 400);
+    parsed_free(p);
+}
+
 static void memory_that_runs_out_is_not_the_clients_fault(void **state) {
     (void)state;
     static char json[] = "{\"inputs\":[" X "," IDS "]}";
@@ -618,6 +639,7 @@ int main(void) {
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(best_effort),
         cmocka_unit_test(timeouts),
+        cmocka_unit_test(what_is_optional_may_be_null),
         cmocka_unit_test(memory_that_runs_out_is_not_the_clients_fault),
         cmocka_unit_test(short_bodies),
     };

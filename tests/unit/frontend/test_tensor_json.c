@@ -320,7 +320,11 @@ static void mistakes_are_named(void **state) {
         {DATATYPE_UINT8, "[1,2,3,-1]", "not a value of UINT8"},
         {DATATYPE_UINT64, "[1,2,3,18446744073709551616]", "not a value of UINT64"},
         {DATATYPE_INT64, "[1,2,3,9223372036854775808]", "not a value of INT64"},
-        {DATATYPE_INT64, "[1,2,3,1e17]", "not a value of INT64"},
+        {DATATYPE_INT64, "[1,2,3,1e19]", "not a value of INT64"},
+        {DATATYPE_INT64, "[1,2,3,1e-400]", "not a value of INT64"},
+        {DATATYPE_INT64, "[1,2,3,0.99999999999999999999]", "not a value of INT64"},
+        {DATATYPE_INT64, "[1,2,3,4.000000000000000000001]", "not a value of INT64"},
+        {DATATYPE_UINT64, "[1,2,3,1844674407370955161.6e1]", "not a value of UINT64"},
         {DATATYPE_BOOL, "[true,false,1,2]", "2 is not a value of BOOL"},
         {DATATYPE_BOOL, "[true,false,1,yes]", "expected true or false"},
         {DATATYPE_BOOL, "[true,false,1,true,true]", "more values"},
@@ -343,7 +347,16 @@ static void whole_numbers_may_be_written_as_fractions(void **state) {
     assert_int_equal(out[1], 2000);
     assert_int_equal(out[2], -50);
     assert_true(out[3] == INT64_MIN);
+    assert_int_equal(read_text("[9007199254740993.0,1e18,0.0000000000000000000000e9,-12.3e1]", DATATYPE_INT64,
+                               (int64_t[]){4}, 1, out, NULL),
+                     0);
+    assert_true(out[0] == 9007199254740993); /* 2^53 + 1: no double */
+    assert_true(out[1] == 1000000000000000000);
+    assert_true(out[2] == 0);
+    assert_true(out[3] == -123);
     uint64_t most;
+    assert_int_equal(read_text("[1844674407370955161500e-2]", DATATYPE_UINT64, (int64_t[]){1}, 1, &most, NULL), 0);
+    assert_true(most == 18446744073709551615U);
     assert_int_equal(read_text("[18446744073709551615]", DATATYPE_UINT64, (int64_t[]){1}, 1, &most, NULL), 0);
     assert_true(most == UINT64_MAX);
 }
