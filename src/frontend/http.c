@@ -149,6 +149,14 @@ static void *frontend_main(void *context) {
 
 /* ---- start and end ---- */
 
+/* libmicrohttpd's own, but that a path does not end at an escaped zero, whatever a proxy saw behind it: it stays as it
+ * is, and is the name of nothing. */
+static size_t path_unescape(void *context, struct MHD_Connection *connection, char *path) {
+    (void)context;
+    (void)connection;
+    return strstr(path, "%00") ? strlen(path) : MHD_http_unescape(path);
+}
+
 static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK;
     int fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
@@ -157,10 +165,11 @@ static int daemon_start(struct http_frontend *f, struct sy_error *err) {
     f->daemon = MHD_start_daemon(
         f->config.tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, exchange_handle, f, MHD_OPTION_STRICT_FOR_CLIENT,
         HTTP_LINES_ARE_LAX ? 0 : 1, MHD_OPTION_HTTPS_CERT_CALLBACK2, tls_no_certificate, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f, MHD_OPTION_NOTIFY_CONNECTION, client_notify, f,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->config.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)f->config.idle_timeout_s,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)f->config.connections_per_address, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, path_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, f,
+        MHD_OPTION_NOTIFY_CONNECTION, client_notify, f, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)f->config.connections_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)f->config.idle_timeout_s, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)f->config.connections_per_address, MHD_OPTION_END);
     if (!f->daemon) {
         close(fd);
         return error_set(err, -EIO, "libmicrohttpd does not start: %s", strerror(errno));

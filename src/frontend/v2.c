@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/container.h"
 
@@ -191,7 +192,14 @@ static bool of_a_model(enum v2_kind kind) {
            kind == V2_STATISTICS || kind == V2_MODEL_TRACE;
 }
 
-void v2_route(struct v2_route *route, const struct v2_models *models, const char *method, const char *path) {
+/* Behind the server's name, where a request has it as clients of proxies send it (RFC 9112, 3.2.2). */
+static const char *path_of(const char *target) {
+    size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    return scheme > 0 ? target + scheme + strcspn(target + scheme, "/") : target;
+}
+
+void v2_route(struct v2_route *route, const struct v2_models *models, const char *method, const char *target) {
+    const char *path = path_of(target);
     *route = (struct v2_route){.kind = V2_NOT_FOUND, .model = -1};
     if (strncmp(path, "/v2", 3) != 0)
         return;

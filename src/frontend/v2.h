@@ -91,7 +91,8 @@ struct v2_route {
     size_t name_length, version_length;
 };
 
-void v2_route(struct v2_route *route, const struct v2_models *models, const char *method, const char *path);
+/* `target` is a path, with http://server before it or not. */
+void v2_route(struct v2_route *route, const struct v2_models *models, const char *method, const char *target);
 
 /* An answer in the making; `text` is initialised by the caller. */
 struct v2_answer {

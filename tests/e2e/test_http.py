@@ -522,6 +522,9 @@ def test_conflicting_lengths_are_400_and_closed(server, headers):
     (b"GET /v2 HTTP/1.1\r\n\r\n", b"400"), (b"GET /v2 HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", b"400"),
     (b"GET /v2 HTTP/1.1\r\nHost: x\r\nx: " + b"y" * 40000 + b"\r\n\r\n", b"431"),
     (b"GET /" + b"y" * 40000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"414"),
+    (b"GET http://x:8000/v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200"),
+    (b"GET /v2/health/live%00x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"404"),
+    (b"GET /v2/health/l%69ve?x=%00 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200"),
     (b"GET /v2 HTTP/1.0\r\n\r\n", b"200")])
 def test_unusual_heads(server, request_text, status):
     assert talk(server, request_text).split(b" ")[1] == status

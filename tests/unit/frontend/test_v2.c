@@ -95,6 +95,11 @@ static void paths_become_routes(void **state) {
         {"POST", "/v2/repository/main/index", V2_INDEX, -1},
         {"POST", "/v2/repository/index/x/y", V2_NOT_FOUND, -1},
         {"GET", "/v2/repository/index", V2_WRONG_VERB, -1},
+        {"GET", "http://server:8000/v2/health/live", V2_LIVE, -1},
+        {"POST", "HTTPS://server/v2/models/a/infer", V2_INFER, 2},
+        {"GET", "http://server", V2_NOT_FOUND, -1},
+        {"GET", "http:///v2", V2_SERVER, -1},
+        {"GET", "ftp://server/v2", V2_NOT_FOUND, -1},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct v2_route route;
