@@ -18,7 +18,8 @@
 #include "frontend/tls.h"
 #include "sched/wiring.h"
 
-#define BALANCE_EVERY_S 5
+#define OUTAGES_EVERY_S 1
+#define BALANCE_EVERY   5  /* looks for outages */
 #define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
 
 #define LOAD_MODELS_MAX 1024
@@ -369,13 +370,16 @@ static bool wait_until_ready(const struct server *server, const sigset_t *signal
 
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
-    const struct timespec every = {.tv_sec = BALANCE_EVERY_S};
+    const struct timespec every = {.tv_sec = OUTAGES_EVERY_S};
+    unsigned looks = 0;
     int signal_number;
 
     while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP) {
         if (signal_number == SIGHUP)
             reload(plan);
-        server_balance(server);
+        server_outages(server);
+        if (++looks % BALANCE_EVERY == 0)
+            server_balance(server);
     }
     say_stopping(signal_number);
 }

@@ -523,7 +523,7 @@ void server_balance(struct server *s) {
     s->balanced_ns = now_ns;
     struct balance balance = {
         .load = load, .part = parts, .capacity = capacity, .models = count, .parts = s->wiring.rank_threads};
-    if (!first && balance_choose(&balance, &model, &part))
+    if (!first && balance_choose(&balance, &model, &part) && server_part_runs(s, part, model))
         move_model(s, model, part);
 out:
     pthread_mutex_unlock(&s->models_lock);

@@ -80,6 +80,9 @@ void server_models_unlock(struct server *server);
 /* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
  * since the last call. For the thread that started the server, every few seconds. */
 void server_balance(struct server *server);
+/* Looks for models that have lost all accelerators of their sub-cluster: where another one has some that run them they
+ * move there, else they are set aside with their reason, for good. The same thread, every second. */
+void server_outages(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections; waits for requests in
  * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off.
  */

@@ -83,6 +83,9 @@ static inline const struct infer_counters *server_infer_counters(const struct se
 /* What a scheduling thread is told of a model, but which of the scheduler's numbers are its. */
 struct thread_model server_thread_model(const struct server *s, uint32_t model);
 
+/* Whether a part has accelerators in service that run a model. */
+bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);
+
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);
 /* The part of them that bears Triton's names, `nv_inference_*`. */

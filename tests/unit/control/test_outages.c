@@ -1,0 +1,138 @@
+/* test_outages.c - what becomes of models whose accelerators fail, in a whole server with emulated ones. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "control/deployment.h"
+#include "control/server_state.h"
+#include "unit/cmocka_all.h"
+
+/* Two accelerators of each type, one of each in each part. `one` runs on type b only. */
+static const char scenario_text[] = "cluster: {accelerators: [{type: a, count: 2}, {type: b, count: 2}]}\n"
+                                    "models:\n"
+                                    "  - {name: both, alpha_ms: 1, beta_ms: 1, slo_ms: 1000}\n"
+                                    "  - {name: one, alpha_ms: 1, beta_ms: 1, slo_ms: 1000}\n";
+
+enum { BOTH, ONE };
+
+struct world {
+    struct deployment deployment;
+    struct server *server;
+};
+
+static void world_start(struct world *w, const struct policy_ops *policy, uint32_t rank_threads) {
+    struct scenario scenario;
+    struct sy_error err;
+    assert_int_equal(scenario_read_text("s.yaml", scenario_text, strlen(scenario_text), NULL, 0, &scenario, &err), 0);
+    assert_int_equal(deployment_from_scenario(&w->deployment, &scenario, &err), 0);
+    scenario_free(&scenario);
+    free(w->deployment.profiles[ONE]);
+    w->deployment.profiles[ONE] = NULL; /* not on type a */
+    w->deployment.models[ONE].on[0].count = 0;
+    struct server_config config = {
+        .models = w->deployment.models,
+        .model_count = w->deployment.model_count,
+        .accelerators = w->deployment.accelerators,
+        .type_count = w->deployment.type_count,
+        .model_threads = 1,
+        .rank_threads = rank_threads,
+        .frontends = 1,
+        .policy = policy,
+        .host = "127.0.0.1",
+        .grpc_port = -1,
+        .metrics_port = -1,
+        .queue_max = 1000,
+    };
+    policy_options_preset(policy, &config.policy_options);
+    assert_int_equal(server_start(&w->server, &config, &err), 0);
+}
+
+static void world_stop(struct world *w) {
+    assert_int_equal(server_stop(w->server, 0, NS_PER_S), 0);
+    deployment_free(&w->deployment);
+}
+
+static void wait_a_little(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+}
+
+static void take_out(struct world *w, uint32_t accelerator) {
+    while (wiring_command(&w->server->wiring, accelerator, ACCELERATOR_FAIL) == -EAGAIN)
+        wait_a_little();
+    while (wiring_accelerator_state(&w->server->wiring, accelerator) == ACCELERATOR_SERVING)
+        wait_a_little();
+}
+
+static uint32_t part_of(const struct world *w, uint32_t model) {
+    return wiring_part(&w->server->wiring, w->server->placements[model].first_variant);
+}
+
+static int state_of(const struct world *w, uint32_t model) {
+    return v2_model_state(&w->deployment.models[model]);
+}
+
+static void without_outages_nothing_happens(void **state) {
+    (void)state;
+    struct world w;
+    world_start(&w, &policy_deferred, 2);
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, BOTH), MODEL_READY);
+    assert_int_equal(state_of(&w, ONE), MODEL_READY);
+    assert_int_equal(part_of(&w, BOTH), 0);
+    assert_int_equal(part_of(&w, ONE), 1);
+    world_stop(&w);
+}
+
+static void a_model_moves_to_a_part_that_can_run_it(void **state) {
+    (void)state;
+    struct world w;
+    world_start(&w, &policy_deferred, 2);
+    uint32_t b = 2 + part_of(&w, ONE); /* of type b: 2 in part 0, 3 in part 1 */
+    assert_int_equal(w.server->wiring.part_of_accelerator[b], part_of(&w, ONE));
+    take_out(&w, b);
+    server_outages(w.server);
+    while (part_of(&w, ONE) != 0)
+        wait_a_little();
+    assert_int_equal(state_of(&w, ONE), MODEL_READY);
+    take_out(&w, 2); /* the last of type b */
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
+    assert_non_null(strstr(w.deployment.models[ONE].reason, "no accelerator that runs it is in service"));
+    assert_int_equal(state_of(&w, BOTH), MODEL_READY);
+    assert_false(server_part_runs(w.server, 1, ONE));
+    assert_true(server_part_runs(w.server, 1, BOTH));
+    take_out(&w, 0); /* what runs on both goes where one is left */
+    server_outages(w.server);
+    while (part_of(&w, BOTH) != 1)
+        wait_a_little();
+    take_out(&w, 1);
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, BOTH), MODEL_UNAVAILABLE);
+    world_stop(&w);
+}
+
+static void central_policies_know_outages_too(void **state) {
+    (void)state;
+    static const struct policy_ops *const central[] = {&policy_clockwork, &policy_nexus, &policy_kairos};
+    for (size_t i = 0; i < ARRAY_COUNT(central); i++) {
+        struct world w;
+        world_start(&w, central[i], 1);
+        take_out(&w, 2);
+        server_outages(w.server);
+        assert_int_equal(state_of(&w, ONE), MODEL_READY);
+        take_out(&w, 3);
+        server_outages(w.server);
+        assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
+        assert_int_equal(state_of(&w, BOTH), MODEL_READY);
+        world_stop(&w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_outages_nothing_happens),
+        cmocka_unit_test(a_model_moves_to_a_part_that_can_run_it),
+        cmocka_unit_test(central_policies_know_outages_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
