@@ -102,29 +102,39 @@ static void head_check(struct reading *reading, struct MHD_Connection *connectio
     }
 }
 
+/* Without the blanks at its end, which libmicrohttpd leaves: they are no part of a value (RFC 9110, 5.5). */
+static size_t trimmed(const char *value, size_t length) {
+    while (length > 0 && (value[length - 1] == ' ' || value[length - 1] == '\t'))
+        length--;
+    return length;
+}
+
 static enum MHD_Result header_read(void *context, enum MHD_ValueKind kind, const char *name, size_t name_length,
                                    const char *value, size_t length) {
     static const struct {
         const char *name;
         size_t length;
         void (*read)(struct reading *reading, const char *value, size_t length);
+        bool whole; /* as libmicrohttpd reads it, which frames the body by it: with the blanks at its end */
     } rows[] = {
-        {"Host", 4, host_read},
-        {"Content-Length", 14, content_length_read},
-        {"Inference-Header-Content-Length", 31, json_bytes_read},
-        {"Transfer-Encoding", 17, transfer_encoding_read},
-        {"Content-Encoding", 16, content_encoding_read},
-        {"Accept-Encoding", 15, accept_encoding_read},
-        {"Expect", 6, expect_read},
-        {"Authorization", 13, authorization_read},
-        {"X-Api-Key", 9, api_key_read},
+        {"Host", 4, host_read, false},
+        {"Content-Length", 14, content_length_read, true},
+        {"Inference-Header-Content-Length", 31, json_bytes_read, false},
+        {"Transfer-Encoding", 17, transfer_encoding_read, true},
+        {"Content-Encoding", 16, content_encoding_read, false},
+        {"Accept-Encoding", 15, accept_encoding_read, false},
+        {"Expect", 6, expect_read, false},
+        {"Authorization", 13, authorization_read, false},
+        {"X-Api-Key", 9, api_key_read, false},
     };
     struct reading *reading = context;
     (void)kind;
     line_check(reading, name, value, length);
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (name_length == rows[i].length && strncasecmp(name, rows[i].name, name_length) == 0) {
-            rows[i].read(reading, value ? value : "", value ? length : 0);
+            value = value ? value : "";
+            length = *value ? length : 0;
+            rows[i].read(reading, value, rows[i].whole ? length : trimmed(value, length));
             return MHD_YES;
         }
     if (memchr(name, ' ', name_length) || memchr(name, '\t', name_length))

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/container.h"
+
 #define ROOM_MIN     ((size_t)4096)
 #define RATIO        4        /* guessed of the first block */
 #define WINDOW_BITS  15       /* the largest: what senders use */
@@ -13,10 +15,13 @@
 #define INPUT_MAX    UINT_MAX /* zlib counts in unsigned int */
 
 enum body_encoding body_encoding_of(const char *word, size_t length) {
-    static const char *const words[] = {[BODY_IDENTITY] = "identity", [BODY_GZIP] = "gzip", [BODY_DEFLATE] = "deflate"};
-    for (int i = BODY_IDENTITY; i < BODY_UNKNOWN; i++)
-        if (strlen(words[i]) == length && strncasecmp(words[i], word, length) == 0)
-            return i;
+    static const struct {
+        const char *word;
+        enum body_encoding encoding;
+    } rows[] = {{"identity", BODY_IDENTITY}, {"gzip", BODY_GZIP}, {"deflate", BODY_DEFLATE}, {"x-gzip", BODY_GZIP}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+        if (strlen(rows[i].word) == length && strncasecmp(rows[i].word, word, length) == 0)
+            return rows[i].encoding;
     return BODY_UNKNOWN;
 }
 
@@ -79,6 +84,8 @@ int inflate_body(struct inflater *inflater, enum body_encoding encoding, const v
         o.used += room - z->avail_out;
         if (rc == Z_STREAM_END && z->avail_in == 0)
             break;
+        if (rc == Z_STREAM_END && encoding == BODY_GZIP && inflateReset(z) == Z_OK)
+            continue; /* another member (RFC 1952, 2.2) */
         if (rc == Z_MEM_ERROR)
             return error_set(err, 503, "the memory for inputs is exhausted");
         if ((rc != Z_OK && rc != Z_BUF_ERROR) || z->avail_out > 0) /* wrong, cut off, or more behind its end */

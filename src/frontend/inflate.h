@@ -15,7 +15,7 @@ enum body_encoding {
     BODY_UNKNOWN,
 };
 
-/* A word of Content-Encoding or grpc-encoding, in any case. */
+/* A word of Content-Encoding or grpc-encoding, in any case; x-gzip is gzip (RFC 9110, 8.4.1.3). */
 enum body_encoding body_encoding_of(const char *word, size_t length);
 
 /* What one thread inflates with; zeroed before its first use. */

@@ -525,6 +525,9 @@ def test_conflicting_lengths_are_400_and_closed(server, headers):
     (b"GET http://x:8000/v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200"),
     (b"GET /v2/health/live%00x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"404"),
     (b"GET /v2/health/l%69ve?x=%00 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200"),
+    (b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: identity \t\r\n\r\n", b"200"),
+    (b"POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 2 \r\nContent-Length: 2\r\n"
+     b"Connection: close\r\n\r\n{}", b"200"),
     (b"GET /v2 HTTP/1.0\r\n\r\n", b"200")])
 def test_unusual_heads(server, request_text, status):
     assert talk(server, request_text).split(b" ")[1] == status

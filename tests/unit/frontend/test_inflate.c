@@ -61,6 +61,8 @@ static void words(void **state) {
     assert_int_equal(body_encoding_of("identity", 8), BODY_IDENTITY);
     assert_int_equal(body_encoding_of("gzip", 4), BODY_GZIP);
     assert_int_equal(body_encoding_of("deflate", 7), BODY_DEFLATE);
+    assert_int_equal(body_encoding_of("X-Gzip", 6), BODY_GZIP);
+    assert_int_equal(body_encoding_of("x-gzi", 5), BODY_UNKNOWN);
     assert_int_equal(body_encoding_of("br", 2), BODY_UNKNOWN);
     assert_int_equal(body_encoding_of("", 0), BODY_UNKNOWN);
 }
@@ -88,7 +90,26 @@ static void bodies(void **state) {
     }
 }
 
+/* What cat makes of gzip's files is one, too; of zlib's streams there is one. */
+static void several_members(void **state) {
+    enum { BYTES = 20000 };
+    static char data[BYTES];
+    static unsigned char packed[BYTES];
+    (void)state;
+    for (int i = 0; i < BYTES; i++)
+        data[i] = (char)(i * 7 >> 4);
+    for (int gzip = 0; gzip < 2; gzip++) {
+        size_t n = deflated(data, 5000, gzip, packed, sizeof(packed));
+        n += deflated(data, 0, gzip, packed + n, sizeof(packed) - n);
+        n += deflated(data + 5000, BYTES - 5000, gzip, packed + n, sizeof(packed) - n);
+        assert_int_equal(inflated(gzip ? BODY_GZIP : BODY_DEFLATE, packed, n, BYTES, 100, data, BYTES), gzip ? 0 : 400);
+        assert_int_equal(inflated(gzip ? BODY_GZIP : BODY_DEFLATE, packed, n - 1, BYTES + 1, 100, NULL, 0), 400);
+        assert_int_equal(inflated(BODY_GZIP, packed, n, BYTES - 1, 100, NULL, 0), gzip ? 413 : 400);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(words), cmocka_unit_test(bodies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(words), cmocka_unit_test(bodies),
+                                       cmocka_unit_test(several_members)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
