@@ -39,6 +39,14 @@ static struct client *client_of(struct MHD_Connection *connection) {
     return info ? info->socket_context : NULL;
 }
 
+static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
+    return kind == V2_LOAD || kind == V2_UNLOAD ? f->config.desk : NULL;
+}
+
+static uint64_t body_bytes_max(const struct http_frontend *f, enum v2_kind kind) {
+    return kind == V2_INFER || desk_of(f, kind) ? f->config.body_bytes_max : SERVICE_BYTES_MAX;
+}
+
 /* ---- answers ---- */
 
 static enum MHD_Result respond(struct http_frontend *f, struct MHD_Connection *connection, unsigned status,
@@ -102,7 +110,8 @@ static enum MHD_Result respond_verdict(struct http_frontend *f, struct MHD_Conne
         v2_error(&answer, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
         break;
     case VERDICT_TOO_LARGE:
-        v2_error(&answer, 413, "the body is larger than %" PRIu64 " bytes", f->config.body_bytes_max);
+        v2_route(&route, f->loop.models, method, url);
+        v2_error(&answer, 413, "the body is larger than %" PRIu64 " bytes", body_bytes_max(f, route.kind));
         break;
     case VERDICT_BUSY:
         answer.retry = true;
@@ -227,7 +236,7 @@ static int verdict_of(struct http_frontend *f, const struct http_headers *header
         return VERDICT_ROUTE;
     if (headers->encoding == BODY_UNKNOWN)
         return VERDICT_ENCODING;
-    if (headers->content_length > (int64_t)f->config.body_bytes_max)
+    if (headers->content_length > (int64_t)body_bytes_max(f, route->kind))
         return VERDICT_TOO_LARGE;
     return -1;
 }
@@ -281,7 +290,7 @@ static enum MHD_Result body_append(struct exchange *x, const char *data, size_t 
     if (total < x->body_expected)
         frontend_turn_again(f, TURNS_FOR_BODY);
     /* chunked: nobody said how much was coming */
-    if (x->body_fault == 0 && total > f->config.body_bytes_max)
+    if (x->body_fault == 0 && total > body_bytes_max(f, x->kind))
         x->body_fault = 413;
     else if (x->body_fault == 0 && total > x->body_room &&
              body_reserve(x, 2 * total < x->body_expected ? 2 * total : x->body_expected) < 0)
@@ -295,10 +304,6 @@ static enum MHD_Result body_append(struct exchange *x, const char *data, size_t 
 }
 
 /* ---- running ---- */
-
-static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
-    return kind == V2_LOAD || kind == V2_UNLOAD ? f->config.desk : NULL;
-}
 
 /* Hands an order to load or unload in. The connection waits for it, suspended. */
 static enum MHD_Result exchange_order(struct exchange *x, const char *url, const char *method) {
@@ -353,7 +358,7 @@ static int body_inflate(struct exchange *x, struct sy_error *err) {
     struct block_memory memory = {inference_block, inference_block_give, &x->inference};
     char *block;
     int status = inflate_body(&x->frontend->inflater, x->encoding, x->body, x->body_bytes,
-                              x->frontend->config.body_bytes_max, before, memory, &block, &x->body_bytes, err);
+                              body_bytes_max(x->frontend, x->kind), before, memory, &block, &x->body_bytes, err);
     if (status)
         return status;
     inference_block_give(&x->inference, x->block);
@@ -367,7 +372,7 @@ static enum MHD_Result exchange_run(struct exchange *x, const char *url, const c
     struct http_frontend *f = x->frontend;
     if (x->body_fault == 413)
         return exchange_send_error(x, 413, false, "the body is larger than %" PRIu64 " bytes",
-                                   f->config.body_bytes_max);
+                                   body_bytes_max(f, x->kind));
     if (x->body_fault == 503)
         return exchange_send_error(x, 503, true, "the memory for inputs is exhausted");
     struct sy_error err;

@@ -15,6 +15,10 @@ struct shared_memory;
 struct tls;
 struct v2_publication;
 
+/* Bytes of a request that is neither an inference nor an order to load a model; more is answered 413. Such requests
+ * become trees of many times their size, by the thread that serves everybody. */
+#define SERVICE_BYTES_MAX ((size_t)64 * 1024)
+
 struct frontend_config {
     int listen_fd;        /* of listen_open(); the frontend duplicates it */
     uint32_t index;       /* names the thread: "http-0" */
@@ -28,7 +32,7 @@ struct frontend_config {
     struct tls *tls;                  /* NULL: plain text */
     const struct auth *auth;          /* NULL: nobody needs a token */
     bool auth_health;                 /* whether the server lives and is ready is told only with one, too */
-    uint64_t body_bytes_max;          /* 0: 64 MiB. Of one request; more is answered 413 */
+    uint64_t body_bytes_max;          /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
     uint64_t inputs_bytes_max;        /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
     uint32_t requests_max;            /* 0: 8192. Infer requests at once; when all are taken: 503 */
     uint32_t connections_max;         /* 0: 10000, or what the limit of open files allows; more wait unaccepted */

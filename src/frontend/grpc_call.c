@@ -325,8 +325,7 @@ static bool is_inference(const struct grpc_call *call) {
 }
 
 static size_t message_bytes_max(const struct grpc_call *call) {
-    return is_inference(call) || is_order(call) ? call->connection->frontend->config.body_bytes_max
-                                                : GRPC_REQUEST_BYTES_MAX;
+    return is_inference(call) || is_order(call) ? call->connection->frontend->config.body_bytes_max : SERVICE_BYTES_MAX;
 }
 
 static struct block_memory memory_of(struct grpc_exchange *x) {

@@ -53,7 +53,6 @@ struct grpc_services {
     const struct v2_models *models;
 };
 
-#define GRPC_REQUEST_BYTES_MAX ((size_t)64 * 1024) /* of a method that is not inference: more is answered 413 */
 
 /* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
 unsigned grpc_service_answer(const struct grpc_services *services, enum grpc_method method, const char *message,

@@ -414,6 +414,16 @@ def test_bodies_over_the_limit_are_413(server):
         assert status == 413
 
 
+def test_services_take_little(server):
+    """What is no inference becomes a tree, while everybody else waits."""
+    body = b'{"a":[' + b"[]," * 30000 + b"[]]}"
+    for path in ("/v2/repository/index", "/v2/logging", "/v2/trace/setting", "/v2/systemsharedmemory/region/r/register"):
+        for sent, headers in ((body, {}), (iter([body]), {}), (gzip.compress(body), {"Content-Encoding": "gzip"})):
+            with connect(server) as connection:
+                status, _, answer = ask(connection, "POST", path, sent, headers)
+                assert status == 413 and "65536" in json.loads(answer)["error"]
+
+
 # ---- the wire ----
 
 def talk(server, *pieces, pause=0.0, end=False, seconds=60):
