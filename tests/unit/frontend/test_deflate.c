@@ -29,7 +29,8 @@ static void the_greatest_weight_wins(void **state) {
         {"gzip;q=0.5,identity;q=0.5", BODY_GZIP},
         {"gzip;q=1.000;x", BODY_GZIP},
         {"gzip;Q=0.1, deflate;q=.2", BODY_DEFLATE},
-        {"x-gzip, gzip2, gzi", BODY_IDENTITY},
+        {"x-gzi, gzip2, gzi", BODY_IDENTITY},
+        {"x-gzip", BODY_GZIP},
         {",, ,", BODY_IDENTITY},
         {"gzip;q=", BODY_IDENTITY},
     };
