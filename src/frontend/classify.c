@@ -150,9 +150,13 @@ static int classify(struct infer_output *wanted, const struct served_model *mode
     if (elements < 0 || (size_t)elements * datatype_bytes(spec->type) * items != part->bytes)
         return error_set(err, -EINVAL, "output '%s' does not have the bytes of its shape", spec->name);
     if (elements > CLASSIFY_ELEMENTS_MAX)
-        return error_set(err, -EINVAL, "output '%s' has %" PRId64 " elements, of which at most %d are classified",
-                         spec->name, elements, CLASSIFY_ELEMENTS_MAX);
+        return error_set(err, -E2BIG,
+                         "output '%s' has %" PRId64 " elements an item, of which at most %d are classified", spec->name,
+                         elements, CLASSIFY_ELEMENTS_MAX);
     wanted->classes = wanted->classes < elements ? wanted->classes : (uint32_t)elements;
+    if ((uint64_t)wanted->classes * items > CLASSIFY_CLASSES_MAX)
+        return error_set(err, -E2BIG, "output '%s': %" PRIu32 " classes of each of %" PRIu32 " items are more than %d",
+                         spec->name, wanted->classes, items, CLASSIFY_CLASSES_MAX);
     struct score *scores = malloc((wanted->classes + 1) * sizeof(*scores));
     if (!scores)
         return error_set(err, -ENOMEM, "out of memory for the answer");

@@ -266,10 +266,12 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
         return refusal_result(inference, retry, err);
     if (request->status == REQUEST_FAILED)
         return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request->failure);
-    if (inference->call.classified &&
-        classify_outputs(&inference->call, inference->model, request->block->outputs, request->block->output_count,
-                         request->first_item, &inference->classes, err) < 0)
-        return 500;
+    int rc = inference->call.classified
+                 ? classify_outputs(&inference->call, inference->model, request->block->outputs,
+                                    request->block->output_count, request->first_item, &inference->classes, err)
+                 : 0;
+    if (rc < 0)
+        return rc == -E2BIG ? 400 : 500;
     int status = inference->region_count > 0 ? shared_store(inference, err) : 0;
     return status ? (unsigned)status : 200;
 }

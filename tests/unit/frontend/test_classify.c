@@ -161,7 +161,9 @@ static void what_has_no_scores_is_refused(void **state) {
     struct tensor_view y = {
         .data = large, .rank = 1, .dims = {CLASSIFY_ELEMENTS_MAX + 1}, .bytes = CLASSIFY_ELEMENTS_MAX + 1};
     struct text text = {0};
-    assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -EINVAL);
+    assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -E2BIG);
+    y.dims[0] = y.bytes = CLASSIFY_CLASSES_MAX + 1; /* all of them */
+    assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -E2BIG);
     y.dims[0] = 7; /* not what the bytes are */
     assert_int_equal(classify_outputs(&call, model, &y, 1, 0, &text, &err), -EINVAL);
     text_free(&text);
