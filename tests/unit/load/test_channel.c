@@ -190,32 +190,12 @@ static void certificates_are_refused_with_a_reason(void **state) {
     }
 }
 
-static void files_that_will_not_do_are_named(void **state) {
-    (void)state;
-    static const struct {
-        struct client_tls_files files;
-        const char *want;
-    } cases[] = {
-        {{.authorities = "/nowhere.pem"}, "cannot read '/nowhere.pem'"},
-        {{.authorities = key_path}, "holds no certificate to trust"},
-        {{.certificate = "/nowhere.pem", .key = key_path}, "cannot read '/nowhere.pem'"},
-        {{.certificate = certificate_path, .key = other_key}, "cannot be used"},
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct client_tls *tls;
-        struct sy_error err = {""};
-        assert_int_equal(client_tls_create(&tls, &cases[i].files, &err), -EINVAL);
-        assert_non_null(strstr(err.text, cases[i].want));
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_text),
         cmocka_unit_test(what_is_behind_a_ticket_is_received),
         cmocka_unit_test(more_than_a_socket_holds_both_ways),
         cmocka_unit_test(certificates_are_refused_with_a_reason),
-        cmocka_unit_test(files_that_will_not_do_are_named),
     };
     certificate_make(certificate_path, key_path);
     certificate_make(other_path, other_key);

@@ -1,0 +1,85 @@
+/* control_rig.h - a whole server that serves nothing yet, over a repository that the test fills: one CPU accelerator,
+ * HTTP on a free port. The program is also the child that profiles: its main() begins with control_rig_child(). */
+#pragma once
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "control/deployment.h"
+#include "control/server_state.h"
+#include "profile/worker.h"
+#include "unit/cmocka_all.h"
+
+#define RIG_MODELS 2 /* that may be loaded at once */
+
+struct control_rig {
+    char folder[64];
+    struct repository_control control;
+    struct deployment deployment;
+    struct server *server;
+};
+
+static inline bool control_rig_child(int argc, char **argv) {
+    return argc == 3 && strcmp(argv[2], WORKER_ARGUMENT) == 0;
+}
+
+/* Puts FILE of the engine's tests at NAME/VERSION/model.onnx. */
+static inline void rig_put(const struct control_rig *rig, const char *name, int version, const char *file) {
+    char command[512];
+    snprintf(command, sizeof(command), "mkdir -p %s/%s/%d && cp '%s/unit/engine/data/%s' %s/%s/%d/model.onnx",
+             rig->folder, name, version, TESTS_DIR, file, rig->folder, name, version);
+    assert_int_equal(system(command), 0);
+}
+
+static inline void rig_wait(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+}
+
+static inline int rig_set_up(void **state) {
+    struct control_rig *rig = calloc(1, sizeof(*rig));
+    struct accelerator_group cpu = {.kind = ACCELERATOR_CPU, .count = 1, .type = "cpu"};
+    struct deployment_options how = {.groups = &cpu, .group_count = 1};
+    struct sy_error err = {""};
+    strcpy(rig->folder, "/tmp/symphony-test-XXXXXX");
+    assert_non_null(mkdtemp(rig->folder));
+    rig->control = (struct repository_control){
+        .mode = CONTROL_EXPLICIT, .path = rig->folder, .look_every_ns = 3600 * NS_PER_S, .models_max = RIG_MODELS};
+    if (deployment_for_control(&rig->deployment, &rig->control, &how, &err) < 0)
+        fail_msg("%s", err.text);
+    struct server_config config = {
+        .models = rig->deployment.models,
+        .model_count = rig->deployment.model_count,
+        .control = &rig->control,
+        .accelerators = rig->deployment.accelerators,
+        .type_count = rig->deployment.type_count,
+        .model_threads = 1,
+        .rank_threads = 1,
+        .frontends = 1,
+        .policy = &policy_deferred,
+        .host = "127.0.0.1",
+        .grpc_port = -1,
+        .metrics_port = -1,
+        .queue_max = 64,
+    };
+    if (server_start(&rig->server, &config, &err) < 0)
+        fail_msg("%s", err.text);
+    while (!server_is_ready(rig->server))
+        rig_wait();
+    *state = rig;
+    return 0;
+}
+
+static inline int rig_tear_down(void **state) {
+    struct control_rig *rig = *state;
+    char command[128];
+    int rc = rig->server ? server_stop(rig->server, 0, 60 * NS_PER_S) : 0;
+    deployment_free(&rig->deployment);
+    snprintf(command, sizeof(command), "rm -rf %s", rig->folder);
+    rc = system(command) | rc;
+    free(rig);
+    return rc;
+}
