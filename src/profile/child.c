@@ -86,8 +86,7 @@ err_in:
 }
 
 /* How long its first thread, which does the work, has waited for a core: at nice 19, on a busy machine, most of the
- * time. 0 where the kernel does not say.
- */
+ * time. 0 where the kernel does not say. */
 static int64_t starved_ns(const struct child *child) {
     char path[64];
     long long ns = 0;

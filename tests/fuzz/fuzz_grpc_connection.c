@@ -36,7 +36,6 @@ static void exchange_bytes(struct grpc_frontend *f, int client, const uint8_t *d
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
-    static const _Atomic bool ready = true, draining = false;
     static const struct peer nobody;
     struct grpc_frontend *f;
     int ends[2];
@@ -44,15 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     if (!wiring.requests)
         scheduler_set_up();
-    struct port *port = port_create(&wiring, 0, 0);
-    struct frontend_config config = {.port = port,
-                                     .model_count = MODELS,
-                                     .models = &publication,
-                                     .ready = &ready,
-                                     .draining = &draining,
-                                     .body_bytes_max = 1 << 20,
-                                     .inputs_bytes_max = 8 << 20,
-                                     .requests_max = REQUESTS};
+    struct frontend_config config = scheduler_frontend();
+    config.body_bytes_max = 1 << 20;
+    config.inputs_bytes_max = 8 << 20;
     CHECK_EQ(grpc_frontend_make(&f, &config, NULL), 0);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step(f);
@@ -70,6 +63,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK_EQ(atomic_load(&f->inferences.counters.in_flight), 0);
     CHECK_EQ(slab_bytes_taken(f->inferences.slab), 0);
     grpc_frontend_free(f);
-    port_destroy(port);
+    port_destroy(config.port);
     return 0;
 }

@@ -19,17 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct http_frontend *frontend;
 
 static void frontend_set_up(void) {
-    static const _Atomic bool ready = true, draining = false;
     int port;
     scheduler_set_up();
-    struct frontend_config config = {.port = port_create(&wiring, 0, 0),
-                                     .model_count = MODELS,
-                                     .models = &publication,
-                                     .ready = &ready,
-                                     .draining = &draining,
-                                     .body_bytes_max = 1 << 20,
-                                     .inputs_bytes_max = 8 << 20,
-                                     .requests_max = REQUESTS};
+    struct frontend_config config = scheduler_frontend();
+    config.body_bytes_max = 1 << 20;
+    config.inputs_bytes_max = 8 << 20;
     CHECK_EQ(listen_open("127.0.0.1", 0, &config.listen_fd, &port, NULL), 0);
     CHECK_EQ(http_frontend_make(&frontend, &config, NULL), 0);
 }

@@ -16,20 +16,14 @@
 static struct grpc_frontend *frontend;
 
 static int set_up(void **state) {
-    static const _Atomic bool ready = true, draining = false;
     (void)state;
     if (!wiring.requests)
         scheduler_set_up();
-    struct frontend_config config = {.port = port_create(&wiring, 0, 0),
-                                     .model_count = MODELS,
-                                     .models = &publication,
-                                     .ready = &ready,
-                                     .draining = &draining,
-                                     .requests_max = REQUESTS,
-                                     .connections_max = CONNECTIONS_MAX,
-                                     .idle_timeout_s = IDLE_S,
-                                     .head_timeout_s = HEAD_S,
-                                     .rate_min = RATE_MIN};
+    struct frontend_config config = scheduler_frontend();
+    config.connections_max = CONNECTIONS_MAX;
+    config.idle_timeout_s = IDLE_S;
+    config.head_timeout_s = HEAD_S;
+    config.rate_min = RATE_MIN;
     assert_int_equal(grpc_frontend_make(&frontend, &config, NULL), 0);
     return 0;
 }

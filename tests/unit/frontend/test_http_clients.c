@@ -24,19 +24,13 @@ static struct http_frontend *frontend;
 static int tcp_port;
 
 static int set_up(void **state) {
-    static const _Atomic bool ready = true, draining = false;
     (void)state;
     if (!wiring.requests)
         scheduler_set_up();
-    struct frontend_config config = {.port = port_create(&wiring, 0, 0),
-                                     .model_count = MODELS,
-                                     .models = &publication,
-                                     .ready = &ready,
-                                     .draining = &draining,
-                                     .requests_max = REQUESTS,
-                                     .connections_max = CONNECTIONS_MAX,
-                                     .head_timeout_s = HEAD_S,
-                                     .rate_min = RATE_MIN};
+    struct frontend_config config = scheduler_frontend();
+    config.connections_max = CONNECTIONS_MAX;
+    config.head_timeout_s = HEAD_S;
+    config.rate_min = RATE_MIN;
     assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, NULL), 0);
     assert_int_equal(http_frontend_make(&frontend, &config, NULL), 0);
     close(config.listen_fd);

@@ -7,37 +7,14 @@
 
 #include "base/rng.h"
 #include "sched/model_core.h"
-#include "sched/model_view.h"
 #include "unit/cmocka_all.h"
+#include "unit/sched/plain_policy.h"
 
 #define CAPACITY 512
 #define BATCH    8
 #define LEVELS   4
 #define CORES    2 /* shapes of one model, which share the places */
 #define STEPS    20000
-
-static uint32_t target; /* of the window drop */
-static bool admit;
-
-static void any_update(struct model_view *m, void *own) {
-    (void)own;
-    m->batch_best = 1;
-    m->target_items = target;
-}
-
-static bool any_admit(struct model_view *m, void *own, const struct request_node *request) {
-    (void)m, (void)own, (void)request;
-    return admit;
-}
-
-static struct batch_times any_times(const struct model_view *m, const void *own, uint32_t type,
-                                    const struct batch_view *batch) {
-    (void)m, (void)own, (void)type;
-    return batch_times_from(batch->due_ns, batch->invalid_after_ns);
-}
-
-static struct policy_ops policy = {
-    .name = "any", .model_update = any_update, .model_admit = any_admit, .batch_times = any_times};
 
 struct world {
     struct model_core *cores[CORES];
@@ -62,7 +39,7 @@ static struct world *world_new(uint64_t seed) {
     w->profile = malloc(profile_bytes(BATCH));
     assert_non_null(w->profile);
     profile_set_line(w->profile, BATCH, 10, 20);
-    policy.no_leftovers = rng_below(&w->rng, 4) == 0;
+    policy_plain.no_leftovers = rng_below(&w->rng, 4) == 0;
     for (uint32_t i = 0; i < PRIORITIES_MAX; i++)
         w->levels.of[i].most = i % 3 == 2 ? UINT32_MAX : (uint32_t)rng_below(&w->rng, 9);
     struct model_core_config config = {.types = 1,
@@ -71,7 +48,7 @@ static struct world *world_new(uint64_t seed) {
                                        .slo_ns = 200,
                                        .levels = &w->levels,
                                        .delays = 1u << 1 | 1u << 2,
-                                       .policy = &policy};
+                                       .policy = &policy_plain};
     target = 1;
     admit = true;
     for (uint32_t c = 0; c < CORES; c++) {
@@ -202,7 +179,7 @@ static void every_place_comes_back(void **state) {
 static void who_exceeds_its_own_level_is_refused_and_nobody_else(void **state) {
     (void)state;
     struct world *w = world_new(1);
-    policy.no_leftovers = false;
+    policy_plain.no_leftovers = false;
     w->levels.of[0].most = 1;
     w->levels.of[1].most = 2;
     static const uint8_t priorities[] = {1, 1, 1, 0, 0, 2};
