@@ -86,7 +86,8 @@ static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accel
 static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
     static const char *const reasons[] = {
         [REFUSAL_NONE] = "none",     [REFUSAL_DEADLINE] = "deadline",   [REFUSAL_QUEUE_FULL] = "queue full",
-        [REFUSAL_SHAPES] = "shapes", [REFUSAL_CANCELLED] = "cancelled", [REFUSAL_LOST] = "lost",
+        [REFUSAL_SHAPES] = "shapes", [REFUSAL_CANCELLED] = "cancelled", [REFUSAL_STRANDED] = "no accelerator",
+        [REFUSAL_LOST] = "lost",
     };
     struct simulate_trace *t = context;
     if (!t->refused[model]) {

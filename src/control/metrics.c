@@ -61,6 +61,7 @@ static void render_models(const struct server *s, const struct v2_models *listed
         } rows[] = {{"deadline", counter_get(&c->refused_deadline)},
                     {"queue_full", counter_get(&c->refused_queue_full)},
                     {"shapes", counter_get(&c->refused_shapes)},
+                    {"no_accelerator", counter_get(&c->refused_stranded)},
                     {"cancelled", counter_get(&c->cancelled)}};
         for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
             text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n", metric_model(&models[*i]).text,

@@ -236,7 +236,7 @@ static unsigned refusal_result(const struct inference *inference, bool *retry, s
     const struct request *request = &inference->request;
     const char *name = inference->model->name;
     *retry = request->refusal == REFUSAL_QUEUE_FULL || request->refusal == REFUSAL_SHAPES ||
-             request->refusal == REFUSAL_LOST;
+             request->refusal == REFUSAL_STRANDED || request->refusal == REFUSAL_LOST;
     switch (request->refusal) {
     case REFUSAL_DEADLINE:
         if (request->priority == PRIORITY_BEST_EFFORT)
@@ -250,6 +250,8 @@ static unsigned refusal_result(const struct inference *inference, bool *retry, s
         return (unsigned)error_set(err, 503, "too many requests wait: the queue of model '%s' is full", name);
     case REFUSAL_SHAPES:
         return (unsigned)error_set(err, 503, "too many different input shapes of model '%s' wait at once", name);
+    case REFUSAL_STRANDED:
+        return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
     case REFUSAL_LOST:
         return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
     case REFUSAL_CANCELLED:

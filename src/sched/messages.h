@@ -35,6 +35,7 @@ enum refusal {
     REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted, or as many of its priority wait as may */
     REFUSAL_SHAPES,     /* too many different input shapes of the model are queued at once */
     REFUSAL_CANCELLED,  /* its client left */
+    REFUSAL_STRANDED,   /* no accelerator in service runs the model, and none came back in time */
     REFUSAL_LOST,       /* its accelerator failed, and there is no time to run it on another (frontend/port.c) */
 };
 

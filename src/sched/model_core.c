@@ -221,6 +221,8 @@ static inline void level_count(struct model_core *core, uint8_t priority, int mo
 
 static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = node_at(core, node);
+    if (reason == REFUSAL_DEADLINE && core->stranded)
+        reason = REFUSAL_STRANDED;
     request->refusal = (uint8_t)reason;
     request->next = REQUEST_NONE;
     if (out->refused == REQUEST_NONE)
@@ -355,7 +357,9 @@ static void classes_prune(struct model_core *core, int64_t now_ns, struct model_
         lower_prune(core, now_ns, &core->queue, out);
     if (is_mixed(core, &core->leftovers))
         lower_prune(core, now_ns, &core->leftovers, out);
-    while (core->spares && now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->spare)))) {
+    /* best effort does not wait for accelerators to come back: it has a minute */
+    while (core->spares &&
+           (core->stranded || now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->spare))))) {
         refuse(core, out, deadline_queue_pop(&core->spare, core->pool->nodes), REFUSAL_DEADLINE);
         core->spares = core->spare.count > 0;
     }
@@ -647,7 +651,8 @@ static void settle(struct model_core *core, int64_t now_ns, struct model_output 
 
 static void spare_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     const struct request_node *request = node_at(core, node);
-    if (request->items < 1 || request->items > core->batch_max || now_ns > latest_start(core, request)) {
+    if (request->items < 1 || request->items > core->batch_max || core->stranded ||
+        now_ns > latest_start(core, request)) {
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
     }

@@ -81,6 +81,9 @@ static void count_refusal(struct model_counters *counters, enum refusal reason) 
     case REFUSAL_SHAPES:
         counter_add(&counters->refused_shapes, 1);
         break;
+    case REFUSAL_STRANDED:
+        counter_add(&counters->refused_stranded, 1);
+        break;
     case REFUSAL_CANCELLED:
         counter_add(&counters->cancelled, 1);
         break;

@@ -257,6 +257,28 @@ static void best_effort_that_found_no_gap_is_refused(void **state) {
     fixture_free(f);
 }
 
+static void best_effort_does_not_wait_for_accelerators_to_come_back(void **state) {
+    (void)state;
+    struct fixture *f = fixture_with((struct model_core_config){.delays = 1});
+    struct grant_message message = {.kind = GRANT_PARAMETERS, .admit_share = 1, .parameters.type_share = {1}};
+    struct model_event parameters = {.kind = MODEL_PARAMETERS, .grant = &message};
+    model_core_step(f->core, 0, &parameters, &f->out);
+    arrive(f, 0, 1, PRIORITY_BEST_EFFORT, 9000);
+    arrive(f, 0, 2, 0, 100);
+    message.parameters.type_share[0] = 0; /* the last one has left */
+    model_core_step(f->core, 1, &parameters, &f->out);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_STRANDED);
+    assert_int_equal(handles(f, f->out.refused), 1);
+    arrive(f, 2, 3, PRIORITY_BEST_EFFORT, 9000);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_STRANDED);
+    assert_int_equal(handles(f, f->out.refused), 3);
+    timer(f, 81); /* late, and best effort from now on */
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_STRANDED);
+    assert_int_equal(handles(f, f->out.refused), 2);
+    assert_true(model_core_idle(f->core));
+    fixture_free(f);
+}
+
 static void so_much_best_effort_may_wait_and_no_more(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
@@ -301,6 +323,7 @@ int main(void) {
         cmocka_unit_test(best_effort_runs_no_longer_than_it_may),
         cmocka_unit_test(best_effort_has_a_batch_of_its_own),
         cmocka_unit_test(best_effort_that_found_no_gap_is_refused),
+        cmocka_unit_test(best_effort_does_not_wait_for_accelerators_to_come_back),
         cmocka_unit_test(so_much_best_effort_may_wait_and_no_more),
         cmocka_unit_test(what_may_be_delayed_is_best_effort_instead_of_refused),
     };

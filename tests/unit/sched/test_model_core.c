@@ -455,8 +455,9 @@ static void a_type_with_no_accelerator_in_service_does_not_count(void **state) {
     arrive(f, 60, 3, 200, 1);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 170);
     assert_int_equal(f->out.candidates[1].invalid_after_ns, 140);
-    cancel(f, 60, 3, 200);
-    handles(f, f->out.refused);
+    timer(f, 171);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_STRANDED);
+    assert_int_equal(handles(f, f->out.refused), 3);
     fixture_free(f);
 }
 
@@ -720,6 +721,7 @@ static void a_deadline_blind_request_that_nothing_can_run_is_refused(void **stat
     assert_quiet(f);
     assert_int_equal(f->out.wake_ns, 201);
     timer(f, 201);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_STRANDED);
     assert_int_equal(handles(f, f->out.refused), 1);
     assert_true(model_core_idle(f->core));
     fixture_free(f);
