@@ -1,4 +1,6 @@
 /* outages.c - models whose accelerators have failed: moved to a part that has others for them, or set aside. */
+#include <string.h>
+
 #include "base/log.h"
 #include "control/server_state.h"
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sched.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "engine/engine.h"
