@@ -7,7 +7,9 @@
 #include "profile/zoo.h"
 #include "sim/sim_state.h"
 
-#define GO_ON_EVENTS 8192 /* some milliseconds */
+#define GO_ON_EVENTS  8192 /* some milliseconds */
+#define REQUESTS_MORE 65536
+#define REQUESTS_MOST UINT32_MAX /* 256 GiB */
 
 /* ---- memory ---- */
 
@@ -24,9 +26,9 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
     return s;
 }
 
-/* Requests at once, plenty: twice what arrives during the longest SLO. */
+/* Requests at once, plenty: twice what arrives during the longest SLO, but not more than twice what arrives at all. */
 static uint32_t requests_most(const struct sim_config *c) {
-    double rate = 0, slo_s = 0, surge = 1;
+    double rate = 0, slo_s = 0, surge = 1, run_s = c->warmup_s + c->seconds;
     uint32_t spare = 0;
     for (uint32_t i = 0; i < c->step_count; i++)
         rate = c->steps[i].rate_rps > rate ? c->steps[i].rate_rps : rate;
@@ -36,7 +38,8 @@ static uint32_t requests_most(const struct sim_config *c) {
         spare += c->models[m].best_effort > 0 ? BEST_EFFORT_MAX : 0;
         surge = c->models[m].surge_factor > surge ? c->models[m].surge_factor : surge;
     }
-    return (uint32_t)(2 * rate * surge * slo_s) + spare + 65536;
+    double most = 2 * rate * surge * (slo_s < run_s ? slo_s : run_s) + spare + REQUESTS_MORE;
+    return most < REQUESTS_MOST ? (uint32_t)most : REQUESTS_MOST;
 }
 
 static void classes_layout(struct arena *arena, const struct sim_config *c, struct sim_model_result *results) {
@@ -192,13 +195,15 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     sim->result->requests++;
     result->offered += counted && message.priority != PRIORITY_BEST_EFFORT;
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
-    if (full(sim)) {
-        sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
-        return;
-    }
     if (observer && observer->arrived)
         observer->arrived(observer->context, sim->now_ns, message.handle, model, message.items, message.priority,
                           message.deadline_ns);
+    if (full(sim)) {
+        sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
+        if (observer && observer->refused)
+            observer->refused(observer->context, sim->now_ns, model, message.handle, REFUSAL_QUEUE_FULL);
+        return;
+    }
     if (sim->config->cancel_share > 0)
         cancel_draw(sim, model, &message);
     sim->queued++;
@@ -300,7 +305,7 @@ static void result_sum(struct sim *sim) {
     for (uint32_t a = 0; a < c->accelerators; a++)
         r->accelerators_used += sim->accelerators[a].used;
     sim_scaling_end(sim);
-    r->busy = sim->scaling.present_ns ? (double)sim->busy_ns / (double)sim->scaling.present_ns : 0;
+    r->busy = sim->scaling.present_ns ? sim->busy_ns / sim->scaling.present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
     r->unanswered = sim->pool.used;
 }

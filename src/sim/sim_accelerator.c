@@ -111,8 +111,9 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
     bool running = accelerator->runs.running;
     struct sim_batch batch = lane_pop(sim, &accelerator->runs);
     if (running) {
-        sim->busy_ns += sim_counted_ns(sim, batch.begin_ns, sim->now_ns);
-        sim->ran_ns += sim->now_ns - batch.begin_ns;
+        sim->busy_ns += (double)sim_counted_ns(sim, batch.begin_ns, sim->now_ns);
+        sim->ran_ns += (double)(sim->now_ns - batch.begin_ns);
+        sim_scaling_ran(sim, a, batch.begin_ns);
         if (observer && observer->ended)
             observer->ended(observer->context, sim->now_ns, a);
     }

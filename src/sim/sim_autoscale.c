@@ -24,7 +24,7 @@ void sim_scaling_layout(struct sim *sim, struct arena *arena) {
 /* Accounts for the time in service until now, and goes on with so many. */
 static void present_set(struct sim *sim, uint32_t present) {
     struct sim_scaling *s = &sim->scaling;
-    s->present_ns += s->present * sim_counted_ns(sim, s->since_ns, sim->now_ns);
+    s->present_ns += (double)s->present * (double)sim_counted_ns(sim, s->since_ns, sim->now_ns);
     s->since_ns = sim->now_ns;
     s->present = present;
     if (present > sim->result->accelerators_max)
@@ -48,7 +48,7 @@ void sim_scaling_begin(struct sim *sim) {
 
 /* What the load keeps busy, as the scheduler knows, or as it was since the last look. */
 static double needed_since(const struct sim *sim) {
-    double ran = (double)(sim->ran_ns - sim->scaling.ran_ns) / (double)sim->config->autoscale->every_ns;
+    double ran = (sim->ran_ns - sim->scaling.ran_ns) / (double)sim->config->autoscale->every_ns;
     return sim->driver->needed ? sim->driver->needed(sim) : ran;
 }
 
@@ -59,7 +59,8 @@ static double bad_since(const struct sim *sim) {
 
 static void next_start_set(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
-    sim_source_set(sim, sim->sources.starts, s->starting ? s->start_ns[s->start_head] : TIME_NEVER);
+    int64_t at_ns = s->starting ? s->start_ns[s->start_head] : TIME_NEVER;
+    sim_source_set(sim, sim->sources.starts, at_ns > sim->now_ns ? at_ns : sim->now_ns); /* the one before was late */
 }
 
 /* Those that are asked for last are the first to be called off. */
@@ -74,6 +75,7 @@ static void follow(struct sim *sim, uint32_t wanted) {
         s->starting--;
     while (s->present > wanted) {
         present_set(sim, s->present - 1);
+        sim->accelerators[s->present].released_ns = sim->now_ns;
         sim->driver->left(sim, s->present);
     }
     next_start_set(sim);
@@ -95,6 +97,13 @@ void sim_scaling_look(struct sim *sim) {
     sim_source_set(sim, sim->sources.looks, next_ns < sim->count_until_ns ? next_ns : TIME_NEVER);
 }
 
+void sim_scaling_ran(struct sim *sim, uint32_t a, int64_t begin_ns) {
+    struct sim_scaling *s = &sim->scaling;
+    int64_t released_ns = sim->accelerators[a].released_ns;
+    if (a >= s->present)
+        s->present_ns += (double)sim_counted_ns(sim, begin_ns > released_ns ? begin_ns : released_ns, sim->now_ns);
+}
+
 void sim_scaling_start(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     const struct sim_accelerator *accelerator = &sim->accelerators[s->present];
@@ -114,5 +123,5 @@ void sim_scaling_end(struct sim *sim) {
     if (sim->now_ns < sim->count_until_ns && !sim->result->gave_up && !sim->result->stopped)
         sim->now_ns = sim->count_until_ns; /* nothing happened any more */
     present_set(sim, sim->scaling.present);
-    sim->result->accelerators_mean = (double)sim->scaling.present_ns / (double)counted_ns;
+    sim->result->accelerators_mean = sim->scaling.present_ns / (double)counted_ns;
 }

@@ -45,9 +45,10 @@ struct sim_lane {
 
 struct sim_accelerator {
     struct sim_lane runs, loads;
-    int64_t free_ns;    /* when what was sent so far will have ended by the tables in force, as far as is known */
-    int64_t stalled_ns; /* nothing goes on before */
-    uint32_t lost;      /* batches that went down with it and are not reported yet */
+    int64_t free_ns;     /* when what was sent so far will have ended by the tables in force, as far as is known */
+    int64_t stalled_ns;  /* nothing goes on before */
+    int64_t released_ns; /* by autoscale, if it is not in service */
+    uint32_t lost;       /* batches that went down with it and are not reported yet */
     bool down, used;
 };
 
@@ -96,8 +97,10 @@ struct sim_scaling {
     uint32_t present, starting;
     int64_t *start_ns; /* [accelerators] a circle from start_head on: when those that are starting will be there */
     uint32_t start_head;
-    int64_t since_ns, present_ns; /* the last change; accelerator time in service until then, while requests count */
-    int64_t ran_ns;               /* as of the last look: */
+    int64_t since_ns;  /* the last change */
+    double present_ns; /* accelerator time in service until then, while requests count, and of those that were
+                          released until they have ended what they had */
+    double ran_ns;     /* as of the last look: */
     uint64_t requests, bad;
 };
 
@@ -124,8 +127,8 @@ struct sim {
     uint64_t next_handle;
     uint32_t fault_accelerator;
     bool fault_on;
-    int64_t busy_ns, ran_ns; /* while requests count; always */
-    uint64_t bad;            /* requests, warm-up included */
+    double busy_ns, ran_ns; /* while requests count; always. Of many accelerators they outgrow 64 bits */
+    uint64_t bad;           /* requests, warm-up included */
     struct sim_scaling scaling;
     uint64_t *bad_most; /* [models] a run with more is given up; or NULL */
     void *driver_state;
@@ -168,4 +171,6 @@ void sim_scaling_begin(struct sim *sim);
 /* The time of a look at the load, or of an accelerator that has started. */
 void sim_scaling_look(struct sim *sim);
 void sim_scaling_start(struct sim *sim);
+/* A batch that began then is over. */
+void sim_scaling_ran(struct sim *sim, uint32_t accelerator, int64_t begin_ns);
 void sim_scaling_end(struct sim *sim);

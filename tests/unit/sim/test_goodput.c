@@ -1,6 +1,7 @@
 /* test_goodput.c - the search ends at the same rate from wherever it starts, over gaps, and at its bounds. */
 #include <stdlib.h>
 
+#include "sched/request_pool.h"
 #include "sim/goodput.h"
 #include "unit/cmocka_all.h"
 
@@ -44,6 +45,41 @@ static void it_says_how_far_it_looked(void **state) {
     (void)state;
     assert_true(find(10) == 160); /* sixteen times the guess, and still good */
     assert_true(find(2e6) == 0);  /* a 1024th of it is still too much */
+}
+
+/* Room for requests is what the longest SLO brings, if that is shorter than the run; a rate beyond all measure asks for
+ * more than there is, instead of wrapping round. */
+static void the_memory_follows_the_shorter_of_run_and_slo(void **state) {
+    (void)state;
+    static const uint8_t types[1];
+    struct profile *profile = malloc(profile_bytes(1));
+    assert_non_null(profile);
+    profile_set_line(profile, 1, NS_PER_MS, 0);
+    struct sim_rate_step step = {0, 1e5};
+    struct sim_model model = {.profiles = {profile},
+                              .batch_max = 1,
+                              .slo_ns = 3600 * NS_PER_S,
+                              .share = 1,
+                              .items_least = 1,
+                              .items_most = 1};
+    struct sim_config config = {.models = &model,
+                                .model_count = 1,
+                                .accelerator_type = types,
+                                .accelerators = 1,
+                                .types = 1,
+                                .steps = &step,
+                                .step_count = 1,
+                                .seconds = 1,
+                                .policy = &policy_deferred};
+    size_t request = sizeof(struct request_node), an_hour = sim_bytes(&config);
+    assert_in_range(an_hour, 200000 * request, 400000 * request);
+    config.seconds = 2;
+    assert_in_range(sim_bytes(&config) - an_hour, 200000 * request, 200001 * request);
+    model.slo_ns = NS_PER_S;
+    assert_int_equal(sim_bytes(&config), an_hour);
+    step.rate_rps = 0x1p31; /* 2^32 requests, and some */
+    assert_true(sim_bytes(&config) >= UINT32_MAX * request);
+    free(profile);
 }
 
 /* Rates that hold: intervals (from, to], ended by a 0. */
@@ -112,8 +148,11 @@ static void the_guess_is_what_the_accelerators_could_do(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rate_is_found_from_below_and_from_above), cmocka_unit_test(it_says_how_far_it_looked),
-        cmocka_unit_test(gaps_below_the_boundary_do_not_mislead),      cmocka_unit_test(a_search_can_be_ended),
+        cmocka_unit_test(the_rate_is_found_from_below_and_from_above),
+        cmocka_unit_test(it_says_how_far_it_looked),
+        cmocka_unit_test(the_memory_follows_the_shorter_of_run_and_slo),
+        cmocka_unit_test(gaps_below_the_boundary_do_not_mislead),
+        cmocka_unit_test(a_search_can_be_ended),
         cmocka_unit_test(the_guess_is_what_the_accelerators_could_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
