@@ -1,4 +1,5 @@
 /* main.c - a table of commands. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ static void usage(FILE *to) {
           to);
 }
 
-int main(int argc, char **argv) {
+static int command_run(int argc, char **argv) {
     if (argc < 2) {
         usage(stderr);
         return CLI_USAGE;
@@ -37,4 +38,14 @@ int main(int argc, char **argv) {
             return (*c)->run(argc - 1, argv + 1);
     fprintf(stderr, "symphony: unknown command '%s'; 'symphony --help' lists them\n", argv[1]);
     return CLI_USAGE;
+}
+
+/* A result that could not be written (a full disk) is a failure, whatever the command. */
+int main(int argc, char **argv) {
+    int status = command_run(argc, argv);
+    if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK) {
+        fprintf(stderr, "symphony: cannot write to standard output: %s\n", strerror(errno));
+        status = CLI_FAILURE;
+    }
+    return status;
 }

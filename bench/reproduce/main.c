@@ -50,12 +50,13 @@ static const struct option_row rows[] = {
 #undef S
 
 static const struct options options = {
+    .program = "./run",
     .command = "reproduce",
     .usage = "[OPTION]... [FIGURE]...",
     .intro =
         "Repeats figures and tables of the five papers in virtual time and writes each beside what was published:\n"
         "a document, reproduction.md, with tables and plots. With FIGUREs, only those; what the document has of\n"
-        "others is kept. The same on every machine and whatever the number of threads.\n",
+        "others is kept. The same on every machine and whatever the number of threads.",
     .rows = rows,
     .args_min = 0,
     .args_max = -1,

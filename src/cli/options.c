@@ -194,7 +194,8 @@ static void help_row(const struct option_row *row, const void *settings, FILE *t
 void options_print_help(const struct options *options, const void *settings, FILE *to) {
     static const struct option_row help = {.kind = OPTION_KIND_PARSED, .name = "help", .help = "this text"},
                                    version = {.kind = OPTION_KIND_PARSED, .name = "version", .help = "the version"};
-    fprintf(to, "Usage: symphony %s %s\n", options->command, options->usage);
+    fprintf(to, "Usage: %s %s %s\n", options->program ? options->program : "symphony", options->command,
+            options->usage);
     if (options->intro)
         fprintf(to, "%s\n", options->intro);
     if (options->rows->kind != OPTION_KIND_HEADING)
@@ -209,7 +210,8 @@ void options_print_help(const struct options *options, const void *settings, FIL
     help_row(&version, settings, to);
     if (options->notes)
         fprintf(to, "\n%s\n", options->notes);
-    fputs("\nExit status: 0 success, 2 bad usage or input, 1 failure.\n", to);
+    fprintf(to, "\nExit status: %s.\n",
+            options->status ? options->status : "0 success, 2 bad usage or input, 1 failure");
 }
 
 int options_parse(const struct options *options, int argc, char **argv, void *settings, int *args_count) {

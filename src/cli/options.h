@@ -98,6 +98,8 @@ struct options {
     const struct option_row *rows; /* up to OPTION_END */
     int args_min, args_max;        /* how many arguments that are not options; args_max < 0: any number */
     const char *args_name;         /* what one is called in a mistake's line: "URL" */
+    const char *program;           /* before the command's name in the usage line; NULL: "symphony" */
+    const char *status;            /* the exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
 };
 
 #define OPTIONS_GO_ON (-1)

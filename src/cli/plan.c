@@ -14,7 +14,7 @@ static const struct cli_command *const planners[] = {
 
 static void usage(FILE *to) {
     fputs("Usage: symphony plan WHAT FILE.yaml [OPTION]...\n"
-          "Plans a cluster from expected rates, without running anything.\n\n"
+          "Plans a cluster from expected rates.\n\n"
           "What:\n",
           to);
     for (const struct cli_command *const *p = planners; *p; p++)

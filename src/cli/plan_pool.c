@@ -54,12 +54,13 @@ static const struct options options = {
     .usage = "SCENARIO.yaml [OPTION]...",
     .intro = "Ranks the pools of instances that a budget allows for one model's queries, by an upper bound of their\n"
              "throughput, and chooses one without trying any (Kairos, HPDC 2023, section 5.2). The scenario gives the\n"
-             "types with their prices, the model with its SLO, and the sizes of queries; its counts are not used.",
+             "types with their prices, the model with its SLO, and the sizes of queries; its counts only say what the\n"
+             "budget is.",
     .notes = "Examples:\n"
              "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5\n"
              "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5 --evaluate 10 --json\n"
-             "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5 --search\n\n"
-             "Exit status: 0 a choice, 1 there is none, 2 bad usage or input.",
+             "  symphony plan pool scenarios/kairos/rm2.yaml --budget 2.5 --search",
+    .status = "0 a choice, 1 there is none, 2 bad usage or input",
     .rows = rows,
     .args_min = 1,
     .args_max = 1,
@@ -166,7 +167,8 @@ static void evaluate_all(struct plan *p, const struct settings *s) {
     if (s->evaluate || s->search) {
         uint16_t count[POOL_TYPES_MAX] = {0};
         count[p->rates.base] = (uint16_t)p->homogeneous;
-        p->homogeneous_qps = simulate(p, count, p->homogeneous_bound);
+        if (p->homogeneous)
+            p->homogeneous_qps = simulate(p, count, p->homogeneous_bound);
         evaluate(p, &p->configs[p->chosen]);
     }
     if (s->search)
@@ -179,9 +181,9 @@ static double oracle(const struct plan *p, size_t config) {
     return pool_oracle(&p->input, &p->rates, p->configs[config].count, ORACLE_QUERIES);
 }
 
-/* As many base instances as the budget pays for in part, as the paper counts them. */
+/* As many base instances as the budget pays for in part, as the paper counts them, if one does `qps`. */
 static double homogeneous_scaled(const struct plan *p, double qps) {
-    return qps * p->input.budget / (p->homogeneous * p->input.type[p->rates.base].price);
+    return qps * p->input.budget / p->input.type[p->rates.base].price;
 }
 
 /* ---- JSON ---- */
@@ -212,10 +214,11 @@ static void plan_json(const struct plan *p, const struct settings *s) {
     for (size_t i = 0; i < (size_t)s->top && i < p->count; i++)
         json_array_append_new(top, config_json(p, i));
     json_t *homogeneous = json_pack("{s:i, s:f, s:f}", "count", (int)p->homogeneous, "bound_rps", p->homogeneous_bound,
-                                    "bound_scaled_rps", homogeneous_scaled(p, p->homogeneous_bound));
+                                    "bound_scaled_rps", homogeneous_scaled(p, p->rates.base_qps));
     if (p->homogeneous_qps >= 0) {
         json_object_set_new(homogeneous, "goodput_rps", json_real(p->homogeneous_qps));
-        json_object_set_new(homogeneous, "goodput_scaled_rps", json_real(homogeneous_scaled(p, p->homogeneous_qps)));
+        json_object_set_new(homogeneous, "goodput_scaled_rps",
+                            json_real(homogeneous_scaled(p, p->homogeneous_qps / p->homogeneous)));
     }
     json_t *all = json_pack("{s:s, s:f, s:f, s:s, s:o, s:i, s:o, s:o, s:o}", "model", p->scenario.models[0].name,
                             "slo_ms", (double)p->scenario.models[0].slo_ns / NS_PER_MS, "budget", p->input.budget,
@@ -265,9 +268,10 @@ static void plan_table(const struct plan *p, const struct settings *s) {
         config_row(p, label, i);
     }
     printf("\nonly %s: %u, bound %.2f/s, %.2f/s with the rest of the budget", p->scenario.types[p->rates.base].name,
-           p->homogeneous, p->homogeneous_bound, homogeneous_scaled(p, p->homogeneous_bound));
+           p->homogeneous, p->homogeneous_bound, homogeneous_scaled(p, p->rates.base_qps));
     if (p->homogeneous_qps >= 0)
-        printf("; goodput %.2f/s, %.2f/s", p->homogeneous_qps, homogeneous_scaled(p, p->homogeneous_qps));
+        printf("; goodput %.2f/s, %.2f/s", p->homogeneous_qps,
+               homogeneous_scaled(p, p->homogeneous_qps / p->homogeneous));
     putchar('\n');
     if (p->best < p->count)
         printf("best found: rank %zu, %.2f/s, after simulating %zu\n", p->best + 1, p->simulated[p->best],

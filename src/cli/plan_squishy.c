@@ -28,8 +28,8 @@ static const struct options options = {
              "  sessions:\n"
              "    - {name: A, rate_rps: 64, slo_ms: 200, latency_ms: [[4, 50], [8, 75], [16, 100]]}\n"
              "    - {name: B, rate_rps: 500, slo_ms: 25, alpha_ms: 1.053, beta_ms: 5.072}\n"
-             "    - {name: ResNet50, zoo: gtx1080ti, rate_rps: 300}\n\n"
-             "Exit status: 0 everything fits, 1 something does not, 2 bad usage or input.",
+             "    - {name: ResNet50, zoo: gtx1080ti, rate_rps: 300}",
+    .status = "0 everything fits, 1 something does not, 2 bad usage or input",
     .rows = rows,
     .args_min = 1,
     .args_max = 1,
@@ -180,7 +180,14 @@ static int squishy_run(int argc, char **argv) {
         fprintf(stderr, "symphony plan squishy: %s\n", err.text);
         return CLI_USAGE;
     }
-    uint32_t gpus = input.gpus ? input.gpus : squishy_gpus_most(input.sessions, input.count);
+    uint64_t most = squishy_gpus_most(input.sessions, input.count);
+    if (!input.gpus && most > SQUISHY_FILE_GPUS_MAX) {
+        fprintf(stderr, "symphony plan squishy: %s: the rates need more than %d GPUs\n", argv[1],
+                SQUISHY_FILE_GPUS_MAX);
+        squishy_file_free(&input);
+        return CLI_FAILURE;
+    }
+    uint32_t gpus = input.gpus ? input.gpus : (uint32_t)most;
     struct answer answer = {.input = &input};
     void *memory = malloc(squishy_fit_bytes(gpus, input.count));
     if (!memory) {

@@ -28,6 +28,10 @@ int pool_input_make(const struct scenario *s, const struct cluster *cluster, con
         if (budget <= 0)
             input->budget += s->types[t].count * s->types[t].price;
     }
+    for (uint32_t t = 0; t < s->type_count; t++)
+        if (input->budget / input->type[t].price > POOL_INSTANCES_MAX)
+            return error_set(err, -EINVAL, "%s: %g dollars an hour pay for more than %d of '%s'", path, input->budget,
+                             POOL_INSTANCES_MAX, s->types[t].name);
     if (input->items_max > model->batch_max)
         return error_set(err, -EINVAL,
                          "%s: no type serves queries of %u items within the SLO of %g ms; the largest it can is %u",

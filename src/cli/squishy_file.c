@@ -92,8 +92,10 @@ static int line_read(const struct session *session, const struct conf_node *node
                      struct sy_error *err) {
     double slo_ms = (double)session->slo_ns / (double)NS_PER_MS;
     uint32_t batch_max = PROFILE_BATCH_MAX;
-    if (session->alpha_ms + session->beta_ms <= 0)
+    if (session->alpha_ms < 0 || session->beta_ms < 0)
         return conf_error(node, err, "expected 'alpha_ms' and 'beta_ms', 'latency_ms' or 'zoo'");
+    if (session->alpha_ms + session->beta_ms <= 0)
+        return conf_error(node, err, "alpha_ms and beta_ms are both 0");
     if (session->batch_max)
         batch_max = (uint32_t)session->batch_max;
     else if (session->alpha_ms > 0)
@@ -114,7 +116,7 @@ static int zoo_read(struct session *session, const struct conf_node *node, struc
                           session->zoo);
     if (!entry)
         return conf_error(node, err, "the zoo has no '%.60s' on '%s'", model, session->zoo);
-    if (session->latency || session->alpha_ms > 0 || session->beta_ms > 0)
+    if (session->latency || session->alpha_ms >= 0 || session->beta_ms >= 0)
         return conf_error(node, err, "a model of the zoo has a latency already");
     session->alpha_ms = entry->alpha_ms;
     session->beta_ms = entry->beta_ms;
@@ -125,14 +127,25 @@ static int zoo_read(struct session *session, const struct conf_node *node, struc
 
 /* ---- sessions ---- */
 
+/* What is not of the zoo has one latency, and no other name. */
+static int own_check(const struct session *session, const struct conf_node *node, struct sy_error *err) {
+    if (session->model[0])
+        return conf_error(conf_find(node, "model"), err, "goes with 'zoo'");
+    if (session->latency && (session->alpha_ms >= 0 || session->beta_ms >= 0))
+        return conf_error(session->latency, err, "a table excludes alpha_ms and beta_ms");
+    return 0;
+}
+
 static int session_read(const struct conf_node *node, struct squishy_file *file, struct sy_error *err) {
-    struct session session = {.rate_rps = -1};
+    struct session session = {.rate_rps = -1, .alpha_ms = -1, .beta_ms = -1};
     struct profile *profile = NULL;
     int rc = conf_read_map(node, session_keys, &session, err);
     if (rc == 0 && (!session.name[0] || session.rate_rps < 0))
         rc = conf_error(node, err, "'%s' is missing", session.name[0] ? "rate_rps" : "name");
     if (rc == 0 && session.zoo[0])
         rc = zoo_read(&session, node, err);
+    else if (rc == 0)
+        rc = own_check(&session, node, err);
     if (rc == 0 && !session.slo_ns)
         rc = conf_error(node, err, "'slo_ms' is missing");
     for (uint32_t s = 0; rc == 0 && s < file->count; s++)

@@ -129,7 +129,9 @@ static size_t configs_walk(const struct pool_input *input, const struct pool_rat
                            struct pool_config *configs) {
     uint16_t count[POOL_TYPES_MAX] = {0};
     size_t n = 0;
-    while (n <= POOL_CONFIGS_MAX && config_next(input, count)) {
+    for (size_t seen = 0; config_next(input, count); seen++) {
+        if (seen == POOL_CONFIGS_MAX)
+            return POOL_CONFIGS_MAX + 1;
         double bound = pool_bound(rates, count);
         if (bound <= 0)
             continue;
@@ -284,11 +286,15 @@ static uint32_t oracle_take(struct oracle *oracle, const struct pool_rates *rate
 double pool_oracle(const struct pool_input *input, const struct pool_rates *rates, const uint16_t *count,
                    uint32_t queries) {
     struct oracle oracle;
-    uint8_t type[4096];
-    int64_t free_ns[4096], end_ns = 0;
-    uint32_t n = 0, first;
+    int64_t end_ns = 0;
+    uint32_t n = 0, first, instances = 0;
     for (uint32_t t = 0; t < input->types; t++)
-        for (uint32_t i = 0; i < count[t] && n < sizeof(type); i++) {
+        instances += count[t];
+    int64_t *free_ns = malloc((instances + 1) * (sizeof(*free_ns) + sizeof(uint8_t)));
+    CHECK(free_ns);
+    uint8_t *type = (uint8_t *)(free_ns + instances + 1);
+    for (uint32_t t = 0; t < input->types; t++)
+        for (uint32_t i = 0; i < count[t]; i++) {
             free_ns[n] = 0;
             type[n++] = (uint8_t)t;
         }
@@ -308,5 +314,6 @@ double pool_oracle(const struct pool_input *input, const struct pool_rates *rate
     }
     bool served = oracle.queries == 0;
     free(oracle.left);
+    free(free_ns);
     return served && end_ns > 0 ? (double)all * (double)NS_PER_S / (double)end_ns : 0;
 }

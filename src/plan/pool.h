@@ -11,13 +11,14 @@
 
 #include "sched/messages.h"
 
-#define POOL_TYPES_MAX   ACCELERATOR_TYPES_MAX
-#define POOL_CONFIGS_MAX 5000000 /* that may be ranked */
-#define POOL_BASE_NONE   UINT32_MAX
+#define POOL_TYPES_MAX     ACCELERATOR_TYPES_MAX
+#define POOL_CONFIGS_MAX   5000000    /* that may be ranked */
+#define POOL_INSTANCES_MAX UINT16_MAX /* of a type */
+#define POOL_BASE_NONE     UINT32_MAX
 
 struct pool_type {
     const int64_t *latency_ns; /* [items_max + 1] by size; never falls. NULL: the model does not run on it */
-    double price;              /* of an instance, an hour; over 0 */
+    double price;              /* of an instance, an hour; over 0, and the budget pays for at most POOL_INSTANCES_MAX */
     uint32_t count_max;        /* most instances of it; 0: as many as the budget allows */
 };
 
@@ -57,7 +58,8 @@ void pool_rates_derive(const struct pool_input *input, uint32_t base, struct poo
 /* Equation 15, for so many instances of each type. */
 double pool_bound(const struct pool_rates *rates, const uint16_t *count);
 
-/* How many configurations the budget allows (at most POOL_CONFIGS_MAX + 1), those left out that serve nothing. */
+/* How many configurations the budget allows, those left out that serve nothing; with them more than POOL_CONFIGS_MAX:
+ * POOL_CONFIGS_MAX + 1. */
 size_t pool_count(const struct pool_input *input, const struct pool_rates *rates);
 /* Writes them to configs[pool_count()], the highest bound first; equal ones by price, then by their counts. */
 void pool_rank(const struct pool_input *input, const struct pool_rates *rates, struct pool_config *configs);
@@ -75,6 +77,6 @@ size_t pool_search(struct pool_config *configs, size_t count, uint32_t types, po
                    size_t *best);
 
 /* The paper's oracle: so many queries, all there from the beginning, sorted by size; a base instance takes the largest
- * that is left, an auxiliary one the smallest if it is in time there. At most 4096 instances. Queries per second. */
+ * that is left, an auxiliary one the smallest if it is in time there. Queries per second. */
 double pool_oracle(const struct pool_input *input, const struct pool_rates *rates, const uint16_t *count,
                    uint32_t queries);

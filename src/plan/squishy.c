@@ -37,12 +37,12 @@ static uint32_t gpus_saturated(const struct squishy_session *session, uint32_t b
     return gpus < (double)INT32_MAX ? (uint32_t)gpus : INT32_MAX;
 }
 
-uint32_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t count) {
-    uint32_t gpus = 0;
+uint64_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t count) {
+    uint64_t gpus = 0;
     for (uint32_t s = 0; s < count; s++) {
         uint32_t batch_full = squishy_batch_full(&sessions[s]);
         if (batch_full && sessions[s].rate > 0)
-            gpus += gpus_saturated(&sessions[s], batch_full, sessions[s].rate) + 1;
+            gpus += gpus_saturated(&sessions[s], batch_full, sessions[s].rate) + 1ULL;
     }
     return gpus;
 }
@@ -81,15 +81,19 @@ void squishy_copy(struct squishy *to, const struct squishy *from) {
     CHECK(to->gpus_max == from->gpus_max && to->sessions == from->sessions);
     memcpy(to->gpus, from->gpus, from->gpus_max * sizeof(*to->gpus));
     memcpy(to->places, from->places, from->sessions * sizeof(*to->places));
+    to->free_from = from->free_from;
 }
 
-static void gpu_empty(struct squishy_gpu *gpu) {
+static void gpu_empty(struct squishy *plan, struct squishy_gpu *gpu) {
+    uint32_t g = (uint32_t)(gpu - plan->gpus);
     *gpu = (struct squishy_gpu){.usable = gpu->usable, .saturated = SQUISHY_NONE, .first = SQUISHY_NONE};
+    if (g < plan->free_from)
+        plan->free_from = g;
 }
 
 void squishy_clear(struct squishy *plan) {
     for (uint32_t g = 0; g < plan->gpus_max; g++)
-        gpu_empty(&plan->gpus[g]);
+        gpu_empty(plan, &plan->gpus[g]);
     for (uint32_t s = 0; s < plan->sessions; s++)
         plan->places[s] = (struct squishy_place){.gpu = SQUISHY_NONE, .next = SQUISHY_NONE};
 }
@@ -103,7 +107,7 @@ void squishy_usable_set(struct squishy *plan, uint32_t g, bool usable) {
         plan->places[s].gpu = plan->places[s].next = SQUISHY_NONE;
     }
     gpu->usable = usable;
-    gpu_empty(gpu);
+    gpu_empty(plan, gpu);
 }
 
 /* ---- a residue alone ---- */
@@ -230,7 +234,7 @@ static void residue_take(struct squishy *plan, const struct squishy_session *ses
     *link = place->next;
     gpu->bytes_taken -= sessions[session].weights_bytes;
     if (gpu->first == SQUISHY_NONE)
-        gpu_empty(gpu);
+        gpu_empty(plan, gpu);
     place->gpu = place->next = SQUISHY_NONE;
 }
 
@@ -239,10 +243,12 @@ static bool gpu_is_empty(const struct squishy_gpu *gpu) {
 }
 
 /* The lowest-numbered GPU that has nothing on it; or NONE. */
-static uint32_t gpu_free(const struct squishy *plan) {
-    for (uint32_t g = 0; g < plan->gpus_max; g++)
-        if (plan->gpus[g].usable && gpu_is_empty(&plan->gpus[g]))
-            return g;
+static uint32_t gpu_free(struct squishy *plan) {
+    for (; plan->free_from < plan->gpus_max; plan->free_from++) {
+        const struct squishy_gpu *gpu = &plan->gpus[plan->free_from];
+        if (gpu->usable && gpu_is_empty(gpu))
+            return plan->free_from;
+    }
     return SQUISHY_NONE;
 }
 
@@ -287,7 +293,7 @@ static void saturated_release(struct squishy *plan, const struct squishy_session
             gpu->duty_ns = sessions[s].profile->latency_ns[place->batch_full];
             continue;
         }
-        gpu_empty(gpu);
+        gpu_empty(plan, gpu);
         place->saturated--;
         if (place->alone_batch && place->gpu == SQUISHY_NONE)
             residue_put(plan, sessions, s, g);

@@ -59,6 +59,7 @@ struct squishy {
     struct squishy_place *places; /* [sessions] */
     uint64_t memory_bytes;        /* of a GPU, for weights; 0: enough */
     struct heap order;            /* scratch: GPUs or sessions being sorted */
+    uint32_t free_from;           /* no GPU with a lower number is free */
     uint32_t *moved;              /* scratch [sessions] */
 };
 
@@ -66,7 +67,7 @@ struct squishy {
  * largest, where throughput grows with b, as the paper assumes); 0 if not even one item fits. */
 uint32_t squishy_batch_full(const struct squishy_session *session);
 /* GPUs that no plan of these sessions needs more than. */
-uint32_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t count);
+uint64_t squishy_gpus_most(const struct squishy_session *sessions, uint32_t count);
 
 size_t squishy_bytes(uint32_t gpus_max, uint32_t sessions);
 /* In memory of that size, aligned as malloc's. All GPUs are usable, nothing is placed. */

@@ -44,12 +44,28 @@ uint32_t squishy_moves(const struct squishy *to, const struct squishy *from) {
     return moves;
 }
 
-/* The number not yet given where most of a GPU's sessions were, of equal ones one where nothing was; NONE if there are
- * none and one is wanted. */
+static bool is_anywhere(const struct squishy *plan, uint32_t session) {
+    return plan->places[session].saturated || plan->places[session].gpu != SQUISHY_NONE;
+}
+
+/* What a GPU's sessions may have in common with one of `from`, at the most. */
+static uint32_t common_most(const struct squishy *to, uint32_t gpu, const struct squishy *from) {
+    uint32_t saturated = to->gpus[gpu].saturated;
+    uint32_t count = saturated != SQUISHY_NONE && is_anywhere(from, saturated);
+    for (uint32_t s = to->gpus[gpu].first; s != SQUISHY_NONE; s = to->places[s].next)
+        count += is_anywhere(from, s);
+    return count;
+}
+
+/* The number not yet given, from `open` on, where most of a GPU's sessions were, of equal ones one where nothing was;
+ * NONE if there are none and one is wanted. */
 static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct squishy *from, const uint32_t *owner,
-                           bool any) {
-    uint32_t best = SQUISHY_NONE, best_worth = any ? 0 : 1;
-    for (uint32_t g = 0; g < from->gpus_max; g++) {
+                           uint32_t open, bool any) {
+    uint32_t most = 2 * common_most(to, gpu, from), best = SQUISHY_NONE, best_worth = any ? 0 : 1;
+    if (!any && most == 0)
+        return SQUISHY_NONE;
+    most = most ? most : 1;
+    for (uint32_t g = open; g < from->gpus_max && best_worth < most; g++) {
         if (owner[g] != SQUISHY_NONE)
             continue;
         uint32_t worth = 2 * common(to, gpu, from, g) + (from->gpus[g].occupancy <= 0);
@@ -62,8 +78,8 @@ static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct 
 }
 
 void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *label) {
-    uint32_t *owner = label + to->gpus_max;
-    for (uint32_t g = 0; g < to->gpus_max; g++) { /* what is out of service stays itself */
+    uint32_t *owner = label + to->gpus_max, open = 0; /* numbers below it are given */
+    for (uint32_t g = 0; g < to->gpus_max; g++) {     /* what is out of service stays itself */
         label[g] = to->gpus[g].usable ? SQUISHY_NONE : g;
         owner[g] = label[g];
     }
@@ -71,7 +87,9 @@ void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *l
         for (uint32_t g = 0; g < to->gpus_max; g++) {
             if (label[g] != SQUISHY_NONE)
                 continue;
-            label[g] = label_best(to, g, from, owner, any);
+            while (owner[open] != SQUISHY_NONE)
+                open++;
+            label[g] = label_best(to, g, from, owner, open, any);
             if (label[g] != SQUISHY_NONE)
                 owner[label[g]] = g;
         }
@@ -87,6 +105,7 @@ void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *l
     for (uint32_t g = 0; g < to->gpus_max; g++)
         for (uint32_t s = to->gpus[g].first; s != SQUISHY_NONE; s = to->places[s].next)
             to->places[s].gpu = g;
+    to->free_from = 0;
 }
 
 /* ---- the largest multiple ---- */

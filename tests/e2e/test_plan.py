@@ -89,6 +89,41 @@ def test_a_pool_is_searched(tmp_path):
     assert 1 <= answer["search"]["evaluations"] <= answer["configurations"]
 
 
+def test_a_base_type_that_the_budget_does_not_pay_for():
+    args = ("pool", SCENARIOS / "kairos" / "rm2.yaml", "--set", "workload.query_size=10", "--base", "g4dn.xlarge",
+            "--budget", "0.3", "--set", "run.seconds=1", "--precision", "0.2")
+    homogeneous = json.loads(plan(*args, "--evaluate", "1", "--json").stdout)["homogeneous"]
+    assert homogeneous["count"] == 0 and homogeneous["bound_rps"] == 0 and "goodput_rps" not in homogeneous
+    assert 0 < homogeneous["bound_scaled_rps"]
+    table = plan(*args).stdout
+    assert "only g4dn.xlarge: 0, bound 0.00/s" in table and "nan" not in table
+
+
+def test_what_is_too_much_is_said_at_once(tmp_path):
+    rich = plan("pool", SCENARIOS / "kairos" / "rm2.yaml", "--budget", "1e6")
+    assert rich.returncode == 2 and "1e+06 dollars an hour pay for more than 65535 of 'g4dn.xlarge'" in rich.stderr
+    rich = plan("pool", SCENARIOS / "kairos" / "rm2.yaml", "--budget", "9000")
+    assert rich.returncode == 1 and "the budget allows more than 5000000 configurations" in rich.stderr
+    file = tmp_path / "f.yaml"
+    file.write_text("sessions: [{name: A, rate_rps: 1e9, slo_ms: 3600000, alpha_ms: 1e6, beta_ms: 0},"
+                    "{name: B, rate_rps: 1e9, slo_ms: 3600000, alpha_ms: 1e6, beta_ms: 0}]")
+    done = plan("squishy", file)
+    assert done.returncode == 1 and done.stderr.endswith("the rates need more than 100000 GPUs\n")
+
+
+def test_a_full_disk_is_no_success():
+    with open("/dev/full", "w") as full:
+        for args in [("squishy", PLANS / "nexus-table2.yaml"), ("squishy", PLANS / "nexus-table2.yaml", "--json"),
+                     ("pool", SCENARIOS / "kairos" / "rm2.yaml", "--budget", "2.5"), ("pool", "--help")]:
+            done = subprocess.run([BINARY, "plan", *map(str, args)], stdout=full, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 1 and "No space left on device" in done.stderr
+
+
+def test_help_says_each_thing_once():
+    for what in "pool", "squishy":
+        assert plan(what, "--help").stdout.count("Exit status") == 1
+
+
 def test_mistakes_are_one_line(tmp_path):
     file = tmp_path / "f.yaml"
     file.write_text("sessions:\n  - {name: A, rate_rps: fast, slo_ms: 40, alpha_ms: 1}\n")

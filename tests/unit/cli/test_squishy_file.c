@@ -56,6 +56,14 @@ static void mistakes_say_where(void **state) {
         {"sessions:\n  - {name: ResNet50, rate_rps: 1, zoo: a100}\n  - {name: ResNet50, rate_rps: 1, zoo: a100}\n",
          "f.yaml:3: sessions.1: there are two sessions 'ResNet50'"},
         {"sessions:\n  - {name: A, rate_rps: fast, zoo: a100}\n", "'fast' is not a number"},
+        {"sessions:\n  - {name: A, rate_rps: 1, slo_ms: 5, alpha_ms: 1}\n",
+         "f.yaml:2: sessions.0: expected 'alpha_ms' and 'beta_ms', 'latency_ms' or 'zoo'"},
+        {"sessions:\n  - {name: A, rate_rps: 1, slo_ms: 5, alpha_ms: 0, beta_ms: 0}\n",
+         "f.yaml:2: sessions.0: alpha_ms and beta_ms are both 0"},
+        {"sessions:\n  - {name: A, rate_rps: 1, slo_ms: 5, alpha_ms: 1, beta_ms: 1, latency_ms: [[1, 2]]}\n",
+         "f.yaml:2: sessions.0.latency_ms: a table excludes alpha_ms and beta_ms"},
+        {"sessions:\n  - {name: A, rate_rps: 1, slo_ms: 5, alpha_ms: 1, beta_ms: 1, model: ResNet50}\n",
+         "f.yaml:2: sessions.0.model: goes with 'zoo'"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct squishy_file file;

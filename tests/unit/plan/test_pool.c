@@ -222,6 +222,25 @@ static void the_oracle_works_from_both_ends(void **state) {
     assert_near(pool_oracle(&input, &rates, (const uint16_t[POOL_TYPES_MAX]){0}, 10), 0);
 }
 
+static void the_oracle_has_as_many_instances_as_it_is_told(void **state) {
+    (void)state;
+    struct pool_input input = three_types();
+    struct pool_rates rates;
+    pool_rates_derive(&input, 1, &rates);
+    /* One query each: over when the largest are. */
+    assert_near(pool_oracle(&input, &rates, (const uint16_t[POOL_TYPES_MAX]){0, 10000, 0}, 10000), 10000 / 0.035);
+}
+
+static void a_budget_that_buys_no_base_type_ends_the_walk(void **state) {
+    (void)state;
+    struct pool_input input = three_types();
+    struct pool_rates rates;
+    pool_rates_derive(&input, 1, &rates);
+    input.budget = 60000; /* two types that serve nothing alone, 60,000 and 20,000 of each: billions */
+    input.type[1].price = 60001;
+    assert_int_equal(pool_count(&input, &rates), POOL_CONFIGS_MAX + 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_base_type_serves_everything),
@@ -233,6 +252,8 @@ int main(void) {
         cmocka_unit_test(the_search_leaves_out_what_cannot_be_better),
         cmocka_unit_test(the_search_ends_when_it_is_told_to),
         cmocka_unit_test(the_oracle_works_from_both_ends),
+        cmocka_unit_test(the_oracle_has_as_many_instances_as_it_is_told),
+        cmocka_unit_test(a_budget_that_buys_no_base_type_ends_the_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

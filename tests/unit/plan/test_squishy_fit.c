@@ -53,6 +53,22 @@ static void a_session_that_never_fits_leaves_the_others_their_places(void **stat
     free(p);
 }
 
+/* Quadratic in the GPUs, this takes minutes. */
+static void a_hundred_thousand_gpus_are_planned_for(void **state) {
+    (void)state;
+    struct profile *p = line(1, 10);
+    struct squishy_session s[] = {session(p, 40, 1000), session(p, 60, 10)};
+    struct squishy_fit fit;
+    void *memory = fit_begin(&fit, 100000, 2);
+    for (int i = 0; i < 3; i++) {
+        s[1].rate += i * 100;
+        assert_true(squishy_fit_update(&fit, s) > 10000);
+        assert_true(squishy_gpus_used(&fit.plan) > 98000);
+    }
+    free(memory);
+    free(p);
+}
+
 static void the_same_rates_move_nothing(void **state) {
     (void)state;
     struct profile *p = line(1, 10), *q = line(2, 20);
@@ -106,6 +122,7 @@ static void models_stay_where_they_are(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spare_gpus_are_room_to_grow),
+        cmocka_unit_test(a_hundred_thousand_gpus_are_planned_for),
         cmocka_unit_test(a_session_that_never_fits_leaves_the_others_their_places),
         cmocka_unit_test(the_same_rates_move_nothing),
         cmocka_unit_test(models_stay_where_they_are),
