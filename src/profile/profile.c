@@ -52,7 +52,10 @@ int profile_set_points(struct profile *profile, uint32_t batch_max, const uint32
         while (i + 2 < count && b >= batch[i + 1])
             i++;
         /* One point says nothing about the fixed part: an item costs the same at any size. */
-        double ns = count == 1 ? (double)latency_ns[0] * b / batch[0] : line_at(batch, latency_ns, i, b);
+        double part_ns = (double)latency_ns[0] * b / batch[0];
+        double ns = count == 1 ? part_ns : line_at(batch, latency_ns, i, b);
+        if (b < batch[0] && ns < part_ns)
+            ns = part_ns; /* a steep line would make small batches free */
         int64_t rounded = round_ns(ns);
         profile->latency_ns[b] = rounded > profile->latency_ns[b - 1] ? rounded : profile->latency_ns[b - 1];
         if (profile->latency_ns[b] < 1)

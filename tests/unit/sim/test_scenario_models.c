@@ -162,14 +162,18 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
               "models:\n"
               "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2, weight: 4,\n"
               "   types: {b: {alpha_ms: 1, beta_ms: 3}}}\n"
-              "- {name: n, slo_ms: 20, types: {a: {latency_ms: [[2, 4], [3, 7]]}, b: {latency_ms: {8: 8}}}}\n",
+              "- {name: n, slo_ms: 20, types: {a: {latency_ms: [[2, 4], [3, 7]]}, b: {latency_ms: {8: 8}}}}\n"
+              "- {name: o, slo_ms: 20, types: {a: {latency_ms: [[6, 0.6], [9, 1.8]]}, b: {latency_ms: [[6, 6], [9, "
+              "6.3]]}}}\n",
               &s);
-    assert_int_equal(s.model_count, 3);
+    assert_int_equal(s.model_count, 4);
     assert_int_equal(latency(&s, 1, 0, 1), 2 * NS_PER_MS);
     assert_int_equal(latency(&s, 1, 0, 3), 4 * NS_PER_MS);
     assert_int_equal(latency(&s, 1, 0, 10), 11 * NS_PER_MS);
     assert_int_equal(latency(&s, 1, 1, 10), 13 * NS_PER_MS);
-    assert_int_equal(latency(&s, 2, 0, 1), 1 * NS_PER_MS);
+    assert_int_equal(latency(&s, 2, 0, 1), 2 * NS_PER_MS); /* before the first row an item costs no less than there */
+    assert_int_equal(latency(&s, 3, 0, 1), NS_PER_MS / 10);
+    assert_int_equal(latency(&s, 3, 1, 1), 55 * NS_PER_MS / 10); /* nor does the line cost less here */
     assert_int_equal(latency(&s, 2, 0, 4), 10 * NS_PER_MS);
     assert_int_equal(latency(&s, 2, 1, 4), 4 * NS_PER_MS); /* of one point: in proportion */
     assert_int_equal(s.models[1].weights_bytes, 1500000);
