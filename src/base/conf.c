@@ -139,6 +139,8 @@ static int entry_read(struct reader *r, struct conf_node *map, const yaml_event_
     if (key->type != YAML_SCALAR_EVENT)
         return error_set(r->err, -EINVAL, "%s:%u: a key must be a word", r->origin, line);
     const char *name = (const char *)key->data.scalar.value;
+    if (memchr(name, '\0', key->data.scalar.length))
+        return error_set(r->err, -EINVAL, "%s:%u: a zero byte in a key", r->origin, line);
     if (map->count == CONF_KEYS_MAX)
         return error_set(r->err, -EINVAL, "%s:%u: more than %d keys in a mapping", r->origin, line, CONF_KEYS_MAX);
     if (conf_find(map, name))
@@ -297,7 +299,7 @@ int conf_read_file(const char *path, struct conf_node **root, struct sy_error *e
 static struct conf_node *item_at(const struct conf_node *list, const char *index) {
     char *end;
     unsigned long wanted = strtoul(index, &end, 10);
-    if (*end || wanted >= list->count)
+    if (*index < '0' || *index > '9' || *end || wanted >= list->count)
         return NULL;
     struct conf_node *child = list->first;
     while (wanted--)

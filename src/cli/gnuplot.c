@@ -2,8 +2,11 @@
 #include "cli/gnuplot.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int gnuplot_find(struct sy_error *err) {
@@ -26,10 +29,15 @@ int gnuplot_check(const char *path, struct sy_error *err) {
     int rc = gnuplot_find(&why);
     if (rc)
         return error_set(err, rc, "--plot: %s", why.text);
-    FILE *file = fopen(path, "w");
-    if (!file)
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool fresh = fd >= 0;
+    if (!fresh && errno == EEXIST)
+        fd = open(path, O_WRONLY | O_CLOEXEC); /* it stays as it is until there is a new one */
+    if (fd < 0)
         return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));
-    fclose(file);
+    close(fd);
+    if (fresh)
+        unlink(path);
     return 0;
 }
 
@@ -55,9 +63,22 @@ FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err
     return to;
 }
 
+/* gnuplot says nothing of a disk that is full, so the end of the file must be there. */
+static bool is_whole(const char *path) {
+    struct stat about;
+    char end[8] = "";
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return true; /* a pipe, which nobody can look into */
+    FILE *file = fopen(path, "r");
+    bool read = file && fseek(file, -8, SEEK_END) == 0 && fread(end, 1, sizeof(end), file) == sizeof(end);
+    if (file)
+        fclose(file);
+    return read && memmem(end, sizeof(end), "</svg>", 6);
+}
+
 int gnuplot_close(FILE *to, const char *path, struct sy_error *err) {
     int rc = pclose(to);
-    return rc ? error_set(err, -EIO, "gnuplot could not draw '%s'", path) : 0;
+    return rc || !is_whole(path) ? error_set(err, -EIO, "gnuplot could not draw '%s'", path) : 0;
 }
 
 void gnuplot_distribution(FILE *to, const char *name, uint32_t number, double top,

@@ -317,6 +317,10 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "--trace is of one simulation, not of a sweep");
     if (s->plot && s->sweep_count > 2)
         return error_set(err, -EINVAL, "--plot draws sweeps of one or two keys");
+    for (uint32_t i = 0; i < s->sweep_count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(s->sweeps[i].key, s->sweeps[k].key) == 0)
+                return error_set(err, -EINVAL, "--sweep: %s: given twice", s->sweeps[i].key);
     if (!sweep_points(s->sweeps, s->sweep_count))
         return error_set(err, -EINVAL, "--sweep: more than %d combinations", SWEEP_POINTS_MAX);
     return s->plot ? gnuplot_check(s->plot, err) : 0;

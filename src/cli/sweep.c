@@ -39,7 +39,7 @@ static bool range_scan(const char *text, double number[3]) {
 
 static int range_add(struct sweep *sweep, const double number[3], struct sy_error *err) {
     double from = number[0], to = number[1], step = number[2], steps = floor((to - from) / step + ROUNDING);
-    if (!(steps >= 0))
+    if (!(steps >= 0) || step == 0)
         return error_set(err, -EINVAL, "a step of %g does not lead from %g to %g", step, from, to);
     if (steps >= SWEEP_POINTS_MAX)
         return error_set(err, -EINVAL, "more than %d values", SWEEP_POINTS_MAX);
@@ -49,7 +49,9 @@ static int range_add(struct sweep *sweep, const double number[3], struct sy_erro
         double value = from + i * step;
         if (fabs(value) < fabs(step) * ROUNDING)
             value = 0;
-        rc = value_add(sweep, text, (size_t)snprintf(text, sizeof(text), "%.10g", value), err);
+        bool whole = value == rint(value) && fabs(value) < 1e15; /* "10000000001", not "1e+10" */
+        int length = snprintf(text, sizeof(text), whole ? "%.0f" : "%.10g", value);
+        rc = value_add(sweep, text, (size_t)length, err);
     }
     return rc;
 }

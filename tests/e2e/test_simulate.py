@@ -143,6 +143,26 @@ def test_accelerators_follow_the_load(tmp_path):
     assert "autoscale is not simulated together with cluster.faults" in done.stderr
 
 
+def test_a_released_accelerator_is_in_service_until_it_has_ended(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 8}\nmodels: [{name: m, alpha_ms: 0, beta_ms: 20, slo_ms: 400}]\n"
+                    "workload: {rate_rps: 2000, arrivals: uniform}\nrun: {seconds: 0.2, warmup_seconds: 0}\n"
+                    "autoscale: {min: 1, max: 8, start_delay_s: 0, every_s: 0.01, headroom: 0}\n")
+    r = result(path)
+    assert 0.5 < r["accelerator_busy"] <= 1 and r["accelerator_idle"] >= 0
+    assert r["accelerators_mean"] * 0.2 * r["accelerator_busy"] <= sum(n for _, n in r["batch_sizes"]) * 0.02 + 1e-9
+
+
+def test_accelerators_asked_for_anew_while_they_still_run_all_come(tmp_path):
+    path = tmp_path / "s.yaml"  # the first is late, and with it those behind it
+    path.write_text("cluster: {accelerators: 8}\nmodels: [{name: m, alpha_ms: 0, beta_ms: 100, slo_ms: 300}]\n"
+                    "workload: {rate_rps: {steps: [[0, 1000], [0.21, 0], [0.25, 5000]]}, arrivals: uniform}\n"
+                    "autoscale: {min: 1, max: 8, start_delay_s: 0.02, every_s: 0.01, headroom: 0}\n"
+                    "run: {seconds: 1, warmup_seconds: 0}\n")
+    for policy in "timeout", "eager", "deferred", "clockwork":
+        assert result(path, "--policy", policy)["accelerators_max"] > 1
+
+
 def test_tables_are_for_people():
     out = simulate(SCENARIOS / "zoo-1080ti.yaml", *SHORT)
     lines = out.stdout.splitlines()
@@ -225,6 +245,8 @@ def test_without_gnuplot_a_plot_says_so(tmp_path):
     ((RESNET, "--policy", "deferred:consolidate=7"), "consolidate: expected true or false"),
     ((RESNET, "--sweep", "workload.rate_rps"), "expected KEY=FROM:TO:STEP"),
     ((RESNET, "--sweep", "workload.rate_rps=100,1e99"), "--set: workload.rate_rps: 1e99 is not in"),
+    ((RESNET, "--sweep", "run.seed=1,2", "--sweep", "run.seed=3,4"), "--sweep: run.seed: given twice"),
+    ((RESNET, "--set", "models..slo_ms=30"), "there is no ''"),
     ((RESNET, "--sweep", "a=1:1000:1", "--sweep", "b=1:1000:1"), "more than 100000 combinations"),
     ((RESNET, "--sweep", "run.seed=1,2", "--trace", "x.json"), "--trace is of one simulation"),
     ((RESNET, "--find", "good"), "--find"),
@@ -240,6 +262,14 @@ def test_a_mistake_in_the_file_names_its_line(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 4}\nmodels: {zoo: gtx1080ti}\nworkload:\n  rate_rps: 100\n  arrivals: odd\n")
     assert f"{path}:5: workload.arrivals: expected poisson" in simulate(path, status=2).stderr
+
+
+def test_many_accelerators_for_hours_are_busy_as_they_are(tmp_path):
+    path = tmp_path / "s.yaml"  # 10^19 ns in all
+    path.write_text("cluster: {accelerators: 1000000}\nmodels: [{name: m, alpha_ms: 5, beta_ms: 5, slo_ms: 20}]\n"
+                    "workload: {rate_rps: 1}\nrun: {seconds: 10000, warmup_seconds: 0}\n")
+    r = result(path)
+    assert r["accelerator_busy"] == pytest.approx(r["requests"] * 0.01 / 1e10, rel=1e-6)
 
 
 def test_an_interrupted_sweep_gives_what_is_done():

@@ -87,6 +87,7 @@ static void mistakes_name_line_and_expectation(void **state) {
         {"extra: &a 1\nrate: *a", "f.yaml:2: aliases (*a) are not supported"},
         {"[a]: 1", "f.yaml:1: a key must be a word"},
         {"rate: 1\n---\nrate: 2", "f.yaml:2: a second document in one file"},
+        {"\"a\\0b\": 1", "f.yaml:1: a zero byte in a key"},
         {"extra: [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]", "f.yaml:1: nested deeper than 16"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -139,6 +140,11 @@ static void wrong_overrides_are_named(void **state) {
         {"rate", "--set rate: expected KEY=VALUE"},
         {"=1", "--set =1: expected KEY=VALUE"},
         {"extra.5=1", "--set extra.5=1: there is no '5'"},
+        {"extra..=1", "--set extra..=1: there is no ''"},
+        {"extra.=1", "--set extra.=1: there is no ''"},
+        {"extra.-0=1", "--set extra.-0=1: there is no '-0'"},
+        {"extra.+0=1", "--set extra.+0=1: there is no '+0'"},
+        {"extra. 0=1", "--set extra. 0=1: there is no ' 0'"},
         {"extra.5.x=1", "--set extra.5.x=1: there is no '5'"},
         {"rate.x=1", "--set rate.x=1: there is no 'x'"},
         {"rate=fast", "--set: rate: 'fast' is not a number (expected a rate)"},

@@ -1,5 +1,5 @@
-/* gnuplot_keeper.h - in gnuplot's place, a program that keeps what it reads. What gnuplot draws of it is looked at by
- * the end-to-end tests, where it is installed. */
+/* gnuplot_keeper.h - in gnuplot's place, a program that keeps what it reads; its picture, p.svg, is empty. What gnuplot
+ * draws of it is looked at by the end-to-end tests, where it is installed. */
 #pragma once
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static inline void assert_has(const char *text, const char *piece) {
 
 static inline void keeper_put(void) {
     char script[128];
-    snprintf(script, sizeof(script), "exec /bin/cat > '%s'", kept);
+    snprintf(script, sizeof(script), "/bin/cat > '%s'; echo '<svg></svg>' > p.svg", kept);
     program_put(script);
 }
 
@@ -48,11 +48,12 @@ static inline int folder_make(void **state) {
         return -1;
     snprintf(program, sizeof(program), "%s/gnuplot", folder);
     snprintf(kept, sizeof(kept), "%s/commands", folder);
-    return setenv("PATH", folder, 1);
+    return setenv("PATH", folder, 1) || chdir(folder);
 }
 
 static inline int folder_remove(void **state) {
     (void)state;
     unlink(kept);
+    unlink("p.svg");
     return unlink(program) || rmdir(folder);
 }
