@@ -91,9 +91,12 @@ static void take_orders(struct grpc_frontend *f) {
     }
 }
 
+/* What was sent makes room for more of the same streams. */
 static void send_all(struct grpc_frontend *f) {
-    while (!list_empty(&f->dirty))
-        connection_send(list_entry(f->dirty.next, struct grpc_connection, dirty));
+    do
+        while (!list_empty(&f->dirty))
+            connection_send(list_entry(f->dirty.next, struct grpc_connection, dirty));
+    while (calls_resume(f));
 }
 
 static void take_event(struct grpc_frontend *f, const struct epoll_event *event) {
@@ -166,6 +169,7 @@ static void finish_all(struct grpc_frontend *f) {
     if (!f->quiesced)
         quiesce(f);
     while (f->inferences.running > 0) {
+        abandon_calls(f);
         inferences_cancel(&f->inferences); /* also what arrived meanwhile */
         turn(f);
         if (f->inferences.running > 0)
@@ -252,6 +256,7 @@ int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_co
     list_init(&f->connections);
     list_init(&f->dirty);
     list_init(&f->ended);
+    list_init(&f->resumed);
     int rc = frontend_allocate(f);
     if (rc < 0) {
         error_set(err, rc, "no memory for a frontend");

@@ -14,10 +14,13 @@
 #include "frontend/grpc_state.h"
 #include "frontend/repository_order.h"
 
-#define NO_FREE              UINT32_MAX
-#define WATCHERS_MAX         1024
-#define TAKE_MIN             ((size_t)16 * 1024) /* so much of an answer is not copied to be sent */
-#define STREAM_EXCHANGES_MAX 256 /* of one call waiting: beyond it the client's window is not refilled */
+#define NO_FREE      UINT32_MAX
+#define WATCHERS_MAX 1024
+#define TAKE_MIN     ((size_t)16 * 1024) /* so much of an answer is not copied to be sent */
+/* Exchanges of one call that wait: beyond so many the client's window is not refilled, and beyond so many what is still
+ * within it is kept as it came. */
+#define STREAM_EXCHANGES_MANY 256
+#define STREAM_EXCHANGES_MAX  1024
 
 #define HEADER(name_, value_)                                                                                          \
     {                                                                                                                  \
@@ -53,6 +56,7 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     call->sentence[0] = '\0';
     list_init(&call->exchanges);
     list_init(&call->link);
+    list_init(&call->resumed);
     list_append(&c->calls, &call->link);
     return call;
 }
@@ -152,11 +156,13 @@ static void exchange_detach(struct grpc_exchange *x) {
         call->receiving = NULL;
     call->exchange_count--;
     x->call = NULL;
-    if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MAX / 2) {
+    if (call->unconsumed > 0 && call->exchange_count <= STREAM_EXCHANGES_MANY / 2) {
         nghttp2_session_consume_stream(call->connection->session, call->stream, call->unconsumed);
         call->unconsumed = 0;
         connection_touch(call->connection);
     }
+    if (call->kept.length > 0 && call->exchange_count <= STREAM_EXCHANGES_MAX / 2 && list_empty(&call->resumed))
+        list_append(&call->connection->frontend->resumed, &call->resumed);
 }
 
 /* It goes at once, or with the write under way, which may send parts of its answer from where they lie. */
@@ -503,30 +509,34 @@ static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
     return list_entry(call->exchanges.next, struct grpc_exchange, link);
 }
 
-static void messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
+/* Returns how many bytes it took: all but for messages of a stream that has too many. */
+static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     const struct grpc_frontend *f = call->connection->frontend;
     bool streaming = grpc_method_streams(call->method);
-    while (bytes > 0 && !call->ended) {
+    size_t left = bytes;
+    while (left > 0 && !call->ended) {
         struct grpc_exchange *x = call->receiving;
         struct sy_error err;
         size_t taken;
+        if (!x && streaming && call->exchange_count >= STREAM_EXCHANGES_MAX)
+            return bytes - left;
         if (!x && !streaming && !list_empty(&call->exchanges)) {
             message_fail(first_exchange(call), 400, "a unary call has one message");
-            return;
+            break;
         }
         if (!x && !(x = exchange_begin(call))) {
             snprintf(err.text, sizeof(err.text), "the server has %" PRIu32 " requests in flight and takes no more",
                      f->config.requests_max);
             call_end(call, 503, err.text);
-            return;
+            break;
         }
-        int status = grpc_message_feed(&x->message, data, bytes, &taken, &err);
+        int status = grpc_message_feed(&x->message, data, left, &taken, &err);
         if (status) {
             message_fail(x, (unsigned)status, err.text);
-            return;
+            break;
         }
         data += taken;
-        bytes -= taken;
+        left -= taken;
         if (x->message.state != GRPC_COMPLETE)
             continue;
         if (streaming)
@@ -534,18 +544,64 @@ static void messages_take(struct grpc_call *call, const uint8_t *data, size_t by
         else
             call->receiving = NULL;
     }
+    return bytes; /* what comes behind the end is swallowed */
 }
 
-void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
-    messages_take(call, data, bytes);
-    if (call->exchange_count > STREAM_EXCHANGES_MAX && !call->ended)
+/* ---- messages of a stream that has too many under way ----
+ *
+ * What is kept of a call is no more than its window. As long as something is, half as many of its exchanges wait as
+ * may, so that all calls together keep no more than 64 MiB. */
+
+static void kept_free(struct grpc_call *call) {
+    text_free(&call->kept);
+    list_remove(&call->resumed);
+}
+
+/* So many bytes have been taken. */
+static void consume(struct grpc_call *call, size_t bytes) {
+    if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
         call->unconsumed += bytes;
     else
         nghttp2_session_consume_stream(call->connection->session, call->stream, bytes);
 }
 
-void call_half_close(struct grpc_call *call) {
-    call->half_closed = true;
+void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
+    size_t taken = call->kept.length > 0 && !call->ended ? 0 : messages_take(call, data, bytes);
+    if (taken < bytes)
+        text_append(&call->kept, (const char *)data + taken, bytes - taken);
+    if (call->kept.failed)
+        call_end(call, 503, "out of memory for the messages that wait");
+    consume(call, call->ended ? bytes : taken);
+}
+
+static void messages_end(struct grpc_call *call);
+
+static void call_resume(struct grpc_call *call) {
+    struct text *kept = &call->kept;
+    size_t taken = messages_take(call, (const uint8_t *)kept->data, kept->length);
+    kept->length -= taken;
+    memmove(kept->data, kept->data + taken, kept->length);
+    consume(call, taken);
+    connection_touch(call->connection);
+    if (kept->length > 0)
+        return;
+    kept_free(call);
+    if (call->half_closed)
+        messages_end(call);
+}
+
+bool calls_resume(struct grpc_frontend *f) {
+    bool any = !list_empty(&f->resumed);
+    while (!list_empty(&f->resumed)) {
+        struct grpc_call *call = list_entry(f->resumed.next, struct grpc_call, resumed);
+        list_remove(&call->resumed);
+        call_resume(call);
+    }
+    return any;
+}
+
+/* All messages of the call have been taken. */
+static void messages_end(struct grpc_call *call) {
     if (call->ended)
         return;
     if (call->receiving) {
@@ -558,6 +614,12 @@ void call_half_close(struct grpc_call *call) {
     } else {
         exchange_run(first_exchange(call));
     }
+}
+
+void call_half_close(struct grpc_call *call) {
+    call->half_closed = true;
+    if (call->kept.length == 0)
+        messages_end(call);
 }
 
 /* ---- what it gets ---- */
@@ -607,7 +669,7 @@ static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) 
 
 /* Whether the call ends with its last answer, of which nothing is left. */
 static bool call_over(const struct grpc_call *call) {
-    return call->ended || (call->half_closed && !call->watching);
+    return call->ended || (call->half_closed && !call->watching && call->kept.length == 0);
 }
 
 static void call_read_end(struct grpc_call *call, uint32_t *flags) {
@@ -664,6 +726,7 @@ void call_close(struct grpc_call *call) {
             exchange_end(x, false);
         }
     }
+    kept_free(call);
     list_remove(&call->link);
     nghttp2_session_set_stream_user_data(call->connection->session, call->stream, NULL);
     f->open_calls--;
@@ -688,6 +751,6 @@ void call_reset(struct grpc_call *call) {
 }
 
 void call_abandon(struct grpc_call *call) {
-    if (list_empty(&call->exchanges))
+    if (list_empty(&call->exchanges) || call->kept.length > 0)
         call_end(call, 503, "the server is shutting down");
 }

@@ -71,7 +71,9 @@ struct grpc_call {
     bool authorized;            /* it has one of the tokens */
     bool timeout_wrong;         /* grpc-timeout makes no sense */
     size_t header_bytes;
-    size_t unconsumed; /* of the stream's window: withheld while too many exchanges wait */
+    size_t unconsumed;        /* of the stream's window: withheld while many exchanges wait */
+    struct text kept;         /* what a stream sent while too many wait; not consumed either */
+    struct list_node resumed; /* in the frontend's list: what is kept may be taken */
     int64_t begun_ns;
     int64_t first_ns;   /* since when its first exchange is the first */
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
@@ -122,10 +124,11 @@ struct grpc_frontend {
     struct deflater deflater;
     char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
     struct outgoing outgoing;
-    struct list_node ended; /* exchanges that go when that has been written */
-    char *opened;           /* [OPENED_BYTES], out of TLS */
-    struct text sealed;     /* by TLS, of the connection that is read or written now */
-    int handshakes;         /* that may go on before others have had their turn */
+    struct list_node ended;   /* exchanges that go when that has been written */
+    struct list_node resumed; /* calls */
+    char *opened;             /* [OPENED_BYTES], out of TLS */
+    struct text sealed;       /* by TLS, of the connection that is read or written now */
+    int handshakes;           /* that may go on before others have had their turn */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
@@ -207,5 +210,7 @@ void connections_sweep(struct grpc_frontend *frontend);
 void exchange_returned(struct grpc_exchange *exchange);
 /* The order was carried out: 200, or another status with a sentence. */
 void exchange_order_returned(struct grpc_exchange *exchange, unsigned status, const char *sentence);
-/* The server ends: the call does, too. */
+/* Takes messages that streams sent while too many waited. False: there was nothing to do. */
+bool calls_resume(struct grpc_frontend *frontend);
+/* The server ends: the call does, too, when what it has under way does. */
 void call_abandon(struct grpc_call *call);

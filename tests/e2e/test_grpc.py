@@ -8,6 +8,7 @@ import queue
 import signal
 import socket
 import struct
+import threading
 import time
 import zlib
 
@@ -753,6 +754,97 @@ def test_resets_and_streams_at_once(server):
         wire.call("ModelInfer", good)
         assert wire.trailers()["grpc-status"] == "0"
     wait_until(lambda: server.metrics()["symphony_requests_in_flight"] == 0)
+
+
+# ---- by hand: more on a stream than may be under way ----
+
+STREAM_MOST = 1024  # docs/security.md
+
+
+class Flood:
+    """A stream that sends all its messages at once, as no client written in Python can."""
+
+    def __init__(self, wire, messages, end=True):
+        self.wire, self.messages = wire, messages
+        wire.send(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1))  # windows for all answers
+        wire.send(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**30))
+        wire.send(SETTINGS, ACK, 0)  # from here on the server's own are in force
+        wire.open("ModelStreamInfer")
+        data = b"".join(map(frame, messages))
+        pieces = [data[at:at + 16384] for at in range(0, len(data), 16384)]
+        self.sender = threading.Thread(target=self.send, args=(pieces, end))
+        self.sender.start()
+
+    def send(self, pieces, end):
+        with contextlib.suppress(OSError):
+            for i, piece in enumerate(pieces):
+                self.wire.send(DATA, END_STREAM if end and i == len(pieces) - 1 else 0, self.wire.stream, piece)
+
+    def answers(self):
+        """All of them, and the trailers."""
+        data, trailers = b"", None
+        for kind, flags, _, payload in self.wire.frames():
+            data += payload if kind == DATA else b""
+            if kind == HEADERS:
+                trailers = dict(self.wire.decoder.decode(payload))
+                if flags & END_STREAM:
+                    break
+        self.sender.join()
+        answers, at = [], 0
+        while at < len(data):
+            size = struct.unpack(">I", data[at + 1:at + 5])[0]
+            answers.append(service_pb2.ModelStreamInferResponse.FromString(data[at + 5:at + 5 + size]))
+            at += 5 + size
+        return answers, trailers
+
+
+def test_a_stream_may_send_any_number_at_once(server):
+    count = 20000  # more than requests there may be
+    messages = [request_of("double" if i % 3 else "none", id=str(i)).SerializeToString() for i in range(count)]
+    with Wire(server) as wire:
+        answers, trailers = Flood(wire, messages).answers()
+    assert trailers["grpc-status"] == "0" and len(answers) == count
+    for i, answer in enumerate(answers):
+        assert answer.infer_response.id == str(i) and bool(answer.error_message) == (i % 3 == 0)
+
+
+@pytest.mark.parametrize("last, status, words", [
+    (b"\xff\xff", "3", "not valid protobuf"), (None, "3", "ended within a message")])
+def test_a_stream_that_ends_badly_is_answered_so_far(server, last, status, words):
+    good = [request_of().SerializeToString()] * 5000
+    with Wire(server) as wire:
+        flood = Flood(wire, good + [last] if last else good, end=last is not None)
+        if last is None:
+            flood.sender.join()
+            wire.send(DATA, END_STREAM, wire.stream, frame(good[0])[:-1])
+        answers, trailers = flood.answers()
+    assert len(answers) == len(good) and trailers["grpc-status"] == status and words in trailers["grpc-message"]
+
+
+def test_a_stream_leaves_room_for_others(stuck):
+    """And what it sent too much of goes with it."""
+    message = request_of(**SLOW).SerializeToString()
+    in_flight = lambda: stuck.metrics()["symphony_requests_in_flight"]
+    for leave in (lambda wire: wire.send(RST_STREAM, 0, wire.stream, struct.pack(">I", 8)), lambda wire: wire.socket.close()):
+        with Wire(stuck) as wire:
+            before = in_flight()  # what runs, and is sealed to run
+            flood = Flood(wire, [message] * 20000)
+            wait_until(lambda: in_flight() >= before + STREAM_MOST)
+            flood.sender.join()
+            with Wire(stuck) as other:
+                other.call("ModelInfer", frame(message), [("grpc-timeout", "1n")])
+                assert other.trailers()["grpc-status"] == "4"  # and not that there are too many
+            assert in_flight() == before + STREAM_MOST
+            leave(wire)
+            wait_until(lambda: queued(stuck) == 0)
+
+
+def test_what_a_stream_sent_too_much_does_not_hold_up_the_end(slow_scenario):
+    with Server("--scenario", str(slow_scenario), "--drain-timeout", "1") as running, Wire(running) as wire:
+        flood = Flood(wire, [request_of(**SLOW).SerializeToString()] * 60000)
+        wait_until(lambda: running.metrics()["symphony_requests_in_flight"] >= STREAM_MOST)
+        flood.sender.join()
+        assert running.stop() == 1  # requests were cut off
 
 
 def test_more_streams_than_may_be(slow):
