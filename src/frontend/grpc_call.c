@@ -547,6 +547,22 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
     return bytes; /* what comes behind the end is swallowed */
 }
 
+/* All messages of the call have been taken. */
+static void messages_end(struct grpc_call *call) {
+    if (call->ended)
+        return;
+    if (call->receiving) {
+        message_fail(call->receiving, 400, "the stream ended within a message");
+    } else if (grpc_method_streams(call->method)) {
+        if (list_empty(&call->exchanges))
+            call_end(call, 200, "");
+    } else if (list_empty(&call->exchanges)) {
+        call_end(call, 400, "a unary call has one message");
+    } else {
+        exchange_run(first_exchange(call));
+    }
+}
+
 /* ---- messages of a stream that has too many under way ----
  *
  * What is kept of a call is no more than its window. As long as something is, half as many of its exchanges wait as
@@ -574,8 +590,6 @@ void call_data(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     consume(call, call->ended ? bytes : taken);
 }
 
-static void messages_end(struct grpc_call *call);
-
 static void call_resume(struct grpc_call *call) {
     struct text *kept = &call->kept;
     size_t taken = messages_take(call, (const uint8_t *)kept->data, kept->length);
@@ -598,22 +612,6 @@ bool calls_resume(struct grpc_frontend *f) {
         call_resume(call);
     }
     return any;
-}
-
-/* All messages of the call have been taken. */
-static void messages_end(struct grpc_call *call) {
-    if (call->ended)
-        return;
-    if (call->receiving) {
-        message_fail(call->receiving, 400, "the stream ended within a message");
-    } else if (grpc_method_streams(call->method)) {
-        if (list_empty(&call->exchanges))
-            call_end(call, 200, "");
-    } else if (list_empty(&call->exchanges)) {
-        call_end(call, 400, "a unary call has one message");
-    } else {
-        exchange_run(first_exchange(call));
-    }
 }
 
 void call_half_close(struct grpc_call *call) {

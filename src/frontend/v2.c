@@ -194,6 +194,8 @@ static bool of_a_model(enum v2_kind kind) {
 
 /* Behind the server's name, where a request has it as clients of proxies send it (RFC 9112, 3.2.2). */
 static const char *path_of(const char *target) {
+    if (*target == '/')
+        return target;
     size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
     return scheme > 0 ? target + scheme + strcspn(target + scheme, "/") : target;
 }
