@@ -29,6 +29,7 @@ static const struct policy_option clockwork_options[] = {
     {.key = "sizes", .help = "sizes of batches: all of them, or 1, 2, 4, ... and the largest", .words = sizes_words},
     {.key = "batch_most",
      .help = "items of a batch at most",
+     .whole = true,
      .preset = PROFILE_BATCH_MAX,
      .least = 1,
      .most = PROFILE_BATCH_MAX},

@@ -9,6 +9,7 @@ static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = 
 
 static const struct policy_option nexus_options[] = {
     [NEXUS_FRONTEND_COUNT] = {.key = "frontends",
+                              .whole = true,
                               .help = "how many send requests to accelerators, each on its own",
                               .preset = 1,
                               .least = 1,

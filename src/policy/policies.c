@@ -1,5 +1,6 @@
 /* policies.c - the table of policies, and reading their options. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,8 +54,10 @@ static int word_read(const char *const *words, const char *text, double *value, 
 static int number_read(const struct policy_option *option, const char *text, double *value, struct sy_error *err) {
     char *end;
     double number = strtod(text, &end);
-    if (end == text || *end || !(number >= option->least && number <= option->most))
-        return error_set(err, -EINVAL, "expected a number in %g to %g", option->least, option->most);
+    if (end == text || *end || !(number >= option->least && number <= option->most) ||
+        (option->whole && number != floor(number)))
+        return error_set(err, -EINVAL, "expected a %snumber in %g to %g", option->whole ? "whole " : "", option->least,
+                         option->most);
     *value = number;
     return 0;
 }

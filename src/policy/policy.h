@@ -28,6 +28,7 @@ struct policy_option {
     double preset, least, most; /* of a number */
     const char *const *words;   /* ended by NULL: one of them, and the value is its index */
     bool flag;                  /* true or false, 1 or 0 */
+    bool whole;                 /* a number without a fraction */
 };
 
 /* What the options of one policy are set to, in the order of its table. */

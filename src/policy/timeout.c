@@ -17,9 +17,11 @@ enum { MAX_QUEUE_DELAY_US, PREFERRED_BATCH_SIZE, MAX_BATCH_SIZE, DELAY_SHARE, BA
 static const struct policy_option timeout_options[] = {
     {.key = "max_queue_delay_us", .most = 1e9, .help = "how long a request waits for company at most"},
     {.key = "preferred_batch_size",
+     .whole = true,
      .most = PROFILE_BATCH_MAX,
      .help = "a batch of so many items does not wait; 0: only the largest"},
     {.key = "max_batch_size",
+     .whole = true,
      .most = PROFILE_BATCH_MAX,
      .help = "items that a batch has at most; 0: as many as the model may have"},
     {.key = "delay_share", .most = 1, .help = "instead of max_queue_delay_us: a part of each model's SLO; 0: not"},

@@ -3,6 +3,7 @@
  * usage: random_clusters [RUNS [FIRST_SEED [POLICY]]], or SYMPHONY_RUNS and SYMPHONY_SEED in the environment. A failing
  * run prints its seed; `random_clusters 1 SEED POLICY` repeats it. */
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,7 @@ static void options_draw(struct sim_config *c, struct rng *rng) {
         else if (chance(rng, 0.7)) {
             double most = chance(rng, 0.5) ? option->least * 10 : option->preset * 4;
             c->options.value[i] = between(rng, option->least, most < option->most ? most : option->most);
+            c->options.value[i] = option->whole ? floor(c->options.value[i]) : c->options.value[i];
         }
     }
 }

@@ -33,6 +33,7 @@ static void options_are_read_from_text(void **state) {
         {.key = "flag", .help = "", .flag = true},
         {.key = "drop", .help = "", .words = words, .preset = 1},
         {.key = "delay_us", .help = "", .preset = 5, .least = 0, .most = 100},
+        {.key = "count", .help = "", .preset = 1, .least = 1, .most = 8, .whole = true},
         {0},
     };
     static const struct policy_ops policy = {.name = "test", .options = table};
@@ -43,7 +44,8 @@ static void options_are_read_from_text(void **state) {
     assert_int_equal(policy_option_read(&policy, "flag", "true", &options, &err), 0);
     assert_int_equal(policy_option_read(&policy, "drop", "early", &options, &err), 0);
     assert_int_equal(policy_option_read(&policy, "delay_us", "2.5", &options, &err), 0);
-    assert_true(options.value[0] == 1 && options.value[1] == 0 && options.value[2] == 2.5);
+    assert_int_equal(policy_option_read(&policy, "count", "3", &options, &err), 0);
+    assert_true(options.value[0] == 1 && options.value[1] == 0 && options.value[2] == 2.5 && options.value[3] == 3);
 
     static const struct {
         const char *key, *value, *says;
@@ -54,7 +56,9 @@ static void options_are_read_from_text(void **state) {
         {"delay_us", "nan", "expected a number in 0 to 100"},
         {"delay_us", "5x", "expected a number in 0 to 100"},
         {"delay_us", "", "expected a number in 0 to 100"},
-        {"delay", "5", "policy test has no such option (it has flag, drop, delay_us)"},
+        {"count", "1.5", "expected a whole number in 1 to 8"},
+        {"count", "9", "expected a whole number in 1 to 8"},
+        {"delay", "5", "policy test has no such option (it has flag, drop, delay_us, count)"},
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         assert_true(policy_option_read(&policy, mistakes[i].key, mistakes[i].value, &options, &err) < 0);
