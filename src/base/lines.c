@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* which spreadsheets write */
+
 int lines_open(struct lines *lines, const char *path, struct sy_error *err) {
     lines->path = path;
     lines->number = 0;
@@ -46,6 +48,8 @@ static int line_read(struct lines *lines, struct sy_error *err) {
     if (length && lines->text[length - 1] == '\r')
         length--;
     lines->text[length] = '\0';
+    if (lines->number == 1 && strncmp(lines->text, BYTE_ORDER_MARK, 3) == 0)
+        memmove(lines->text, lines->text + 3, length - 2);
     return 1;
 }
 

@@ -21,6 +21,19 @@ static void file_done(void) {
     unlink(path);
 }
 
+static void a_mark_before_the_first_line_is_no_text(void **state) {
+    (void)state;
+    static const char text[] = "\xef\xbb\xbf# a comment\n\xef\xbb\xbfone\n", only[] = "\xef\xbb\xbf";
+    struct sy_error err;
+    file_of(text, strlen(text));
+    assert_int_equal(lines_next(&lines, &err), 1);
+    assert_string_equal(lines.text, "\xef\xbb\xbfone"); /* elsewhere it is */
+    file_done();
+    file_of(only, strlen(only));
+    assert_int_equal(lines_next(&lines, &err), 0);
+    file_done();
+}
+
 static void lines_come_without_ends_comments_and_blanks(void **state) {
     (void)state;
     static const char text[] = "# a comment\n\none\r\n  \t\n  two, three \n#\nlast";
@@ -96,6 +109,7 @@ static void numbers_are_whole_fields(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mark_before_the_first_line_is_no_text),
         cmocka_unit_test(lines_come_without_ends_comments_and_blanks),
         cmocka_unit_test(hostile_files_are_refused),
         cmocka_unit_test(numbers_are_whole_fields),
