@@ -135,6 +135,7 @@ struct command {
     uint64_t requests;
     int64_t started_ns, shown_ns;
     int32_t taken;
+    int write_error; /* errno when a result could not be written; 0: none */
 };
 
 /* Set by SIGINT and SIGTERM: a signal handler has nowhere else to say so. */
@@ -286,8 +287,10 @@ static void point_take(void *context, uint32_t number, int rc) {
         fwrite(outcome->text.data, 1, outcome->text.length, stdout);
         if (command->s.json && !command->s.sweep_count)
             fputc('\n', stdout);
-        if (command->terminal)
-            fflush(stdout);
+        if (fflush(stdout) && !command->write_error) { /* who was to read it is gone, or the disk is full */
+            command->write_error = errno;
+            atomic_store(&stop_asked, 1);
+        }
         command->taken++;
     }
     text_free(&outcome->text);
@@ -377,12 +380,14 @@ static int points_run(struct command *command, struct sy_error *err) {
     line_end(command);
     if (s->json && s->sweep_count)
         fputs(command->taken ? "\n]\n" : "[]\n", stdout);
+    if (!command->write_error && fflush(stdout))
+        command->write_error = errno;
+    if (command->write_error)
+        return error_set(err, -EIO, "cannot write the result: %s", strerror(command->write_error));
     if (rc) {
         const struct sy_error *first = &command->outcomes[command->taken].err;
         return error_set(err, rc, "%s", first->text[0] ? first->text : strerror(-rc));
     }
-    if (fflush(stdout) || ferror(stdout))
-        return error_set(err, -EIO, "cannot write the result: %s", strerror(errno));
     speed_put(command);
     return s->plot && s->sweep_count ? sweep_plot(command, err) : 0;
 }

@@ -282,6 +282,16 @@ def test_an_interrupted_sweep_gives_what_is_done():
     assert [r["sweep"]["run.seconds"] for r in json.loads(out)] == [0.1]
 
 
+def test_a_sweep_ends_with_its_reader():
+    started = subprocess.Popen([BINARY, "simulate", RESNET, "--sweep", "run.seed=1:100000:1", *SHORT],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert started.stdout.readline().startswith("run.seed")
+    assert started.stdout.readline().startswith("1 ")  # each line comes when it is known
+    started.stdout.close()
+    assert "cannot write the result: Broken pipe" in started.stderr.read()
+    assert started.wait(timeout=60) == 1
+
+
 def test_help_lists_the_options():
     out = simulate("--help").stdout
     for option in ("--set", "--policy", "--seed", "--find", "--sweep", "--plot", "--trace", "--json", "--threads"):
