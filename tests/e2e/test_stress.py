@@ -57,6 +57,15 @@ def test_closed_loop_and_text():
     assert "requests/s" in done.stdout and "all right" in done.stdout
 
 
+def test_policies_that_look_at_no_deadlines_are_not_wrong():
+    for policy in "fifo", "timeout:max_queue_delay_us=1000":
+        done = stress("--policy", policy, "--accelerators", "1", "--json", *QUICK, "--rate", "100000",
+                      "--slo-us", "2000")
+        assert done.returncode == 0, done.stdout
+        result = json.loads(done.stdout)
+        assert result["wrong"] is None and result["late_rate"] > 0
+
+
 def test_models_move_and_accelerators_die():
     done = stress("--json", "--models", "8", "--accelerators", "20", "--rank-threads", "2", "--moves", "500",
                   "--deaths", "200", *QUICK)
