@@ -66,14 +66,18 @@ FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err
 /* gnuplot says nothing of a disk that is full, so the end of the file must be there. */
 static bool is_whole(const char *path) {
     struct stat about;
-    char end[8] = "";
+    char end[32]; /* some versions end it with blank lines */
+    size_t length = 0;
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
         return true; /* a pipe, which nobody can look into */
     FILE *file = fopen(path, "r");
-    bool read = file && fseek(file, -8, SEEK_END) == 0 && fread(end, 1, sizeof(end), file) == sizeof(end);
-    if (file)
+    if (file) {
+        if (fseek(file, -(long)sizeof(end), SEEK_END))
+            rewind(file); /* a shorter one */
+        length = fread(end, 1, sizeof(end), file);
         fclose(file);
-    return read && memmem(end, sizeof(end), "</svg>", 6);
+    }
+    return length && memmem(end, length, "</svg>", 6);
 }
 
 int gnuplot_close(FILE *to, const char *path, struct sy_error *err) {
