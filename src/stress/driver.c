@@ -72,6 +72,7 @@ static void *driver_main(void *argument) {
         if (rest_ns > now_ns)
             now_ns = rest_until(d, now_ns, rest_ns);
     }
+    slices_follow(d, clock_now_ns()); /* those that ended in the last rest */
     return NULL;
 }
 
