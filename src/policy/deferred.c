@@ -34,6 +34,8 @@
  * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting
  * for company until the estimate has followed, two seconds later. */
 #define PATIENCE_SPANS 4
+#define OWN_MOST       0.5 /* of all batches: where a model has more, nobody else makes up for batches that are too small */
+#define ROUND_UP       0.4
 #define LEAD_LOAD      2.5 /* lead is tau * ln(2.5 / (beta lambda / b*)), and up to four times as long */
 #define LEAD_RIVALS    3   /* where all batches are other models' */
 #define LEAD_THETA     0.5 /* from this theta on; below it by the square: accelerators are not scarce for long */
@@ -48,7 +50,8 @@
 #define BATCHES_COST 0.5
 #define DOUBT_NONE   1e-6 /* there is always some */
 #define PRICE        2    /* of company, */
-#define PRICE_TIGHT  0.4  /* of that if the SLO is tight and company comes by chance, not in bursts, */
+#define PRICE_TIGHT  0.8  /* of that if the SLO is tight: company that comes by chance, */
+#define PRICE_BURSTS 2    /* and in bursts; */
 /* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.7
@@ -62,7 +65,7 @@
 #define BURST_SLO       0.25 /* what came within this part of the SLO came lately */
 #define WONT_GAIN       (1.0 / 64)
 #define GAP_NEVER       1e18 /* between the items of a silent model, ns */
-#define SHARE_LOAD      1.1  /* shares from this load on, */
+#define SHARE_LOAD      1.2  /* shares from this load on, */
 #define SHARE_LOAD_BAD  0.9  /* or from this one */
 #define SHARE_BAD       0.03 /* with this bad rate */
 #define SHARE_LEVEL     0.92 /* the load that shares leave */
@@ -128,9 +131,14 @@ static double theta_of(const struct model_view *m) {
     return batches_well(m) ? theta + (1 - theta) * doubt_of(m) : theta;
 }
 
+/* The part of all batches that is this model's. */
+static double own_of(const struct model_view *m) {
+    return clip(m->parameters.tau_ns * m->rate_per_ns / m->batch_best, 0, 1);
+}
+
+/* A batch may start within an alpha of its last moment in any case; where that is much of the SLO, it is lead, too. */
 static int64_t lead_of(const struct model_view *m, double bursty, double bursts) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = 0;
-    double own = m->parameters.tau_ns * m->rate_per_ns / m->batch_best; /* part of all batches */
     if (load <= 0)
         lead = most;
     else if (load < LEAD_LOAD)
@@ -138,15 +146,15 @@ static int64_t lead_of(const struct model_view *m, double bursty, double bursts)
     double scarce = clip(m->parameters.theta / LEAD_THETA, 0, 1);
     lead = (1 - bursts) * (tight(m) ? 1 : 1 + LEAD_BURSTS * bursty) * scarce * scarce * clip(lead, 0, most);
     if (!consolidates(m))
-        lead *= 1 + LEAD_RIVALS * (1 - clip(own, 0, 1));
-    return (int64_t)clip(lead, 0, most);
+        lead *= 1 + LEAD_RIVALS * (1 - own_of(m));
+    return (int64_t)clip(tight(m) ? lead - m->alpha_ns : lead, 0, most);
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d, double bursty, double bursts) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
     double price = PRICE * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (tight(m))
-        price *= PRICE_TIGHT + (1 - PRICE_TIGHT) * bursty;
+        price *= PRICE_TIGHT + (PRICE_BURSTS - PRICE_TIGHT) * bursty;
     double doubt = doubt_of(m);
     d->worth = 1 / price;
     d->worth_slack = 1 / (price * (doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE));
@@ -160,6 +168,8 @@ static void prices_update(const struct model_view *m, struct deferred_model *d, 
  * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
     window_update(m, DROP_WINDOW, m->parameters.gamma);
+    if (own_of(m) > OWN_MOST)
+        window_update(m, DROP_WINDOW, m->parameters.gamma + ROUND_UP / m->batch_best);
     if (tight(m) && m->parameters.gamma < GAMMA_TIGHT && batches_well(m))
         window_update(m, DROP_WINDOW, GAMMA_TIGHT);
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);

@@ -76,9 +76,10 @@ static inline uint32_t supply_level(uint32_t free, uint32_t up) {
     return free <= 1 || 8 * free <= up ? SUPPLY_SCARCE : 2 * free < up ? SUPPLY_SCARCE + 1 : SUPPLY_AMPLE;
 }
 
-/* The least part of `up` accelerators that is free at a level. */
+/* The part of `up` accelerators that a policy may take to be free at a level: the least, and between scarce and ample
+ * the middle of the two, by their ratio. */
 static inline double supply_share(uint32_t level, double up) {
-    return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.125;
+    return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.25;
 }
 
 /* A model's next batch on accelerators of one type. */

@@ -40,6 +40,8 @@
 #define HOP_WEIGHT          (1.0 / 64)
 #define DEVIATIONS          2 /* from the mean, that an offer allows for */
 
+#define WAITING_EACH 4 /* models that wait for company, for whose batches a free accelerator is enough */
+
 /* Best effort. A batch runs for so long at most, and for this part of what the tightest SLO leaves beside one run. */
 #define SPARE_RUN_NS 1e9
 #define SPARE_PART   0.5
@@ -378,15 +380,22 @@ static uint32_t lane_lowest(struct rank_core *core, uint32_t model, uint32_t typ
     return type;
 }
 
-/* Starts leftovers on accelerators that nobody else may start on now: what was set aside while all were busy, or by its
- * share, must not wait for one to become free when one is. */
+/* Whether a free accelerator of a type is to spare for a model's leftovers: they run without others, and models that
+ * wait for company want accelerators soon. */
+static bool leftovers_fit(struct rank_core *core, uint32_t type, uint32_t model) {
+    const struct heap *waiting = &stage_now(core, type)->waiting;
+    return waiting->count - heap_contains(waiting, model) <= WAITING_EACH * (core->lanes[type].free.count - 1);
+}
+
+/* Starts leftovers on accelerators that nobody else may start on now, nor needs soon: what was set aside while all were
+ * busy, or by its share, must not wait for one to become free when enough are. */
 static void leftovers_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     for (uint32_t t = 0; t < core->types; t++) {
         struct lane *lane = &core->lanes[t];
         while (!bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
             list_update(core, LIST_LEFTOVERS);
             uint32_t model = leftovers_best(core, lane, now_ns);
-            if (model == RANK_NOBODY)
+            if (model == RANK_NOBODY || !leftovers_fit(core, t, model))
                 break;
             grant(core, now_ns, model, t, bit_tree_first(&lane->free), FOR_LEFTOVERS, out);
         }

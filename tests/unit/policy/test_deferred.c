@@ -60,6 +60,12 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
     struct fixture f = deferred_new(1000);
     update(&f);
     assert_int_equal(f.view.target_items, 5); /* round(0.5 * 10.5) */
+    f.view.parameters.tau_ns = 5.3 * MS; /* more than half of all batches are its own: up rather than down */
+    update(&f);
+    assert_int_equal(f.view.target_items, 6);
+    f.view.parameters.tau_ns = 5.2 * MS;
+    update(&f);
+    assert_int_equal(f.view.target_items, 5);
     f.view.parameters.gamma = 0.01;
     update(&f);
     assert_int_equal(f.view.target_items, 1);
@@ -158,10 +164,11 @@ static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are
     f.view.parameters.accelerators = 80;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 80)), 1e-4);
-    f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is; and it is tight: 0.4 of the price */
+    f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is; and it is tight: 0.8 of the price */
     update(&f);
-    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, 7.0 / 8 / 10 / 0.4), 1e-4);
-    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9); /* for fewer than would not fit */
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, 7.0 / 4 / 10 / 0.8), 1e-4);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, 7.0 / 2 / 10 / 0.8), 1e-4);
+    assert_near(start_ms(&f, 4, SUPPLY_AMPLE), 0, 1e-9); /* for fewer than would not fit */
     f.view.rate_per_ns = 0;                              /* nobody comes */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 0, 1e-9);
@@ -239,32 +246,33 @@ static void free_accelerators_are_kept_for_bursts(void **state) {
     f.view.parameters.busy = 0.65;
     update(&f); /* half of it is the bursts', which lengthen the lead */
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), 2.5 * lead_ms / 2, 1e-4);
-    assert_near(early_ms(&f, 2, SUPPLY_SCARCE + 1), company_ms(2, worth(2, 25, 1.0 / 8) / 1.5), 1e-4);
+    assert_near(early_ms(&f, 8, SUPPLY_SCARCE + 1), company_ms(8, worth(8, 25, 1.0 / 4) / 1.5), 1e-4);
     f.view.parameters.busy = 0.7;
     update(&f);
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), 12.5, 1e-4); /* half the SLO at most */
     fixture_free(&f);
 }
 
-/* With 3 ms left of 10: 0.4 of the price for company that comes by chance, all of it for bursts, and no longer lead. */
-static void tight_slos_wait_for_bursts_only(void **state) {
+/* With 3 ms left of 10: 0.8 of the price for company that comes by chance, twice it for bursts; and the lead is shorter by
+ * the alpha in which a batch may start in any case, and no longer for bursts. */
+static void tight_slos_wait_for_bursts(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.slo_ns = 10 * MS;
     f.view.parameters.accelerators = 80;
     update(&f);
-    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10 / 0.4), 1e-4);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10 / 0.8), 1e-4);
     f.view.parameters.tau_ns = 1 * MS;
     update(&f);
-    double lead_ms = early_ms(&f, 2, SUPPLY_SCARCE);
-    assert_true(lead_ms > 1 && lead_ms < 5);
+    double lead_ms = (1 + 3 * (1 - 1 / 3.0)) * fmath_log(2.5 * 3 / 5) - 1; /* b* is 3, and a third of all batches */
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), lead_ms, 1e-4);
     for (int i = 0; i < 400; i++)
         arrive(&f, 0, 1);
     update(&f);
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), lead_ms, 1e-4);
     f.view.parameters.tau_ns = 0;
     update(&f);
-    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10), 1e-4);
+    assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10 / 2), 1e-4);
     fixture_free(&f);
 }
 
@@ -548,7 +556,7 @@ int main(void) {
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
         cmocka_unit_test(free_accelerators_are_kept_for_bursts),
-        cmocka_unit_test(tight_slos_wait_for_bursts_only),
+        cmocka_unit_test(tight_slos_wait_for_bursts),
         cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(where_requests_come_in_bursts_the_first_expects_one),
         cmocka_unit_test(bursts_lengthen_the_lead),
