@@ -27,8 +27,8 @@
 #include "sched/model_view.h"
 #include "sched/request_pool.h"
 
-#define GAMMA_MOST  0.9 /* the window drop aims at this part of b* at most */
-#define GAMMA_TIGHT 0.7 /* and at least at this if the SLO is tight: it has no time for two runs */
+#define GAMMA_MOST  0.75 /* the window drop aims at this part of b* at most */
+#define GAMMA_TIGHT 0.7  /* and at least at this if the SLO is tight: it has no time for two runs */
 #define GAMMA_SCALE 0.95
 /* A request waits at most so many times what its best batch takes, however long its SLO. The SLOs of the published zoos
  * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting

@@ -428,7 +428,7 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
     rates[0].dropped_rate = 0.03; /* of 1000 and 500 a second */
     assert_near(derive(rates, 2, 4, share).loss, 0.02, 1e-9);
     p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
-    assert_near(p.gamma, 0.9, 1e-9);
+    assert_near(p.gamma, 0.75, 1e-9);
     assert_near(p.theta, 1, 1e-9);
     p = derive(rates, 2, 1000, share);
     assert_near(p.theta, 0, 1e-9);
@@ -441,9 +441,9 @@ static void a_silent_cluster_has_finite_parameters(void **state) {
     struct cluster_parameters p = derive(rates, 1, 4, share);
     assert_near(p.theta, 0, 1e-9);
     assert_near(p.tau_ns, 0, 1e-9);
-    assert_true(p.gamma >= 0 && p.gamma <= 0.9);
+    assert_true(p.gamma >= 0 && p.gamma <= 0.75);
     p = derive(rates, 1, 0, share); /* every accelerator is down */
-    assert_true(p.gamma >= 0 && p.gamma <= 0.9);
+    assert_true(p.gamma >= 0 && p.gamma <= 0.75);
     assert_near(share[0], 1, 1e-9);
 }
 
