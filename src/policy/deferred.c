@@ -54,7 +54,7 @@
 #define PRICE_BURSTS 2    /* and in bursts; */
 /* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
-#define BURSTS_BUSY     0.7
+#define BURSTS_BUSY     0.8
 #define BURSTS_BUSY_ALL 0.6
 /* Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it, the
  * price rises by e^30 for the whole of its time, so twentyfold for a tenth: at 0.7 it has its effect, and decisions

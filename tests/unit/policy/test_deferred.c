@@ -243,11 +243,11 @@ static void free_accelerators_are_kept_for_bursts(void **state) {
         arrive(&f, 0, 1);
     update(&f);
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, part / 2), 1e-4); /* no lead, twice the price */
-    f.view.parameters.busy = 0.65;
+    f.view.parameters.busy = 0.7;
     update(&f); /* half of it is the bursts', which lengthen the lead */
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), 2.5 * lead_ms / 2, 1e-4);
     assert_near(early_ms(&f, 8, SUPPLY_SCARCE + 1), company_ms(8, worth(8, 25, 1.0 / 4) / 1.5), 1e-4);
-    f.view.parameters.busy = 0.7;
+    f.view.parameters.busy = 0.8;
     update(&f);
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), 12.5, 1e-4); /* half the SLO at most */
     fixture_free(&f);
