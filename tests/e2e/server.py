@@ -10,7 +10,7 @@ import time
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 MODELS = os.environ.get("SYMPHONY_MODELS", "models")
-TSAN_OPTIONS = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "tsan_suppressions.txt")
+TSAN_OPTIONS = "suppressions=" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tsan_suppressions.txt")
 START_S = 900  # profiling included, sanitizers too
 
 
