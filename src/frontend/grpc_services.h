@@ -53,7 +53,6 @@ struct grpc_services {
     const struct v2_models *models;
 };
 
-
 /* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
 unsigned grpc_service_answer(const struct grpc_services *services, enum grpc_method method, const char *message,
                              size_t bytes, struct text *out, struct sy_error *err);

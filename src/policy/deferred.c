@@ -167,11 +167,13 @@ static void prices_update(const struct model_view *m, struct deferred_model *d, 
 /* One batch of a model is granted at a time. With fewer items than come meanwhile it falls behind, and then its old
  * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
-    window_update(m, DROP_WINDOW, m->parameters.gamma);
-    if (own_of(m) > OWN_MOST)
-        window_update(m, DROP_WINDOW, m->parameters.gamma + ROUND_UP / m->batch_best);
-    if (tight(m) && m->parameters.gamma < GAMMA_TIGHT && batches_well(m))
-        window_update(m, DROP_WINDOW, GAMMA_TIGHT);
+    double gamma = m->parameters.gamma;
+    m->batch_best = batch_best(m);
+    if (tight(m) && gamma < GAMMA_TIGHT && batches_well(m))
+        gamma = GAMMA_TIGHT;
+    else if (own_of(m) > OWN_MOST)
+        gamma += ROUND_UP / m->batch_best;
+    window_update(m, DROP_WINDOW, gamma);
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
     if (m->target_items < meanwhile)
         m->target_items = (uint32_t)meanwhile;
