@@ -39,6 +39,19 @@ static inline void rig_wait(void) {
     nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
 }
 
+/* The place that serves a model, or -1, with what is said of it; said may be NULL. */
+static inline int rig_place_of(const struct control_rig *rig, const char *name, char said[600]) {
+    const struct v2_models *models = server_models_lock(rig->server);
+    int place = v2_models_find(models, name, strlen(name), 0);
+    if (said)
+        strcpy(said, "");
+    for (uint32_t i = 0; said && i < models->absent_count; i++)
+        if (strcmp(models->absent[i].name, name) == 0)
+            strcpy(said, models->absent[i].reason);
+    server_models_unlock(rig->server);
+    return place;
+}
+
 static inline int rig_set_up(void **state) {
     struct control_rig *rig = calloc(1, sizeof(*rig));
     struct accelerator_group cpu = {.kind = ACCELERATOR_CPU, .count = 1, .type = "cpu"};

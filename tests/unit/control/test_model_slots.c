@@ -30,13 +30,6 @@ static int load(struct control_rig *rig, struct model_slots *slots, const char *
     return rc ? rc : (int)slot;
 }
 
-static int place_of(struct control_rig *rig, const char *name) {
-    const struct v2_models *models = server_models_lock(rig->server);
-    int place = v2_models_find(models, name, strlen(name), 0);
-    server_models_unlock(rig->server);
-    return place;
-}
-
 static void a_place_goes_round(void **state) {
     struct control_rig *rig = *state;
     struct model_slots slots;
@@ -45,20 +38,20 @@ static void a_place_goes_round(void **state) {
     int slot = load(rig, &slots, "mlp", &err);
     assert_int_equal(slot, 0);
     assert_int_equal(slots.slots[slot].use, SLOT_LOADED);
-    assert_int_equal(place_of(rig, "mlp"), -1);
+    assert_int_equal(rig_place_of(rig, "mlp", NULL), -1);
     model_slot_enter(&slots, (uint32_t)slot);
     assert_int_equal(slots.serving, 1);
-    assert_int_equal(place_of(rig, "mlp"), -1); /* it could be served, but nobody knows */
+    assert_int_equal(rig_place_of(rig, "mlp", NULL), -1); /* it could be served, but nobody knows */
     assert_int_equal(model_slots_publish(&slots, NULL, 0), 0);
-    assert_int_equal(place_of(rig, "mlp"), slot);
+    assert_int_equal(rig_place_of(rig, "mlp", NULL), slot);
 
     model_slot_retire(&slots, (uint32_t)slot);
-    assert_int_equal(place_of(rig, "mlp"), slot);
+    assert_int_equal(rig_place_of(rig, "mlp", NULL), slot);
     assert_false(model_slots_drain(&slots)); /* somebody may still find it */
     assert_int_equal(slots.slots[slot].use, SLOT_RETIRED);
     struct v2_absent absent = {.name = "mlp", .state = MODEL_UNLOADING};
     assert_int_equal(model_slots_publish(&slots, &absent, 1), 0);
-    assert_int_equal(place_of(rig, "mlp"), -1);
+    assert_int_equal(rig_place_of(rig, "mlp", NULL), -1);
     assert_int_equal(slots.slots[slot].use, SLOT_DRAINING);
     assert_false(model_slots_drain(&slots));
     assert_int_equal(slots.slots[slot].use, SLOT_FREE);

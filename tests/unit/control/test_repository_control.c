@@ -46,31 +46,19 @@ static unsigned order(struct control_rig *rig, enum order_kind kind, const char 
     return status;
 }
 
-/* The place that serves it, or -1 with what is said of it: NULL if it is not known. */
-static int place_of(struct control_rig *rig, const char *name, char said[600]) {
-    const struct v2_models *models = server_models_lock(rig->server);
-    int place = v2_models_find(models, name, strlen(name), 0);
-    strcpy(said, "");
-    for (uint32_t i = 0; i < models->absent_count; i++)
-        if (strcmp(models->absent[i].name, name) == 0)
-            strcpy(said, models->absent[i].reason);
-    server_models_unlock(rig->server);
-    return place;
-}
-
 static void models_come_are_replaced_and_go(void **state) {
     struct control_rig *rig = *state;
     struct sy_error err;
     char said[600];
     rig_put(rig, "a", 1, "mlp.onnx");
     assert_int_equal(order(rig, ORDER_LOAD, "a", "", &err), 200);
-    int first = place_of(rig, "a", said);
+    int first = rig_place_of(rig, "a", said);
     assert_true(first >= 0);
     assert_int_equal(order(rig, ORDER_LOAD, "a", "{}", &err), 200);
-    assert_int_equal(place_of(rig, "a", said), first); /* as it is */
+    assert_int_equal(rig_place_of(rig, "a", said), first); /* as it is */
     rig_put(rig, "a", 2, "image.onnx");
     assert_int_equal(order(rig, ORDER_LOAD, "a", "{}", &err), 200);
-    int second = place_of(rig, "a", said);
+    int second = rig_place_of(rig, "a", said);
     assert_true(second >= 0 && second != first);
     assert_int_equal(rig->deployment.models[second].version, 2);
 }
@@ -81,16 +69,16 @@ static void what_cannot_be_loaded_leaves_what_serves(void **state) {
     char said[600];
     rig_put(rig, "a", 1, "mlp.onnx");
     assert_int_equal(order(rig, ORDER_LOAD, "a", "", &err), 200);
-    int place = place_of(rig, "a", said);
+    int place = rig_place_of(rig, "a", said);
     assert_int_equal(order(rig, ORDER_LOAD, "a", "{\"parameters\":{\"config\":{\"max_batch_size\":\"x\"}}}", &err),
                      400);
     assert_int_equal(order(rig, ORDER_LOAD, "a", "{\"parameters\":{\"speed\":1}}", &err), 400);
     assert_int_equal(order(rig, ORDER_LOAD, "none", "", &err), 404);
-    assert_int_equal(place_of(rig, "a", said), place);
+    assert_int_equal(rig_place_of(rig, "a", said), place);
     assert_int_equal(order(rig, ORDER_UNLOAD, "none", "", &err), 200);
     assert_int_equal(order(rig, ORDER_UNLOAD, "a", "", &err), 200);
     do
-        assert_int_equal(place_of(rig, "a", said), -1);
+        assert_int_equal(rig_place_of(rig, "a", said), -1);
     while (strcmp(said, "unloaded") != 0); /* its place is freed behind the order */
 }
 
@@ -125,7 +113,7 @@ static void names_that_are_made_up_are_forgotten(void **state) {
     const struct v2_models *models = server_models_lock(rig->server);
     assert_in_range(models->absent_count, 1, 64);
     server_models_unlock(rig->server);
-    assert_int_equal(place_of(rig, name, said), -1); /* the last one is still known */
+    assert_int_equal(rig_place_of(rig, name, said), -1); /* the last one is still known */
     assert_non_null(strstr(said, "the JSON is wrong"));
 }
 
