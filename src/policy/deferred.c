@@ -17,10 +17,10 @@
  *
  * It starts when price * saved <= spare. So the first requests of a burst start at once on an idle cluster, the next
  * ones in twos and fours, and when few accelerators are left, only what is a batch. The price holds for batches that
- * are smaller than the load allows, and for all of them while requests are lost; else nobody waits for company that the
- * accelerators do not need. What is lost although accelerators idle is lost to bursts: then the price is up to twice as
- * high, and free accelerators are kept for the next one. Above the peak the window drop keeps batches near b*, so that
- * goodput stays flat; shares keep one model's flood from the others. */
+ * are smaller than the load allows, and for all of them while requests are lost, and it is lower while hardly any are;
+ * so nobody waits for company that the accelerators do not need. What is lost although accelerators idle is lost to
+ * bursts: then the price is up to twice as high, and free accelerators are kept for the next one. Above the peak the
+ * window drop keeps batches near b*, so that goodput stays flat; shares keep one model's flood from the others. */
 #include "base/fmath.h"
 #include "policy/policy.h"
 #include "policy/window.h"
@@ -52,6 +52,13 @@
 #define PRICE        2    /* of company, */
 #define PRICE_TIGHT  0.8  /* of that if the SLO is tight: company that comes by chance, */
 #define PRICE_BURSTS 2    /* and in bursts; */
+/* of that so much while little is lost, all of it while any model loses so much, and between by how much it loses; */
+#define PRICE_FINE  0.2
+#define LOSS_FEARED 0.001
+/* if the SLO is tight, while so much of all requests is lost, and from the first on: where bursts always cost some,
+ * what an SLO promises leaves room for it; */
+#define LOSS_FEARED_TIGHT 0.004
+#define LOSS_DEAR_TIGHT   0.005
 /* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.8
@@ -59,9 +66,12 @@
 /* Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it, the
  * price rises by e^30 for the whole of its time, so twentyfold for a tenth: at 0.7 it has its effect, and decisions
  * still wait for next to nothing. */
-#define THREAD_FINE     0.6
-#define THREAD_STEEP    10   /* of the cube root */
-#define ROUNDS          2    /* by the square of how many runs the SLO has time for beside one; one at least */
+#define THREAD_FINE  0.6
+#define THREAD_STEEP 10 /* of the cube root */
+/* What is free counts by the square of how many runs the SLO has time for beside one, one at least. At most as often as
+ * in the mean of all models: where batches have the time to grow on a queue, whoever has less of it must not queue. */
+#define ROUNDS          2
+#define ROUNDS_ANY      1e9
 #define BURST_SLO       0.25 /* what came within this part of the SLO came lately */
 #define WONT_GAIN       (1.0 / 64)
 #define GAP_NEVER       1e18 /* between the items of a silent model, ns */
@@ -86,17 +96,17 @@ static bool consolidates(const struct model_view *m) {
 }
 
 struct deferred_model {
-    int64_t lead_ns;      /* while accelerators are scarce */
-    int64_t patience_ns;  /* longest wait for company */
-    uint32_t slack_items; /* the load allows batches of so many */
-    double credit;        /* of the admitted share, in requests */
-    double recent;        /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
-    double wont;          /* of that, what an arrival finds, in the mean */
+    int64_t lead_ns;     /* while accelerators are scarce */
+    int64_t patience_ns; /* longest wait for company */
+    double slack_items;  /* the load allows batches of so many, in the mean */
+    double credit;       /* of the admitted share, in requests */
+    double recent;       /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
+    double wont;         /* of that, what an arrival finds, in the mean */
     int64_t recent_ns;
-    double burst_ns, gap_ns;              /* gap: mean time between items */
-    double items_most;                    /* more cannot be in time together, or are not worth waiting for */
-    double worth, worth_slack;            /* 1 / (price * beta), for a nanosecond of an accelerator; slack: of these */
-    double scarce[ACCELERATOR_TYPES_MAX]; /* by type: the part of the accelerators that the last free one is */
+    double burst_ns, gap_ns;               /* gap: mean time between items */
+    double items_most;                     /* more cannot be in time together, or are not worth waiting for */
+    double worth, worth_edge, worth_slack; /* 1 / (price * beta), for a nanosecond of an accelerator; by slack_items */
+    double scarce[ACCELERATOR_TYPES_MAX];  /* by type: the part of the accelerators that the last free one is */
 };
 
 static double doubt_of(const struct model_view *m) {
@@ -136,6 +146,13 @@ static double own_of(const struct model_view *m) {
     return clip(m->parameters.tau_ns * m->rate_per_ns / m->batch_best, 0, 1);
 }
 
+/* What accelerators are worth that are free while runs of run_ns have so much time; an SLO shorter than a run has none.
+ */
+static double rounds_of(double slo_ns, double run_ns) {
+    double again = run_ns < slo_ns ? (slo_ns - run_ns) / run_ns : 0, rounds = ROUNDS * again * again;
+    return rounds > 1 ? rounds : 1;
+}
+
 /* A batch may start within an alpha of its last moment in any case; where that is much of the SLO, it is lead, too. */
 static int64_t lead_of(const struct model_view *m, double bursty, double bursts) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = 0;
@@ -150,14 +167,25 @@ static int64_t lead_of(const struct model_view *m, double bursty, double bursts)
     return (int64_t)clip(tight(m) ? lead - m->alpha_ns : lead, 0, most);
 }
 
+/* What is left of the price of company while little is lost and the scheduler's threads are not crowded. */
+static double price_part(const struct model_view *m, double crowd) {
+    double feared = m->parameters.loss_most / LOSS_FEARED;
+    if (tight(m))
+        feared = (m->parameters.loss - LOSS_FEARED_TIGHT) / (LOSS_DEAR_TIGHT - LOSS_FEARED_TIGHT);
+    return 1 - (1 - PRICE_FINE) * (1 - clip(feared, 0, 1)) / crowd;
+}
+
 static void prices_update(const struct model_view *m, struct deferred_model *d, double bursty, double bursts) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
-    double price = PRICE * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double price =
+        PRICE * price_part(m, crowd) * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (tight(m))
         price *= PRICE_TIGHT + (PRICE_BURSTS - PRICE_TIGHT) * bursty;
-    double doubt = doubt_of(m);
+    double doubt = doubt_of(m), slack = doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE; /* of the price */
+    double edge = d->slack_items - (double)(uint32_t)d->slack_items;
     d->worth = 1 / price;
-    d->worth_slack = 1 / (price * (doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE));
+    d->worth_edge = 1 / (price * (edge + (1 - edge) * slack));
+    d->worth_slack = 1 / (price * slack);
     for (uint32_t t = 0; t < m->types; t++) {
         double up = m->parameters.accelerators * (double)m->parameters.type_share[t];
         d->scarce[t] = supply_share(SUPPLY_SCARCE, up > 1 ? up : 1);
@@ -184,8 +212,7 @@ static void deferred_update(struct model_view *m, void *own) {
     target_update(m);
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
-    double slack = 1 + theta_of(m) * (m->batch_best - 1);
-    d->slack_items = (uint32_t)slack + ((double)(uint32_t)slack < slack);
+    d->slack_items = 1 + theta_of(m) * (m->batch_best - 1);
     d->burst_ns = BURST_SLO * m->slo_ns;
     d->gap_ns = m->rate_per_ns > 1 / GAP_NEVER ? 1 / m->rate_per_ns : GAP_NEVER;
     double bursty = bursty_of(d), bursts = bursts_of(m, bursty);
@@ -217,6 +244,12 @@ static bool deferred_admit(struct model_view *m, void *own, const struct request
     return true;
 }
 
+/* The less of the price the nearer the batch is to what the load allows; that is a mean, of batches larger and smaller.
+ */
+static double worth_of(const struct deferred_model *d, double items) {
+    return items >= d->slack_items ? d->worth_slack : items + 1 > d->slack_items ? d->worth_edge : d->worth;
+}
+
 /* From when on no more than `together` items will come before due_ns, with those of the batch; due_ns at the latest. */
 static int64_t company_ends(const struct deferred_model *d, const struct batch_view *batch, int64_t due_ns,
                             double together) {
@@ -242,10 +275,11 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
         return batch_times_from(due_ns - d->lead_ns, batch->invalid_after_ns);
 
     /* price * E / (b + 1 + E) * beta / l <= rounds * free, and so together = b + E <= (b + spare) / (1 - spare) */
-    double run_ns = (double)m->profiles[type]->latency_ns[batch->items], left_ns = m->slo_ns - run_ns;
-    double again_ns = left_ns > 0 ? ROUNDS * left_ns * left_ns / run_ns : 0;
-    double spare = again_ns > run_ns ? again_ns : run_ns; /* rounds * l */
-    spare *= batch->items >= d->slack_items ? d->worth_slack : d->worth;
+    double run_ns = (double)m->profiles[type]->latency_ns[batch->items];
+    double rounds = rounds_of(m->slo_ns, run_ns);
+    if (rounds > m->parameters.rounds)
+        rounds = m->parameters.rounds;
+    double spare = rounds * run_ns * worth_of(d, batch->items);
     struct batch_times times = {.order_ns = batch->invalid_after_ns};
     for (uint32_t level = 0; level < SUPPLY_LEVELS; level++) {
         double part = spare * (level == SUPPLY_SCARCE ? d->scarce[type] : supply_share(level, 1));
@@ -370,7 +404,8 @@ static void shares_derive(const struct cluster_view *c, double *admit_share) {
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
                             struct cluster_parameters *p, double *admit_share) {
     (void)options;
-    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, offered = 0, lost = 0;
+    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, offered = 0, lost = 0, slow = 0;
+    p->loss_most = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -379,14 +414,18 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         fixed += rate * r->beta_ns / r->batch_best;
         variable += rate * r->alpha_ns;
         batches += rate / r->batch_best;
+        slow += rate * (r->alpha_ns + r->beta_ns / r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
+        if (r->dropped_rate > p->loss_most)
+            p->loss_most = r->dropped_rate;
     }
     p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = GAMMA_MOST;
     if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_MOST * (c->accelerators - variable))
         p->gamma = GAMMA_SCALE * fixed / (c->accelerators - variable);
     p->tau_ns = batches > 0 ? 1 / batches : 0;
+    p->rounds = slow > 0 ? (fixed + variable) / slow : ROUNDS_ANY;
     p->theta = theta_derive(c, boost);
     shares_derive(c, admit_share);
 }

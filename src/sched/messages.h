@@ -121,7 +121,7 @@ struct model_rates {
     double rate;              /* items per second, weighted over 2 s */
     double rate_fast;         /* over 0.1 s */
     double arrivals_fast;     /* arrivals weighted over 0.1 s: how much rate_fast is worth */
-    double dropped_rate;      /* refused over offered, weighted over 2000 requests */
+    double dropped_rate;      /* refused over offered, weighted over 2000 requests, or those there were */
     double bad_rate;          /* refused or late over offered, likewise */
     double slo_ns;            /* mean time between arrival and deadline */
     double weight;            /* of its share of an overloaded sub-cluster, against the other models' */
@@ -159,11 +159,13 @@ struct rank_message {
 /* ---- rank thread -> model thread ---- */
 
 /* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where models run on some
- * types only, the first four and `busy` are of those that have their load in common (load_classes.h). */
+ * types only, the first six and `busy` are of those that have their load in common (load_classes.h). */
 struct cluster_parameters {
     double gamma;                            /* share of b* that the window drop aims at */
     double theta;                            /* share of b* from which a batch need not wait */
     double loss;                             /* share of the requests that is dropped */
+    double loss_most;                        /* of a model's, the greatest */
+    double rounds;                           /* harmonic mean over the models by load (deferred.c) */
     double tau_ns;                           /* mean time between batches */
     double accelerators;                     /* in service */
     double busy;                             /* part of their time that batches take, over 2 s */

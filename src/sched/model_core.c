@@ -19,8 +19,10 @@
 #include "sched/deadline_queue.h"
 #include "sched/model_view.h"
 
-#define BAD_WEIGHT (1.0 / 2000)      /* of one request in the rates of dropped and late ones */
-#define RELAX_NS   (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
+/* Of one request in the rates of dropped and late ones: at first as if so many good ones had been before it. */
+#define BAD_WEIGHT       (1.0 / 2000)
+#define BAD_WEIGHT_FIRST (1.0 / 200)
+#define RELAX_NS         (500 * NS_PER_MS) /* refusing without a run for so long takes half of the tables' corrections back */
 
 /* The next batch on one type: `items` of the queue from `start` on. */
 struct type_batch {
@@ -50,7 +52,7 @@ struct model_core {
     bool classes;    /* some request was not of the highest priority: the rest need not look for such */
     int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
     int64_t ran_ns;  /* the last run or relaxation; TIME_NEVER: none yet */
-    double dropped_rate, late_rate;
+    double dropped_rate, late_rate, bad_weight;
     struct deadline_queue queue, leftovers;
     struct model_view view;
     struct type_batch batches[ACCELERATOR_TYPES_MAX];
@@ -154,6 +156,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         core->options = *config->policy_options;
     else
         policy_options_preset(config->policy, &core->options);
+    core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
     core->free_ns = INT64_MIN;
     core->prefetch = config->prefetch;
@@ -174,7 +177,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         m->preferred_count++;
     m->admit_share = 1;
     m->options = &core->options;
-    m->parameters = (struct cluster_parameters){.gamma = 1};
+    m->parameters = (struct cluster_parameters){.gamma = 1, .rounds = 1};
     arrival_rates_init(&m->rates);
 
     char *room = core->own + align(config->policy->model_bytes);
@@ -209,8 +212,11 @@ static struct request_node *node_at(const struct model_core *core, uint32_t node
 
 /* One more request has left: dropped, or in a batch. */
 static void outcome_count(struct model_core *core, double dropped) {
-    core->dropped_rate += (dropped - core->dropped_rate) * BAD_WEIGHT;
-    core->late_rate -= core->late_rate * BAD_WEIGHT;
+    double weight = core->bad_weight;
+    core->dropped_rate += (dropped - core->dropped_rate) * weight;
+    core->late_rate -= core->late_rate * weight;
+    if (weight > BAD_WEIGHT)
+        core->bad_weight = weight / (1 + weight);
 }
 
 /* One more request with an SLO waits, or with -1 one less. */
@@ -845,7 +851,7 @@ static void tables_relax(struct model_core *core, int64_t now_ns, struct model_o
 
 static void batch_ran(struct model_core *core, int64_t now_ns, const struct ran_message *ran,
                       struct model_output *out) {
-    core->late_rate += ran->late * BAD_WEIGHT; /* they counted as offered when their batch was sealed */
+    core->late_rate += ran->late * core->bad_weight; /* they counted as offered when their batch was sealed */
     if (ran->run_ns == 0)
         return;
     core->ran_ns = now_ns;

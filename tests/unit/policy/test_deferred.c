@@ -13,6 +13,8 @@ static struct fixture deferred_new(double rate_per_s) {
     f.view.parameters.tau_ns = 0; /* no lead */
     f.view.parameters.accelerators = 8;
     f.view.parameters.busy = 1;
+    f.view.parameters.loss_most = 0.001; /* some model loses so much that company has its whole price */
+    f.view.parameters.rounds = 1e9;      /* the others have time enough */
     f.view.parameters.type_share[0] = 1;
     return f;
 }
@@ -60,7 +62,7 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
     struct fixture f = deferred_new(1000);
     update(&f);
     assert_int_equal(f.view.target_items, 5); /* round(0.5 * 10.5) */
-    f.view.parameters.tau_ns = 5.3 * MS; /* more than half of all batches are its own: up rather than down */
+    f.view.parameters.tau_ns = 5.3 * MS;      /* more than half of all batches are its own: up rather than down */
     update(&f);
     assert_int_equal(f.view.target_items, 6);
     f.view.parameters.tau_ns = 5.2 * MS;
@@ -165,6 +167,7 @@ static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 80)), 1e-4);
     f.view.slo_ns = 10 * MS; /* 3 ms are left: the run itself is all that there is; and it is tight: 0.8 of the price */
+    f.view.parameters.loss = 0.005;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE + 1), 92 - company_ms(2, 7.0 / 4 / 10 / 0.8), 1e-4);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, 7.0 / 2 / 10 / 0.8), 1e-4);
@@ -175,14 +178,61 @@ static void company_is_waited_for_while_it_saves_more_than_free_accelerators_are
     fixture_free(&f);
 }
 
+/* A fifth of the price while nothing is lost. Under a tight SLO bursts always cost some: 0.4 % of all is fine. */
+static void company_is_cheap_while_little_is_lost(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    f.view.parameters.accelerators = 160;
+    f.view.parameters.loss_most = 0;
+    update(&f);
+    assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 90 - company_ms(4, worth(4, 25, 1.0 / 160) / 0.2), 1e-4);
+    f.view.parameters.loss_most = 0.0005;
+    update(&f);
+    assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 90 - company_ms(4, worth(4, 25, 1.0 / 160) / 0.6), 1e-4);
+    f.view.parameters.loss_most = 0.5;
+    update(&f);
+    assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 90 - company_ms(4, worth(4, 25, 1.0 / 160)), 1e-4);
+    f.view.slo_ns = 10 * MS;
+    f.view.parameters.loss = 0.004;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, 7.0 / 160 / 10 / 0.8 / 0.2), 1e-4);
+    f.view.parameters.loss = 0.0045;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, 7.0 / 160 / 10 / 0.8 / 0.6), 1e-4);
+    fixture_free(&f);
+}
+
+/* A model with time for many runs does not take accelerators from those that have none: 2 * (18 / 7)^2 = 13.2 rounds of
+ * its own, 5 in the mean. */
+static void free_accelerators_are_worth_no_more_to_a_model_than_to_all(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    f.view.parameters.accelerators = 80;
+    f.view.parameters.rounds = 13.3;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 80)), 1e-4);
+    f.view.parameters.rounds = 5;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, 5 * 7.0 / 10 / 80), 1e-4);
+    f.view.slo_ns = 15 * MS; /* 2 * (8 / 7)^2: less than the mean */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 15, 1.0 / 80)), 1e-4);
+    fixture_free(&f);
+}
+
 static void company_is_cheap_for_batches_that_the_load_allows(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.parameters.theta = 0.25; /* from 1 + 0.25 * 9.5 = 3.375 items on */
     f.view.parameters.accelerators = 32;
     update(&f);
-    assert_true(start_ms(&f, 3, SUPPLY_SCARCE) > 0);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 32)), 1e-4);
+    assert_near(start_ms(&f, 3, SUPPLY_SCARCE), 91 - company_ms(3, worth(3, 25, 1.0 / 32) / 0.375), 1e-4);
     assert_near(start_ms(&f, 4, SUPPLY_SCARCE), 0, 1e-9);
+    f.view.parameters.theta = 2 / 9.5; /* 3 precisely */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 25, 1.0 / 32)), 1e-2);
+    assert_near(start_ms(&f, 3, SUPPLY_SCARCE), 0, 1e-9);
     f.view.parameters.theta = 0;
     update(&f);
     assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 0, 1e-9);
@@ -203,7 +253,7 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     f.view.parameters.loss = 0.0005; /* half believed: theta 0.6, 6.7 items */
     update(&f);
     double six = worth(6, 25, 1.0 / 16), seven = worth(7, 25, 1.0 / 16);
-    assert_near(start_ms(&f, 6, SUPPLY_SCARCE), 100 - 12 - company_ms(6, six), 1e-3);
+    assert_near(start_ms(&f, 6, SUPPLY_SCARCE), 100 - 12 - company_ms(6, six / (0.7 + 0.3 / 2)), 1e-3);
     assert_near(start_ms(&f, 7, SUPPLY_SCARCE), 100 - 13 - company_ms(7, 2 * seven), 1e-3); /* half the price */
     f.view.parameters.loss = 0.5;
     update(&f);
@@ -253,13 +303,14 @@ static void free_accelerators_are_kept_for_bursts(void **state) {
     fixture_free(&f);
 }
 
-/* With 3 ms left of 10: 0.8 of the price for company that comes by chance, twice it for bursts; and the lead is shorter by
- * the alpha in which a batch may start in any case, and no longer for bursts. */
+/* With 3 ms left of 10: 0.8 of the price for company that comes by chance, twice it for bursts; and the lead is shorter
+ * by the alpha in which a batch may start in any case, and no longer for bursts. */
 static void tight_slos_wait_for_bursts(void **state) {
     (void)state;
     struct fixture f = deferred_new(1000);
     f.view.slo_ns = 10 * MS;
     f.view.parameters.accelerators = 80;
+    f.view.parameters.loss = 0.005;
     update(&f);
     assert_near(early_ms(&f, 2, SUPPLY_SCARCE), company_ms(2, 7.0 / 80 / 10 / 0.8), 1e-4);
     f.view.parameters.tau_ns = 1 * MS;
@@ -362,6 +413,9 @@ static void while_the_scheduler_falls_behind_all_company_is_waited_for(void **st
     f.view.parameters.thread_busy = 0.6 + fmath_log(5) / 10;
     update(&f); /* of slack batches 1 - 1/5, at 5^3 times the price */
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, worth(2, 25, 0.5) / 125 / 0.8), 1e-3);
+    f.view.parameters.loss_most = 0; /* what is left of the price without a crowd, 1 - 4/5, is 1 - 4/25 */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92 - company_ms(2, worth(2, 25, 0.5) / 125 / 0.8 / 0.84), 1e-3);
     f.view.parameters.thread_busy = 1;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_AMPLE), 92, 1e-2);
@@ -427,11 +481,28 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
     assert_near(p.loss, 0, 1e-12);
     rates[0].dropped_rate = 0.03; /* of 1000 and 500 a second */
     assert_near(derive(rates, 2, 4, share).loss, 0.02, 1e-9);
+    assert_near(derive(rates, 2, 4, share).loss_most, 0.03, 1e-9);
+    rates[1].dropped_rate = 0.04;
+    assert_near(derive(rates, 2, 4, share).loss_most, 0.04, 1e-9);
     p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
     assert_near(p.gamma, 0.75, 1e-9);
     assert_near(p.theta, 1, 1e-9);
     p = derive(rates, 2, 1000, share);
     assert_near(p.theta, 0, 1e-9);
+}
+
+/* The harmonic mean of 2 * (left / run)^2, one at least, by the loads 1000 * (1 + 5/10) and 500 * (1 + 4/5). */
+static void rounds_are_a_mean_by_load(void **state) {
+    (void)state;
+    double share[2];
+    struct model_rates rates[] = {load(1000, 1, 5, 10), load(500, 1, 4, 5)};
+    rates[0].slo_ns = 24 * MS; /* three more runs of 6 ms: 18 */
+    rates[1].slo_ns = 8 * MS;  /* 0.72 */
+    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / 18 + 0.9), 1e-9);
+    rates[1].slo_ns = 4 * MS; /* none */
+    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / 18 + 0.9), 1e-9);
+    rates[0].rate = rates[1].rate = 0;
+    assert_true(derive(rates, 2, 4, share).rounds > 1e6); /* nobody is in anybody's way */
 }
 
 static void a_silent_cluster_has_finite_parameters(void **state) {
@@ -553,6 +624,8 @@ int main(void) {
         cmocka_unit_test(a_request_waits_no_longer_than_company_is_worth),
         cmocka_unit_test(a_batch_that_cannot_grow_starts_at_once),
         cmocka_unit_test(company_is_waited_for_while_it_saves_more_than_free_accelerators_are_worth),
+        cmocka_unit_test(company_is_cheap_while_little_is_lost),
+        cmocka_unit_test(free_accelerators_are_worth_no_more_to_a_model_than_to_all),
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
         cmocka_unit_test(free_accelerators_are_kept_for_bursts),
@@ -563,6 +636,7 @@ int main(void) {
         cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
+        cmocka_unit_test(rounds_are_a_mean_by_load),
         cmocka_unit_test(a_silent_cluster_has_finite_parameters),
         cmocka_unit_test(a_flash_crowd_boosts_and_chance_does_not),
         cmocka_unit_test(a_flood_is_cut_to_its_share_and_the_others_are_not),

@@ -523,11 +523,11 @@ static void rates_await(struct fixture *f, int64_t now_ns) {
     fail_msg("the rates are not reported");
 }
 
-static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
-    (void)state;
+/* Of two requests one runs, and the other is refused or cancelled in turn. */
+static double bad_rate_after(int pairs) {
     struct fixture *f = fixture_new();
     int64_t now = 0;
-    for (int i = 0; i < 4000; i++, now += NS_PER_MS) {
+    for (int i = 0; i < pairs; i++, now += NS_PER_MS) {
         arrive(f, now, 1, now + 500, 1);
         if (i % 2)
             timer(f, now + 480);
@@ -539,9 +539,22 @@ static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
         handles(f, f->out.batch);
     }
     rates_await(f, now);
-    assert_true(f->out.rates.bad_rate > 0.30 && f->out.rates.bad_rate < 0.34); /* one of three */
-    assert_true(f->out.rates.dropped_rate == f->out.rates.bad_rate);
+    double rate = f->out.rates.bad_rate;
+    assert_true(f->out.rates.dropped_rate == rate);
     fixture_free(f);
+    return rate;
+}
+
+static void the_bad_rate_counts_refusals_but_no_cancellations(void **state) {
+    (void)state;
+    double rate = bad_rate_after(4000);
+    assert_true(rate > 0.30 && rate < 0.34); /* one of three */
+}
+
+static void the_first_requests_tell_the_bad_rate_soon(void **state) {
+    (void)state;
+    double rate = bad_rate_after(200);
+    assert_true(rate > 0.19 && rate < 0.21); /* 100 of 300, and 200 good ones before them */
 }
 
 static void the_bad_rate_counts_late_runs(void **state) {
@@ -886,6 +899,7 @@ int main(void) {
         cmocka_unit_test(fits_are_averaged_over_accelerators),
         cmocka_unit_test(rates_are_reported_once_a_tick_while_requests_come),
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
+        cmocka_unit_test(the_first_requests_tell_the_bad_rate_soon),
         cmocka_unit_test(the_bad_rate_counts_late_runs),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
