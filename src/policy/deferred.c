@@ -27,9 +27,14 @@
 #include "sched/model_view.h"
 #include "sched/request_pool.h"
 
-#define GAMMA_MOST  0.75 /* the window drop aims at this part of b* at most */
-#define GAMMA_TIGHT 0.7  /* and at least at this if the SLO is tight: it has no time for two runs */
-#define GAMMA_SCALE 0.95
+/* The window drop aims at this part of b* at most; or, if that is more, at the second less a few items: what a large
+ * batch lacks when its head is given up a little early is little of it. */
+#define GAMMA_MOST   0.75
+#define GAMMA_LARGE  0.95
+#define LACKS        1   /* items; where all batches are other models', who waits for accelerators needs more time: */
+#define LACKS_RIVALS 3   /* so many more */
+#define GAMMA_TIGHT  0.7 /* and at least at this if the SLO is tight: it has no time for two runs */
+#define GAMMA_SCALE  0.95
 /* A request waits at most so many times what its best batch takes, however long its SLO. The SLOs of the published zoos
  * are too short for it to matter; with an SLO of seconds, a rate that has just fallen would keep a lone request waiting
  * for company until the estimate has followed, two seconds later. */
@@ -195,8 +200,9 @@ static void prices_update(const struct model_view *m, struct deferred_model *d, 
 /* One batch of a model is granted at a time. With fewer items than come meanwhile it falls behind, and then its old
  * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
-    double gamma = m->parameters.gamma;
     m->batch_best = batch_best(m);
+    double large = GAMMA_LARGE - (LACKS + LACKS_RIVALS * (1 - own_of(m))) / m->batch_best;
+    double gamma = clip(m->parameters.gamma, 0, large > GAMMA_MOST ? large : GAMMA_MOST);
     if (tight(m) && gamma < GAMMA_TIGHT && batches_well(m))
         gamma = GAMMA_TIGHT;
     else if (own_of(m) > OWN_MOST)
@@ -421,8 +427,8 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
             p->loss_most = r->dropped_rate;
     }
     p->loss = offered > 0 ? lost / offered : 0;
-    p->gamma = GAMMA_MOST;
-    if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_MOST * (c->accelerators - variable))
+    p->gamma = GAMMA_LARGE;
+    if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_LARGE * (c->accelerators - variable))
         p->gamma = GAMMA_SCALE * fixed / (c->accelerators - variable);
     p->tau_ns = batches > 0 ? 1 / batches : 0;
     p->rounds = slow > 0 ? (fixed + variable) / slow : ROUNDS_ANY;

@@ -71,9 +71,13 @@ static void the_window_drop_aims_at_a_part_of_it(void **state) {
     f.view.parameters.gamma = 0.01;
     update(&f);
     assert_int_equal(f.view.target_items, 1);
-    f.view.parameters.gamma = 0.9;
+    f.view.parameters.gamma = 0.95;
+    update(&f);
+    assert_int_equal(f.view.target_items, 8); /* 0.75 at most: 1 + 3 * 0.505 items less than 0.95 is less than that */
+    f.view.parameters.tau_ns = 10.5 * MS;     /* its own: 0.95 less one item, and rounded up: 9.375 */
     update(&f);
     assert_int_equal(f.view.target_items, 9);
+    f.view.parameters.tau_ns = 5.2 * MS;
     f.view.parameters.hop_ns = 2.5 * MS; /* ten come while one batch is granted, and a few more */
     update(&f);
     assert_int_equal(f.view.target_items, 10);
@@ -485,7 +489,7 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
     rates[1].dropped_rate = 0.04;
     assert_near(derive(rates, 2, 4, share).loss_most, 0.04, 1e-9);
     p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
-    assert_near(p.gamma, 0.75, 1e-9);
+    assert_near(p.gamma, 0.95, 1e-9);
     assert_near(p.theta, 1, 1e-9);
     p = derive(rates, 2, 1000, share);
     assert_near(p.theta, 0, 1e-9);
@@ -512,9 +516,9 @@ static void a_silent_cluster_has_finite_parameters(void **state) {
     struct cluster_parameters p = derive(rates, 1, 4, share);
     assert_near(p.theta, 0, 1e-9);
     assert_near(p.tau_ns, 0, 1e-9);
-    assert_true(p.gamma >= 0 && p.gamma <= 0.75);
+    assert_true(p.gamma >= 0 && p.gamma <= 0.95);
     p = derive(rates, 1, 0, share); /* every accelerator is down */
-    assert_true(p.gamma >= 0 && p.gamma <= 0.75);
+    assert_true(p.gamma >= 0 && p.gamma <= 0.95);
     assert_near(share[0], 1, 1e-9);
 }
 
