@@ -60,6 +60,7 @@
 /* of that so much while little is lost, all of it while any model loses so much, and between by how much it loses; */
 #define PRICE_FINE  0.2
 #define LOSS_FEARED 0.001
+#define RATE_SILENT 0.01 /* items per second: what a model with fewer has lost says nothing of today */
 /* if the SLO is tight, while so much of all requests is lost, and from the first on: where bursts always cost some,
  * what an SLO promises leaves room for it; */
 #define LOSS_FEARED_TIGHT 0.004
@@ -423,7 +424,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         slow += rate * (r->alpha_ns + r->beta_ns / r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
-        if (r->dropped_rate > p->loss_most)
+        if (r->dropped_rate > p->loss_most && r->rate > RATE_SILENT)
             p->loss_most = r->dropped_rate;
     }
     p->loss = offered > 0 ? lost / offered : 0;

@@ -488,6 +488,9 @@ static void gamma_tau_and_theta_follow_the_load(void **state) {
     assert_near(derive(rates, 2, 4, share).loss_most, 0.03, 1e-9);
     rates[1].dropped_rate = 0.04;
     assert_near(derive(rates, 2, 4, share).loss_most, 0.04, 1e-9);
+    rates[1].rate = 0.001; /* lost long ago */
+    assert_near(derive(rates, 2, 4, share).loss_most, 0.03, 1e-9);
+    rates[1].rate = 500;
     p = derive(rates, 2, 1.4, share); /* not even the variable part fits */
     assert_near(p.gamma, 0.95, 1e-9);
     assert_near(p.theta, 1, 1e-9);
