@@ -17,10 +17,10 @@
  *
  * It starts when price * saved <= spare. So the first requests of a burst start at once on an idle cluster, the next
  * ones in twos and fours, and when few accelerators are left, only what is a batch. The price holds for batches that
- * are smaller than the load allows, and for all of them while requests are lost, and it is lower while hardly any are;
- * so nobody waits for company that the accelerators do not need. What is lost although accelerators idle is lost to
- * bursts: then the price is up to twice as high, and free accelerators are kept for the next one. Above the peak the
- * window drop keeps batches near b*, so that goodput stays flat; shares keep one model's flood from the others. */
+ * are smaller than the load allows, and for all of them while requests are lost; else nobody waits for company that the
+ * accelerators do not need. What is lost although accelerators idle is lost to bursts: then the price is up to twice as
+ * high, and free accelerators are kept for the next one. Above the peak the window drop keeps batches near b*, so that
+ * goodput stays flat; shares keep one model's flood from the others. */
 #include "base/fmath.h"
 #include "policy/policy.h"
 #include "policy/window.h"
@@ -57,14 +57,11 @@
 #define PRICE        2    /* of company, */
 #define PRICE_TIGHT  0.8  /* of that if the SLO is tight: company that comes by chance, */
 #define PRICE_BURSTS 2    /* and in bursts; */
-/* of that so much while little is lost, all of it while any model loses so much, and between by how much it loses; */
-#define PRICE_FINE  0.2
-#define LOSS_FEARED 0.001
-#define RATE_SILENT 0.01 /* items per second: what a model with fewer has lost says nothing of today */
-/* if the SLO is tight, while so much of all requests is lost, and from the first on: where bursts always cost some,
- * what an SLO promises leaves room for it; */
-#define LOSS_FEARED_TIGHT 0.004
-#define LOSS_DEAR_TIGHT   0.005
+/* of that so much until this part of all requests is lost, and all of it from the second on: where bursts always cost
+ * some, what an SLO promises leaves room for it; */
+#define PRICE_TIGHT_FINE  0.2
+#define LOSS_TIGHT_FEARED 0.004
+#define LOSS_TIGHT_DEAR   0.005
 /* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.8
@@ -173,20 +170,18 @@ static int64_t lead_of(const struct model_view *m, double bursty, double bursts)
     return (int64_t)clip(tight(m) ? lead - m->alpha_ns : lead, 0, most);
 }
 
-/* What is left of the price of company while little is lost and the scheduler's threads are not crowded. */
-static double price_part(const struct model_view *m, double crowd) {
-    double feared = m->parameters.loss_most / LOSS_FEARED;
-    if (tight(m))
-        feared = (m->parameters.loss - LOSS_FEARED_TIGHT) / (LOSS_DEAR_TIGHT - LOSS_FEARED_TIGHT);
-    return 1 - (1 - PRICE_FINE) * (1 - clip(feared, 0, 1)) / crowd;
+/* The price of company under a tight SLO, against that of others. */
+static double price_tight(const struct model_view *m, double bursty, double crowd) {
+    double feared = (m->parameters.loss - LOSS_TIGHT_FEARED) / (LOSS_TIGHT_DEAR - LOSS_TIGHT_FEARED);
+    double part = 1 - (1 - PRICE_TIGHT_FINE) * (1 - clip(feared, 0, 1)) / crowd;
+    return part * (PRICE_TIGHT + (PRICE_BURSTS - PRICE_TIGHT) * bursty);
 }
 
 static void prices_update(const struct model_view *m, struct deferred_model *d, double bursty, double bursts) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
-    double price =
-        PRICE * price_part(m, crowd) * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double price = PRICE * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (tight(m))
-        price *= PRICE_TIGHT + (PRICE_BURSTS - PRICE_TIGHT) * bursty;
+        price *= price_tight(m, bursty, crowd);
     double doubt = doubt_of(m), slack = doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE; /* of the price */
     double edge = d->slack_items - (double)(uint32_t)d->slack_items;
     d->worth = 1 / price;
@@ -412,7 +407,6 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
                             struct cluster_parameters *p, double *admit_share) {
     (void)options;
     double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, offered = 0, lost = 0, slow = 0;
-    p->loss_most = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -424,8 +418,6 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         slow += rate * (r->alpha_ns + r->beta_ns / r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
-        if (r->dropped_rate > p->loss_most && r->rate > RATE_SILENT)
-            p->loss_most = r->dropped_rate;
     }
     p->loss = offered > 0 ? lost / offered : 0;
     p->gamma = GAMMA_LARGE;

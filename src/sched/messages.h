@@ -159,12 +159,11 @@ struct rank_message {
 /* ---- rank thread -> model thread ---- */
 
 /* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where models run on some
- * types only, the first six and `busy` are of those that have their load in common (load_classes.h). */
+ * types only, the first five and `busy` are of those that have their load in common (load_classes.h). */
 struct cluster_parameters {
     double gamma;                            /* share of b* that the window drop aims at */
     double theta;                            /* share of b* from which a batch need not wait */
     double loss;                             /* share of the requests that is dropped */
-    double loss_most;                        /* of a model's, the greatest */
     double rounds;                           /* harmonic mean over the models by load (deferred.c) */
     double tau_ns;                           /* mean time between batches */
     double accelerators;                     /* in service */
