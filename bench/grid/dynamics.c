@@ -93,8 +93,10 @@ static bool below_summary(const struct grid *grid, void *results, json_t *json) 
     for (uint32_t c = 0; c < grid->cell_count; c++) {
         const struct below *below = (struct below *)results + c;
         for (size_t i = 0; i < LOADS; i++) {
-            bad += !below_good(below, i);
-            needed += !below_good(below, i) && below->bad[i][1] > GOODPUT_BAD_MOST;
+            if (!below_good(below, i)) {
+                bad++;
+                needed += below->bad[i][1] > GOODPUT_BAD_MOST;
+            }
             json_array_append_new(cells,
                                   json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "cell", (int)grid->cells[c],
                                             "load", loads[i], "queue_ms", (double)below->wait_ns[i][0] / NS_PER_MS,

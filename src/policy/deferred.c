@@ -149,8 +149,7 @@ static double own_of(const struct model_view *m) {
     return clip(m->parameters.tau_ns * m->rate_per_ns / m->batch_best, 0, 1);
 }
 
-/* What accelerators are worth that are free while runs of run_ns have so much time; an SLO shorter than a run has none.
- */
+/* What free accelerators are worth to runs of run_ns under an SLO, which may be shorter than a run. */
 static double rounds_of(double slo_ns, double run_ns) {
     double again = run_ns < slo_ns ? (slo_ns - run_ns) / run_ns : 0, rounds = ROUNDS * again * again;
     return rounds > 1 ? rounds : 1;
@@ -197,11 +196,11 @@ static void prices_update(const struct model_view *m, struct deferred_model *d, 
  * heads leave time for small batches only, so that it never catches up, however many accelerators are free. */
 static void target_update(struct model_view *m) {
     m->batch_best = batch_best(m);
-    double large = GAMMA_LARGE - (LACKS + LACKS_RIVALS * (1 - own_of(m))) / m->batch_best;
+    double own = own_of(m), large = GAMMA_LARGE - (LACKS + LACKS_RIVALS * (1 - own)) / m->batch_best;
     double gamma = clip(m->parameters.gamma, 0, large > GAMMA_MOST ? large : GAMMA_MOST);
     if (tight(m) && gamma < GAMMA_TIGHT && batches_well(m))
         gamma = GAMMA_TIGHT;
-    else if (own_of(m) > OWN_MOST)
+    else if (own > OWN_MOST)
         gamma += ROUND_UP / m->batch_best;
     window_update(m, DROP_WINDOW, gamma);
     double meanwhile = clip(HOPS * m->parameters.hop_ns * m->rate_per_ns, 0, m->items_worth);
@@ -246,8 +245,7 @@ static bool deferred_admit(struct model_view *m, void *own, const struct request
     return true;
 }
 
-/* The less of the price the nearer the batch is to what the load allows; that is a mean, of batches larger and smaller.
- */
+/* Just below what the load allows a part of the price holds, since that is a mean of batches larger and smaller. */
 static double worth_of(const struct deferred_model *d, double items) {
     return items >= d->slack_items ? d->worth_slack : items + 1 > d->slack_items ? d->worth_edge : d->worth;
 }
@@ -406,7 +404,7 @@ static void shares_derive(const struct cluster_view *c, double *admit_share) {
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
                             struct cluster_parameters *p, double *admit_share) {
     (void)options;
-    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, offered = 0, lost = 0, slow = 0;
+    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, offered = 0, lost = 0, hurried = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -415,7 +413,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         fixed += rate * r->beta_ns / r->batch_best;
         variable += rate * r->alpha_ns;
         batches += rate / r->batch_best;
-        slow += rate * (r->alpha_ns + r->beta_ns / r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
+        hurried += demand(r, r->rate * boost, r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
     }
@@ -424,7 +422,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     if (c->accelerators > variable && GAMMA_SCALE * fixed < GAMMA_LARGE * (c->accelerators - variable))
         p->gamma = GAMMA_SCALE * fixed / (c->accelerators - variable);
     p->tau_ns = batches > 0 ? 1 / batches : 0;
-    p->rounds = slow > 0 ? (fixed + variable) / slow : ROUNDS_ANY;
+    p->rounds = hurried > 0 ? (fixed + variable) / hurried : ROUNDS_ANY;
     p->theta = theta_derive(c, boost);
     shares_derive(c, admit_share);
 }

@@ -173,6 +173,11 @@ struct cluster_parameters {
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 
+/* What holds before the first are derived. */
+static inline struct cluster_parameters cluster_parameters_none(void) {
+    return (struct cluster_parameters){.gamma = 1, .rounds = 1};
+}
+
 enum grant_message_kind {
     GRANT_ACCELERATOR,
     GRANT_PARAMETERS,

@@ -177,7 +177,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         m->preferred_count++;
     m->admit_share = 1;
     m->options = &core->options;
-    m->parameters = (struct cluster_parameters){.gamma = 1, .rounds = 1};
+    m->parameters = cluster_parameters_none();
     arrival_rates_init(&m->rates);
 
     char *room = core->own + align(config->policy->model_bytes);

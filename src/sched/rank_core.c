@@ -210,7 +210,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     else
         policy_options_preset(config->policy, &core->options);
     for (uint32_t k = 0; k < config->types; k++)
-        core->parameters[k] = (struct cluster_parameters){.gamma = 1, .rounds = 1};
+        core->parameters[k] = cluster_parameters_none();
     core->spared_ns = INT64_MIN;
     core->spare_run_ns = (int64_t)SPARE_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
