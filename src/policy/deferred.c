@@ -47,7 +47,9 @@
 #define LEAD_BURSTS    1.5 /* and so many times longer still where requests come in bursts, if the SLO is not tight */
 #define HOPS           4   /* of a grant, which pass from one of a model's to its next, at the worst */
 #define THETA_STEPS    20
-#define THETA_LOAD     0.97 /* slack: the smallest batches that keep the load under this */
+/* Slack: the smallest batches that keep the load under this. It is over 1, since batches grow while they queue: nobody
+ * need wait for all that the load asks. */
+#define THETA_LOAD 1.06
 /* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
  * bursts find them busy with small batches. Larger batches are asked for where the best one at least halves an item's
  * cost, and the price of company rises for all. */
@@ -59,9 +61,9 @@
 #define PRICE_BURSTS 2    /* and in bursts; */
 /* of that so much until this part of all requests is lost, and all of it from the second on: where bursts always cost
  * some, what an SLO promises leaves room for it; */
-#define PRICE_TIGHT_FINE  0.2
+#define PRICE_TIGHT_FINE  0.15
 #define LOSS_TIGHT_FEARED 0.004
-#define LOSS_TIGHT_DEAR   0.005
+#define LOSS_TIGHT_DEAR   0.006
 /* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.8
