@@ -51,9 +51,10 @@
  * need wait for all that the load asks. */
 #define THETA_LOAD 1.06
 /* Slack is doubted, from so much loss on not believed at all: the load says what accelerators do in the mean, and
- * bursts find them busy with small batches. Larger batches are asked for where the best one at least halves an item's
- * cost, and the price of company rises for all. */
+ * bursts find them busy with small batches. Larger batches are asked for, for a lower load, the best ones where they at
+ * least halve an item's cost, and the price of company rises for all. */
 #define DOUBT_LOSS   0.001
+#define DOUBT_LOAD   0.9 /* instead of THETA_LOAD */
 #define BATCHES_COST 0.5
 #define DOUBT_NONE   1e-6 /* there is always some */
 #define PRICE        2    /* of company, */
@@ -62,8 +63,8 @@
 /* of that so much until this part of all requests is lost, and all of it from the second on: where bursts always cost
  * some, what an SLO promises leaves room for it; */
 #define PRICE_TIGHT_FINE  0.15
-#define LOSS_TIGHT_FEARED 0.004
-#define LOSS_TIGHT_DEAR   0.006
+#define LOSS_TIGHT_FEARED 0.0035
+#define LOSS_TIGHT_DEAR   0.0055
 /* and twice it while requests are lost to bursts: they are if accelerators are busy for less than the first part of
  * the time, all of them if for less than the second. */
 #define BURSTS_BUSY     0.8
@@ -114,8 +115,8 @@ struct deferred_model {
     double scarce[ACCELERATOR_TYPES_MAX];  /* by type: the part of the accelerators that the last free one is */
 };
 
-static double doubt_of(const struct model_view *m) {
-    return clip(m->parameters.loss / DOUBT_LOSS, 0, 1);
+static double doubt_of(const struct cluster_parameters *p) {
+    return clip(p->loss / DOUBT_LOSS, 0, 1);
 }
 
 static bool tight(const struct model_view *m) {
@@ -132,7 +133,7 @@ static double bursty_of(const struct deferred_model *d) {
 /* How much of the loss is the bursts', of a model whose requests come in them so far. */
 static double bursts_of(const struct model_view *m, double bursty) {
     double idle = clip((BURSTS_BUSY - m->parameters.busy) / (BURSTS_BUSY - BURSTS_BUSY_ALL), 0, 1);
-    return doubt_of(m) * idle * bursty;
+    return doubt_of(&m->parameters) * idle * bursty;
 }
 
 /* Whether the best batch at least halves an item's cost. */
@@ -143,7 +144,7 @@ static bool batches_well(const struct model_view *m) {
 /* The share of b* from which a batch of this model need not wait. */
 static double theta_of(const struct model_view *m) {
     double theta = m->parameters.theta;
-    return batches_well(m) ? theta + (1 - theta) * doubt_of(m) : theta;
+    return batches_well(m) ? theta + (1 - theta) * doubt_of(&m->parameters) : theta;
 }
 
 /* The part of all batches that is this model's. */
@@ -183,7 +184,8 @@ static void prices_update(const struct model_view *m, struct deferred_model *d, 
     double price = PRICE * (1 + bursts) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
     if (tight(m))
         price *= price_tight(m, bursty, crowd);
-    double doubt = doubt_of(m), slack = doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE; /* of the price */
+    double doubt = doubt_of(&m->parameters);
+    double slack = doubt + (1 - doubt) * (1 - 1 / crowd) + DOUBT_NONE; /* of the price */
     double edge = d->slack_items - (double)(uint32_t)d->slack_items;
     d->worth = 1 / price;
     d->worth_edge = 1 / (price * (edge + (1 - edge) * slack));
@@ -322,11 +324,12 @@ static double theta_load(const struct cluster_view *c, double theta, double boos
 }
 
 /* The load falls as theta rises, so the smallest step is found by halving. */
-static double theta_derive(const struct cluster_view *c, double boost) {
+static double theta_derive(const struct cluster_view *c, double boost, double doubt) {
+    double most = (1 - doubt) * THETA_LOAD + doubt * DOUBT_LOAD;
     uint32_t low = 0, high = THETA_STEPS; /* high is taken when none is enough */
     while (low < high) {
         uint32_t step = (low + high) / 2;
-        if (theta_load(c, (double)step / THETA_STEPS, boost) <= THETA_LOAD * c->accelerators)
+        if (theta_load(c, (double)step / THETA_STEPS, boost) <= most * c->accelerators)
             high = step;
         else
             low = step + 1;
@@ -425,7 +428,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         p->gamma = GAMMA_SCALE * fixed / (c->accelerators - variable);
     p->tau_ns = batches > 0 ? 1 / batches : 0;
     p->rounds = hurried > 0 ? (fixed + variable) / hurried : ROUNDS_ANY;
-    p->theta = theta_derive(c, boost);
+    p->theta = theta_derive(c, boost, doubt_of(p));
     shares_derive(c, admit_share);
 }
 
