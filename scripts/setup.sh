@@ -21,6 +21,9 @@ ORT_SHA256_aarch64=8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8
 ORT_HEADER_SUITE=trixie
 ORT_HEADER_VERSION=1.21
 ORT_HEADER_SHA256=7783e9664bdb0b1b36145b5c8587dd1bc9a399aa000edf2e3dd03003cafc6882
+# Debian 12 has no package of llhttp. Its library stands on the C library alone, so Debian 13's is as good there.
+LLHTTP_SUITE=trixie
+LLHTTP_VERSION=9.2
 DISK_NEEDED_MB=2000
 
 say() {
@@ -76,7 +79,8 @@ logged() { # LOG SENTENCE COMMAND...
 
 set_up() { # [PACKAGE]...
     lock
-    set_up_packages $BUILD_PACKAGES "$@"
+    set_up_packages $BUILD_PACKAGES $(llhttp_package) "$@"
+    set_up_llhttp
     set_up_python
     [ -n "${ONNXRUNTIME_ROOT-}" ] || set_up_engine
 }
@@ -172,16 +176,51 @@ set_up_engine() {
     stamp_write onnxruntime "$wanted"
 }
 
+fetch_header() { # HEADER
+    fetch_packages $ORT_HEADER_SUITE "libonnxruntime-dev=$ORT_HEADER_VERSION.*" \
+        "an unpacked ONNX Runtime release can be named in ONNXRUNTIME_ROOT"
+    found=$(find "$apt/unpacked" -name onnxruntime_c_api.h)
+    [ -n "$found" ] && [ "$(sha256_of "$found")" = $ORT_HEADER_SHA256 ] ||
+        die "onnxruntime_c_api.h of $(cd "$apt/cache" && echo libonnxruntime-dev*.deb) is not the one that is pinned" \
+            "here: Debian has published a new revision. Compare, then change ORT_HEADER_SHA256 in scripts/setup.sh"
+    mv "$found" "$1"
+    rm -rf "$apt"
+}
+
+# ---- llhttp: a package of Debian's, or out of one of a later Debian ----
+
+llhttp_package() {
+    debian=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_ID:-99}") || return 0
+    [ "${debian%%.*}" -lt 13 ] || echo libllhttp-dev
+}
+
+set_up_llhttp() {
+    [ -z "$(llhttp_package)" ] || return 0
+    wanted="$LLHTTP_SUITE $LLHTTP_VERSION"
+    if stamp_matches llhttp "$wanted" && [ -e build/llhttp/lib/libllhttp.a ] && [ -e build/llhttp/include/llhttp.h ]; then
+        return 0
+    fi
+    fetch_packages $LLHTTP_SUITE "libllhttp-dev=$LLHTTP_VERSION.*" "llhttp can be installed by hand"
+    mkdir -p build/llhttp/include build/llhttp/lib
+    mv "$(find "$apt/unpacked" -name llhttp.h)" build/llhttp/include/
+    mv "$(find "$apt/unpacked" -name libllhttp.a)" build/llhttp/lib/
+    rm -rf "$apt"
+    stamp_write llhttp "$wanted"
+}
+
+# ---- packages of another Debian than this one: for a file in them ----
+
 # The machine's own apt sources with the suite exchanged, so that mirrors, proxies and keys are the machine's. The lists
 # go to a directory of their own: the machine's apt knows nothing of it. apt checks the signatures.
-fetch_header() { # HEADER
-    apt=$PWD/build/apt
+# The package is unpacked in $apt/unpacked; the caller removes $apt.
+fetch_packages() { # SUITE PACKAGE=VERSION WHAT-ELSE
+    apt=$PWD/build/apt suite=$1 package=$2 otherwise=$3
     own_suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
     own_suites="$own_suite stable oldstable testing unstable sid"
     rm -rf "$apt"
     mkdir -p "$apt/sources.list.d" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/unpacked"
     for file in /etc/apt/sources.list.d/*.sources; do
-        [ ! -e "$file" ] || awk -v own="$own_suites" -v new=$ORT_HEADER_SUITE '
+        [ ! -e "$file" ] || awk -v own="$own_suites" -v new="$suite" '
             BEGIN { RS = ""; FS = "\n"; count = split(own, suites, " ") }
             {
                 text = ""; wanted = 0; binary = 0; enabled = 1
@@ -199,33 +238,23 @@ fetch_header() { # HEADER
             }' "$file" >>"$apt/sources.list.d/own.sources"
     done
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-        [ ! -e "$file" ] || awk -v own=" $own_suites " -v new=$ORT_HEADER_SUITE '
+        [ ! -e "$file" ] || awk -v own=" $own_suites " -v new="$suite" '
             $1 == "deb" { for (i = 3; i < NF; i++) if (index(own, " " $i " ")) { $i = new; print; next } }' \
             "$file" >>"$apt/sources.list.d/own.list"
     done
     cat "$apt"/sources.list.d/* 2>/dev/null | grep -q . ||
-        die "no entry for $own_suite in this machine's apt sources: the C header of ONNX Runtime cannot be fetched"
-    say "ONNX Runtime: fetching libonnxruntime-dev of Debian $ORT_HEADER_SUITE for its header"
-    set -- "$1" -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/sources.list.d" \
+        die "no entry for $own_suite in this machine's apt sources: $package of Debian $suite cannot be fetched"
+    say "fetching $package of Debian $suite"
+    set -- -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/sources.list.d" \
         -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o Acquire::Languages=none \
         -o Acquire::Retries=3 -o APT::Sandbox::User=root
-    header_file=$1
-    shift
-    logged apt-header.log "apt-get could not read Debian $ORT_HEADER_SUITE's package list (is the network there?)" \
+    logged apt-fetch.log "apt-get could not read Debian $suite's package list (is the network there?)" \
         apt-get "$@" update
-    (cd "$apt/cache" && apt-get "$@" download "libonnxruntime-dev=$ORT_HEADER_VERSION.*") \
-        >build/logs/apt-header.log 2>&1 || {
-        tail -n 5 build/logs/apt-header.log >&2
-        die "Debian $ORT_HEADER_SUITE no longer has libonnxruntime-dev $ORT_HEADER_VERSION, or the network failed;" \
-            "an unpacked ONNX Runtime release can be named in ONNXRUNTIME_ROOT"
+    (cd "$apt/cache" && apt-get "$@" download "$package") >build/logs/apt-fetch.log 2>&1 || {
+        tail -n 5 build/logs/apt-fetch.log >&2
+        die "Debian $suite no longer has $package, or the network failed; $otherwise"
     }
-    dpkg -x "$apt"/cache/libonnxruntime-dev*.deb "$apt/unpacked"
-    found=$(find "$apt/unpacked" -name onnxruntime_c_api.h)
-    [ -n "$found" ] && [ "$(sha256_of "$found")" = $ORT_HEADER_SHA256 ] ||
-        die "onnxruntime_c_api.h of $(cd "$apt/cache" && echo libonnxruntime-dev*.deb) is not the one that is pinned" \
-            "here: Debian has published a new revision. Compare, then change ORT_HEADER_SHA256 in scripts/setup.sh"
-    mv "$found" "$header_file"
-    rm -rf "$apt"
+    dpkg -x "$apt"/cache/*.deb "$apt/unpacked"
 }
 
 # ---- clients of others: for the end-to-end tests, and for ./run referees ----

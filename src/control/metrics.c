@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "control/server_state.h"
+#include "frontend/bulk.h"
+#include "frontend/frontend_loop.h"
 #include "frontend/infer_counters.h"
 
 static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
@@ -174,6 +176,28 @@ static void render_decisions(const struct server *s, struct text *out) {
     }
 }
 
+static void wait_rows(struct text *out, const char *protocol, uint32_t frontend, const struct histogram *h) {
+    static const double quantiles[] = {0.5, 0.99, 0.999, 1};
+
+    for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
+        text_printf(out, "symphony_frontend_wait_seconds{protocol=\"%s\",frontend=\"%u\",quantile=\"%g\"} %.9g\n",
+                    protocol, frontend, quantiles[i], (double)histogram_quantile(h, quantiles[i]) / 1e9);
+    text_printf(out, "symphony_frontend_wait_seconds_sum{protocol=\"%s\",frontend=\"%u\"} %.9g\n", protocol, frontend,
+                (double)counter_get(&h->sum) / 1e9);
+    text_printf(out, "symphony_frontend_wait_seconds_count{protocol=\"%s\",frontend=\"%u\"} %llu\n", protocol, frontend,
+                (unsigned long long)counter_get(&h->count));
+}
+
+static void render_waits(const struct server *s, struct text *out) {
+    metric_heading(
+        out, "symphony_frontend_wait_seconds", "summary",
+        "How long bytes wait for the frontend's thread: from their arrival in the kernel until they are read.");
+    for (uint32_t f = 0; f < s->config.frontends; f++)
+        wait_rows(out, "http", f, &http_frontend_loop(s->http[f])->waited_ns);
+    for (uint32_t f = 0; f < s->config.frontends && s->config.grpc_port >= 0; f++)
+        wait_rows(out, "grpc", f, &grpc_frontend_loop(s->grpc[f])->waited_ns);
+}
+
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server;
     const struct v2_models *listed = server_models_lock(s);
@@ -189,7 +213,8 @@ void server_render_metrics(void *server, struct text *out) {
     const struct infer_counters *counters[server_frontends(s)];
     for (uint32_t f = 0; f < server_frontends(s); f++)
         counters[f] = server_infer_counters(s, f);
-    infer_counters_render(counters, server_frontends(s), listed, out);
+    infer_counters_render(counters, server_frontends(s), listed, slab_use(bulk_slab(s->bulk)), out);
+    render_waits(s, out);
     server_render_triton_metrics(s, listed, out);
     server_models_unlock(s);
     http_frontends_render_metrics(s->http, s->config.frontends, out);

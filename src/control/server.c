@@ -14,6 +14,7 @@
 #include "control/repository_control.h"
 #include "control/server_state.h"
 #include "control/statistics.h"
+#include "frontend/bulk.h"
 #include "frontend/listen.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
@@ -245,6 +246,10 @@ static int ports_create(struct server *s, struct sy_error *err) {
     return 0;
 }
 
+static uint64_t inputs_bytes_max(const struct server *s) {
+    return s->config.inputs_bytes_max ? s->config.inputs_bytes_max : INPUTS_BYTES_MAX;
+}
+
 /* What frontend `index` of the wiring is told. */
 static struct frontend_config frontend_config(struct server *s, uint32_t index, int listen_fd) {
     return (struct frontend_config){
@@ -253,6 +258,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .port = s->ports[index],
         .models = &s->models,
         .model_count = s->config.model_count,
+        .bulk = s->bulk,
         .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : NULL,
         .ready = &s->ready,
         .draining = &s->draining,
@@ -262,8 +268,9 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .auth = s->config.auth,
         .auth_health = s->config.auth_health,
         .body_bytes_max = s->config.body_bytes_max,
-        .inputs_bytes_max = s->config.inputs_bytes_max / s->config.frontends,
+        .inputs_bytes_max = inputs_bytes_max(s) / s->config.frontends,
         .requests_max = PORT_REQUESTS_MAX,
+        .frontends = server_frontends(s),
         .connections_max = (s->config.connections_max + s->config.frontends - 1) / s->config.frontends,
         .connections_per_address = s->config.connections_per_address,
         .idle_timeout_s = s->config.idle_timeout_s,
@@ -299,6 +306,8 @@ static void models_withdraw(struct server *s) {
 
 static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
+    /* one more than frontends: one that is at a very large body leaves one for the others */
+    rc = rc < 0 ? rc : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), s->config.grpc_level, err);
     rc = rc < 0 ? rc : listen_open(s->config.host, s->config.http_port, &s->http_fd, &s->bound.http, err);
     for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
         struct frontend_config config = frontend_config(s, f, s->http_fd);
@@ -391,6 +400,7 @@ static void server_end(struct server *s) {
         http_frontend_stop(s->http[f]);
         grpc_frontend_stop(s->grpc[f]);
     }
+    bulk_destroy(s->bulk);
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
             model_thread_stop(s->model_threads[t]);

@@ -38,6 +38,7 @@ struct server {
     struct rank_thread **rank_threads;   /* [wiring.rank_threads] */
     struct central_thread *central_thread;
     struct port **ports;
+    struct bulk *bulk;
     struct http_frontend **http; /* [frontends]; their ports come first */
     struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
     struct metrics_server *metrics;

@@ -10,6 +10,7 @@
 #include "repository/served_model.h"
 
 struct auth;
+struct bulk;
 struct repository_desk;
 struct shared_memory;
 struct tls;
@@ -19,12 +20,15 @@ struct v2_publication;
  * become trees of many times their size, by the thread that serves everybody. */
 #define SERVICE_BYTES_MAX ((size_t)64 * 1024)
 
+#define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
+
 struct frontend_config {
     int listen_fd;        /* of listen_open(); the frontend duplicates it */
     uint32_t index;       /* names the thread: "http-0" */
     struct port *port;    /* outlives the frontend */
     uint32_t model_count; /* their numbers are below this */
     const struct v2_publication *models;
+    struct bulk *bulk;                    /* works off what is large; NULL: the frontend does, in its turns */
     struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
@@ -35,6 +39,7 @@ struct frontend_config {
     uint64_t body_bytes_max;          /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
     uint64_t inputs_bytes_max;        /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
     uint32_t requests_max;            /* 0: 8192. Infer requests at once; when all are taken: 503 */
+    uint32_t frontends;               /* 0: 1. All of the process: they share its limit of open files */
     uint32_t connections_max;         /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
     uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
     uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */

@@ -8,9 +8,11 @@
 
 #include "base/container.h"
 #include "base/error.h"
+#include "base/histogram.h"
 #include "frontend/frontend.h"
 #include "frontend/v2.h"
 
+struct bulk_job;
 struct repository_order;
 
 struct frontend_loop {
@@ -20,9 +22,11 @@ struct frontend_loop {
     const struct v2_models *models; /* as of this turn */
     /* read by other threads */
     _Atomic(const struct v2_models *) models_seen;
+    struct histogram waited_ns; /* bytes, from their arrival until they were read */
     /* written by other threads */
     _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
     _Atomic(struct repository_order *) returned; /* carried out: a list */
+    _Atomic(struct bulk_job *) bulk_returned;    /* worked off: a list */
 };
 
 /* ---- for who starts and stops the frontend ---- */

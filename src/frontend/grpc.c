@@ -9,14 +9,10 @@
 #include "frontend/grpc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -25,52 +21,22 @@
 #include "frontend/repository_order.h"
 
 #define EVENTS_MAX      256
-#define ACCEPTS_MAX     64   /* a turn */
-#define HANDSHAKES_MAX  4    /* steps of TLS handshakes a turn: one may take a millisecond */
-#define WAKE_MS         1000 /* to look for what takes too long, and to return memory */
+#define TURN_NS         (200 * NS_PER_US) /* after so long what is left of the events waits for the next turn */
+#define ACCEPTS_MAX     64                /* a turn */
+#define HANDSHAKES_MAX  4                 /* steps of TLS handshakes a turn: one may take a millisecond */
+#define WAKE_MS         1000              /* to look for what takes too long, and to return memory */
 #define STOP_TURN_MS    10
-#define STOP_SENDING_MS 200   /* how long clients have to take the last answers */
-#define SILENT_MS       60000 /* a peer whose machine does not answer for so long is dead */
+#define STOP_SENDING_MS 200 /* how long clients have to take the last answers */
 
 /* What epoll gives back: which of our descriptors, or a connection. */
 static char mark_listen, mark_port, mark_wake;
 
-/* ---- connections ---- */
-
-static void socket_prepare(int fd) {
-    int one = 1, idle_s = SILENT_MS / 2000, interval_s = SILENT_MS / 12000, silent_ms = SILENT_MS;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms));
-}
-
-static uint32_t connections(const struct grpc_frontend *f) {
-    return atomic_load_explicit(&f->connection_count, memory_order_relaxed); /* its own */
-}
-
-/* While there are as many connections as may be, further ones wait in the socket's backlog. */
-static void accept_or_not(struct grpc_frontend *f) {
-    bool wanted = !f->quiesced && f->listen_fd >= 0 && connections(f) < f->config.connections_max;
-    if (wanted == f->accepting)
-        return;
-    if (wanted)
-        frontend_loop_watch(&f->loop, f->listen_fd, &mark_listen);
-    else
-        epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_DEL, f->listen_fd, NULL);
-    f->accepting = wanted;
-}
-
 static void accept_some(struct grpc_frontend *f) {
-    for (int i = 0; i < ACCEPTS_MAX && connections(f) < f->config.connections_max; i++) {
-        struct sockaddr_storage address;
-        socklen_t bytes = sizeof(address);
-        int fd = accept4(f->listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct peer peer;
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int fd = acceptor_next(&f->acceptor, &peer, f->turn_ns);
         if (fd < 0)
             return;
-        struct peer peer = peer_of((struct sockaddr *)&address);
-        socket_prepare(fd);
         connection_begin(f, fd, &peer);
     }
 }
@@ -91,6 +57,13 @@ static void take_orders(struct grpc_frontend *f) {
     }
 }
 
+static void take_bulk(struct grpc_frontend *f) {
+    for (struct bulk_job *job = bulk_returned(&f->loop), *next; job; job = next) {
+        next = job->next;
+        exchange_bulk_returned(job);
+    }
+}
+
 /* What was sent makes room for more of the same streams. */
 static void send_all(struct grpc_frontend *f) {
     do
@@ -106,29 +79,28 @@ static void take_event(struct grpc_frontend *f, const struct epoll_event *event)
     } else if (from == &mark_wake) {
         frontend_loop_woken(&f->loop);
     } else if (from != &mark_port) {
-        struct grpc_connection *c = event->data.ptr;
-        if ((event->events & EPOLLOUT) && connection_congested(c))
-            connection_writable(c); /* level-triggered: what came to be read is told again */
-        else
-            connection_readable(c);
+        connection_event(event->data.ptr, event->events);
     }
 }
 
+/* Sockets are watched level-triggered: what is left over is told again. */
 static void take_events(struct grpc_frontend *f, int timeout_ms) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(f->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
-    f->turn_ns = clock_now_ns();
-    f->handshakes = HANDSHAKES_MAX;
+    int64_t until_ns = (f->turn_ns = clock_now_ns()) + TURN_NS;
+    f->streams.handshakes = HANDSHAKES_MAX;
     frontend_loop_turn(&f->loop, f->config.models);
     f->services.models = f->loop.models;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
         take_event(f, &events[i]);
 }
 
 /* Sleeps until something happens, unless something is there already. */
 static void rest(struct grpc_frontend *f) {
-    bool idle = connections(f) == 0 && slab_bytes_mapped(f->inferences.slab) == 0;
+    bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0;
     int timeout_ms = f->config.busy_poll ? 0 : idle ? -1 : WAKE_MS;
+    if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)
+        timeout_ms = ACCEPTOR_PAUSE_MS;
     bool armed = timeout_ms != 0 && port_arm(f->config.port);
     inferences_publish(&f->inferences);
     take_events(f, armed ? timeout_ms : 0);
@@ -140,18 +112,17 @@ static void turn(struct grpc_frontend *f) {
     port_flush(f->config.port); /* what was read: somebody may wait for it */
     take_finished(f);
     take_orders(f);
+    take_bulk(f);
     send_all(f);
     port_flush(f->config.port); /* cancellations */
     if (f->turn_ns >= f->sweep_ns)
         connections_sweep(f);
-    accept_or_not(f);
+    acceptor_look(&f->acceptor, f->turn_ns);
 }
 
 static void quiesce(struct grpc_frontend *f) {
     f->quiesced = true;
-    accept_or_not(f);
-    close(f->listen_fd);
-    f->listen_fd = -1;
+    acceptor_close(&f->acceptor);
     list_for_each (it, &f->connections)
         connection_goaway(list_entry(it, struct grpc_connection, link));
 }
@@ -168,11 +139,11 @@ static void abandon_calls(struct grpc_frontend *f) {
 static void finish_all(struct grpc_frontend *f) {
     if (!f->quiesced)
         quiesce(f);
-    while (f->inferences.running > 0) {
+    while (inferences_away(&f->inferences)) {
         abandon_calls(f);
         inferences_cancel(&f->inferences); /* also what arrived meanwhile */
         turn(f);
-        if (f->inferences.running > 0)
+        if (inferences_away(&f->inferences))
             take_events(f, STOP_TURN_MS);
     }
     int64_t until_ns = clock_now_ns() + STOP_SENDING_MS * NS_PER_MS;
@@ -183,7 +154,7 @@ static void finish_all(struct grpc_frontend *f) {
             break;
         take_events(f, STOP_TURN_MS);
         inferences_cancel(&f->inferences);
-    } while (f->turn_ns < until_ns || f->inferences.running > 0);
+    } while (f->turn_ns < until_ns || inferences_away(&f->inferences));
 }
 
 static void *frontend_main(void *context) {
@@ -211,21 +182,18 @@ void grpc_frontend_step(struct grpc_frontend *f) {
 void grpc_frontend_free(struct grpc_frontend *f) {
     list_for_each_safe (it, &f->connections)
         connection_close(list_entry(it, struct grpc_connection, link));
-    if (f->listen_fd >= 0)
-        close(f->listen_fd);
+    acceptor_destroy(&f->acceptor);
     frontend_loop_close(&f->loop);
     nghttp2_session_callbacks_del(f->callbacks);
     nghttp2_option_del(f->options);
     recycler_end(&f->recycler);
     inferences_destroy(&f->inferences);
     inflater_destroy(&f->inflater);
-    peers_destroy(f->peers);
     deflater_destroy(&f->deflater);
     free(f->calls);
     free(f->in);
     free(f->out);
-    free(f->opened);
-    text_free(&f->sealed);
+    stream_home_destroy(&f->streams);
     free(f);
 }
 
@@ -235,11 +203,8 @@ static int frontend_allocate(struct grpc_frontend *f) {
     f->calls = calloc(f->call_count, sizeof(*f->calls));
     f->in = malloc(IN_BYTES);
     f->out = malloc(OUT_BYTES);
-    f->opened = malloc(OPENED_BYTES);
-    if (!f->calls || !f->in || !f->out || !f->opened || connections_init(f) < 0 ||
+    if (!f->calls || !f->in || !f->out || connections_init(f) < 0 ||
         inferences_init(&f->inferences, &f->config, sizeof(struct grpc_exchange)) < 0)
-        return -ENOMEM;
-    if (f->config.connections_per_address > 0 && !(f->peers = peers_create(f->config.connections_max)))
         return -ENOMEM;
     f->services = (struct grpc_services){&f->config, NULL};
     deflater_init(&f->deflater, f->config.grpc_level);
@@ -247,12 +212,12 @@ static int frontend_allocate(struct grpc_frontend *f) {
 }
 
 int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
-    struct grpc_frontend *f = aligned_alloc(CACHE_LINE, sizeof(*f));
+    struct grpc_frontend *f = aligned_alloc(CACHE_LINE, (sizeof(*f) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!f)
         return error_set(err, -ENOMEM, "no memory for a frontend");
     memset(f, 0, sizeof(*f));
     f->config = frontend_config_completed(config);
-    f->loop.epoll_fd = f->loop.wake_fd = f->listen_fd = -1;
+    f->loop.epoll_fd = f->loop.wake_fd = f->acceptor.fd = -1;
     list_init(&f->connections);
     list_init(&f->dirty);
     list_init(&f->ended);
@@ -262,7 +227,9 @@ int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_co
         error_set(err, rc, "no memory for a frontend");
         goto err_free;
     }
-    if ((rc = frontend_loop_open(&f->loop, &f->config, &mark_port, &mark_wake, err)) < 0)
+    if ((rc = frontend_loop_open(&f->loop, &f->config, &mark_port, &mark_wake, err)) < 0 ||
+        (rc = stream_home_init(&f->streams, f->loop.epoll_fd, f->config.tls, "h2", &f->loop.waited_ns)) < 0 ||
+        (rc = acceptor_init(&f->acceptor, &f->loop, &f->config, &mark_listen, err)) < 0)
         goto err_free;
     *frontend = f;
     return 0;
@@ -275,16 +242,9 @@ err_free:
 int grpc_frontend_start(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err) {
     struct grpc_frontend *f;
     int rc = grpc_frontend_make(&f, config, err);
-    if (rc < 0)
-        return rc;
-    f->listen_fd = fcntl(f->config.listen_fd, F_DUPFD_CLOEXEC, 0);
-    if (f->listen_fd < 0)
-        rc = error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno));
-    else
-        rc = frontend_loop_start(&f->loop, frontend_main, f, err);
-    if (rc < 0)
+    if (rc == 0 && (rc = frontend_loop_start(&f->loop, frontend_main, f, err)) < 0)
         grpc_frontend_free(f);
-    else
+    if (rc == 0)
         *frontend = f;
     return rc;
 }
@@ -323,7 +283,7 @@ void grpc_frontends_render_metrics(struct grpc_frontend *const *frontends, uint3
             text_printf(out, "symphony_grpc_calls_total{code=\"%s\"} %" PRIu64 "\n", grpc_code_name(code), sum);
     }
     for (uint32_t f = 0; f < count; f++)
-        open += connections(frontends[f]);
+        open += acceptor_connections(&frontends[f]->acceptor);
     metric_heading(out, "symphony_grpc_connections", "gauge", "Open gRPC connections.");
     text_printf(out, "symphony_grpc_connections %" PRIu32 "\n", open);
     metric_heading(out, "symphony_grpc_dismissed_total", "counter",

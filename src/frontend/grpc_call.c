@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "frontend/auth.h"
 #include "frontend/grpc_state.h"
 #include "frontend/repository_order.h"
@@ -138,7 +139,7 @@ static void call_end(struct grpc_call *call, unsigned status, const char *senten
 
 static struct grpc_exchange *exchange_take(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
-    struct grpc_exchange *x = inference_take(&f->inferences, f->turn_ns);
+    struct grpc_exchange *x = inference_take(&f->inferences, call->connection->arrived_ns);
     if (!x)
         return NULL;
     x->call = call;
@@ -176,19 +177,19 @@ static void exchange_end(struct grpc_exchange *x, bool sent) {
 }
 
 void exchanges_free(struct grpc_frontend *f) {
+    int64_t now_ns = list_empty(&f->ended) ? 0 : clock_now_ns();
     while (!list_empty(&f->ended)) {
         struct grpc_exchange *x = list_entry(f->ended.next, struct grpc_exchange, link);
         list_remove(&x->link);
-        inference_count(&x->inference, x->sent);
+        inference_count(&x->inference, x->sent ? now_ns : 0);
         inference_free(&x->inference);
     }
 }
 
 /* Compresses what is behind the message's prefix, if the call wants that and it pays. */
-static void answer_pack(struct grpc_exchange *x) {
+static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
     struct inference *i = &x->inference;
-    struct deflater *deflater = &x->call->connection->frontend->deflater;
-    if (!answer_deflate(deflater, x->call->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed))
+    if (!answer_deflate(deflater, x->accepts, GRPC_PREFIX_BYTES, &i->answer, &i->packed))
         return;
     uint32_t length = __builtin_bswap32((uint32_t)(i->packed.length - GRPC_PREFIX_BYTES));
     i->packed.data[0] = 1;
@@ -216,34 +217,6 @@ static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *
     }
     grpc_answer_error(&i->answer, &i->text, sentence, i->call.id, i->call.id_length);
     answer_ready(x, status);
-}
-
-static void infer_run(struct grpc_exchange *x) {
-    struct inference *i = &x->inference;
-    const struct v2_models *models = x->call->connection->frontend->loop.models;
-    struct grpc_words words;
-    struct sy_error err;
-    bool retry;
-    unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
-    if (status == 0) {
-        int model = v2_model_find(models, words.model, words.model_length, words.version, words.version_length, &err);
-        if (model < 0)
-            status = (unsigned)-model;
-        else
-            inference_model(i, models->models, (uint32_t)model);
-    }
-    if (status == 0 && !v2_model_ready(i->model, &retry, &err))
-        status = 503;
-    if (status == 0)
-        status = (unsigned)grpc_infer_parse(&x->message, i->model, (struct infer_memory){inference_block, i}, &i->call,
-                                            &err);
-    if (status == 0)
-        status = inference_submit(i, x->call->limit_ns, &err);
-    if (status == 0)
-        return;
-    i->call.id = words.id; /* what was wrong may have come before it */
-    i->call.id_length = words.id_length;
-    exchange_fail(x, status, err.text);
 }
 
 static void service_run(struct grpc_exchange *x) {
@@ -343,35 +316,93 @@ static void message_begin(struct grpc_exchange *x) {
 }
 
 /* The message as it was before it was compressed, read once more. */
-static int message_inflate(struct grpc_exchange *x, struct sy_error *err) {
-    struct grpc_call *call = x->call;
+static int message_inflate(struct grpc_exchange *x, struct inflater *inflater, struct sy_error *err) {
     struct grpc_message *m = &x->message;
     char *block, *compressed = m->head;
     size_t bytes, taken;
-    if (call->encoding == BODY_IDENTITY)
+    if (x->encoding == BODY_IDENTITY)
         return error_set(err, 400, "the message is compressed, but no grpc-encoding says how");
-    int status = inflate_body(&call->connection->frontend->inflater, call->encoding, compressed, m->head_bytes,
-                              message_bytes_max(call), GRPC_PREFIX_BYTES, memory_of(x), &block, &bytes, err);
+    int status = inflate_body(inflater, x->encoding, compressed, m->head_bytes, x->bytes_max, GRPC_PREFIX_BYTES,
+                              memory_of(x), &block, &bytes, err);
     if (status)
         return status;
     inference_block_give(&x->inference, compressed);
     uint32_t length = __builtin_bswap32((uint32_t)bytes);
     block[0] = 0;
     memcpy(block + 1, &length, sizeof(length));
-    message_begin(x);
+    grpc_message_begin(m, m->split, x->bytes_max, memory_of(x));
     return grpc_message_feed(m, block, GRPC_PREFIX_BYTES + bytes, &taken, err);
 }
 
-/* Its message is complete. */
-static void exchange_run(struct grpc_exchange *x) {
-    struct grpc_call *call = x->call;
+/* Lays it out as the model's inputs. */
+static int message_parse(struct grpc_exchange *x, struct sy_error *err) {
+    struct inference *i = &x->inference;
+    return grpc_infer_parse(&x->message, i->model, (struct infer_memory){inference_block, i}, &i->call, err);
+}
+
+static void inflate_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    x->status = (unsigned)message_inflate(x, &tools->inflater, &x->error);
+}
+
+static void parse_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    (void)tools;
+    x->status = (unsigned)message_parse(x, &x->error);
+}
+
+static void to_bulk(struct grpc_exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
+    struct grpc_frontend *f = x->call->connection->frontend;
+    x->job = (struct bulk_job){.home = &f->loop, .run = run, .bytes = bytes};
+    x->inference.state = INFERENCE_BULK;
+    x->inference.bulk = true;
+    x->inference.slab = bulk_slab(f->config.bulk);
+    bulk_submit(f->config.bulk, &x->job);
+}
+
+static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_error *err) {
+    struct inference *i = &x->inference;
+    struct grpc_words words;
+    struct sy_error ignored;
+    if (status == 0)
+        status = inference_submit(i, x->call->limit_ns, err);
+    if (status == 0)
+        return;
+    grpc_infer_words(&x->message, &words, &ignored);
+    i->call.id = words.id; /* what was wrong may have come before it */
+    i->call.id_length = words.id_length;
+    exchange_fail(x, status, err->text);
+}
+
+static void infer_run(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    const struct grpc_frontend *f = x->call->connection->frontend;
+    struct grpc_words words;
     struct sy_error err;
-    call->receiving = NULL;
-    x->inference.call.id_length = 0;
-    int status = x->message.compressed ? message_inflate(x, &err) : 0;
-    if (status) {
-        exchange_fail(x, (unsigned)status, err.text);
-    } else if (is_inference(call)) {
+    bool retry;
+    unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
+    if (status == 0) {
+        int model =
+            v2_model_find(f->loop.models, words.model, words.model_length, words.version, words.version_length, &err);
+        if (model < 0)
+            status = (unsigned)-model;
+        else
+            inference_model(i, f->loop.models->models, (uint32_t)model);
+    }
+    if (status == 0 && !v2_model_ready(i->model, &retry, &err))
+        status = 503;
+    if (status == 0 && f->config.bulk && x->message.head_bytes > BULK_JSON_BYTES) {
+        to_bulk(x, parse_in_bulk, x->message.head_bytes);
+        return;
+    }
+    if (status == 0)
+        status = (unsigned)message_parse(x, &err);
+    infer_submit(x, status, &err);
+}
+
+static void message_run(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    if (is_inference(call)) {
         counter_add(&x->inference.home->counters.body_bytes, x->message.bytes);
         infer_run(x);
     } else if (is_order(call)) {
@@ -381,27 +412,97 @@ static void exchange_run(struct grpc_exchange *x) {
     }
 }
 
-void exchange_returned(struct grpc_exchange *x) {
+/* Its message is complete. */
+static void exchange_run(struct grpc_exchange *x) {
+    struct grpc_call *call = x->call;
+    struct grpc_frontend *f = call->connection->frontend;
+    struct sy_error err;
+    call->receiving = NULL;
+    x->inference.call.id_length = 0;
+    x->method = call->method;
+    x->encoding = call->encoding;
+    x->accepts = call->accepts;
+    x->bytes_max = message_bytes_max(call);
+    if (x->message.compressed && f->config.bulk) {
+        to_bulk(x, inflate_in_bulk, x->message.head_bytes);
+        return;
+    }
+    int status = x->message.compressed ? message_inflate(x, &f->inflater, &err) : 0;
+    if (status)
+        exchange_fail(x, (unsigned)status, err.text);
+    else
+        message_run(x);
+}
+
+/* Builds the answer of what has run. The status; the sentence is in `err` unless it is 200. */
+static unsigned answer_write(struct grpc_exchange *x, struct deflater *deflater, struct sy_error *err) {
     struct inference *i = &x->inference;
     const struct request *request = &i->request;
-    struct sy_error err;
     bool retry;
-    if (!x->call) { /* the client left; nobody waits for the answer */
-        inference_count(i, false);
-        inference_free(i);
+    unsigned status = inference_result(i, &retry, err);
+    if (status != 200)
+        return status;
+    if (grpc_answer_build(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
+                          request->block->output_count, request->first_item, x->method == GRPC_MODEL_STREAM_INFER,
+                          err) < 0)
+        return 500;
+    answer_pack(x, deflater);
+    return 200;
+}
+
+static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    x->status = answer_write(x, &tools->grpc_deflater, &x->error);
+}
+
+static void answer_written(struct grpc_exchange *x, unsigned status, const struct sy_error *err) {
+    if (status == 200)
+        answer_ready(x, 200);
+    else
+        exchange_fail(x, status, err->text);
+}
+
+/* The client left; nobody waits for the answer. */
+static void exchange_forget(struct grpc_exchange *x) {
+    inference_count(&x->inference, 0);
+    inference_free(&x->inference);
+}
+
+void exchange_returned(struct grpc_exchange *x) {
+    struct inference *i = &x->inference;
+    struct sy_error err;
+    if (!x->call) {
+        exchange_forget(x);
         return;
     }
-    unsigned status = inference_result(i, &retry, &err);
-    if (status == 200 && grpc_answer_build(&i->answer, &i->text, i->model, &i->call, request->block->outputs,
-                                           request->block->output_count, request->first_item,
-                                           x->call->method == GRPC_MODEL_STREAM_INFER, &err) < 0)
-        status = 500;
-    if (status != 200) {
-        exchange_fail(x, status, err.text);
+    struct grpc_frontend *f = x->call->connection->frontend;
+    size_t work = f->config.bulk && i->request.status == REQUEST_OK
+                      ? infer_answer_work(&i->call, &i->request, false, x->accepts != BODY_IDENTITY)
+                      : 0;
+    if (work > 0) {
+        to_bulk(x, write_in_bulk, work);
         return;
     }
-    answer_pack(x);
-    answer_ready(x, 200);
+    unsigned status = answer_write(x, &f->deflater, &err);
+    answer_written(x, status, &err);
+}
+
+void exchange_bulk_returned(struct bulk_job *job) {
+    struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
+    struct inference *i = &x->inference;
+    bool wrote = job->run == write_in_bulk;
+    i->state = wrote ? INFERENCE_FINISHED : INFERENCE_UPLOAD;
+    i->slab = i->home->slab;
+    if (!x->call)
+        exchange_forget(x);
+    else if (wrote)
+        answer_written(x, x->status, &x->error);
+    else if (job->run == parse_in_bulk)
+        infer_submit(x, x->status, &x->error);
+    else if (x->status)
+        exchange_fail(x, x->status, x->error.text);
+    else
+        message_run(x);
 }
 
 /* ---- what the client sends ---- */
@@ -679,7 +780,7 @@ static void call_read_end(struct grpc_call *call, uint32_t *flags) {
 ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t *flags) {
     struct grpc_exchange *first = list_empty(&call->exchanges) ? NULL : first_exchange(call);
     size_t left = first && first->answered ? answer_left(first) : 0, used;
-    if (left >= TAKE_MIN && !call->connection->tls) { /* TLS copies it anyway */
+    if (left >= TAKE_MIN && !call->connection->stream.tls) { /* TLS copies it anyway */
         used = left < bytes ? left : bytes;
         *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
         if (used == left && call->exchange_count == 1 && call_over(call))
@@ -716,8 +817,8 @@ void call_close(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     list_for_each_safe (it, &call->exchanges) {
         struct grpc_exchange *x = list_entry(it, struct grpc_exchange, link);
-        if (x->inference.state == INFERENCE_RUNNING || x->inference.state == INFERENCE_ORDERED) { /* freed when given
-                                                                                                   * back */
+        enum inference_state state = x->inference.state;
+        if (state == INFERENCE_RUNNING || state == INFERENCE_ORDERED || state == INFERENCE_BULK) { /* freed when back */
             inference_cancel(&x->inference);
             exchange_detach(x);
         } else {

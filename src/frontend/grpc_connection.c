@@ -16,7 +16,6 @@
 #define STREAM_WINDOW         (4 << 20)  /* bytes a client may send before it hears from us: a call's */
 #define CONNECTION_WINDOW     (32 << 20) /* and all calls' of a connection */
 #define HEADER_LIST_BYTES_MAX (32 << 10)
-#define READS_MAX             8 /* of one connection in a turn */
 /* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
 #define RESETS_RATE  10000
@@ -128,64 +127,6 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
     return 0;
 }
 
-/* ---- writing ---- */
-
-static void watch_writable(struct grpc_connection *c, bool wanted) {
-    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0u), .data.ptr = c};
-    epoll_ctl(c->frontend->loop.epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
-}
-
-/* Keeps what is left of the pieces after `sent` bytes, behind what is kept already. */
-static int unsent_keep(struct grpc_connection *c, const struct iovec *pieces, size_t count, size_t sent) {
-    if (!connection_congested(c)) {
-        watch_writable(c, true);
-        c->congested_ns = c->frontend->turn_ns;
-    }
-    for (size_t i = 0; i < count; i++) {
-        size_t skip = sent < pieces[i].iov_len ? sent : pieces[i].iov_len;
-        text_append(&c->unsent, (const char *)pieces[i].iov_base + skip, pieces[i].iov_len - skip);
-        sent -= skip;
-    }
-    return c->unsent.failed ? -ENOMEM : 0;
-}
-
-/* 1: all went out; 0: the rest waits; negative: the connection is dead. */
-static int socket_write(struct grpc_connection *c, struct iovec *pieces, size_t count) {
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += pieces[i].iov_len;
-    if (bytes == 0)
-        return 1;
-    ssize_t n = connection_congested(c) ? 0 : sendmsg(c->fd, &message, MSG_NOSIGNAL);
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-        return -errno;
-    size_t sent = n < 0 ? 0 : (size_t)n;
-    if (sent > 0)
-        c->active_ns = c->frontend->turn_ns;
-    if (sent == bytes)
-        return 1;
-    return unsent_keep(c, pieces, count, sent);
-}
-
-/* What TLS has sealed of this connection. */
-static int sealed_write(struct grpc_connection *c) {
-    struct text *sealed = &c->frontend->sealed;
-    int rc = sealed->failed ? -ENOMEM : socket_write(c, &(struct iovec){sealed->data, sealed->length}, 1);
-    sealed->length = 0;
-    sealed->failed = false;
-    return rc;
-}
-
-static int write_pieces(struct grpc_connection *c, struct iovec *pieces, size_t count) {
-    if (!c->tls)
-        return socket_write(c, pieces, count);
-    for (size_t i = 0; i < count; i++)
-        if (tls_stream_write(c->tls, pieces[i].iov_base, pieces[i].iov_len) < 0)
-            return -EIO;
-    return sealed_write(c);
-}
-
 /* ---- begin and end ---- */
 
 void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) {
@@ -194,34 +135,20 @@ void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) 
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX},
     };
-    if (f->peers && !peers_add(f->peers, peer, f->config.connections_per_address)) {
-        close(fd);
-        return;
-    }
     struct grpc_connection *c = calloc(1, sizeof(*c));
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     if (!c)
         goto err_close;
-    *c = (struct grpc_connection){.frontend = f,
-                                  .fd = fd,
-                                  .begun_ns = f->turn_ns,
-                                  .active_ns = f->turn_ns,
-                                  .control = CONTROL_BURST,
-                                  .control_ns = f->turn_ns,
-                                  .peer = *peer};
+    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = f->turn_ns, .peer = *peer};
     list_init(&c->dirty);
     list_init(&c->calls);
-    if (f->config.tls && !(c->tls = tls_stream_create(f->config.tls, "h2", &f->sealed)))
-        goto err_free;
     if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
-        goto err_tls;
+        goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
-        epoll_ctl(f->loop.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0)
         goto err_session;
     list_init(&c->link);
     list_append(&f->connections, &c->link);
-    gauge_add(&f->connection_count, 1);
     if (f->quiesced)
         connection_goaway(c);
     connection_touch(c);
@@ -229,15 +156,12 @@ void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) 
 
 err_session:
     nghttp2_session_del(c->session);
-err_tls:
-    tls_stream_destroy(c->tls);
 err_free:
     free(c);
 err_close:
-    if (f->peers)
-        peers_remove(f->peers, peer);
     log_warn("no memory for a connection", "protocol=grpc");
     close(fd);
+    acceptor_ended(&f->acceptor, peer);
 }
 
 void connection_close(struct grpc_connection *c) {
@@ -247,17 +171,9 @@ void connection_close(struct grpc_connection *c) {
     list_remove(&c->link);
     list_remove(&c->dirty);
     nghttp2_session_del(c->session);
-    if (c->tls) {
-        tls_stream_end(c->tls);
-        sealed_write(c); /* if the socket takes it */
-    }
-    tls_stream_destroy(c->tls);
-    close(c->fd);
-    if (f->peers)
-        peers_remove(f->peers, &c->peer);
-    text_free(&c->unsent);
+    stream_close(&c->stream);
+    acceptor_ended(&f->acceptor, &c->peer);
     free(c);
-    gauge_add(&f->connection_count, -1);
 }
 
 static void goaway(struct grpc_connection *c, uint32_t error, const char *why) {
@@ -277,10 +193,10 @@ void connection_goaway(struct grpc_connection *c) {
 
 /* ---- sending ---- */
 
-/* Writes what is gathered. As write_pieces(). */
+/* Writes what is gathered. As stream_write(). */
 static int outgoing_write(struct grpc_connection *c) {
     struct outgoing *o = &c->frontend->outgoing;
-    int rc = write_pieces(c, o->pieces, o->count);
+    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->turn_ns);
     o->count = 0;
     o->copied = 0;
     exchanges_free(c->frontend);
@@ -348,28 +264,10 @@ static bool connection_over(const struct grpc_connection *c) {
 
 void connection_send(struct grpc_connection *c) {
     list_remove(&c->dirty);
-    if (connection_congested(c) || (c->tls && !tls_stream_established(c->tls)))
+    if (connection_congested(c) || stream_greets(&c->stream))
         return;
     if (frames_send(c) < 0 || (!connection_congested(c) && connection_over(c)))
         connection_close(c);
-}
-
-void connection_writable(struct grpc_connection *c) {
-    ssize_t n = send(c->fd, c->unsent.data + c->unsent_at, c->unsent.length - c->unsent_at, MSG_NOSIGNAL);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        connection_close(c);
-        return;
-    }
-    if (n > 0) {
-        c->unsent_at += (size_t)n;
-        c->active_ns = c->frontend->turn_ns;
-    }
-    if (c->unsent_at < c->unsent.length)
-        return;
-    text_free(&c->unsent);
-    c->unsent_at = 0;
-    watch_writable(c, false);
-    connection_touch(c);
 }
 
 /* ---- reading ---- */
@@ -380,32 +278,41 @@ static bool frames_take(struct grpc_connection *c, const char *data, size_t byte
 }
 
 static bool sealed_take(struct grpc_connection *c, const char *data, size_t bytes) {
-    char *opened = c->frontend->opened;
+    struct stream *s = &c->stream;
+    char *opened = s->home->opened;
     ssize_t n;
-    tls_stream_give(c->tls, data, bytes);
-    while ((n = tls_stream_read(c->tls, opened, OPENED_BYTES)) > 0)
+    tls_stream_give(s->tls, data, bytes);
+    while ((n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
         if (!frames_take(c, opened, (size_t)n))
             return false;
-    return sealed_write(c) >= 0 && n == 0; /* what the handshake has to say, or why it failed */
+    return stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0; /* what the handshake says, or why it failed */
 }
 
-void connection_readable(struct grpc_connection *c) {
+/* One receive: what is left is told again. */
+static void readable(struct grpc_connection *c) {
     struct grpc_frontend *f = c->frontend;
-    if (c->tls && !tls_stream_established(c->tls) && f->handshakes-- <= 0)
-        return; /* level-triggered: told again */
+    if (stream_greets(&c->stream) && f->streams.handshakes-- <= 0)
+        return; /* told again */
     connection_touch(c);
-    for (int reads = 0; reads < READS_MAX; reads++) {
-        ssize_t n = recv(c->fd, f->in, IN_BYTES, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        c->active_ns = f->turn_ns;
-        if (n <= 0 || !(c->tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n))) {
-            connection_close(c);
-            return;
-        }
-        if ((size_t)n < IN_BYTES)
-            return;
+    ssize_t n = stream_receive(&c->stream, f->in, IN_BYTES, &c->arrived_ns);
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0 || !(c->stream.tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n)))
+        connection_close(c);
+}
+
+void connection_event(struct grpc_connection *c, uint32_t events) {
+    if (events & EPOLLRDHUP)
+        stream_shut(&c->stream);
+    if (!(events & EPOLLOUT) || !connection_congested(c)) {
+        readable(c);
+        return;
     }
+    int rc = stream_flush(&c->stream, c->frontend->turn_ns); /* what came to be read is told again */
+    if (rc < 0)
+        connection_close(c);
+    else if (rc > 0)
+        connection_touch(c);
 }
 
 /* ---- for all connections ---- */

@@ -10,6 +10,8 @@
 #include <nghttp2/nghttp2.h>
 
 #include "base/list.h"
+#include "frontend/acceptor.h"
+#include "frontend/bulk.h"
 #include "frontend/deflate.h"
 #include "frontend/frontend_loop.h"
 #include "frontend/grpc.h"
@@ -18,33 +20,27 @@
 #include "frontend/grpc_services.h"
 #include "frontend/grpc_status.h"
 #include "frontend/inference.h"
-#include "frontend/peers.h"
 #include "frontend/recycler.h"
-#include "frontend/tls_stream.h"
+#include "frontend/stream.h"
 #include "frontend/v2.h"
 
 #define IN_BYTES         ((size_t)128 * 1024) /* read from a socket at once */
-#define OPENED_BYTES     ((size_t)16 * 1024)  /* what a record of TLS holds at most */
 #define OUT_BYTES        ((size_t)64 * 1024)  /* copied together for a write */
 #define OUTGOING_PIECES  128                  /* of a write: a long answer has two a frame of 16 KiB */
 #define FRAME_HEAD_BYTES 9
 
 struct grpc_connection {
     struct grpc_frontend *frontend;
-    int fd;
+    struct stream stream;
     nghttp2_session *session;
-    struct tls_stream *tls; /* NULL: plain text */
     struct list_node link;  /* in the frontend's list */
     struct list_node dirty; /* in the frontend's list of those that may have something to send */
     struct list_node calls;
-    struct text unsent; /* what the socket did not take; waits for it to be writable */
-    size_t unsent_at;
-    int64_t begun_ns, active_ns; /* when a byte was last read or written */
-    int64_t congested_ns;        /* since when something is unsent */
-    bool greeted;                /* a frame has come */
-    bool ending;                 /* ends when what there is to send is sent; what comes is not read */
-    uint32_t control;            /* frames that carry no call and may still come */
-    int64_t control_ns;          /* when that was counted up last */
+    int64_t arrived_ns; /* when the kernel had what was received last */
+    bool greeted;       /* a frame has come */
+    bool ending;        /* ends when what there is to send is sent; what comes is not read */
+    uint32_t control;   /* frames that carry no call and may still come */
+    int64_t control_ns; /* when that was counted up last */
     struct peer peer;
 };
 
@@ -85,6 +81,7 @@ struct grpc_call {
 
 struct grpc_exchange {
     struct inference inference;
+    struct bulk_job job;    /* while a bulk thread has it */
     struct grpc_call *call; /* NULL: gone while the request ran */
     struct list_node link;  /* in the call's list, in the order of arrival */
     struct grpc_message message;
@@ -92,6 +89,12 @@ struct grpc_exchange {
     bool sent;     /* when it has ended: all of it went out */
     int piece;     /* being sent */
     size_t piece_at;
+    /* for a bulk thread, which knows of no call */
+    enum grpc_method method;
+    enum body_encoding encoding, accepts;
+    size_t bytes_max;
+    unsigned status; /* what it made of it, with the sentence in `error` */
+    struct sy_error error;
 };
 
 /* Gathered for one write: frames, copied into `out`, and parts of large answers where they lie. */
@@ -105,8 +108,8 @@ struct grpc_frontend {
     struct frontend_config config;
     struct grpc_services services;
     struct frontend_loop loop;
-    int listen_fd;
-    bool accepting;
+    struct stream_home streams;
+    struct acceptor acceptor;
     int64_t turn_ns;
     int64_t sweep_ns; /* when to look for idle connections */
     bool quiesced;
@@ -115,7 +118,6 @@ struct grpc_frontend {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct list_node connections, dirty;
-    struct peers *peers; /* NULL: any number of connections an address */
     struct inferences inferences;
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
@@ -126,14 +128,10 @@ struct grpc_frontend {
     struct outgoing outgoing;
     struct list_node ended;   /* exchanges that go when that has been written */
     struct list_node resumed; /* calls */
-    char *opened;             /* [OPENED_BYTES], out of TLS */
-    struct text sealed;       /* by TLS, of the connection that is read or written now */
-    int handshakes;           /* that may go on before others have had their turn */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
-    _Atomic uint32_t connection_count;
-    _Atomic uint64_t dismissed; /* connections, for being slow or idle, and floods */
+    _Atomic uint64_t dismissed;              /* connections, for being slow or idle, and floods */
 };
 
 /* ---- grpc.c: a frontend without a thread and a listening socket, for tests ---- */
@@ -149,8 +147,7 @@ void grpc_frontend_free(struct grpc_frontend *frontend);
 int connections_init(struct grpc_frontend *frontend);
 /* Takes the socket over. */
 void connection_begin(struct grpc_frontend *frontend, int fd, const struct peer *peer);
-void connection_readable(struct grpc_connection *connection);
-void connection_writable(struct grpc_connection *connection);
+void connection_event(struct grpc_connection *connection, uint32_t events);
 /* Sends what there is; may close it. */
 void connection_send(struct grpc_connection *connection);
 /* No new calls on it. */
@@ -161,7 +158,7 @@ void connection_end(struct grpc_connection *connection, uint32_t error, const ch
 void connection_close(struct grpc_connection *connection);
 
 static inline bool connection_congested(const struct grpc_connection *c) {
-    return c->unsent.length > 0;
+    return stream_congested(&c->stream);
 }
 
 /* ---- the same, for grpc_call.c ---- */
@@ -208,6 +205,8 @@ void connections_sweep(struct grpc_frontend *frontend);
 
 /* The scheduler gave the request back. */
 void exchange_returned(struct grpc_exchange *exchange);
+/* A bulk thread gave it back. */
+void exchange_bulk_returned(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
 void exchange_order_returned(struct grpc_exchange *exchange, unsigned status, const char *sentence);
 /* Takes messages that streams sent while too many waited. False: there was nothing to do. */

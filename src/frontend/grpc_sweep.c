@@ -76,18 +76,17 @@ static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c) {
 
 /* Whether the peer has given up, or never began. */
 static bool connection_dead(const struct grpc_frontend *f, const struct grpc_connection *c) {
-    return (!c->greeted && passed_ns(f, c->begun_ns) > f->config.head_timeout_s * NS_PER_S) ||
+    return (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->config.head_timeout_s * NS_PER_S) ||
            (connection_congested(c) &&
-            passed_ns(f, c->congested_ns) > frontend_transfer_ns(&f->config, c->unsent.length));
+            passed_ns(f, c->stream.congested_ns) > frontend_transfer_ns(&f->config, c->stream.unsent.length));
 }
 
 void connections_sweep(struct grpc_frontend *f) {
-    uint32_t open = atomic_load_explicit(&f->connection_count, memory_order_relaxed); /* its own */
-    uint32_t excess = frontend_connections_excess(&f->config, open);
+    uint32_t excess = frontend_connections_excess(&f->config, acceptor_connections(&f->acceptor));
     f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
     list_for_each_safe (it, &f->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
-        int64_t silent_ns = passed_ns(f, c->active_ns);
+        int64_t silent_ns = passed_ns(f, c->stream.active_ns);
         bool crowded = excess > 0 && silent_ns > CROWDED_IDLE_S * NS_PER_S;
         if (connection_dead(f, c) || !calls_look(f, c)) {
             counter_add(&f->dismissed, 1);

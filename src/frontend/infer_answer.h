@@ -19,6 +19,12 @@ struct infer_answer {
     int piece_count;
 };
 
+struct request;
+
+/* Whether making the answer of what has run is bulk (bulk.h): about how many bytes there are to be written as JSON,
+ * sorted, compressed or copied; 0 where it is little. `as_json`: outputs are, unless they are asked for otherwise. */
+size_t infer_answer_work(const struct infer_call *call, const struct request *request, bool as_json, bool compressed);
+
 /* Binary outputs of at most so many bytes together are copied behind the JSON: a copy of that costs less than a second
  * system call. */
 #define INFER_ANSWER_COPY_MAX ((size_t)32 * 1024)

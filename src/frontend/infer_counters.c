@@ -114,8 +114,8 @@ static void render_histogram(const struct rendering *r, const char *name, const 
     }
 }
 
-static void render_totals(const struct rendering *r) {
-    uint64_t body = 0, taken = 0, mapped = 0, in_flight = 0;
+static void render_totals(const struct rendering *r, struct slab_use bulk) {
+    uint64_t body = 0, taken = bulk.taken, mapped = bulk.mapped, in_flight = 0;
     for (uint32_t f = 0; f < r->count; f++) {
         body += counter_get(&r->counters[f]->body_bytes);
         taken += counter_get(&r->counters[f]->inputs_bytes_taken);
@@ -138,7 +138,7 @@ static void render_totals(const struct rendering *r) {
 }
 
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
-                           struct text *out) {
+                           struct slab_use bulk, struct text *out) {
     const struct rendering r = {counters, count, models, out};
     render_outcomes(&r);
     render_histogram(&r, "symphony_request_duration_seconds",
@@ -147,5 +147,5 @@ void infer_counters_render(const struct infer_counters *const *counters, uint32_
     render_histogram(&r, "symphony_queue_duration_seconds",
                      "From the first byte of a request to the start of its run, of those answered.",
                      offsetof(struct model_infer_counters, queue_ns));
-    render_totals(&r);
+    render_totals(&r, bulk);
 }

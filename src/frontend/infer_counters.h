@@ -9,6 +9,7 @@
 #include "base/histogram.h"
 #include "base/text.h"
 #include "engine/tensor.h"
+#include "frontend/slab.h"
 #include "frontend/v2.h"
 
 enum outcome {
@@ -25,12 +26,12 @@ struct model_infer_counters {
     _Atomic uint64_t in_time;    /* answered OK by the deadline: the goodput */
     _Atomic uint64_t items;      /* of OK ones */
     _Atomic uint64_t run_ns;     /* of OK ones: what their batches ran, added up */
-    _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run to the answer handed to the kernel, added up */
+    _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run until the kernel had the answer, added up */
     _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */
     _Atomic uint32_t held;       /* requests that refer to the model: not freed yet */
     _Atomic int64_t last_ns;     /* when the last was answered; 0: none was */
-    struct histogram latency_ns; /* of OK ones: from the first byte seen to the answer handed to the kernel */
-    struct histogram queue_ns;   /* of OK ones: from the first byte seen to the start of the run */
+    struct histogram latency_ns; /* of OK ones: from its arrival until the kernel had the answer */
+    struct histogram queue_ns;   /* of OK ones: from its arrival to the start of the run */
 };
 
 struct infer_counters {
@@ -57,6 +58,6 @@ struct metric_model {
     char text[2 * MODEL_NAME_MAX + 40];
 };
 struct metric_model metric_model(const struct served_model *model);
-/* The frontends' counters, summed, of whatever protocol. */
+/* The frontends' counters, summed, of whatever protocol, and what the bulk threads hold. */
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
-                           struct text *out);
+                           struct slab_use bulk, struct text *out);

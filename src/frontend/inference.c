@@ -13,6 +13,8 @@
 #define NO_FREE            UINT32_MAX
 #define SLO_DEFAULT_NS     NS_PER_S /* for a model whose SLO nobody chose */
 #define IDLE_BEFORE_TRIM_S 10
+#define ROOM_MIN           ((size_t)4 * 1024)    /* of a body */
+#define ROOM_BELIEVED      ((size_t)1024 * 1024) /* at once, however much is announced */
 
 static struct inference *slot(const struct inferences *home, uint32_t index) {
     return (struct inference *)(home->slots + index * home->slot_bytes);
@@ -51,7 +53,8 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->home = home;
     taken->model = NULL;
     taken->state = INFERENCE_UPLOAD;
-    taken->cancelled = taken->limited = false;
+    taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
+    taken->slab = home->slab;
     taken->block_count = taken->region_count = 0;
     taken->request.block = NULL;
     taken->request.arrival_ns = now_ns;
@@ -64,7 +67,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
 
 void inference_blocks_give(struct inference *inference) {
     while (inference->block_count > 0)
-        slab_give(inference->home->slab, inference->blocks[--inference->block_count]);
+        slab_give(inference->blocks[--inference->block_count]);
 }
 
 void inference_block_give(void *context, void *block) {
@@ -72,7 +75,7 @@ void inference_block_give(void *context, void *block) {
     for (uint32_t i = 0; i < inference->block_count; i++)
         if (inference->blocks[i] == block) {
             inference->blocks[i] = inference->blocks[--inference->block_count];
-            slab_give(inference->home->slab, block);
+            slab_give(block);
             return;
         }
     CHECK(!"a block of this inference");
@@ -87,7 +90,7 @@ static void held_add(const struct inference *inference, int32_t n) {
 void inference_free(struct inference *inference) {
     struct inferences *home = inference->home;
     CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_ORDERED &&
-          inference->state != INFERENCE_FREE);
+          inference->state != INFERENCE_BULK && inference->state != INFERENCE_FREE);
     inference_blocks_give(inference);
     while (inference->region_count > 0)
         shared_region_put(inference->regions[--inference->region_count]);
@@ -112,10 +115,17 @@ void inference_model(struct inference *inference, const struct served_model *mod
 void *inference_block(void *context, size_t bytes) {
     struct inference *inference = context;
     CHECK_LT(inference->block_count, INFERENCE_BLOCKS_MAX);
-    void *block = slab_take(inference->home->slab, bytes);
+    void *block = slab_take(inference->slab, bytes);
     if (block)
         inference->blocks[inference->block_count++] = block;
     return block;
+}
+
+size_t inference_room(const struct inference *inference, size_t arrived, size_t expected) {
+    size_t room = 2 * arrived < ROOM_MIN ? ROOM_MIN : 2 * arrived;
+    if (expected != SIZE_MAX && slab_plenty(inference->home->slab) && room < ROOM_BELIEVED)
+        room = ROOM_BELIEVED;
+    return room < expected ? room : expected;
 }
 
 /* ---- shared memory ---- */
@@ -221,6 +231,13 @@ void inferences_cancel(struct inferences *home) {
         inference_cancel(slot(home, i));
 }
 
+bool inferences_away(const struct inferences *home) {
+    bool away = home->running > 0;
+    for (uint32_t i = 0; i < home->fresh && !away; i++)
+        away = slot(home, i)->state == INFERENCE_BULK;
+    return away;
+}
+
 struct inference *inferences_next(struct inferences *home) {
     struct request *request = port_next(home->port);
     if (!request)
@@ -293,29 +310,29 @@ static enum outcome outcome_of(const struct inference *inference, bool sent) {
                                                           : OUTCOME_FAILED;
 }
 
-void inference_count(const struct inference *inference, bool sent) {
+void inference_count(const struct inference *inference, int64_t sent_ns) {
     const struct request *request = &inference->request;
     if (!inference->model)
         return;
     struct model_infer_counters *counters = &inference->home->counters.models[request->model];
-    enum outcome outcome = outcome_of(inference, sent);
+    enum outcome outcome = outcome_of(inference, sent_ns > 0);
     counter_add(&counters->outcomes[outcome], 1);
     if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
-        counter_add(&counters->fail_ns, (uint64_t)(inference->answered_ns - request->arrival_ns));
+        counter_add(&counters->fail_ns, (uint64_t)(sent_ns - request->arrival_ns));
     if (outcome != OUTCOME_OK)
         return;
     counter_add(&counters->items, request->items);
     counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
-    counter_add(&counters->reply_ns, (uint64_t)(inference->answered_ns - request->run_end_ns));
-    atomic_store_explicit(&counters->last_ns, inference->answered_ns, memory_order_relaxed); /* statistics */
-    histogram_add(&counters->latency_ns, inference->answered_ns - request->arrival_ns);
+    counter_add(&counters->reply_ns, (uint64_t)(sent_ns - request->run_end_ns));
+    atomic_store_explicit(&counters->last_ns, sent_ns, memory_order_relaxed); /* statistics */
+    histogram_add(&counters->latency_ns, sent_ns - request->arrival_ns);
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
-    if (inference->answered_ns <= request->deadline_ns)
+    if (sent_ns <= request->deadline_ns)
         counter_add(&counters->in_time, 1);
-    /* Not until the answer has gone: that may be the connection's next event, and a client that reads slowly, or wants
-     * its answers compressed, must not lengthen the margin that everybody's deadlines are cut by. */
-    if (inference->packed.length == 0)
-        port_replied(inference->home->port, inference->answered_ns - request->run_end_ns);
+    /* A client that reads slowly, wants its answers compressed or has large ones written as JSON must not lengthen the
+     * margin that everybody's deadlines are cut by. */
+    if (inference->packed.length == 0 && !inference->bulk && !inference->slow)
+        port_replied(inference->home->port, sent_ns - request->run_end_ns);
 }
 
 void inferences_publish(struct inferences *home) {

@@ -4,8 +4,9 @@
  *     UPLOAD ---whole body, parsed---> RUNNING ---inferences_next()---> FINISHED ---answer built---> SENDING --> free
  *        \---mistake in it----------------------------------------------------------------------/
  *
- * In RUNNING the scheduler and an executor own `request`; everything else is the frontend's thread's, which alone calls
- * these functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
+ * In RUNNING the scheduler and an executor own `request`; in BULK a bulk thread owns everything, and calls
+ * inference_block() and inference_result(); else all of it is the frontend's thread's, which alone calls these
+ * functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
 #pragma once
 
 #include "frontend/frontend.h"
@@ -23,6 +24,7 @@ enum inference_state {
     INFERENCE_UPLOAD,
     INFERENCE_RUNNING,
     INFERENCE_ORDERED, /* no inference: an order (repository_order.h) that is being carried out */
+    INFERENCE_BULK,    /* a bulk thread has it (bulk.h): it reads the body, or writes the answer */
     INFERENCE_FINISHED,
     INFERENCE_SENDING,
 };
@@ -36,8 +38,11 @@ struct inference {
     uint32_t free_next;
     uint32_t block_count;
     void *blocks[INFERENCE_BLOCKS_MAX];
+    struct slab *slab;   /* where they come from now */
     unsigned status;     /* of the answer */
-    int64_t answered_ns; /* when it was handed over to be sent, which follows in the same turn */
+    bool slow;           /* the client did not take the answer at once */
+    bool bulk;           /* a bulk thread had it: how long that took tells nothing of others' answers */
+    int64_t answered_ns; /* when the answer was built */
     struct infer_call call;
     uint32_t region_count;
     struct shared_region *regions[TENSORS_MAX]; /* of outputs; a reference each */
@@ -76,11 +81,14 @@ void inference_free(struct inference *inference);
 /* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot
  * is given back. */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
-/* A block of the slab, held until the inputs are given back; NULL: the memory is exhausted. The context of an
+/* A block of its slab, held until the inputs are given back; NULL: the memory is exhausted. The context of an
  * infer_memory is the inference. */
 void *inference_block(void *inference, size_t bytes);
 /* Gives one back before that. */
 void inference_block_give(void *inference, void *block);
+/* How much room a body of `expected` bytes gets (SIZE_MAX: not known) of which `arrived` have come: all of it while
+ * memory is plenty, else twice what has come, so that an announcement alone takes next to nothing. */
+size_t inference_room(const struct inference *inference, size_t arrived, size_t expected);
 /* Gives the inputs' memory back: the answer is built, and points into the outputs only. */
 void inference_blocks_give(struct inference *inference);
 
@@ -91,15 +99,17 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
 /* Nobody waits for it any more; it comes back all the same. Does nothing unless RUNNING. */
 void inference_cancel(struct inference *inference);
 void inferences_cancel(struct inferences *home);
+/* Whether the scheduler or a bulk thread has some. */
+bool inferences_away(const struct inferences *home);
 /* The next one that the scheduler gives back, FINISHED; NULL: none now. */
 struct inference *inferences_next(struct inferences *home);
 /* 200, or the status of its refusal or failure with a sentence. *retry: worth trying again soon. Outputs that go to
  * shared memory are there then. */
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
-/* The answer is handed over to be sent. */
+/* The answer is built. */
 void inference_answered(struct inference *inference, unsigned status);
-/* The end: counts it. `sent`: the answer went out. */
-void inference_count(const struct inference *inference, bool sent);
+/* The end: counts it. `sent_ns` is when the kernel had the last of its answer; 0: it did not go out. */
+void inference_count(const struct inference *inference, int64_t sent_ns);
 
 /* Publishes what the slab holds; gives memory back when nothing used it for a while. */
 void inferences_publish(struct inferences *home);

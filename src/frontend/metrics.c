@@ -3,11 +3,12 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "frontend/http_headers.h"
+#include "frontend/auth.h"
 #include "frontend/listen.h"
 #include "frontend/tls.h"
 
@@ -36,6 +37,12 @@ static enum MHD_Result respond(struct MHD_Connection *connection, unsigned statu
     return result;
 }
 
+static bool authorized(struct MHD_Connection *connection, const struct auth *auth) {
+    const char *bearer = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    const char *key = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Api-Key");
+    return (bearer && auth_allows_bearer(auth, bearer, strlen(bearer))) || (key && auth_allows(auth, key, strlen(key)));
+}
+
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_bytes, void **seen) {
     struct metrics_server *server = context;
@@ -52,7 +59,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         text_put(&text, "/metrics takes GET only\n");
         return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, &text, "text/plain");
     }
-    if (server->config.auth && !http_authorized(connection, server->config.auth)) {
+    if (server->config.auth && !authorized(connection, server->config.auth)) {
         text_put(&text, "/metrics needs a token\n");
         return respond(connection, MHD_HTTP_UNAUTHORIZED, &text, "text/plain");
     }

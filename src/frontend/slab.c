@@ -9,6 +9,7 @@
  * Classes are 4 to a power of two, so at most a fifth of a block is lost to rounding. */
 #include "frontend/slab.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,9 +20,11 @@
 
 #define CHUNK_BYTES  ((size_t)1 << 20)
 #define HEADER_BYTES 64
+#define PAGE_BYTES   ((size_t)4096)
 #define CLASS_MIN    ((size_t)256) /* a block of class 0 */
 #define CLASS_COUNT  (4 * 24)      /* up to 4 GiB */
 #define SMALL_MAX    (CHUNK_BYTES / 8)
+#define PLENTY_PART  4
 
 struct free_block {
     struct free_block *next;
@@ -31,10 +34,12 @@ struct free_block {
 struct chunk {
     struct list_node link;   /* in its class's list: `partial` if a block is free, else `full` */
     struct free_block *free; /* blocks given back */
-    uint32_t size_class;
-    uint32_t used;  /* blocks taken */
-    uint32_t fresh; /* blocks never taken yet */
-    size_t mapped_bytes, block_bytes;
+    struct slab *home;
+    uint16_t size_class;
+    uint16_t used;  /* blocks taken */
+    uint16_t fresh; /* blocks never taken yet */
+    uint32_t mapped_pages;
+    size_t block_bytes;
 };
 _Static_assert(sizeof(struct chunk) <= HEADER_BYTES, "blocks begin behind the header");
 
@@ -42,8 +47,10 @@ struct size_class {
     struct list_node partial, full;
 };
 
-/* Owned by the frontend's thread. */
+/* Owned by the frontend's thread, or by who holds the lock. */
 struct slab {
+    bool shared;
+    pthread_mutex_t lock; /* of a shared one */
     size_t bytes_max, bytes_mapped, bytes_taken;
     struct size_class classes[CLASS_COUNT];
 };
@@ -65,6 +72,16 @@ static struct chunk *chunk_of(const void *block) {
     return (struct chunk *)((uintptr_t)block & ~(uintptr_t)(CHUNK_BYTES - 1));
 }
 
+static void begin(struct slab *slab) {
+    if (slab->shared)
+        pthread_mutex_lock(&slab->lock);
+}
+
+static void end(struct slab *slab) {
+    if (slab->shared)
+        pthread_mutex_unlock(&slab->lock);
+}
+
 struct slab *slab_create(size_t bytes_max) {
     struct slab *slab = calloc(1, sizeof(*slab));
     if (!slab)
@@ -77,10 +94,20 @@ struct slab *slab_create(size_t bytes_max) {
     return slab;
 }
 
+struct slab *slab_create_shared(size_t bytes_max) {
+    struct slab *slab = slab_create(bytes_max);
+    if (slab) {
+        slab->shared = true;
+        pthread_mutex_init(&slab->lock, NULL);
+    }
+    return slab;
+}
+
 static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
+    size_t bytes = (size_t)chunk->mapped_pages * PAGE_BYTES;
     list_remove(&chunk->link);
-    slab->bytes_mapped -= chunk->mapped_bytes;
-    munmap(chunk, chunk->mapped_bytes);
+    slab->bytes_mapped -= bytes;
+    munmap(chunk, bytes);
 }
 
 static void list_unmap(struct slab *slab, struct list_node *head, bool used_too) {
@@ -98,12 +125,20 @@ void slab_destroy(struct slab *slab) {
         list_unmap(slab, &slab->classes[i].partial, true);
         list_unmap(slab, &slab->classes[i].full, true);
     }
+    if (slab->shared)
+        pthread_mutex_destroy(&slab->lock);
     free(slab);
 }
 
-void slab_trim(struct slab *slab) {
+static void trim(struct slab *slab) {
     for (uint32_t i = 0; i < CLASS_COUNT; i++)
         list_unmap(slab, &slab->classes[i].partial, false);
+}
+
+void slab_trim(struct slab *slab) {
+    begin(slab);
+    trim(slab);
+    end(slab);
 }
 
 /* A mapping of `bytes` at a multiple of CHUNK_BYTES, or NULL. */
@@ -122,25 +157,26 @@ static void *map_aligned(size_t bytes) {
 
 static struct chunk *chunk_map(struct slab *slab, uint32_t size_class, size_t block_bytes) {
     bool small = block_bytes <= SMALL_MAX;
-    size_t mapped_bytes = small ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + 4095) & ~(size_t)4095;
+    size_t mapped_bytes = small ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
-        slab_trim(slab);
+        trim(slab);
     if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
         return NULL;
     struct chunk *chunk = map_aligned(mapped_bytes);
     if (!chunk)
         return NULL;
-    chunk->size_class = size_class;
-    chunk->mapped_bytes = mapped_bytes;
+    chunk->home = slab;
+    chunk->size_class = (uint16_t)size_class;
+    chunk->mapped_pages = (uint32_t)(mapped_bytes / PAGE_BYTES);
     chunk->block_bytes = block_bytes;
-    chunk->fresh = small ? (uint32_t)((CHUNK_BYTES - HEADER_BYTES) / block_bytes) : 1;
+    chunk->fresh = small ? (uint16_t)((CHUNK_BYTES - HEADER_BYTES) / block_bytes) : 1;
     list_init(&chunk->link);
     list_append(&slab->classes[size_class].partial, &chunk->link);
     slab->bytes_mapped += mapped_bytes;
     return chunk;
 }
 
-void *slab_take(struct slab *slab, size_t bytes) {
+static void *take(struct slab *slab, size_t bytes) {
     size_t block_bytes;
     uint32_t size_class = class_find(bytes, &block_bytes);
     if (size_class >= CLASS_COUNT)
@@ -166,10 +202,14 @@ void *slab_take(struct slab *slab, size_t bytes) {
     return block;
 }
 
-void slab_give(struct slab *slab, void *block) {
-    if (!block)
-        return;
-    struct chunk *chunk = chunk_of(block);
+void *slab_take(struct slab *slab, size_t bytes) {
+    begin(slab);
+    void *block = take(slab, bytes);
+    end(slab);
+    return block;
+}
+
+static void give(struct slab *slab, struct chunk *chunk, void *block) {
     CHECK_LT(0, chunk->used);
     bool was_full = !chunk->free && chunk->fresh == 0;
     struct free_block *free_block = block;
@@ -184,14 +224,35 @@ void slab_give(struct slab *slab, void *block) {
     }
 }
 
+void slab_give(void *block) {
+    if (!block)
+        return;
+    struct chunk *chunk = chunk_of(block);
+    struct slab *slab = chunk->home;
+    begin(slab);
+    give(slab, chunk, block);
+    end(slab);
+}
+
 size_t slab_block_bytes(const void *block) {
     return chunk_of(block)->block_bytes;
 }
 
-size_t slab_bytes_mapped(const struct slab *slab) {
-    return slab->bytes_mapped;
+struct slab_use slab_use(struct slab *slab) {
+    begin(slab);
+    struct slab_use use = {slab->bytes_taken, slab->bytes_mapped};
+    end(slab);
+    return use;
 }
 
-size_t slab_bytes_taken(const struct slab *slab) {
-    return slab->bytes_taken;
+size_t slab_bytes_mapped(struct slab *slab) {
+    return slab_use(slab).mapped;
+}
+
+size_t slab_bytes_taken(struct slab *slab) {
+    return slab_use(slab).taken;
+}
+
+bool slab_plenty(struct slab *slab) {
+    return slab_bytes_taken(slab) < slab->bytes_max / PLENTY_PART;
 }

@@ -49,6 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK_EQ(grpc_frontend_make(&f, &config, NULL), 0);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step(f);
+    acceptor_begun(&f->acceptor, &nobody);
     connection_begin(f, ends[0], &nobody);
     if (data[0] & 1)
         exchange_bytes(f, ends[1], (const uint8_t *)preface, sizeof(preface)); /* its end is the settings' */

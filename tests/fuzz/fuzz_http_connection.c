@@ -1,5 +1,4 @@
-/* fuzz_http_connection.c - bytes as from a socket into an HTTP frontend: libmicrohttpd, what we check of its heads,
- * bodies and requests together.
+/* fuzz_http_connection.c - bytes as from a socket into an HTTP frontend: heads, bodies and requests together.
  *
  * The input's first byte: into pieces of how many bytes the rest is cut (0: it is not). A scheduler that refuses every
  * request stands behind it; all other answers are real. Whatever comes, nothing may be left over when the client is
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include "frontend/http_state.h"
-#include "frontend/listen.h"
 #include "scheduler.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -19,12 +17,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct http_frontend *frontend;
 
 static void frontend_set_up(void) {
-    int port;
     scheduler_set_up();
     struct frontend_config config = scheduler_frontend();
     config.body_bytes_max = 1 << 20;
     config.inputs_bytes_max = 8 << 20;
-    CHECK_EQ(listen_open("127.0.0.1", 0, &config.listen_fd, &port, NULL), 0);
     CHECK_EQ(http_frontend_make(&frontend, &config, NULL), 0);
 }
 
@@ -51,11 +47,11 @@ static void exchange_bytes(int client, const uint8_t *data, size_t bytes, bool *
 }
 
 static bool over(void) {
-    return atomic_load(&frontend->connections) == 0 && frontend->inferences.running == 0;
+    return acceptor_connections(&frontend->acceptor) == 0 && frontend->inferences.running == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const struct sockaddr nobody = {.sa_family = AF_UNIX};
+    const struct peer nobody = {{0}};
     bool answered = false;
     int ends[2];
     if (size == 0)
@@ -64,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         frontend_set_up();
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step();
-    CHECK_EQ(MHD_add_connection(frontend->daemon, ends[0], &nobody, sizeof(nobody)), MHD_YES);
+    acceptor_begun(&frontend->acceptor, &nobody);
+    http_connection_begin(frontend, ends[0], &nobody);
     size_t piece = data[0] ? data[0] : size;
     for (size_t at = 1; at < size; at += piece)
         exchange_bytes(ends[1], data + at, piece < size - at ? piece : size - at, &answered);
@@ -74,6 +71,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(over());
     CHECK_EQ(atomic_load(&frontend->inferences.counters.in_flight), 0);
     CHECK_EQ(slab_bytes_taken(frontend->inferences.slab), 0);
-    CHECK(list_empty(&frontend->clients) && list_empty(&frontend->leaving));
+    CHECK(list_empty(&frontend->connections) && list_empty(&frontend->again) && list_empty(&frontend->closed));
     return 0;
 }

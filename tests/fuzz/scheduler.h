@@ -34,10 +34,12 @@ static inline void scheduler_set_up(void) {
     atomic_init(&publication.now, &index_of_models);
 }
 
-/* How a frontend before it is set up; the limits are the caller's to set, 0 is none of a kind. After scheduler_set_up. */
+/* How a frontend before it is set up; the limits are the caller's to set, 0 is none of a kind. After scheduler_set_up.
+ */
 static inline struct frontend_config scheduler_frontend(void) {
     static const _Atomic bool ready = true, draining = false;
-    return (struct frontend_config){.port = port_create(&wiring, 0, 0),
+    return (struct frontend_config){.listen_fd = -1,
+                                    .port = port_create(&wiring, 0, 0),
                                     .model_count = MODELS,
                                     .models = &publication,
                                     .ready = &ready,

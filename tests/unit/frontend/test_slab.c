@@ -25,9 +25,9 @@ static void blocks_hold_what_was_asked_for(void **state) {
         assert_true(slab_block_bytes(block) >= sizes[i]);
         assert_true(slab_block_bytes(block) <= sizes[i] + sizes[i] / 4 + 256);
         memset(block, 1, slab_block_bytes(block));
-        slab_give(slab, block);
+        slab_give(block);
     }
-    slab_give(slab, NULL);
+    slab_give(NULL);
     assert_int_equal(slab_bytes_taken(slab), 0);
     slab_destroy(slab);
 }
@@ -50,7 +50,7 @@ static void blocks_do_not_overlap(void **state) {
             for (size_t b = 0; b < live[k].bytes; b += 1 + live[k].bytes / 64)
                 assert_int_equal(live[k].block[b], live[k].mark);
             assert_int_equal(live[k].block[live[k].bytes - 1], live[k].mark);
-            slab_give(slab, live[k].block);
+            slab_give(live[k].block);
             live[k].block = NULL;
         } else {
             live[k].bytes = 1 + rng_below(&rng, (uint64_t)64 << rng_below(&rng, 14));
@@ -61,7 +61,7 @@ static void blocks_do_not_overlap(void **state) {
         }
     }
     for (uint32_t k = 0; k < LIVE; k++)
-        slab_give(slab, live[k].block);
+        slab_give(live[k].block);
     assert_int_equal(slab_bytes_taken(slab), 0);
     slab_trim(slab);
     assert_int_equal(slab_bytes_mapped(slab), 0);
@@ -80,15 +80,15 @@ static void the_bound_holds(void **state) {
     assert_in_range(n, 30, 42); /* 4 MiB of some 112 KiB */
     assert_true(slab_bytes_mapped(slab) <= 4 * MIB);
     assert_null(slab_take(slab, 100000));
-    slab_give(slab, blocks[--n]);
+    slab_give(blocks[--n]);
     assert_non_null(blocks[n] = slab_take(slab, 100000));
     n++;
     while (n > 0)
-        slab_give(slab, blocks[--n]);
+        slab_give(blocks[--n]);
     /* free blocks of one class do not stand in the way of another */
     void *large = slab_take(slab, 3 * MIB);
     assert_non_null(large);
-    slab_give(slab, large);
+    slab_give(large);
     slab_destroy(slab);
 }
 
@@ -97,8 +97,8 @@ static void memory_is_used_again(void **state) {
     struct slab *slab = slab_create(64 * MIB);
     void *first = slab_take(slab, 1000), *large = slab_take(slab, 2 * MIB);
     size_t mapped = slab_bytes_mapped(slab);
-    slab_give(slab, first);
-    slab_give(slab, large);
+    slab_give(first);
+    slab_give(large);
     assert_int_equal(slab_bytes_mapped(slab), mapped);
     assert_ptr_equal(slab_take(slab, 900), first);
     assert_ptr_equal(slab_take(slab, 2 * MIB - 5), large);

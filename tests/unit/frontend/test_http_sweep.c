@@ -1,4 +1,4 @@
-/* test_http_clients.c - connections over HTTP that are slow, too many or gone: a real frontend, stepped by hand, over
+/* test_http_sweep.c - connections over HTTP that are slow, too many or gone: a real frontend, stepped by hand, over
  * loopback, whose clock is set ahead before it looks: by seconds, so that a slow machine makes no difference. */
 #include "unit/cmocka_all.h"
 
@@ -45,15 +45,15 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static struct client *client_nth(uint32_t n) {
-    list_for_each (it, &frontend->clients)
+static struct http_connection *connection_nth(uint32_t n) {
+    list_for_each (it, &frontend->connections)
         if (n-- == 0)
-            return list_entry(it, struct client, link);
+            return list_entry(it, struct http_connection, link);
     return NULL;
 }
 
 static uint32_t connections(void) {
-    return atomic_load_explicit(&frontend->connections, memory_order_relaxed);
+    return acceptor_connections(&frontend->acceptor);
 }
 
 static bool steps_until(bool (*holds)(const void *), const void *context) {
@@ -71,7 +71,7 @@ static bool as_many(const void *count) {
 }
 
 static bool doing(const void *what) {
-    return client_nth(0) && client_nth(0)->doing == *(const enum client_doing *)what;
+    return connection_nth(0) && connection_nth(0)->doing == *(const enum http_doing *)what;
 }
 
 /* A client, taken in. */
@@ -92,22 +92,23 @@ static void say(int fd, const char *text) {
 /* Looks at the clients, so many seconds after the time of the last turn. */
 static void look_after(double seconds) {
     frontend->turn_ns += (int64_t)(seconds * (double)NS_PER_S);
-    frontend->sweep_ns = 0;
-    clients_look_after(frontend);
+    http_connections_sweep(frontend);
+    http_connections_free(frontend);
 }
 
 static uint64_t dismissed(void) {
     return counter_get(&frontend->dismissed);
 }
 
+/* The client reads this, closes, and its connection is no more. */
 static void gone(int fd, const char *last_words) {
     char got[4096] = "";
     uint32_t none = 0;
-    assert_true(steps_until(as_many, &none));
     ssize_t n = recv(fd, got, sizeof(got) - 1, 0);
     assert_int_equal(n > 0, *last_words != '\0');
     assert_memory_equal(got, last_words, strlen(last_words));
     close(fd);
+    assert_true(steps_until(as_many, &none));
 }
 
 static void who_says_nothing_may_stay(void **state) {
@@ -119,30 +120,49 @@ static void who_says_nothing_may_stay(void **state) {
     close(fd);
 }
 
-static void half_a_head_is_late_from_when_it_was_seen(void **state) {
+static bool begun(const void *nothing) {
+    (void)nothing;
+    return connection_nth(0)->begun;
+}
+
+static void half_a_head_is_late_from_its_first_byte(void **state) {
     (void)state;
     int fd = client_connect();
+    look_after(HEAD_S); /* silent so far */
     say(fd, "GET /v2/health/live HTTP/1.1\r\nHo");
-    for (int i = 0; i < STEPS_MAX && client_nth(0)->head_seen_ns == 0; i++) {
-        http_frontend_step(frontend);
-        client_nth(0)->look_ns = 0;
-        look_after(0);
-    }
-    assert_true(client_nth(0)->head_seen_ns > 0);
-    look_after(HEAD_S / 2);
+    assert_true(steps_until(begun, NULL));
+    look_after(HEAD_S - 1);
     assert_int_equal(dismissed(), 0);
-    look_after(HEAD_S);
+    look_after(2);
     assert_int_equal(dismissed(), 1);
     gone(fd, "HTTP/1.1 408");
 }
 
+/* What it still sends is thrown away, for a while. */
+static void who_does_not_leave_is_left(void **state) {
+    (void)state;
+    const uint32_t none = 0;
+    int fd = client_connect();
+    say(fd, "rubbish\r\n\r\n");
+    while (connection_nth(0)->doing != HTTP_DOING_LEAVING)
+        http_frontend_step(frontend);
+    say(fd, "more rubbish");
+    http_frontend_step(frontend);
+    look_after(1);
+    assert_int_equal(connections(), 1);
+    look_after(2);
+    assert_int_equal(connections(), 0);
+    assert_true(steps_until(as_many, &none));
+    close(fd);
+}
+
 static void a_slow_body_is_late_by_its_bytes(void **state) {
     (void)state;
-    static const enum client_doing body = CLIENT_BODY;
+    static const enum http_doing body = HTTP_DOING_BODY;
     int fd = client_connect();
     say(fd, "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{");
     assert_true(steps_until(doing, &body));
-    client_nth(0)->bytes = 100 * RATE_MIN; /* a hundred seconds' worth */
+    connection_nth(0)->bytes = 100 * RATE_MIN; /* a hundred seconds' worth */
     look_after(HEAD_S + 50);
     assert_int_equal(dismissed(), 0);
     look_after(100);
@@ -154,8 +174,7 @@ static void a_slow_body_is_late_by_its_bytes(void **state) {
 static void who_does_not_take_an_answer_is_told_nothing(void **state) {
     (void)state;
     int fd = client_connect();
-    struct client *client = client_nth(0);
-    client_does(client, CLIENT_ANSWER, frontend->turn_ns, 100 * RATE_MIN);
+    http_connection_does(connection_nth(0), HTTP_DOING_ANSWER, 100 * RATE_MIN);
     look_after(HEAD_S + 50);
     assert_int_equal(dismissed(), 0);
     look_after(100);
@@ -165,7 +184,7 @@ static void who_does_not_take_an_answer_is_told_nothing(void **state) {
 
 static void nobody_waits_too_long_for_us(void **state) {
     (void)state;
-    static const enum client_doing running = CLIENT_RUNNING;
+    static const enum http_doing running = HTTP_DOING_RUNNING;
     int fd = client_connect();
     say(fd, REQUEST);
     assert_true(steps_until(doing, &running));
@@ -185,14 +204,14 @@ static void idle_ones_make_way_as_many_as_needed(void **state) {
         fds[i] = client_connect();
     look_after(1);
     assert_int_equal(dismissed(), 0); /* nobody has been idle for long */
-    client_nth(0)->doing = CLIENT_RUNNING;
+    connection_nth(0)->doing = HTTP_DOING_RUNNING;
     look_after(10);
     assert_int_equal(dismissed(), 1); /* 15 of 16 are open */
     uint32_t left = ARRAY_COUNT(fds) - 1;
     assert_true(steps_until(as_many, &left));
     look_after(20);
     assert_int_equal(dismissed(), 1); /* an eighth is free */
-    assert_int_equal(client_nth(0)->doing, CLIENT_RUNNING);
+    assert_int_equal(connection_nth(0)->doing, HTTP_DOING_RUNNING);
     for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
         close(fds[i]);
 }
@@ -209,6 +228,7 @@ static struct request_message message_taken(void) {
     return taken;
 }
 
+/* The scheduler refuses. */
 static void refuse(uint64_t handle) {
     struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
     *refusal = (struct refusal_message){handle, REFUSAL_CANCELLED};
@@ -235,17 +255,42 @@ static void who_leaves_has_its_request_cancelled(void **state) {
     assert_int_equal(atomic_load(&frontend->inferences.counters.in_flight), 0);
 }
 
+/* It says that it sends no more, and reads: nothing tells it from one that left, but that it takes what is sent. */
+static void who_ends_its_sending_side_is_answered(void **state) {
+    (void)state;
+    const uint32_t none = 0;
+    char got[4096] = "";
+    size_t bytes = 0;
+    int fd = client_connect();
+    say(fd, REQUEST);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    struct request_message asked = message_taken();
+    assert_int_equal(asked.kind, REQUEST_ARRIVED);
+    for (int i = 0; i < 100; i++)
+        http_frontend_step(frontend);
+    assert_null(ring_peek(&wiring.requests[0])); /* not cancelled */
+    refuse(asked.handle);
+    assert_true(steps_until(as_many, &none));
+    for (ssize_t n; (n = recv(fd, got + bytes, sizeof(got) - 1 - bytes, 0)) > 0;)
+        bytes += (size_t)n;
+    assert_memory_equal(got, "HTTP/1.1 100 ", 13);
+    assert_non_null(strstr(got, "HTTP/1.1 503 "));
+    close(fd);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(who_says_nothing_may_stay),
-        TEST(half_a_head_is_late_from_when_it_was_seen),
+        TEST(half_a_head_is_late_from_its_first_byte),
+        TEST(who_does_not_leave_is_left),
         TEST(a_slow_body_is_late_by_its_bytes),
         TEST(who_does_not_take_an_answer_is_told_nothing),
         TEST(nobody_waits_too_long_for_us),
         TEST(idle_ones_make_way_as_many_as_needed),
         TEST(who_leaves_has_its_request_cancelled),
+        TEST(who_ends_its_sending_side_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
