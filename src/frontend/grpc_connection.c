@@ -13,6 +13,7 @@
 #include "frontend/grpc_state.h"
 
 #define STREAMS_MAX           1024       /* calls at once on one connection */
+#define READS_MAX             8          /* of one connection in a turn: 1 MiB, some 0.2 ms */
 #define STREAM_WINDOW         (4 << 20)  /* bytes a client may send before it hears from us: a call's */
 #define CONNECTION_WINDOW     (32 << 20) /* and all calls' of a connection */
 #define HEADER_LIST_BYTES_MAX (32 << 10)
@@ -288,17 +289,23 @@ static bool sealed_take(struct grpc_connection *c, const char *data, size_t byte
     return stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0; /* what the handshake says, or why it failed */
 }
 
-/* One receive: what is left is told again. */
+/* What is left is told again. */
 static void readable(struct grpc_connection *c) {
     struct grpc_frontend *f = c->frontend;
     if (stream_greets(&c->stream) && f->streams.handshakes-- <= 0)
         return; /* told again */
     connection_touch(c);
-    ssize_t n = stream_receive(&c->stream, f->in, IN_BYTES, &c->arrived_ns);
-    if (n == -EAGAIN)
-        return;
-    if (n <= 0 || !(c->stream.tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n)))
-        connection_close(c);
+    for (int reads = 0; reads < READS_MAX; reads++) {
+        ssize_t n = stream_receive(&c->stream, f->in, IN_BYTES, &c->arrived_ns);
+        if (n == -EAGAIN)
+            return;
+        if (n <= 0 || !(c->stream.tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n))) {
+            connection_close(c);
+            return;
+        }
+        if ((size_t)n < IN_BYTES)
+            return;
+    }
 }
 
 void connection_event(struct grpc_connection *c, uint32_t events) {

@@ -5,6 +5,7 @@ clients that are slow, cut off or gone, and the server's end.
 
 import concurrent.futures
 import contextlib
+import fcntl
 import gzip
 import http.client
 import json
@@ -633,6 +634,52 @@ def test_an_announced_body_takes_no_memory(slow):
     for wire in wires:
         wire.close()
     wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 0)
+
+
+def test_announcements_leave_room_for_others(slow):
+    """40 times a megabyte announced of 8 MiB allowed, and a byte of each sent."""
+    wires = [socket.create_connection(("127.0.0.1", slow.port)) for _ in range(40)]
+    for wire in wires:
+        wire.sendall(raw_request(b"{", "/v2/models/slow/infer", length=1 << 20))
+    wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 40)
+    body = json.dumps(SLOW_INPUT | {"id": "x" * (2 << 20)})
+    assert request_json(slow, "POST", "/v2/models/slow/infer", body)[0] == 200
+    for wire in wires:
+        wire.close()
+    wait_until(lambda: metric(slow, "symphony_requests_in_flight") == 0)
+
+
+def test_a_large_body_holds_up_nobody(server):
+    """What comes behind a long one, on another connection, is answered before it."""
+    numbers = b"1.25," * (12 << 20)
+    body = b'{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}],"none":[' + numbers + b"1]}"
+    packed = gzip.compress(bytes(60 << 20), 1)
+    for request in (raw_request(body), raw_request(packed, more=b"Content-Encoding: gzip\r\n")):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire, connect(server) as other:
+            assert ask(other, "GET", "/v2/health/live")[0] == 200
+            before = metric(server, "symphony_frontend_wait_seconds_count", protocol="http")
+            wire.sendall(request)
+            wait_until(lambda: not unread(wire))
+            for _ in range(3):
+                assert ask(other, "POST", "/v2/models/double/infer", INFER)[0] == 200
+            wire.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                wire.recv(1)
+            wire.settimeout(60)
+            assert read_answer(wire)[0] in (200, 400)
+            assert metric(server, "symphony_frontend_wait_seconds_count", protocol="http") > before
+
+
+def unread(wire):
+    """Bytes that were sent and the server's socket has not taken (SIOCOUTQ)."""
+    return int.from_bytes(fcntl.ioctl(wire, 0x5411, bytes(4)), "little")
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_client_that_ends_its_sending_side_is_answered(server, requests):
+    """As `nc -N` does: nothing tells it from one that has gone, until it takes what is sent."""
+    got = talk(server, raw_request() * requests, end=True)
+    assert got.count(b"HTTP/1.1 200 ") == requests and got.count(b"[2.0,4.0,6.0,8.0]") == requests
 
 
 def test_a_client_that_does_not_read_harms_nobody(server):
