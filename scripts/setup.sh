@@ -5,7 +5,7 @@
 # interrupted run is simply run again. Everything stays below build/ and models/, which git ignores; only packages are
 # installed outside, by apt-get.
 
-BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libmicrohttpd-dev libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
+BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
                 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
                 python3 python3-venv ca-certificates openssl curl gnuplot-nox"
 # libFuzzer comes with clang.

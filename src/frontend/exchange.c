@@ -77,6 +77,9 @@ static void respond_verdict(struct http_connection *c) {
     struct v2_answer answer = {0};
     struct v2_route route;
     switch (c->verdict) {
+    case VERDICT_PAGE:
+        f->config.page(f->config.page_context, c);
+        return;
     case VERDICT_UNAUTHORIZED:
         v2_error(&answer, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
         break;
@@ -210,7 +213,8 @@ static enum verdict verdict_of(const struct http_connection *c, const struct v2_
 /* Answers once the body has been swallowed. At once, which ends the connection, if there is too much of it, or nobody
  * knows how much, or the client asks first. */
 static bool verdict_begin(struct http_connection *c) {
-    int64_t swallowed_max = c->verdict == VERDICT_UNAUTHORIZED ? STRANGER_BYTES_MAX : SWALLOW_BYTES_MAX;
+    bool strange = c->verdict == VERDICT_UNAUTHORIZED || c->verdict == VERDICT_PAGE;
+    int64_t swallowed_max = strange ? STRANGER_BYTES_MAX : SWALLOW_BYTES_MAX;
     if (!c->head.chunked && c->head.content_length <= swallowed_max &&
         (!c->head.expects_continue || c->head.content_length <= 0))
         return true;
@@ -248,6 +252,10 @@ bool exchange_begin(struct http_connection *c) {
         v2_error(&answer, 400, "%s", c->head.fault);
         respond_v2(c, &answer);
         return false;
+    }
+    if (c->frontend->config.page) {
+        c->verdict = VERDICT_PAGE;
+        return verdict_begin(c);
     }
     route_find(c, &route);
     c->verdict = verdict_of(c, &route);

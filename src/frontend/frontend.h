@@ -11,6 +11,7 @@
 
 struct auth;
 struct bulk;
+struct http_connection;
 struct repository_desk;
 struct shared_memory;
 struct tls;
@@ -25,7 +26,7 @@ struct v2_publication;
 struct frontend_config {
     int listen_fd;        /* of listen_open(); the frontend duplicates it */
     uint32_t index;       /* names the thread: "http-0" */
-    struct port *port;    /* outlives the frontend */
+    struct port *port;    /* outlives the frontend; NULL: requests are answered by `page` alone */
     uint32_t model_count; /* their numbers are below this */
     const struct v2_publication *models;
     struct bulk *bulk;                    /* works off what is large; NULL: the frontend does, in its turns */
@@ -47,6 +48,9 @@ struct frontend_config {
     uint32_t rate_min;       /* bytes a second of bodies and answers; what is slower is given up. 0: any */
     int grpc_level;          /* zlib's, 1 to 9, for gRPC's inference answers; 0: they are not compressed */
     bool busy_poll;          /* spin instead of sleeping */
+    /* Over HTTP, without a port: answers a request whose body has been thrown away. The frontend's thread. */
+    void (*page)(void *context, struct http_connection *connection);
+    void *page_context;
 };
 
 /* What the transfer of so many bytes may take. */

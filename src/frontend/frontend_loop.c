@@ -23,7 +23,7 @@ int frontend_loop_open(struct frontend_loop *loop, const struct frontend_config 
     loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (loop->epoll_fd < 0 || loop->wake_fd < 0)
         return error_set(err, -errno, "no descriptors for a frontend: %s", strerror(errno));
-    if ((rc = watch(loop, port_event_fd(config->port), EPOLLIN | EPOLLET, port_mark)) < 0 ||
+    if ((config->port && (rc = watch(loop, port_event_fd(config->port), EPOLLIN | EPOLLET, port_mark)) < 0) ||
         (rc = frontend_loop_watch(loop, loop->wake_fd, wake_mark)) < 0)
         return error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
     return 0;

@@ -33,9 +33,15 @@ static char mark_listen, mark_port, mark_wake;
 
 /* ---- the loop ---- */
 
+/* Hands over what was submitted. */
+static void flush(struct http_frontend *f) {
+    if (f->config.port)
+        port_flush(f->config.port);
+}
+
 static void take_finished(struct http_frontend *f) {
     struct inference *inference;
-    while ((inference = inferences_next(&f->inferences)))
+    while (f->config.port && (inference = inferences_next(&f->inferences)))
         exchange_finish(container_of(inference, struct exchange, inference));
 }
 
@@ -96,10 +102,11 @@ static void take_events(struct http_frontend *f, int timeout_ms) {
     int n = epoll_wait(f->loop.epoll_fd, events, EVENTS_MAX, timeout_ms);
     int64_t until_ns = (f->turn_ns = clock_now_ns()) + TURN_NS;
     f->streams.handshakes = HANDSHAKES_MAX;
-    frontend_loop_turn(&f->loop, f->config.models);
+    if (f->config.models)
+        frontend_loop_turn(&f->loop, f->config.models);
     for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
         take_event(f, &events[i]);
-    port_flush(f->config.port);
+    flush(f);
     http_connections_free(f);
 }
 
@@ -110,8 +117,8 @@ static void rest(struct http_frontend *f) {
     if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)
         timeout_ms = ACCEPTOR_PAUSE_MS;
     inferences_publish(&f->inferences);
-    bool armed = timeout_ms != 0 && port_arm(f->config.port);
-    take_events(f, armed ? timeout_ms : 0);
+    bool armed = timeout_ms != 0 && f->config.port && port_arm(f->config.port);
+    take_events(f, armed || !f->config.port ? timeout_ms : 0);
     if (armed)
         port_disarm(f->config.port);
 }
@@ -129,7 +136,7 @@ static void turn(struct http_frontend *f) {
     if (f->turn_ns >= f->sweep_ns)
         http_connections_sweep(f);
     acceptor_look(&f->acceptor, f->turn_ns);
-    port_flush(f->config.port);
+    flush(f);
     http_connections_free(f);
 }
 
@@ -151,7 +158,7 @@ static void finish_all(struct http_frontend *f) {
 
 static void *frontend_main(void *context) {
     struct http_frontend *f = context;
-    thread_begin("http", f->config.index, THREAD_PROMPT);
+    thread_begin(f->config.page ? "metrics" : "http", f->config.index, f->config.page ? THREAD_SHARED : THREAD_PROMPT);
     f->turn_ns = clock_now_ns();
     while (!frontend_loop_ends(&f->loop)) {
         if (!f->quiesced && frontend_loop_quiesces(&f->loop))

@@ -321,7 +321,8 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
     struct http_frontend *f = c->frontend;
     char line[48];
     bool head_only = c->parser.method == HTTP_HEAD && c->head_over;
-    c->last = c->last || f->quiesced || atomic_load_explicit(f->config.draining, memory_order_relaxed);
+    c->last = c->last || f->quiesced ||
+              (f->config.draining && atomic_load_explicit(f->config.draining, memory_order_relaxed));
     text_append(&c->out, line, (size_t)snprintf(line, sizeof(line), "Content-Length: %zu\r\n", bytes));
     if (c->last)
         text_put(&c->out, "Connection: close\r\n");

@@ -42,6 +42,7 @@ enum verdict {
     VERDICT_TOO_LARGE,
     VERDICT_BUSY,
     VERDICT_ENCODING,
+    VERDICT_PAGE, /* a page that is none of the protocol (frontend_config) */
 };
 
 /* A piece of a head, which may come in several pieces. */

@@ -1,110 +1,74 @@
-/* metrics.c - GET /metrics. */
+/* metrics.c - GET /metrics, by an HTTP frontend that serves this page alone. */
 #include "frontend/metrics.h"
 
 #include <errno.h>
-#include <microhttpd.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "frontend/auth.h"
+#include "frontend/http_state.h"
 #include "frontend/listen.h"
-#include "frontend/tls.h"
 
 #define CONNECTIONS_MAX 64
 #define IDLE_TIMEOUT_S  120
 
 struct metrics_server {
-    struct MHD_Daemon *daemon;
+    struct http_frontend *frontend;
     int tcp_port;
     struct metrics_config config;
 };
 
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned status, struct text *text,
-                               const char *type) {
-    struct MHD_Response *response = MHD_create_response_from_buffer(text->length, text->data, MHD_RESPMEM_MUST_COPY);
-    text_free(text);
-    if (!response)
-        return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    if (status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    enum MHD_Result result = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response);
-    return result;
+static void answer(struct http_connection *c, unsigned status, const struct text *text, const char *type) {
+    http_answer_begin(c, status);
+    http_header_put(c, "Content-Type", type);
+    if (status == 405)
+        http_header_put(c, "Allow", "GET, HEAD");
+    if (status == 401)
+        http_header_put(c, "WWW-Authenticate", "Bearer");
+    http_answer_send(c, text->length > 0 ? text->data : "", text->length);
 }
 
-static bool authorized(struct MHD_Connection *connection, const struct auth *auth) {
-    const char *bearer = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
-    const char *key = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Api-Key");
-    return (bearer && auth_allows_bearer(auth, bearer, strlen(bearer))) || (key && auth_allows(auth, key, strlen(key)));
-}
-
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
-                                  const char *version, const char *upload, size_t *upload_bytes, void **seen) {
-    struct metrics_server *server = context;
-    struct text text = {0};
-    (void)version;
-    (void)upload;
-    (void)upload_bytes;
-    (void)seen;
-    if (strcmp(url, "/metrics") != 0) {
-        text_put(&text, "the metrics are at /metrics\n");
-        return respond(connection, MHD_HTTP_NOT_FOUND, &text, "text/plain");
-    }
-    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
-        text_put(&text, "/metrics takes GET only\n");
-        return respond(connection, MHD_HTTP_METHOD_NOT_ALLOWED, &text, "text/plain");
-    }
-    if (server->config.auth && !authorized(connection, server->config.auth)) {
-        text_put(&text, "/metrics needs a token\n");
-        return respond(connection, MHD_HTTP_UNAUTHORIZED, &text, "text/plain");
-    }
-    server->config.render(server->config.context, &text);
-    return respond(connection, text.failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : MHD_HTTP_OK, &text,
-                   "text/plain; version=0.0.4");
-}
-
-/* A connection over TLS holds on to what its session began with. */
-static void on_connection(void *context, struct MHD_Connection *connection, void **credentials,
-                          enum MHD_ConnectionNotificationCode code) {
+static void page(void *context, struct http_connection *c) {
     const struct metrics_server *server = context;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
-        tls_release(*credentials);
-    else if (server->config.tls && info)
-        *credentials = tls_prepare(server->config.tls, info->tls_session, "http/1.1");
+    bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
+    struct text text = {0};
+    if (strcmp(c->path.data, "/metrics") != 0) {
+        text_put(&text, "the metrics are at /metrics\n");
+        answer(c, 404, &text, "text/plain");
+    } else if (!get) {
+        text_put(&text, "/metrics takes GET only\n");
+        answer(c, 405, &text, "text/plain");
+    } else if (server->config.auth && !c->head.authorized) {
+        text_put(&text, "/metrics needs a token\n");
+        answer(c, 401, &text, "text/plain");
+    } else {
+        server->config.render(server->config.context, &text);
+        answer(c, text.failed ? 500 : 200, &text, "text/plain; version=0.0.4");
+    }
+    text_free(&text);
 }
 
 int metrics_server_start(struct metrics_server **server, const struct metrics_config *config, struct sy_error *err) {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD;
     struct metrics_server *s = calloc(1, sizeof(*s));
-    int fd;
+    struct frontend_config frontend = {.tls = config->tls,
+                                       .auth = config->auth,
+                                       .page = page,
+                                       .page_context = s,
+                                       .requests_max = 1,
+                                       .connections_max = CONNECTIONS_MAX,
+                                       .idle_timeout_s = IDLE_TIMEOUT_S};
     if (!s)
         return error_set(err, -ENOMEM, "no memory for the metrics endpoint");
     s->config = *config;
-    int rc = listen_open(config->host, config->tcp_port, &fd, &s->tcp_port, err);
-    if (rc < 0)
-        goto err_free;
-    s->daemon = MHD_start_daemon(config->tls ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, on_request, s,
-                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_HTTPS_CERT_CALLBACK2, tls_no_certificate,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S,
-                                 MHD_OPTION_END);
-    if (!s->daemon) {
-        rc = error_set(err, -EIO, "the metrics endpoint does not start: %s", strerror(errno));
-        goto err_close;
+    int rc = listen_open(config->host, config->tcp_port, &frontend.listen_fd, &s->tcp_port, err);
+    if (rc == 0) {
+        rc = http_frontend_start(&s->frontend, &frontend, err);
+        close(frontend.listen_fd); /* the frontend has its own */
     }
-    *server = s;
-    return 0;
-
-err_close:
-    close(fd);
-err_free:
-    free(s);
+    if (rc < 0)
+        free(s);
+    else
+        *server = s;
     return rc;
 }
 
@@ -115,6 +79,6 @@ int metrics_server_port(const struct metrics_server *server) {
 void metrics_server_stop(struct metrics_server *server) {
     if (!server)
         return;
-    MHD_stop_daemon(server->daemon);
+    http_frontend_stop(server->frontend);
     free(server);
 }

@@ -210,10 +210,3 @@ struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, c
     }
     return c;
 }
-
-int tls_no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *wanted,
-                       gnutls_pcert_st **certificates, unsigned *count, gnutls_ocsp_data_st **ocsp,
-                       unsigned *ocsp_count, gnutls_privkey_t *key, unsigned *flags) {
-    (void)session, (void)wanted, (void)certificates, (void)count, (void)ocsp, (void)ocsp_count, (void)key, (void)flags;
-    return -1;
-}

@@ -32,7 +32,3 @@ int tls_reload(struct tls *tls, struct sy_error *err);
 struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, const char *alpn);
 /* When the session is gone. NULL is allowed. */
 void tls_release(struct tls_credentials *credentials);
-/* libmicrohttpd's callback for a session that tls_prepare() could not make one of ours: it is not to be served. */
-int tls_no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *wanted,
-                       gnutls_pcert_st **certificates, unsigned *count, gnutls_ocsp_data_st **ocsp,
-                       unsigned *ocsp_count, gnutls_privkey_t *key, unsigned *flags);
