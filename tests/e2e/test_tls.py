@@ -108,7 +108,7 @@ def test_http(server, authority):
 
 
 def test_http_large_bodies(server, authority):
-    """Larger than a record, than libmicrohttpd's buffer, and than the socket's; several at once."""
+    """Larger than a record, than what is received at once, and than the socket's; several at once."""
     def ask():
         with connect(server.port, context_of(authority)) as connection:
             for kib in (15, 33, 100, 3000):
