@@ -56,6 +56,10 @@ int64_t kairos_latency_ns(const struct kairos_latency *latency, uint32_t items) 
     return latency->runs > 0 ? (int64_t)line_ns(latency, items) : 0;
 }
 
+int64_t kairos_latency_least_ns(const struct kairos_latency *latency, uint32_t items) {
+    return latency->sizes[items].least_ns;
+}
+
 void kairos_latency_relax(struct kairos_latency *latency, uint32_t items) {
     struct kairos_size *size = &latency->sizes[items];
     if (size->least_ns < size->mean_ns)

@@ -51,6 +51,11 @@ void rolling_init(struct rolling *rolling, const struct profile *profiled) {
     memcpy(rolling->profiled_ns, profiled->latency_ns, (profiled->batch_max + 2) * sizeof(int64_t));
 }
 
+int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items) {
+    CHECK_LE(items, rolling->batch_max);
+    return rolling->profiled_ns[items];
+}
+
 /* Takes the oldest run out of a full window and puts the new one in, in both orders. */
 static void window_add(struct window *window, float ratio) {
     float *sorted = window->sorted;

@@ -16,6 +16,8 @@ struct rolling;
 size_t rolling_bytes(uint32_t batch_max);
 /* Starts from the profiled table, which is copied. */
 void rolling_init(struct rolling *rolling, const struct profile *profiled);
+/* What the profiled table says of a batch of `items`, which is in it. */
+int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items);
 /* Counts a run of `items` that took run_ns. If that changes what is to be expected, rewrites `table` (of the same
  * batch_max, non-decreasing, with its fit) and returns true. Sizes outside the table are ignored. */
 bool rolling_add(struct rolling *rolling, uint32_t items, int64_t run_ns, struct profile *table);
