@@ -431,7 +431,8 @@ static void batch_ended(struct clockwork *c, int64_t now_ns, const struct centra
     if (!ended->done)
         return;
     model->ran_ns = now_ns;
-    if (!model->rolling[type] || !rolling_add(model->rolling[type], ended->items, ended->run_ns, model->tables[type]))
+    if (!model->rolling[type] ||
+        !rolling_add(model->rolling[type], ended->accelerator, ended->items, ended->run_ns, model->tables[type]))
         return;
     if (model->queue.count) {
         groups_look(c, ended->model);

@@ -78,7 +78,7 @@ size_t model_core_bytes(const struct model_core_config *config) {
             continue;
         bytes += align(profile_bytes(config->batch_max));
         if (config->learn)
-            bytes += align(rolling_bytes(config->batch_max));
+            bytes += align(rolling_bytes(config->batch_max, config->accelerators));
     }
     return bytes;
 }
@@ -193,8 +193,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         room += align(profile_bytes(config->batch_max));
         if (config->learn) {
             core->rolling[t] = (struct rolling *)room;
-            rolling_init(core->rolling[t], m->profiles[t]);
-            room += align(rolling_bytes(config->batch_max));
+            rolling_init(core->rolling[t], m->profiles[t], config->accelerators);
+            room += align(rolling_bytes(config->batch_max, config->accelerators));
         }
     }
     CHECK(runs);
@@ -893,8 +893,8 @@ static void batch_ran(struct model_core *core, int64_t now_ns, const struct ran_
         return;
     core->ran_ns = now_ns;
     CHECK(ran->type < core->view.types && core->view.profiles[ran->type]);
-    if (!core->rolling[ran->type] ||
-        !rolling_add(core->rolling[ran->type], ran->items, ran->run_ns, core->view.profiles[ran->type]))
+    if (!core->rolling[ran->type] || !rolling_add(core->rolling[ran->type], ran->accelerator, ran->items, ran->run_ns,
+                                                  core->view.profiles[ran->type]))
         return;
     tables_changed(core);
     policy_update(core);

@@ -32,6 +32,7 @@ struct model_core_config {
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
     bool prefetch;            /* the data*b passes while the batch before runs; else on the accelerator's own time */
     bool learn;               /* correct the tables from measured runs */
+    uint32_t accelerators;    /* when learning: how many there are, of all types; their first runs are told apart */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };

@@ -166,6 +166,7 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         .slo_ns = m->slo_ns,
         .weight = m->weight,
         .learn = t->learn,
+        .accelerators = t->rings.wiring->accelerators,
         .policy = t->policy,
         .policy_options = t->policy_options,
     };

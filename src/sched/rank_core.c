@@ -37,6 +37,7 @@
 #define FAST_NS             1e8
 #define BATCHES_MOST        2 /* of an accelerator at once */
 #define PACE_WEIGHT         (1.0 / 16)
+#define PACE_FAR            2
 #define HOP_WEIGHT          (1.0 / 64)
 #define DEVIATIONS          2 /* from the mean, that an offer allows for */
 
@@ -572,12 +573,18 @@ static void offers_release(struct rank_core *core, int64_t now_ns) {
     }
 }
 
+/* A model's first run, or one that was held up, may take a hundred times what the next ones do: it counts as PACE_FAR
+ * times what was expected. A model that became slow is followed by a sixteenth a batch all the same. */
+static void pace_learn(double *pace, double took) {
+    double most = PACE_FAR * *pace;
+    *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
+}
+
 /* The batch that ran has ended; the next one, if there is one, runs. */
 static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns) {
     struct running over = a->running[0];
     if (over.table_ns > 0 && ended_ns > a->begin_ns)
-        core->model[over.model].pace +=
-            PACE_WEIGHT * ((double)(ended_ns - a->begin_ns) / (double)over.table_ns - core->model[over.model].pace);
+        pace_learn(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns);
     if (over.spare) {
         spare_count(core, a->type, -1);
         core->spared_ns = ended_ns;

@@ -619,6 +619,23 @@ static void measured_runs_correct_the_table_when_learning(void **state) {
     fixture_free(f);
 }
 
+/* The first run on each accelerator takes a hundred times as long: what comes next is not refused for that. */
+static void a_slow_first_run_refuses_nobody(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f = fixture_with((struct model_core_config){
+        .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true, .accelerators = 3});
+    for (uint32_t a = 0; a < 3; a++) {
+        struct ran_message ran = {.items = 1, .accelerator = a, .run_ns = 3000};
+        step(f, a, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+        arrive(f, 10, 1, 10 + 31, 1);
+        assert_quiet(f);
+        cancel(f, 10, 1, 10 + 31);
+        handles(f, f->out.refused);
+    }
+    fixture_free(f);
+}
+
 /* Corrections that refuse what the profile would not are taken back when nothing runs; what the profile refuses, too,
  * is no reason to. */
 static void only_what_the_profile_allows_takes_corrections_back(void **state) {
@@ -958,6 +975,7 @@ int main(void) {
         cmocka_unit_test(the_bad_rate_counts_late_runs),
         cmocka_unit_test(what_nothing_could_serve_steers_nothing),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
+        cmocka_unit_test(a_slow_first_run_refuses_nobody),
         cmocka_unit_test(only_what_the_profile_allows_takes_corrections_back),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
         cmocka_unit_test(a_policy_may_take_a_part_of_a_batch),
