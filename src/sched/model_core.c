@@ -62,6 +62,7 @@ struct model_core {
     struct deadline_queue spare;
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused */
     double weight;
+    double slo_ns; /* the usual one */
     _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
 };
 
@@ -170,7 +171,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     m->types = config->types;
     m->ctrl_ns = config->ctrl_ns;
     m->data_ns = config->data_ns;
-    m->slo_ns = (double)config->slo_ns;
+    m->slo_ns = core->slo_ns = (double)config->slo_ns;
     m->wait_ns = config->wait_ns;
     m->preferred = config->preferred;
     while (m->preferred_count < config->preferred_count && config->preferred[m->preferred_count] <= config->batch_max)
@@ -924,7 +925,7 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
     arrival_rates_roll(&m->rates, now_ns);
     double rate = arrival_rates_slow(&m->rates);
     m->rate_per_ns = rate / (double)NS_PER_S;
-    m->slo_ns = arrival_rates_slo_ns(&m->rates, m->slo_ns);
+    m->slo_ns = arrival_rates_slo_ns(&m->rates, core->slo_ns);
     policy_update(core);
     if (out->rates_changed)
         out->rates = (struct model_rates){

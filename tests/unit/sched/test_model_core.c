@@ -577,6 +577,31 @@ static void the_bad_rate_counts_late_runs(void **state) {
     fixture_free(f);
 }
 
+/* Its best effort runs half of its SLO at most: a client that asked for little time, and is gone, no longer counts. */
+static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new(); /* 1000 */
+    int64_t now = 1000;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 100, 1);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+    }
+    struct request_message message = {.handle = 2, .items = 1, .priority = PRIORITY_BEST_EFFORT};
+    for (int minute = 0; minute <= 1; minute++) {
+        now += minute * 60 * NS_PER_S;
+        for (message.handle = 0; message.handle < 8; message.handle++) {
+            message.deadline_ns = now + 100000;
+            step(f, now, (struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+        }
+        struct grant_message spare = {.kind = GRANT_ACCELERATOR, .spare = true, .run_ns = NS_PER_S};
+        step(f, now, (struct model_event){.kind = MODEL_GRANTED, .grant = &spare});
+        assert_int_equal(f->out.batch_items, minute ? 8 : 3); /* l(3) = 50 */
+        handles(f, f->out.batch);
+    }
+    fixture_free(f);
+}
+
 /* Deadlines that are over, that no run is short enough for, and more items than any batch has: refused, and as if they
  * had never come. */
 static void what_nothing_could_serve_steers_nothing(void **state) {
@@ -973,6 +998,7 @@ int main(void) {
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
         cmocka_unit_test(the_first_requests_tell_the_bad_rate_soon),
         cmocka_unit_test(the_bad_rate_counts_late_runs),
+        cmocka_unit_test(in_silence_the_mean_slo_goes_back_to_the_usual_one),
         cmocka_unit_test(what_nothing_could_serve_steers_nothing),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
         cmocka_unit_test(a_slow_first_run_refuses_nobody),
