@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "frontend/classify.h"
+#include "sched/wiring.h"
 
 #define NO_FREE            UINT32_MAX
 #define SLO_DEFAULT_NS     NS_PER_S /* for a model whose SLO nobody chose */
@@ -202,8 +203,8 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
     memcpy(request->inputs, call->inputs, model->signature.input_count * sizeof(call->inputs[0]));
     int rc = port_submit(inference->home->port, request);
     if (rc < 0)
-        return (unsigned)error_set(err, 503, "the scheduler takes no more %srequests at the moment",
-                                   rc == -EBUSY ? "best-effort " : "");
+        return (unsigned)error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
+                                   rc == -EBUSY ? "best-effort " : "", port_most(rc == -EBUSY));
     inference->state = INFERENCE_RUNNING;
     inference->home->running++;
     return 0;
@@ -232,30 +233,64 @@ struct inference *inferences_next(struct inferences *home) {
     return inference;
 }
 
+/* How long the client gives it. */
+static double allowed_ms(const struct request *request) {
+    return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
+}
+
+static unsigned queue_full(const struct inference *inference, struct sy_error *err) {
+    const struct served_model *model = inference->model;
+    uint8_t priority = inference->request.priority;
+    char of[32] = "";
+    if (model->queue.priorities)
+        snprintf(of, sizeof(of), " of priority %u", priority + 1u);
+    return (unsigned)error_set(err, 503, "%u requests%s wait for model '%s', as many as its max_queue_size lets",
+                               model->queue.rules[priority].queue_max, of, model->name);
+}
+
 static unsigned refusal_result(const struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     const char *name = inference->model->name;
-    *retry = request->refusal == REFUSAL_QUEUE_FULL || request->refusal == REFUSAL_SHAPES ||
-             request->refusal == REFUSAL_STRANDED || request->refusal == REFUSAL_LOST;
+    *retry = request->refusal != REFUSAL_DEADLINE && request->refusal != REFUSAL_CANCELLED;
     switch (request->refusal) {
     case REFUSAL_DEADLINE:
         if (request->priority == PRIORITY_BEST_EFFORT)
             return (unsigned)error_set(err, inference->limited ? 504 : 503,
                                        "model '%s' found no gap for this best-effort request within %.6g ms", name,
-                                       (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
+                                       allowed_ms(request));
         return (unsigned)error_set(err, inference->limited ? 504 : 503,
                                    "model '%s' cannot finish this request within its deadline of %.6g ms", name,
-                                   (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
+                                   allowed_ms(request));
     case REFUSAL_QUEUE_FULL:
-        return (unsigned)error_set(err, 503, "too many requests wait: the queue of model '%s' is full", name);
+        return queue_full(inference, err);
+    case REFUSAL_BEST_EFFORT_FULL:
+        return (unsigned)error_set(err, 503, "%d best-effort requests of model '%s' wait already, as many as may",
+                                   BEST_EFFORT_MAX, name);
+    case REFUSAL_POOL_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler holds as many requests, of all models, as --queue-max lets it");
+    case REFUSAL_THREAD_BUSY:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler itself has no time left: a quarter of this request's time, %.6g ms, "
+                                   "was over before it was looked at",
+                                   allowed_ms(request) / 4);
+    case REFUSAL_PLANS_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the accelerator chosen for this request of model '%s' has its most, %d batches, "
+                                   "before it",
+                                   name, WIRING_PLANS_CENTRAL);
     case REFUSAL_SHAPES:
-        return (unsigned)error_set(err, 503, "too many different input shapes of model '%s' wait at once", name);
+        return (unsigned)error_set(err, 503,
+                                   "%d input shapes of model '%s' wait at once, as many as may, and none is "
+                                   "this request's",
+                                   VARIANTS_MAX, name);
     case REFUSAL_STRANDED:
         return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
     case REFUSAL_LOST:
         return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
     case REFUSAL_CANCELLED:
     case REFUSAL_NONE:
+    case REFUSAL_COUNT:
         break;
     }
     return (unsigned)error_set(err, 503, "the request was cancelled");

@@ -47,6 +47,10 @@ void port_destroy(struct port *port) {
     free(port);
 }
 
+uint32_t port_most(bool best_effort) {
+    return best_effort ? PORT_REQUESTS_MAX / BEST_EFFORT_PART : PORT_REQUESTS_MAX;
+}
+
 static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
     struct wiring *w = port->wiring;
     uint32_t thread = w->thread_of_served[request->model];
@@ -82,7 +86,7 @@ int port_submit(struct port *port, struct request *request) {
     bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
     if (port->outstanding == PORT_REQUESTS_MAX)
         return -EAGAIN;
-    if (best_effort && port->best_effort == PORT_REQUESTS_MAX / BEST_EFFORT_PART)
+    if (best_effort && port->best_effort == port_most(true))
         return -EBUSY;
     port->outstanding++;
     port->best_effort += best_effort;

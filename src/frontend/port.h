@@ -16,6 +16,8 @@ void port_destroy(struct port *port);
 /* Hands a request over. 0; -EAGAIN if too many are outstanding, -EBUSY if too many of best effort are (the caller still
  * owns it then). Visible to the scheduler at port_flush(). */
 int port_submit(struct port *port, struct request *request);
+/* How many may be. */
+uint32_t port_most(bool best_effort);
 /* The client left: takes the request out of its queue if it is still there. It comes back through port_next() all the
  * same, refused as cancelled or finished, whichever was first. */
 void port_cancel(struct port *port, struct request *request);

@@ -252,7 +252,7 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
 
 static void spare_add(struct model_core *core, uint32_t node, struct model_output *out) {
     if (core->spare.count >= BEST_EFFORT_MAX) {
-        refuse(core, out, node, REFUSAL_QUEUE_FULL);
+        refuse(core, out, node, REFUSAL_BEST_EFFORT_FULL);
         return;
     }
     deadline_queue_insert(&core->spare, core->pool->nodes, node);

@@ -40,7 +40,7 @@ struct model_core_config {
 struct model_core;
 
 enum model_event_kind {
-    MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_QUEUE_FULL) */
+    MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_POOL_FULL) */
     MODEL_ARRIVING,   /* the same when more come at this time: only refusals and rates are told yet. The rest comes with
                        * MODEL_SETTLED, or with whatever else happens */
     MODEL_SETTLED,    /* no more come at this time */

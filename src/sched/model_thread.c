@@ -265,8 +265,13 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
     uint32_t model = t->rings.model_of_served[message->model];
     bool arrived = message->kind == REQUEST_ARRIVED;
 
-    if (arrived && (t->rings.pool.used == t->rings.pool.capacity || too_late(t, now, message))) {
-        rings_refuse(&t->rings, model, message->port, message->handle, REFUSAL_QUEUE_FULL);
+    enum refusal full = !arrived                                       ? REFUSAL_NONE
+                        : t->rings.pool.used == t->rings.pool.capacity ? REFUSAL_POOL_FULL
+                        : too_late(t, now, message)                    ? REFUSAL_THREAD_BUSY
+                                                                       : REFUSAL_NONE;
+
+    if (full) {
+        rings_refuse(&t->rings, model, message->port, message->handle, full);
         return;
     }
     struct variant *v = variant_find(t, model, message->shape_key);

@@ -56,7 +56,7 @@ static void test_full_queue_refuses(void **state) {
         assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, LONG_NS)), 0);
     crowd_wait(&c, rig, 0);
     for (uint32_t i = 0; i < c.count; i++)
-        full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_QUEUE_FULL;
+        full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_POOL_FULL;
     assert_true(full > 0);
     assert_true(c.ran > 0);
     rig_stop(rig);
