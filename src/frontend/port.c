@@ -21,6 +21,7 @@ struct port {
     bool *model_rung;     /* [model_threads] */
     uint32_t sent;        /* messages of this turn */
     uint32_t turn;        /* which ring port_next() looks at next */
+    bool unflushed;       /* port_next() has sent something */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
 };
@@ -119,12 +120,31 @@ void port_flush(struct port *port) {
                 doorbell_ring_sleeper(&w->model_bells[t], help);
         }
     port->sent = 0;
+    port->unflushed = false;
+}
+
+/* A request that missed a deadline which nobody asked for goes on as best effort: it hinders none that are in time, and
+ * does not count as one any more. (Central policies know no best effort, and would plan for it again.) True if it was
+ * sent; the ring has room, as in sent_again(). */
+static bool waits_on(struct port *port, struct request *request) {
+    if (request->late_until_ns == 0 || request->cancelled || request->priority == PRIORITY_BEST_EFFORT ||
+        port->wiring->central || port->best_effort == port_most(true))
+        return false;
+    request->priority = PRIORITY_BEST_EFFORT;
+    request->deadline_ns = request->late_until_ns;
+    request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
+    port->best_effort++;
+    port_send(port, request, REQUEST_ARRIVED);
+    port->unflushed = true;
+    return true;
 }
 
 /* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused. The ring has room:
  * what it carried of this request has been read, or is a cancellation. */
 static bool sent_again(struct port *port, struct request *request) {
     if (request->cancelled || clock_now_ns() > request->deadline_sched_ns) {
+        if (waits_on(port, request))
+            return true;
         request->status = REQUEST_REFUSED;
         request->refusal = request->cancelled ? REFUSAL_CANCELLED : REFUSAL_LOST;
         return false;
@@ -142,7 +162,8 @@ static struct request *next_done(struct port *port, uint32_t executor) {
         struct request *request = transport_local.request(message->handle);
         ring_pop(ring);
         ring_release(ring);
-        if (request->status != REQUEST_LOST || !sent_again(port, request))
+        bool late = request->status == REQUEST_REFUSED && request->refusal == REFUSAL_DEADLINE;
+        if (request->status == REQUEST_LOST ? !sent_again(port, request) : !late || !waits_on(port, request))
             return request;
     }
     return NULL;
@@ -150,17 +171,20 @@ static struct request *next_done(struct port *port, uint32_t executor) {
 
 static struct request *next_refused(struct port *port, uint32_t thread) {
     struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
-    const struct refusal_message *message = ring_peek(ring);
-    if (!message)
-        return NULL;
-    struct request *request = transport_local.request(message->handle);
-    request->status = REQUEST_REFUSED;
-    request->refusal = message->reason;
-    if (++port->refused_in_row % REFUSED_UNTIL_RELAX == 0)
-        margin_relax(&port->reply);
-    ring_pop(ring);
-    ring_release(ring);
-    return request;
+    const struct refusal_message *message;
+
+    while ((message = ring_peek(ring))) {
+        struct request *request = transport_local.request(message->handle);
+        request->status = REQUEST_REFUSED;
+        request->refusal = message->reason;
+        if (++port->refused_in_row % REFUSED_UNTIL_RELAX == 0)
+            margin_relax(&port->reply);
+        ring_pop(ring);
+        ring_release(ring);
+        if (request->refusal != REFUSAL_DEADLINE || !waits_on(port, request))
+            return request;
+    }
+    return NULL;
 }
 
 struct request *port_next(struct port *port) {
@@ -175,6 +199,8 @@ struct request *port_next(struct port *port) {
             return request;
         }
     }
+    if (port->unflushed)
+        port_flush(port);
     return NULL;
 }
 

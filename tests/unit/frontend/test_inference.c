@@ -45,7 +45,7 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
     } cases[] = {
         {REFUSAL_DEADLINE, false, "model 'm' cannot finish this request within its deadline of 25 ms"},
         {REFUSAL_QUEUE_FULL, true, "5 requests of priority 2 wait for model 'm', as many as its max_queue_size lets"},
-        {REFUSAL_BEST_EFFORT_FULL, true, "1024 best-effort requests of model 'm' wait already"},
+        {REFUSAL_BEST_EFFORT_FULL, true, "1024 best-effort or late requests of model 'm' wait already"},
         {REFUSAL_POOL_FULL, true, "--queue-max"},
         {REFUSAL_THREAD_BUSY, true, "a quarter of this request's time, 6.25 ms,"},
         {REFUSAL_PLANS_FULL, true, "64 batches"},
@@ -80,9 +80,41 @@ static void best_effort_says_that_there_was_no_gap(void **state) {
     free(f);
 }
 
+static void a_chosen_slo_is_said_to_be_one(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    struct request *request = &f->inference.request;
+    request->due_ns = request->deadline_ns;
+    request->late_until_ns = request->arrival_ns + NS_PER_S;
+    struct told told = told_of(f, REFUSAL_DEADLINE); /* too many wait on already */
+    assert_non_null(strstr(told.err.text, "the SLO of 25 ms that the server has chosen"));
+    assert_non_null(strstr(told.err.text, "slo_ms in its symphony.yaml, --slo-ms or the request's timeout"));
+    request->priority = PRIORITY_BEST_EFFORT; /* as port_next() leaves it */
+    request->deadline_ns = request->late_until_ns;
+    told = told_of(f, REFUSAL_DEADLINE);
+    assert_int_equal(told.status, 503);
+    assert_non_null(strstr(told.err.text, "found no time for this request within 1000 ms (the server has chosen an SLO "
+                                          "of 25 ms for it: slo_ms"));
+    free(f);
+}
+
+/* As the message of a stream whose call has a deadline: the scheduler would take it for an SLO below nothing. */
+static void what_comes_after_its_own_deadline_is_not_submitted(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    struct sy_error err;
+    f->inference.state = INFERENCE_UPLOAD;
+    assert_int_equal(inference_submit(&f->inference, 1, &err), 504);
+    assert_string_equal(err.text, "the client's deadline passed before the request was there");
+    assert_int_equal(f->inference.state, INFERENCE_UPLOAD);
+    free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_cause_has_a_sentence_that_names_its_limit),
+        cmocka_unit_test(a_chosen_slo_is_said_to_be_one),
+        cmocka_unit_test(what_comes_after_its_own_deadline_is_not_submitted),
         cmocka_unit_test(best_effort_says_that_there_was_no_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
