@@ -10,9 +10,13 @@
 #include "sched/wiring.h"
 #include "transport/transport.h"
 
-#define BEST_EFFORT_PART    4  /* this part of the requests outstanding may be best effort: it may wait for long */
-#define REPLY_PART_MOST     4  /* the reply margin takes this part of a request's time at most */
-#define REFUSED_UNTIL_RELAX 16 /* refusals in a row after which the reply margin relaxes */
+#define BEST_EFFORT_PART 4 /* this part of the requests outstanding may be best effort: it may wait for long */
+#define REPLY_PART_MOST  4 /* the reply margin takes this part of a request's time at most */
+/* A reply margin that is too long has everything refused, so that no reply tells. Then it relaxes: after so many
+ * refusals in a row, and every so often while nothing is answered. By time, since requests that nothing could serve are
+ * refused as fast as they are sent, and say nothing of it. */
+#define REFUSED_UNTIL_RELAX 16
+#define RELAX_EVERY_NS      (100 * NS_PER_MS)
 
 struct port {
     struct wiring *wiring;
@@ -24,6 +28,7 @@ struct port {
     bool unflushed;       /* port_next() has sent something */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
+    int64_t relaxed_ns;      /* when there were enough of them first, or the margin relaxed last */
 };
 
 struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
@@ -169,6 +174,17 @@ static struct request *next_done(struct port *port, uint32_t executor) {
     return NULL;
 }
 
+static void count_refused(struct port *port) {
+    if (++port->refused_in_row % REFUSED_UNTIL_RELAX != 0)
+        return;
+    int64_t now_ns = clock_now_ns();
+    if (port->refused_in_row > REFUSED_UNTIL_RELAX && now_ns - port->relaxed_ns < RELAX_EVERY_NS)
+        return;
+    if (port->refused_in_row > REFUSED_UNTIL_RELAX)
+        margin_relax(&port->reply);
+    port->relaxed_ns = now_ns;
+}
+
 static struct request *next_refused(struct port *port, uint32_t thread) {
     struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
     const struct refusal_message *message;
@@ -177,8 +193,7 @@ static struct request *next_refused(struct port *port, uint32_t thread) {
         struct request *request = transport_local.request(message->handle);
         request->status = REQUEST_REFUSED;
         request->refusal = message->reason;
-        if (++port->refused_in_row % REFUSED_UNTIL_RELAX == 0)
-            margin_relax(&port->reply);
+        count_refused(port);
         ring_pop(ring);
         ring_release(ring);
         if (request->refusal != REFUSAL_DEADLINE || !waits_on(port, request))

@@ -152,6 +152,28 @@ static void test_who_may_be_late_waits_on(void **state) {
     crowd_free(&c);
 }
 
+/* Requests that nothing could serve, beside some that are answered: these alone say how long answers take. */
+static void test_refusals_leave_the_reply_margin_alone(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(ACCELERATORS, 500e3);
+    const struct margin *margin = port_reply_margin(rig->ports[0]);
+
+    for (int i = 0; i < 600; i++)
+        port_replied(rig->ports[0], 5 * NS_PER_MS);
+    assert_true(margin_ns(margin) >= 5 * NS_PER_MS);
+    for (int round = 0; round < 40; round++) {
+        struct crowd c;
+        crowd_init(&c, 100);
+        for (uint32_t i = 0; i < c.count; i++)
+            assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, 1000)), 0);
+        crowd_wait(&c, rig, 0);
+        crowd_free(&c);
+        port_replied(rig->ports[0], 5 * NS_PER_MS);
+    }
+    assert_true(margin_ns(margin) >= 5 * NS_PER_MS);
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_request_comes_back_once),
@@ -159,6 +181,7 @@ int main(void) {
         cmocka_unit_test(test_port_is_bounded),
         cmocka_unit_test(test_best_effort_is_a_part_of_what_a_port_may_have),
         cmocka_unit_test(test_who_may_be_late_waits_on),
+        cmocka_unit_test(test_refusals_leave_the_reply_margin_alone),
         cmocka_unit_test(test_a_fast_accelerator_is_never_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
