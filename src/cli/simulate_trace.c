@@ -85,8 +85,16 @@ static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accel
 
 static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
     static const char *const reasons[] = {
-        [REFUSAL_NONE] = "none",     [REFUSAL_DEADLINE] = "deadline",   [REFUSAL_QUEUE_FULL] = "queue full",
-        [REFUSAL_SHAPES] = "shapes", [REFUSAL_CANCELLED] = "cancelled", [REFUSAL_STRANDED] = "no accelerator",
+        [REFUSAL_NONE] = "none",
+        [REFUSAL_DEADLINE] = "deadline",
+        [REFUSAL_QUEUE_FULL] = "queue full",
+        [REFUSAL_BEST_EFFORT_FULL] = "best effort full",
+        [REFUSAL_POOL_FULL] = "scheduler full",
+        [REFUSAL_THREAD_BUSY] = "scheduler busy",
+        [REFUSAL_PLANS_FULL] = "accelerator full",
+        [REFUSAL_SHAPES] = "shapes",
+        [REFUSAL_CANCELLED] = "cancelled",
+        [REFUSAL_STRANDED] = "no accelerator",
         [REFUSAL_LOST] = "lost",
     };
     struct simulate_trace *t = context;

@@ -24,6 +24,22 @@ static void render_histogram(struct text *out, const char *name, const char *lab
     text_printf(out, "%s_count{%s} %llu\n", name, labels, total);
 }
 
+/* What the label says of a scheduling thread's refusals. */
+static const struct {
+    const char *name;
+    enum refusal reason;
+} refusals[] = {
+    {"deadline", REFUSAL_DEADLINE},
+    {"queue_full", REFUSAL_QUEUE_FULL},
+    {"best_effort_full", REFUSAL_BEST_EFFORT_FULL},
+    {"scheduler_full", REFUSAL_POOL_FULL},
+    {"scheduler_busy", REFUSAL_THREAD_BUSY},
+    {"accelerator_full", REFUSAL_PLANS_FULL},
+    {"shapes", REFUSAL_SHAPES},
+    {"no_accelerator", REFUSAL_STRANDED},
+    {"cancelled", REFUSAL_CANCELLED},
+};
+
 static void render_models(const struct server *s, const struct v2_models *listed, struct text *out) {
     const struct served_model *models = s->config.models;
 
@@ -57,17 +73,9 @@ static void render_models(const struct server *s, const struct v2_models *listed
                    "Requests the scheduler gave back without running them.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
         const struct model_counters *c = server_model_counters(s, *i);
-        const struct {
-            const char *reason;
-            uint64_t count;
-        } rows[] = {{"deadline", counter_get(&c->refused_deadline)},
-                    {"queue_full", counter_get(&c->refused_queue_full)},
-                    {"shapes", counter_get(&c->refused_shapes)},
-                    {"no_accelerator", counter_get(&c->refused_stranded)},
-                    {"cancelled", counter_get(&c->cancelled)}};
-        for (unsigned k = 0; k < ARRAY_COUNT(rows); k++)
+        for (unsigned k = 0; k < ARRAY_COUNT(refusals); k++)
             text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n", metric_model(&models[*i]).text,
-                        rows[k].reason, (unsigned long long)rows[k].count);
+                        refusals[k].name, (unsigned long long)counter_get(&c->refused[refusals[k].reason]));
     }
     metric_heading(out, "symphony_batch_size", "histogram", "Items in the batches sent to accelerators.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)

@@ -9,9 +9,14 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "frontend/classify.h"
+#include "sched/wiring.h"
 
-#define NO_FREE            UINT32_MAX
-#define SLO_DEFAULT_NS     NS_PER_S /* for a model whose SLO nobody chose */
+#define NO_FREE        UINT32_MAX
+#define SLO_DEFAULT_NS NS_PER_S /* for a model whose SLO nobody chose */
+/* A deadline that nobody asked for refuses nobody: who misses it is answered late, as long as that takes no longer than
+ * this, or so many times the deadline, if that is more. */
+#define LATE_MOST_NS       NS_PER_S
+#define LATE_SLOS          4
 #define IDLE_BEFORE_TRIM_S 10
 #define ROOM_MIN           ((size_t)4 * 1024)    /* of a body */
 #define ROOM_BELIEVED      ((size_t)1024 * 1024) /* at once, however much is announced */
@@ -181,39 +186,66 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
 
 /* ---- the way to the scheduler and back ---- */
 
-/* Sets the request's class; returns how long it has. */
-static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model) {
+/* How long a request may take whose SLO the server has chosen. */
+static int64_t late_most_ns(int64_t slo_ns) {
+    return LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;
+}
+
+/* Sets the request's class; returns how long it has, and in *late_ns how long if it is late, 0 where somebody asked for
+ * the deadline. */
+static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model,
+                         int64_t *late_ns) {
     int64_t asked_ns = call->timeout_us * NS_PER_US, slo_ns = model->slo_ns > 0 ? model->slo_ns : SLO_DEFAULT_NS;
+    *late_ns = 0;
     request->delay = false;
     request->priority = PRIORITY_BEST_EFFORT;
     if (call->best_effort || (model->best_effort && asked_ns == 0))
         return asked_ns > 0 ? asked_ns : BEST_EFFORT_WAIT_NS;
     request->priority = queue_rules_priority(&model->queue, call->priority);
-    request->delay = model->queue.rules[request->priority].delay;
+    const struct queue_rule *rule = &model->queue.rules[request->priority];
+    request->delay = rule->delay;
+    if ((model->slo_chosen || model->slo_ns <= 0) && asked_ns == 0 && rule->timeout_ns == 0 && !rule->delay)
+        *late_ns = late_most_ns(slo_ns);
     return queue_rules_timeout(&model->queue, request->priority, asked_ns, slo_ns);
+}
+
+/* Sets the request's deadlines: limit_ns is the client's, which binds where it is earlier. */
+static void deadline_set(struct inference *inference, int64_t limit_ns) {
+    struct request *request = &inference->request;
+    int64_t late_ns, slo_ns = class_set(request, &inference->call, inference->model, &late_ns);
+    request->deadline_ns = request->arrival_ns + slo_ns;
+    request->late_until_ns = late_ns > 0 ? request->arrival_ns + late_ns : 0;
+    int64_t last_ns = late_ns > 0 ? request->late_until_ns : request->deadline_ns;
+    inference->limited = limit_ns > 0 && limit_ns < last_ns;
+    if (inference->limited && limit_ns <= request->deadline_ns) {
+        request->deadline_ns = limit_ns;
+        request->late_until_ns = 0;
+    } else if (inference->limited) {
+        request->late_until_ns = limit_ns;
+    }
+    request->due_ns = request->deadline_ns;
 }
 
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     const struct served_model *model = inference->model;
     struct request *request = &inference->request;
-    int64_t slo_ns = class_set(request, call, model);
+    if (limit_ns > 0 &&
+        limit_ns <= clock_now_ns()) /* nobody waits for it: not a request that the scheduler should see */
+        return (unsigned)error_set(err, 504, "the client's deadline passed before the request was there");
+    deadline_set(inference, limit_ns);
     int status = shared_fetch(inference, err);
     if (status)
         return (unsigned)status;
     request->items = call->items;
     request->shape_key = call->shape_key;
     request->work = call->work;
-    request->deadline_ns = request->arrival_ns + slo_ns;
-    inference->limited = limit_ns > 0 && limit_ns < request->deadline_ns;
-    if (inference->limited)
-        request->deadline_ns = limit_ns;
     request->failure[0] = '\0';
     memcpy(request->inputs, call->inputs, model->signature.input_count * sizeof(call->inputs[0]));
     int rc = port_submit(inference->home->port, request);
     if (rc < 0)
-        return (unsigned)error_set(err, 503, "the scheduler takes no more %srequests at the moment",
-                                   rc == -EBUSY ? "best-effort " : "");
+        return (unsigned)error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
+                                   rc == -EBUSY ? "best-effort " : "", port_most(rc == -EBUSY));
     inference->state = INFERENCE_RUNNING;
     inference->home->running++;
     return 0;
@@ -249,30 +281,84 @@ struct inference *inferences_next(struct inferences *home) {
     return inference;
 }
 
+/* How long the client gives it. */
+static double allowed_ms(const struct request *request) {
+    return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
+}
+
+static unsigned queue_full(const struct inference *inference, struct sy_error *err) {
+    const struct served_model *model = inference->model;
+    uint8_t priority = inference->request.priority;
+    char of[32] = "";
+    if (model->queue.priorities)
+        snprintf(of, sizeof(of), " of priority %u", priority + 1u);
+    return (unsigned)error_set(err, 503, "%u requests%s wait for model '%s', as many as its max_queue_size lets",
+                               model->queue.rules[priority].queue_max, of, model->name);
+}
+
+/* A newcomer who is told of a deadline that he never asked for wants to know whose it is. */
+#define CHOSEN_HELP "slo_ms in its symphony.yaml, --slo-ms or the request's timeout say how long it may take"
+
+static unsigned deadline_missed(const struct inference *inference, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    const char *name = inference->model->name;
+    double due_ms = (double)(request->due_ns - request->arrival_ns) / (double)NS_PER_MS;
+    bool spare = request->priority == PRIORITY_BEST_EFFORT;
+    int status = inference->limited ? 504 : 503;
+    if (request->late_until_ns > 0 && spare)
+        return (unsigned)error_set(err, status,
+                                   "model '%s' found no time for this request within %.6g ms (the server has chosen an "
+                                   "SLO of %.6g ms for it: " CHOSEN_HELP ")",
+                                   name, allowed_ms(request), due_ms);
+    if (request->late_until_ns > 0)
+        return (unsigned)error_set(err, status,
+                                   "model '%s' cannot finish this request within the SLO of %.6g ms that the server "
+                                   "has chosen, nor let it wait for longer (" CHOSEN_HELP ")",
+                                   name, due_ms);
+    return (unsigned)error_set(err, status,
+                               spare ? "model '%s' found no gap for this best-effort request within %.6g ms"
+                                     : "model '%s' cannot finish this request within its deadline of %.6g ms",
+                               name, allowed_ms(request));
+}
+
 static unsigned refusal_result(const struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     const char *name = inference->model->name;
-    *retry = request->refusal == REFUSAL_QUEUE_FULL || request->refusal == REFUSAL_SHAPES ||
-             request->refusal == REFUSAL_STRANDED || request->refusal == REFUSAL_LOST;
+    *retry = request->refusal != REFUSAL_DEADLINE && request->refusal != REFUSAL_CANCELLED;
     switch (request->refusal) {
     case REFUSAL_DEADLINE:
-        if (request->priority == PRIORITY_BEST_EFFORT)
-            return (unsigned)error_set(err, inference->limited ? 504 : 503,
-                                       "model '%s' found no gap for this best-effort request within %.6g ms", name,
-                                       (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
-        return (unsigned)error_set(err, inference->limited ? 504 : 503,
-                                   "model '%s' cannot finish this request within its deadline of %.6g ms", name,
-                                   (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS);
+        return deadline_missed(inference, err);
     case REFUSAL_QUEUE_FULL:
-        return (unsigned)error_set(err, 503, "too many requests wait: the queue of model '%s' is full", name);
+        return queue_full(inference, err);
+    case REFUSAL_BEST_EFFORT_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "%d best-effort or late requests of model '%s' wait already, as many as may",
+                                   BEST_EFFORT_MAX, name);
+    case REFUSAL_POOL_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler holds as many requests, of all models, as --queue-max lets it");
+    case REFUSAL_THREAD_BUSY:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler itself has no time left: a quarter of this request's time, %.6g ms, "
+                                   "was over before it was looked at",
+                                   allowed_ms(request) / 4);
+    case REFUSAL_PLANS_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the accelerator chosen for this request of model '%s' has its most, %d batches, "
+                                   "before it",
+                                   name, WIRING_PLANS_CENTRAL);
     case REFUSAL_SHAPES:
-        return (unsigned)error_set(err, 503, "too many different input shapes of model '%s' wait at once", name);
+        return (unsigned)error_set(err, 503,
+                                   "%d input shapes of model '%s' wait at once, as many as may, and none is "
+                                   "this request's",
+                                   VARIANTS_MAX, name);
     case REFUSAL_STRANDED:
         return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
     case REFUSAL_LOST:
         return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
     case REFUSAL_CANCELLED:
     case REFUSAL_NONE:
+    case REFUSAL_COUNT:
         break;
     }
     return (unsigned)error_set(err, 503, "the request was cancelled");
@@ -327,7 +413,7 @@ void inference_count(const struct inference *inference, int64_t sent_ns) {
     atomic_store_explicit(&counters->last_ns, sent_ns, memory_order_relaxed); /* statistics */
     histogram_add(&counters->latency_ns, sent_ns - request->arrival_ns);
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
-    if (sent_ns <= request->deadline_ns)
+    if (sent_ns <= request->due_ns)
         counter_add(&counters->in_time, 1);
     /* A client that reads slowly, wants its answers compressed or has large ones written as JSON must not lengthen the
      * margin that everybody's deadlines are cut by. */

@@ -10,9 +10,13 @@
 #include "sched/wiring.h"
 #include "transport/transport.h"
 
-#define BEST_EFFORT_PART    4  /* this part of the requests outstanding may be best effort: it may wait for long */
-#define REPLY_PART_MOST     4  /* the reply margin takes this part of a request's time at most */
-#define REFUSED_UNTIL_RELAX 16 /* refusals in a row after which the reply margin relaxes */
+#define BEST_EFFORT_PART 4 /* this part of the requests outstanding may be best effort: it may wait for long */
+#define REPLY_PART_MOST  4 /* the reply margin takes this part of a request's time at most */
+/* A reply margin that is too long has everything refused, so that no reply tells. Then it relaxes: after so many
+ * refusals in a row, and every so often while nothing is answered. By time, since requests that nothing could serve are
+ * refused as fast as they are sent, and say nothing of it. */
+#define REFUSED_UNTIL_RELAX 16
+#define RELAX_EVERY_NS      (100 * NS_PER_MS)
 
 struct port {
     struct wiring *wiring;
@@ -21,8 +25,10 @@ struct port {
     bool *model_rung;     /* [model_threads] */
     uint32_t sent;        /* messages of this turn */
     uint32_t turn;        /* which ring port_next() looks at next */
+    bool unflushed;       /* port_next() has sent something */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
+    int64_t relaxed_ns;      /* when there were enough of them first, or the margin relaxed last */
 };
 
 struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
@@ -45,6 +51,10 @@ void port_destroy(struct port *port) {
         return;
     free(port->model_rung);
     free(port);
+}
+
+uint32_t port_most(bool best_effort) {
+    return best_effort ? PORT_REQUESTS_MAX / BEST_EFFORT_PART : PORT_REQUESTS_MAX;
 }
 
 static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
@@ -82,7 +92,7 @@ int port_submit(struct port *port, struct request *request) {
     bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
     if (port->outstanding == PORT_REQUESTS_MAX)
         return -EAGAIN;
-    if (best_effort && port->best_effort == PORT_REQUESTS_MAX / BEST_EFFORT_PART)
+    if (best_effort && port->best_effort == port_most(true))
         return -EBUSY;
     port->outstanding++;
     port->best_effort += best_effort;
@@ -115,12 +125,31 @@ void port_flush(struct port *port) {
                 doorbell_ring_sleeper(&w->model_bells[t], help);
         }
     port->sent = 0;
+    port->unflushed = false;
+}
+
+/* A request that missed a deadline which nobody asked for goes on as best effort: it hinders none that are in time, and
+ * does not count as one any more. (Central policies know no best effort, and would plan for it again.) True if it was
+ * sent; the ring has room, as in sent_again(). */
+static bool waits_on(struct port *port, struct request *request) {
+    if (request->late_until_ns == 0 || request->cancelled || request->priority == PRIORITY_BEST_EFFORT ||
+        port->wiring->central || port->best_effort == port_most(true))
+        return false;
+    request->priority = PRIORITY_BEST_EFFORT;
+    request->deadline_ns = request->late_until_ns;
+    request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
+    port->best_effort++;
+    port_send(port, request, REQUEST_ARRIVED);
+    port->unflushed = true;
+    return true;
 }
 
 /* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused. The ring has room:
  * what it carried of this request has been read, or is a cancellation. */
 static bool sent_again(struct port *port, struct request *request) {
     if (request->cancelled || clock_now_ns() > request->deadline_sched_ns) {
+        if (waits_on(port, request))
+            return true;
         request->status = REQUEST_REFUSED;
         request->refusal = request->cancelled ? REFUSAL_CANCELLED : REFUSAL_LOST;
         return false;
@@ -138,25 +167,39 @@ static struct request *next_done(struct port *port, uint32_t executor) {
         struct request *request = transport_local.request(message->handle);
         ring_pop(ring);
         ring_release(ring);
-        if (request->status != REQUEST_LOST || !sent_again(port, request))
+        bool late = request->status == REQUEST_REFUSED && request->refusal == REFUSAL_DEADLINE;
+        if (request->status == REQUEST_LOST ? !sent_again(port, request) : !late || !waits_on(port, request))
             return request;
     }
     return NULL;
 }
 
+static void count_refused(struct port *port) {
+    if (++port->refused_in_row % REFUSED_UNTIL_RELAX != 0)
+        return;
+    int64_t now_ns = clock_now_ns();
+    if (port->refused_in_row > REFUSED_UNTIL_RELAX && now_ns - port->relaxed_ns < RELAX_EVERY_NS)
+        return;
+    if (port->refused_in_row > REFUSED_UNTIL_RELAX)
+        margin_relax(&port->reply);
+    port->relaxed_ns = now_ns;
+}
+
 static struct request *next_refused(struct port *port, uint32_t thread) {
     struct ring *ring = &port->wiring->refusals[thread * port->wiring->frontends + port->index];
-    const struct refusal_message *message = ring_peek(ring);
-    if (!message)
-        return NULL;
-    struct request *request = transport_local.request(message->handle);
-    request->status = REQUEST_REFUSED;
-    request->refusal = message->reason;
-    if (++port->refused_in_row % REFUSED_UNTIL_RELAX == 0)
-        margin_relax(&port->reply);
-    ring_pop(ring);
-    ring_release(ring);
-    return request;
+    const struct refusal_message *message;
+
+    while ((message = ring_peek(ring))) {
+        struct request *request = transport_local.request(message->handle);
+        request->status = REQUEST_REFUSED;
+        request->refusal = message->reason;
+        count_refused(port);
+        ring_pop(ring);
+        ring_release(ring);
+        if (request->refusal != REFUSAL_DEADLINE || !waits_on(port, request))
+            return request;
+    }
+    return NULL;
 }
 
 struct request *port_next(struct port *port) {
@@ -171,6 +214,8 @@ struct request *port_next(struct port *port) {
             return request;
         }
     }
+    if (port->unflushed)
+        port_flush(port);
     return NULL;
 }
 

@@ -24,6 +24,9 @@ struct request {
     uint32_t model;                         /* served model's index */
     uint32_t items;                         /* batch dimension of its inputs; 1 for models without one */
     int64_t arrival_ns, deadline_ns;        /* the client's own deadline; port_submit() takes the reply margin off */
+    int64_t due_ns;                         /* answered by then it is in time: the deadline as it was submitted */
+    int64_t late_until_ns;                  /* of a deadline that nobody asked for: who misses it goes on as best effort
+                                             * with this one instead (port_next()). 0: refused then */
     uint64_t shape_key;                     /* 0 for models of one shape, else a hash of the inputs' other dimensions */
     uint8_t priority;                       /* as the scheduler counts (sched/messages.h) */
     bool delay;                             /* runs after its deadline, too: best effort from then on */

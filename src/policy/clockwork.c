@@ -132,6 +132,18 @@ int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t m, uint32_t items
     return least_ns;
 }
 
+/* Whether a request that is hopeless could be in time alone by the tables as profiled. If not, no correction of them is
+ * to blame, and requests that nobody could serve do not take corrections back. */
+static bool possible_as_profiled(const struct clockwork *c, uint32_t m, const struct request_node *request,
+                                 int64_t now_ns) {
+    const struct clockwork_model *model = &c->models[m];
+    int64_t left_ns = request->deadline_ns - now_ns - clockwork_delay(c, request->items);
+    for (uint32_t t = 0; t < c->types; t++)
+        if (model->rolling[t] && rolling_profiled_ns(model->rolling[t], request->items) <= left_ns)
+            return true;
+    return false;
+}
+
 /* Whether no accelerator can finish the request in time, by what is known now. */
 static bool hopeless(const struct clockwork *c, uint32_t m, const struct request_node *request, int64_t now_ns) {
     const struct clockwork_model *model = &c->models[m];
@@ -370,8 +382,9 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, const struct re
         return;
     }
     if (hopeless(c, m, request, now_ns)) {
+        if (possible_as_profiled(c, m, request, now_ns))
+            tables_relax(c, m, now_ns);
         central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
-        tables_relax(c, m, now_ns);
         return;
     }
     deadline_queue_insert(&model->queue, c->pool->nodes, node);
@@ -418,7 +431,8 @@ static void batch_ended(struct clockwork *c, int64_t now_ns, const struct centra
     if (!ended->done)
         return;
     model->ran_ns = now_ns;
-    if (!model->rolling[type] || !rolling_add(model->rolling[type], ended->items, ended->run_ns, model->tables[type]))
+    if (!model->rolling[type] ||
+        !rolling_add(model->rolling[type], ended->accelerator, ended->items, ended->run_ns, model->tables[type]))
         return;
     if (model->queue.count) {
         groups_look(c, ended->model);

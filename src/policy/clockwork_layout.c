@@ -21,7 +21,7 @@ static void model_layout(struct clockwork *c, struct arena *arena, const struct 
         struct profile *table = arena_take(arena, profile_bytes(batch_max));
         struct rolling *rolling = NULL;
         if (c->learn)
-            rolling = arena_take(arena, rolling_bytes(batch_max));
+            rolling = arena_take(arena, rolling_bytes(batch_max, config->accelerators));
         if (!model)
             continue;
         table->batch_max = batch_max;
@@ -30,7 +30,7 @@ static void model_layout(struct clockwork *c, struct arena *arena, const struct 
         model->tables[t] = table;
         model->rolling[t] = rolling;
         if (rolling)
-            rolling_init(rolling, table);
+            rolling_init(rolling, table, config->accelerators);
     }
 }
 

@@ -101,15 +101,53 @@ bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, ui
     return true;
 }
 
-static void query_arrived(struct kairos *k, const struct request_message *message, struct central_output *out) {
+/* When a query that must begin so long before its deadline may begin at the latest: before the deadline in any case. */
+static int64_t latest_for(int64_t deadline_ns, int64_t span_ns) {
+    return deadline_ns - (span_ns > 1 ? span_ns : 1);
+}
+
+/* Until when a query may wait: while some type in service could still finish it, or, where what is late is served, for
+ * good; until just before its deadline if no such type is in service. */
+static int64_t latest_start(const struct kairos *k, uint32_t node) {
+    const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
+    int64_t least_ns = INT64_MAX;
+    for (uint32_t t = 0; t < k->types; t++) {
+        if (!model->runs_on[t] || !k->up_count[t])
+            continue;
+        int64_t span_ns = kairos_span_ns(k, node, t);
+        if (span_ns < least_ns)
+            least_ns = span_ns;
+    }
+    int64_t deadline_ns = kairos_node(k, node)->deadline_ns;
+    if (least_ns == INT64_MAX)
+        return latest_for(deadline_ns, 0);
+    return k->late_refused ? latest_for(deadline_ns, least_ns) : TIME_NEVER;
+}
+
+/* Nobody could ever have served it: if that is because something was slow for a while, it is tried again some day. */
+static void hopeless_relax(struct kairos *k, uint32_t node) {
+    const struct request_node *request = kairos_node(k, node);
+    struct kairos_model *model = &k->models[kairos_model_of(k, node)];
+    int64_t left_ns = request->deadline_ns - request->arrival_ns - k->ctrl_ns - k->data_ns * request->items;
+    for (uint32_t t = 0; t < k->types; t++)
+        if (model->runs_on[t] && kairos_latency_least_ns(model->latency[t], request->items) <= left_ns)
+            kairos_latency_relax(model->latency[t], request->items);
+}
+
+static void query_arrived(struct kairos *k, int64_t now_ns, const struct request_message *message,
+                          struct central_output *out) {
     uint32_t node = request_pool_get(k->pool);
     CHECK(node != REQUEST_NONE);
     CHECK_LT(message->model, k->model_count);
     request_node_set(kairos_node(k, node), message);
-    if (message->items < 1 || message->items > k->models[message->model].items_max)
-        refuse(k, node, REFUSAL_DEADLINE, out);
-    else
+    if (message->items < 1 || message->items > k->models[message->model].items_max) {
+        central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
+    } else if (k->late_refused && now_ns > latest_start(k, node)) { /* even alone: no division of queries is to blame */
+        hopeless_relax(k, node);
+        central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
+    } else {
         kairos_queue_append(k, &k->queue, node);
+    }
 }
 
 static uint32_t query_find(const struct kairos *k, const struct kairos_queue *queue, uint64_t handle) {
@@ -176,37 +214,6 @@ static void instance_down(struct kairos *k, uint32_t index) {
     }
 }
 
-/* When a query that must begin so long before its deadline may begin at the latest: before the deadline in any case. */
-static int64_t latest_for(int64_t deadline_ns, int64_t span_ns) {
-    return deadline_ns - (span_ns > 1 ? span_ns : 1);
-}
-
-/* Until when a query may wait: while some type in service could still finish it, or, where what is late is served, for
- * good; until just before its deadline if no such type is in service. */
-static int64_t latest_start(const struct kairos *k, uint32_t node) {
-    const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
-    int64_t least_ns = INT64_MAX;
-    for (uint32_t t = 0; t < k->types; t++) {
-        if (!model->runs_on[t] || !k->up_count[t])
-            continue;
-        int64_t span_ns = kairos_span_ns(k, node, t);
-        if (span_ns < least_ns)
-            least_ns = span_ns;
-    }
-    int64_t deadline_ns = kairos_node(k, node)->deadline_ns;
-    if (least_ns == INT64_MAX)
-        return latest_for(deadline_ns, 0);
-    return k->late_refused ? latest_for(deadline_ns, least_ns) : TIME_NEVER;
-}
-
-/* Nobody could ever have served it: if that is because something was slow for a while, it is tried again some day. */
-static void hopeless_relax(struct kairos *k, uint32_t node) {
-    struct kairos_model *model = &k->models[kairos_model_of(k, node)];
-    for (uint32_t t = 0; t < k->types; t++)
-        if (model->runs_on[t])
-            kairos_latency_relax(model->latency[t], kairos_node(k, node)->items);
-}
-
 /* Refuses what has waited too long; the return value is when to look again. */
 static int64_t queue_expire(struct kairos *k, int64_t now_ns, struct central_output *out) {
     int64_t wake_ns = TIME_NEVER;
@@ -259,7 +266,7 @@ static void kairos_step(void *core, int64_t now_ns, const struct central_event *
     out->action_count = 0;
     switch (event->kind) {
     case CENTRAL_ARRIVED:
-        query_arrived(k, event->request, out);
+        query_arrived(k, now_ns, event->request, out);
         break;
     case CENTRAL_CANCELLED:
         query_cancelled(k, event->request->handle, out);

@@ -1,8 +1,9 @@
 /* kairos_latency.c - latencies learned online. */
 #include "policy/kairos_latency.h"
 
-#define SEEN_ENOUGH 3    /* runs of a size after which its own mean counts */
-#define SEEN_MOST   16   /* a size's mean follows its last runs: each weighs at least 1/16 */
+#define SEEN_ENOUGH 3  /* runs of a size after which its own mean counts */
+#define SEEN_MOST   16 /* a size's mean follows its last runs: each weighs at least 1/16 */
+#define FAR         2 /* times the mean: slower runs count as that, since one alone (the first on an instance) says little */
 #define RUNS_MOST   1000 /* then the line's sums are halved, so that it follows, too */
 
 size_t kairos_latency_bytes(uint32_t items_max) {
@@ -19,6 +20,8 @@ void kairos_latency_init(struct kairos_latency *latency, uint32_t items_max, con
 
 void kairos_latency_add(struct kairos_latency *latency, uint32_t items, int64_t run_ns) {
     struct kairos_size *size = &latency->sizes[items];
+    if (size->seen >= SEEN_ENOUGH && run_ns > FAR * size->mean_ns)
+        run_ns = FAR * size->mean_ns;
     if (size->seen < SEEN_MOST)
         size->seen++;
     size->mean_ns += (run_ns - size->mean_ns) / size->seen;
@@ -54,6 +57,10 @@ int64_t kairos_latency_ns(const struct kairos_latency *latency, uint32_t items) 
     if (latency->sizes[items].seen >= SEEN_ENOUGH)
         return latency->sizes[items].mean_ns;
     return latency->runs > 0 ? (int64_t)line_ns(latency, items) : 0;
+}
+
+int64_t kairos_latency_least_ns(const struct kairos_latency *latency, uint32_t items) {
+    return latency->sizes[items].least_ns;
 }
 
 void kairos_latency_relax(struct kairos_latency *latency, uint32_t items) {

@@ -28,6 +28,8 @@ void kairos_latency_init(struct kairos_latency *latency, uint32_t items_max, con
 void kairos_latency_add(struct kairos_latency *latency, uint32_t items, int64_t run_ns);
 /* What a query of 1 to items_max is expected to take. 0 while nothing at all is known, so that it is tried. */
 int64_t kairos_latency_ns(const struct kairos_latency *latency, uint32_t items);
+/* The least that a query of 1 to items_max is known to take; INT64_MAX while nothing is known of that size. */
+int64_t kairos_latency_least_ns(const struct kairos_latency *latency, uint32_t items);
 /* Takes back half of what the mean of a size is over its least: for when none of that size is run any more because none
  * is expected to be in time. */
 void kairos_latency_relax(struct kairos_latency *latency, uint32_t items);

@@ -142,11 +142,27 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
 
 /* ---- events ---- */
 
+/* Whether some type could finish a request in time if an accelerator of it were free now. */
+static bool is_possible(const struct nexus *n, int64_t now_ns, const struct request_message *message) {
+    const struct nexus_model *model = &n->model[message->model];
+    int64_t left_ns = message->deadline_ns - now_ns - nexus_delay_ns(n, message->items);
+    if (message->items < 1 || message->items > model->batch_max)
+        return false;
+    for (uint32_t t = 0; t < n->types; t++)
+        if (model->profiles[t] && model->profiles[t]->latency_ns[message->items] <= left_ns)
+            return true;
+    return false;
+}
+
 static void request_arrived(struct nexus *n, int64_t now_ns, const struct request_message *message,
                             struct central_output *out) {
     uint32_t node = request_pool_get(n->pool);
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     request_node_set(nexus_node(n, node), message);
+    if (!is_possible(n, now_ns, message)) { /* no plan could serve it: it takes part in none, and nobody's turn */
+        central_refuse(out, n->pool, node, REFUSAL_DEADLINE);
+        return;
+    }
     nexus_plan_arrival(n, now_ns, message->model, message->items, out);
     nexus_route(n, now_ns, message->model, node, out);
 }

@@ -189,8 +189,10 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
     bool says_where = strstr(err.text, *model->folder ? model->folder : model->path);
     if (rc && rc != -EINTR)
         served_model_refuse(model, "%s%s%s", says_where ? "" : model->path, says_where ? "" : ": ", err.text);
-    if (!rc && model->slo_ns == 0)
+    if (!rc && model->slo_ns == 0) {
         model->slo_ns = profile_default_slo_ns(*profile);
+        model->slo_chosen = true;
+    }
     if (!rc && *measured && *record->note)
         log_info("model profiled", "model=%s batch_max=%u note=\"%s\"", model->name, model->batch_max, record->note);
     free(own);

@@ -83,17 +83,20 @@ void profile_fit(struct profile *profile) {
     profile->beta_ns = mean_l > alpha * mean_b ? mean_l - alpha * mean_b : 0;
 }
 
-void profile_scale(struct profile *to, const struct profile *from, double work) {
+int64_t profile_scaled_ns(const struct profile *profile, uint32_t items, double work) {
     CHECK(work > 0);
+    double fixed_ns = profile->beta_ns;
+    if (fixed_ns > (double)profile->latency_ns[1])
+        fixed_ns = (double)profile->latency_ns[1];
+    int64_t ns = round_ns(fixed_ns + ((double)profile->latency_ns[items] - fixed_ns) * work);
+    return ns > 0 ? ns : 1;
+}
+
+void profile_scale(struct profile *to, const struct profile *from, double work) {
     to->batch_max = from->batch_max;
     to->latency_ns[0] = 0;
-    double fixed_ns = from->beta_ns;
-    if (fixed_ns > (double)from->latency_ns[1])
-        fixed_ns = (double)from->latency_ns[1];
-    for (uint32_t b = 1; b <= from->batch_max + 1; b++) {
-        int64_t ns = round_ns(fixed_ns + ((double)from->latency_ns[b] - fixed_ns) * work);
-        to->latency_ns[b] = ns > 0 ? ns : 1;
-    }
+    for (uint32_t b = 1; b <= from->batch_max + 1; b++)
+        to->latency_ns[b] = profile_scaled_ns(from, b, work);
     profile_fit(to);
 }
 

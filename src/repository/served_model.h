@@ -33,6 +33,7 @@ struct served_model {
     struct signature signature;
     uint32_t batch_max; /* items a batch; 1 for a model without a batch dimension */
     int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
+    bool slo_chosen;    /* it was: nobody asked for it */
     bool best_effort;   /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
     struct instance_groups instances;           /* where it is to run, */

@@ -20,7 +20,7 @@ void arrival_rates_count(struct arrival_rates *rates, int64_t now_ns, uint32_t i
     }
     rates->tick_requests++;
     rates->tick_items += items;
-    rates->tick_slo_ns += slo_ns;
+    rates->tick_slo_ns += slo_ns > 1 ? slo_ns : 1;
 }
 
 /* Multiplies what is weighted; `seconds` new ones are covered by it. */

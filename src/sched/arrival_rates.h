@@ -26,7 +26,8 @@ struct arrival_rates {
 };
 
 void arrival_rates_init(struct arrival_rates *rates);
-/* Counts an arrival; arrival_rates_roll() first if its tick is over. */
+/* Counts an arrival; arrival_rates_roll() first if its tick is over. An SLO that was over before it came (policies that
+ * are blind to deadlines take such) counts as the shortest there is: means of SLOs are divided by. */
 void arrival_rates_count(struct arrival_rates *rates, int64_t now_ns, uint32_t items, int64_t slo_ns);
 /* Closes the ticks that ended by now. */
 void arrival_rates_roll(struct arrival_rates *rates, int64_t now_ns);

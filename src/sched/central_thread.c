@@ -44,7 +44,7 @@ static void end_note(struct central_thread *t, const struct central_action *acti
 /* The accelerator has as much to do as it can hold. */
 static void batch_refuse(struct central_thread *t, const struct central_action *action) {
     for (uint32_t node = action->first; node != REQUEST_NONE; node = t->rings.pool.nodes[node].next)
-        t->rings.pool.nodes[node].refusal = REFUSAL_QUEUE_FULL;
+        t->rings.pool.nodes[node].refusal = REFUSAL_PLANS_FULL;
     rings_refuse_list(&t->rings, action->first);
     end_note(t, action, false);
 }
@@ -96,7 +96,7 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
         return;
     }
     if (t->rings.pool.used == t->rings.pool.capacity) {
-        rings_refuse(&t->rings, message->model, message->port, message->handle, REFUSAL_QUEUE_FULL);
+        rings_refuse(&t->rings, message->model, message->port, message->handle, REFUSAL_POOL_FULL);
         return;
     }
     rings_queued_add(&t->rings, message->model, 1);

@@ -28,15 +28,23 @@
 /* For how long a request waits for company that is not to wait at all: 0 says nothing. */
 #define WAIT_NONE_NS 1
 
+/* Input shapes of one model that may be queued at once; more are refused: REFUSAL_SHAPES. */
+#define VARIANTS_MAX 32
+
 /* Why a request left the scheduler without a batch. */
 enum refusal {
     REFUSAL_NONE,
     REFUSAL_DEADLINE,   /* it can no longer finish by its deadline */
-    REFUSAL_QUEUE_FULL, /* the model thread's request pool is exhausted, or as many of its priority wait as may */
-    REFUSAL_SHAPES,     /* too many different input shapes of the model are queued at once */
-    REFUSAL_CANCELLED,  /* its client left */
-    REFUSAL_STRANDED,   /* no accelerator in service runs the model, and none came back in time */
-    REFUSAL_LOST,       /* its accelerator failed, and there is no time to run it on another (frontend/port.c) */
+    REFUSAL_QUEUE_FULL, /* as many of its model and priority wait as the model's configuration lets (queue_levels) */
+    REFUSAL_BEST_EFFORT_FULL, /* as much best effort of its model waits as may: BEST_EFFORT_MAX */
+    REFUSAL_POOL_FULL,        /* its scheduling thread holds as many requests as it may (--queue-max) */
+    REFUSAL_THREAD_BUSY,      /* its model thread has no time left, and it had waited for it for much of its own */
+    REFUSAL_PLANS_FULL,       /* a central policy sent its accelerator more than it holds: WIRING_PLANS_CENTRAL */
+    REFUSAL_SHAPES,           /* too many different input shapes of the model are queued at once */
+    REFUSAL_CANCELLED,        /* its client left */
+    REFUSAL_STRANDED,         /* no accelerator in service runs the model, and none came back in time */
+    REFUSAL_LOST,             /* its accelerator failed, and there is no time to run it on another (frontend/port.c) */
+    REFUSAL_COUNT,
 };
 
 /* ---- frontend -> model thread ---- */

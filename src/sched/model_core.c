@@ -62,6 +62,7 @@ struct model_core {
     struct deadline_queue spare;
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused */
     double weight;
+    double slo_ns; /* the usual one */
     _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
 };
 
@@ -78,7 +79,7 @@ size_t model_core_bytes(const struct model_core_config *config) {
             continue;
         bytes += align(profile_bytes(config->batch_max));
         if (config->learn)
-            bytes += align(rolling_bytes(config->batch_max));
+            bytes += align(rolling_bytes(config->batch_max, config->accelerators));
     }
     return bytes;
 }
@@ -170,7 +171,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     m->types = config->types;
     m->ctrl_ns = config->ctrl_ns;
     m->data_ns = config->data_ns;
-    m->slo_ns = (double)config->slo_ns;
+    m->slo_ns = core->slo_ns = (double)config->slo_ns;
     m->wait_ns = config->wait_ns;
     m->preferred = config->preferred;
     while (m->preferred_count < config->preferred_count && config->preferred[m->preferred_count] <= config->batch_max)
@@ -193,8 +194,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
         room += align(profile_bytes(config->batch_max));
         if (config->learn) {
             core->rolling[t] = (struct rolling *)room;
-            rolling_init(core->rolling[t], m->profiles[t]);
-            room += align(rolling_bytes(config->batch_max));
+            rolling_init(core->rolling[t], m->profiles[t], config->accelerators);
+            room += align(rolling_bytes(config->batch_max, config->accelerators));
         }
     }
     CHECK(runs);
@@ -225,17 +226,22 @@ static inline void level_count(struct model_core *core, uint8_t priority, int mo
         core->levels->of[priority].waiting += (uint32_t)more;
 }
 
-static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
+/* Gives a request back that no queue holds, and counts it nowhere. */
+static void turn_away(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
     struct request_node *request = node_at(core, node);
-    if (reason == REFUSAL_DEADLINE && core->stranded)
-        reason = REFUSAL_STRANDED;
-    request->refusal = (uint8_t)reason;
+    request->refusal = (uint8_t)(reason == REFUSAL_DEADLINE && core->stranded ? REFUSAL_STRANDED : reason);
     request->next = REQUEST_NONE;
     if (out->refused == REQUEST_NONE)
         out->refused = node;
     else
         node_at(core, core->refused_last)->next = node;
     core->refused_last = node;
+}
+
+static void refuse(struct model_core *core, struct model_output *out, uint32_t node, enum refusal reason) {
+    const struct request_node *request = node_at(core, node);
+    turn_away(core, out, node, reason);
+    reason = request->refusal;
     if (request->priority == PRIORITY_BEST_EFFORT)
         return;
     level_count(core, request->priority, -1);
@@ -246,7 +252,7 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
 
 static void spare_add(struct model_core *core, uint32_t node, struct model_output *out) {
     if (core->spare.count >= BEST_EFFORT_MAX) {
-        refuse(core, out, node, REFUSAL_QUEUE_FULL);
+        refuse(core, out, node, REFUSAL_BEST_EFFORT_FULL);
         return;
     }
     deadline_queue_insert(&core->spare, core->pool->nodes, node);
@@ -254,19 +260,29 @@ static void spare_add(struct model_core *core, uint32_t node, struct model_outpu
     core->stale |= deadline_queue_first(&core->spare) == node;
 }
 
+/* Whether the configuration wants that who is late becomes best effort. */
+static bool is_delayed(const struct model_core *core, const struct request_node *request) {
+    return request->priority < PRIORITIES_MAX && core->delays >> request->priority & 1;
+}
+
+static void delay(struct model_core *core, struct model_output *out, uint32_t node) {
+    struct request_node *request = node_at(core, node);
+    core->classes = true;
+    request->priority = PRIORITY_BEST_EFFORT;
+    request->deadline_ns += BEST_EFFORT_WAIT_NS;
+    spare_add(core, node, out);
+}
+
 /* It cannot finish by its deadline: refused, or where the configuration wants that, best effort from now on. */
 static void give_up(struct model_core *core, struct model_output *out, uint32_t node) {
-    struct request_node *request = node_at(core, node);
-    if (request->priority >= PRIORITIES_MAX || !(core->delays >> request->priority & 1)) {
+    const struct request_node *request = node_at(core, node);
+    if (!is_delayed(core, request)) {
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
     }
     level_count(core, request->priority, -1);
     outcome_count(core, 1);
-    core->classes = true;
-    request->priority = PRIORITY_BEST_EFFORT;
-    request->deadline_ns += BEST_EFFORT_WAIT_NS;
-    spare_add(core, node, out);
+    delay(core, out, node);
 }
 
 /* The least span over the types. */
@@ -684,6 +700,29 @@ static void stand_back(struct model_core *core, int64_t now_ns, uint32_t node, s
     core->stale = true;
 }
 
+/* Whether a request that no table in force lets run could run by the tables as profiled: then these are to blame. */
+static bool possible_as_profiled(const struct model_core *core, int64_t now_ns, const struct request_node *request) {
+    const struct model_view *m = &core->view;
+    int64_t left_ns = request->deadline_ns - now_ns - m->ctrl_ns - m->data_ns * request->items;
+    for (uint32_t t = 0; t < m->types; t++)
+        if (m->used[t] && core->rolling[t] && rolling_profiled_ns(core->rolling[t], request->items) <= left_ns)
+            return true;
+    return false;
+}
+
+/* One that could not be in time even if an accelerator were free for it now. Nobody is short of accelerators for that
+ * reason, so it steers nothing: no rate, no SLO, no loss. It would be easy otherwise to make a model's batches small,
+ * and company dear for all, with requests that cost their sender nothing. */
+static void impossible_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+    const struct request_node *request = node_at(core, node);
+    if (is_delayed(core, request)) {
+        delay(core, out, node);
+        return;
+    }
+    core->hopeless |= possible_as_profiled(core, now_ns, request);
+    turn_away(core, out, node, REFUSAL_DEADLINE);
+}
+
 static void request_arrived(struct model_core *core, int64_t now_ns, const struct request_message *message,
                             struct model_output *out) {
     struct model_view *m = &core->view;
@@ -697,17 +736,16 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
         spare_arrived(core, now_ns, node, out);
         return;
     }
-    arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
-    level_count(core, request->priority, 1);
-
     if (message->items < 1 || message->items > core->batch_max) {
-        refuse(core, out, node, REFUSAL_DEADLINE);
+        turn_away(core, out, node, REFUSAL_DEADLINE);
         return;
     }
     if (!core->policy->deadline_blind && now_ns > latest_start(core, request)) {
-        give_up(core, out, node);
+        impossible_arrived(core, now_ns, node, out);
         return;
     }
+    arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
+    level_count(core, request->priority, 1);
     if (core->levels && core->levels->of[request->priority].waiting > core->levels->of[request->priority].most) {
         refuse(core, out, node, REFUSAL_QUEUE_FULL);
         return;
@@ -856,8 +894,8 @@ static void batch_ran(struct model_core *core, int64_t now_ns, const struct ran_
         return;
     core->ran_ns = now_ns;
     CHECK(ran->type < core->view.types && core->view.profiles[ran->type]);
-    if (!core->rolling[ran->type] ||
-        !rolling_add(core->rolling[ran->type], ran->items, ran->run_ns, core->view.profiles[ran->type]))
+    if (!core->rolling[ran->type] || !rolling_add(core->rolling[ran->type], ran->accelerator, ran->items, ran->run_ns,
+                                                  core->view.profiles[ran->type]))
         return;
     tables_changed(core);
     policy_update(core);
@@ -887,7 +925,7 @@ static void rates_update(struct model_core *core, int64_t now_ns, struct model_o
     arrival_rates_roll(&m->rates, now_ns);
     double rate = arrival_rates_slow(&m->rates);
     m->rate_per_ns = rate / (double)NS_PER_S;
-    m->slo_ns = arrival_rates_slo_ns(&m->rates, m->slo_ns);
+    m->slo_ns = arrival_rates_slo_ns(&m->rates, core->slo_ns);
     policy_update(core);
     if (out->rates_changed)
         out->rates = (struct model_rates){

@@ -32,6 +32,7 @@ struct model_core_config {
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
     bool prefetch;            /* the data*b passes while the batch before runs; else on the accelerator's own time */
     bool learn;               /* correct the tables from measured runs */
+    uint32_t accelerators;    /* when learning: how many there are, of all types; their first runs are told apart */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -39,7 +40,7 @@ struct model_core_config {
 struct model_core;
 
 enum model_event_kind {
-    MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_QUEUE_FULL) */
+    MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_POOL_FULL) */
     MODEL_ARRIVING,   /* the same when more come at this time: only refusals and rates are told yet. The rest comes with
                        * MODEL_SETTLED, or with whatever else happens */
     MODEL_SETTLED,    /* no more come at this time */

@@ -166,6 +166,7 @@ static struct model_core_config core_config(const struct model_thread *t, const 
         .slo_ns = m->slo_ns,
         .weight = m->weight,
         .learn = t->learn,
+        .accelerators = t->rings.wiring->accelerators,
         .policy = t->policy,
         .policy_options = t->policy_options,
     };
@@ -241,19 +242,45 @@ static bool too_late(const struct model_thread *t, int64_t now, const struct req
     return t->busy > SHED_BUSY && SHED_PART * (now - message->arrival_ns) > message->deadline_ns - message->arrival_ns;
 }
 
+/* Whether a new shape's request could be in time alone on a free accelerator. If not, no other shape's core, with all
+ * that it has learned, is given up for it. */
+static bool is_possible(const struct model_thread *t, int64_t now, uint32_t model,
+                        const struct request_message *message) {
+    const struct thread_model *m = &t->rings.models[model];
+    int64_t ctrl_ns, data_ns;
+
+    if (message->priority == PRIORITY_BEST_EFFORT || t->policy->deadline_blind)
+        return true;
+    if (message->items < 1 || message->items > m->batch_max)
+        return false;
+    rings_delays(&t->rings, model, &ctrl_ns, &data_ns);
+    int64_t left_ns = message->deadline_ns - now - ctrl_ns - data_ns * message->items;
+    for (uint32_t type = 0; type < t->types; type++)
+        if (m->profiles[type] && profile_scaled_ns(m->profiles[type], message->items, message->work) <= left_ns)
+            return true;
+    return m->queue && queue_rules_delays(m->queue) >> message->priority & 1;
+}
+
 static void take_request(struct model_thread *t, int64_t now, const struct request_message *message) {
     uint32_t model = t->rings.model_of_served[message->model];
     bool arrived = message->kind == REQUEST_ARRIVED;
 
-    if (arrived && (t->rings.pool.used == t->rings.pool.capacity || too_late(t, now, message))) {
-        rings_refuse(&t->rings, model, message->port, message->handle, REFUSAL_QUEUE_FULL);
+    enum refusal full = !arrived                                       ? REFUSAL_NONE
+                        : t->rings.pool.used == t->rings.pool.capacity ? REFUSAL_POOL_FULL
+                        : too_late(t, now, message)                    ? REFUSAL_THREAD_BUSY
+                                                                       : REFUSAL_NONE;
+
+    if (full) {
+        rings_refuse(&t->rings, model, message->port, message->handle, full);
         return;
     }
     struct variant *v = variant_find(t, model, message->shape_key);
     if (!v && arrived) {
-        v = variant_take(t, model, message);
+        bool possible = is_possible(t, now, model, message);
+        v = possible ? variant_take(t, model, message) : NULL;
         if (!v)
-            rings_refuse(&t->rings, model, message->port, message->handle, REFUSAL_SHAPES);
+            rings_refuse(&t->rings, model, message->port, message->handle,
+                         possible ? REFUSAL_SHAPES : REFUSAL_DEADLINE);
     }
     if (!v)
         return;

@@ -10,8 +10,6 @@
 #include "sched/model_core.h"
 #include "sched/thread_rings.h"
 
-#define VARIANTS_MAX 32 /* input shapes of one model that may be queued at once; more are refused (REFUSAL_SHAPES) */
-
 struct model_thread_config {
     struct thread_rings_config rings;
     uint32_t types;

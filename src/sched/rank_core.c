@@ -37,6 +37,7 @@
 #define FAST_NS             1e8
 #define BATCHES_MOST        2 /* of an accelerator at once */
 #define PACE_WEIGHT         (1.0 / 16)
+#define PACE_FAR            2
 #define HOP_WEIGHT          (1.0 / 64)
 #define DEVIATIONS          2 /* from the mean, that an offer allows for */
 
@@ -45,6 +46,9 @@
 /* Best effort. A batch runs for so long at most, and for this part of what the tightest SLO leaves beside one run. */
 #define SPARE_RUN_NS 1e9
 #define SPARE_PART   0.5
+/* Models count as asked until not one item is to be expected in a hundred of the longest runs. A rate falls in silence
+ * for 24 minutes until it is 0, and all the while best effort would make way for who does not come. */
+#define SPARE_RATE (0.01 / (SPARE_RUN_NS / (double)NS_PER_S))
 /* Accelerators that are kept from it: more by a step after each batch that it was in the way of, fewer after others, so
  * that these are this share of all; at most this part of the accelerators. What was learned fades, every 10 ms. */
 #define KEPT_STEP  0.5
@@ -572,12 +576,18 @@ static void offers_release(struct rank_core *core, int64_t now_ns) {
     }
 }
 
+/* A model's first run, or one that was held up, may take a hundred times what the next ones do: it counts as PACE_FAR
+ * times what was expected. A model that became slow is followed by a sixteenth a batch all the same. */
+static void pace_learn(double *pace, double took) {
+    double most = PACE_FAR * *pace;
+    *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
+}
+
 /* The batch that ran has ended; the next one, if there is one, runs. */
 static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns) {
     struct running over = a->running[0];
     if (over.table_ns > 0 && ended_ns > a->begin_ns)
-        core->model[over.model].pace +=
-            PACE_WEIGHT * ((double)(ended_ns - a->begin_ns) / (double)over.table_ns - core->model[over.model].pace);
+        pace_learn(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns);
     if (over.spare) {
         spare_count(core, a->type, -1);
         core->spared_ns = ended_ns;
@@ -808,7 +818,7 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
         if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
             core->thread_busy = rates.thread_busy;
         double left_ns = SPARE_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
-        if (rates.rate > 0 && left_ns < run_ns)
+        if (rates.rate > SPARE_RATE && left_ns < run_ns)
             run_ns = left_ns;
         double load = rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
         core->needed += load;

@@ -70,28 +70,6 @@ void thread_rings_free(struct thread_rings *r) {
 
 /* ---- what goes out ---- */
 
-static void count_refusal(struct model_counters *counters, enum refusal reason) {
-    switch (reason) {
-    case REFUSAL_DEADLINE:
-        counter_add(&counters->refused_deadline, 1);
-        break;
-    case REFUSAL_QUEUE_FULL:
-        counter_add(&counters->refused_queue_full, 1);
-        break;
-    case REFUSAL_SHAPES:
-        counter_add(&counters->refused_shapes, 1);
-        break;
-    case REFUSAL_STRANDED:
-        counter_add(&counters->refused_stranded, 1);
-        break;
-    case REFUSAL_CANCELLED:
-        counter_add(&counters->cancelled, 1);
-        break;
-    default:
-        break;
-    }
-}
-
 void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_t handle, enum refusal reason) {
     struct wiring *w = r->wiring;
     struct ring *ring = &w->refusals[r->index * w->frontends + port];
@@ -101,7 +79,7 @@ void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_
     *message = (struct refusal_message){.handle = handle, .reason = reason};
     ring_push(ring);
     r->frontend_rung[port] = true;
-    count_refusal(&r->counters[model], reason);
+    counter_add(&r->counters[model].refused[reason], 1);
 }
 
 void rings_refuse_list(struct thread_rings *r, uint32_t node) {

@@ -37,7 +37,7 @@ struct thread_rings_config {
 
 /* Statistics of one served model; written by the thread, read by anyone. */
 struct model_counters {
-    _Atomic uint64_t refused_deadline, refused_queue_full, refused_shapes, refused_stranded, cancelled;
+    _Atomic uint64_t refused[REFUSAL_COUNT];
     _Atomic int64_t latency_one_ns; /* l(1) in force, of the variant and type that ran last */
     struct histogram batch_items;   /* of batches sealed */
     struct histogram run_ns;        /* of batches run */

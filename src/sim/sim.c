@@ -201,7 +201,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     if (full(sim)) {
         sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
         if (observer && observer->refused)
-            observer->refused(observer->context, sim->now_ns, model, message.handle, REFUSAL_QUEUE_FULL);
+            observer->refused(observer->context, sim->now_ns, model, message.handle, REFUSAL_POOL_FULL);
         return;
     }
     if (sim->config->cancel_share > 0)

@@ -74,6 +74,7 @@ static struct model_core_config core_config(const struct sim_config *c, uint32_t
         .data_ns = c->data_ns,
         .prefetch = true,
         .learn = c->learn,
+        .accelerators = c->accelerators,
         .policy = c->policy,
         .policy_options = &c->options,
     };

@@ -41,7 +41,7 @@ static struct sim_model *cluster_add(struct cluster *cluster, double alpha_ms, d
     return model;
 }
 
-static void cluster_add_zoo(struct cluster *cluster, const char *type, enum zoo_set set) {
+static inline void cluster_add_zoo(struct cluster *cluster, const char *type, enum zoo_set set) {
     for (const struct zoo_entry *e = zoo_entries; e->model; e++)
         if (zoo_entry_in(e, type, set))
             cluster_add(cluster, e->alpha_ms, e->beta_ms, e->slo_ms);

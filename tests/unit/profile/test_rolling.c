@@ -5,7 +5,8 @@
 #include "profile/rolling.h"
 #include "unit/cmocka_all.h"
 
-#define BATCH 16
+#define BATCH        16
+#define ACCELERATORS 3
 
 struct fixture {
     struct profile *table;
@@ -14,11 +15,11 @@ struct fixture {
 
 /* l(b) = 100 b + 1000 */
 static struct fixture fixture_new(void) {
-    struct fixture f = {malloc(profile_bytes(BATCH)), malloc(rolling_bytes(BATCH))};
+    struct fixture f = {malloc(profile_bytes(BATCH)), malloc(rolling_bytes(BATCH, ACCELERATORS))};
     assert_non_null(f.table);
     assert_non_null(f.rolling);
     profile_set_line(f.table, BATCH, 100, 1000);
-    rolling_init(f.rolling, f.table);
+    rolling_init(f.rolling, f.table, ACCELERATORS);
     return f;
 }
 
@@ -29,7 +30,7 @@ static void fixture_free(struct fixture f) {
 
 static void runs(struct fixture f, uint32_t items, int64_t run_ns, int count) {
     for (int i = 0; i < count; i++)
-        rolling_add(f.rolling, items, run_ns, f.table);
+        rolling_add(f.rolling, 0, items, run_ns, f.table);
 }
 
 static void assert_sound(const struct profile *table) {
@@ -133,15 +134,50 @@ static void relaxing_goes_back_to_the_profile(void **state) {
     fixture_free(f);
 }
 
+/* As engines do that take memory and choose kernels when they first see a size. */
+static void first_runs_are_not_learned_from(void **state) {
+    (void)state;
+    struct fixture f = fixture_new();
+    for (uint32_t a = 0; a < ACCELERATORS; a++)
+        for (uint32_t b = 1; b <= BATCH; b++)
+            rolling_add(f.rolling, a, b, 100 * f.table->latency_ns[b], f.table);
+    for (uint32_t b = 1; b <= BATCH; b++)
+        assert_int_equal(f.table->latency_ns[b], 100 * b + 1000);
+    /* a second one as slow is believed in part, a third entirely */
+    runs(f, 4, 14000, 1);
+    assert_in_range(f.table->latency_ns[4], 1401, 1800);
+    runs(f, 4, 14000, 9);
+    assert_int_equal(f.table->latency_ns[4], 14000);
+    assert_sound(f.table);
+    fixture_free(f);
+
+    f = fixture_new(); /* first runs that say nothing unheard of are learned from as others */
+    rolling_add(f.rolling, 1, 4, 1700, f.table);
+    assert_in_range(f.table->latency_ns[4], 1401, 1700);
+    fixture_free(f);
+}
+
+/* One accelerator's second run, held up by chance. */
+static void a_lone_run_says_little(void **state) {
+    (void)state;
+    struct fixture f = fixture_new();
+    runs(f, 4, 140000, 2);
+    for (uint32_t b = 1; b <= BATCH; b++)
+        assert_true((double)f.table->latency_ns[b] < 1.3 * (100 * b + 1000));
+    runs(f, 4, 1400, 1);
+    assert_true(f.table->latency_ns[4] < 1450);
+    fixture_free(f);
+}
+
 static void what_changes_nothing_says_so_and_nonsense_is_ignored(void **state) {
     (void)state;
     struct fixture f = fixture_new();
     runs(f, 4, 1400, ROLLING_WINDOW);
-    assert_false(rolling_add(f.rolling, 4, 1400, f.table));
-    assert_false(rolling_add(f.rolling, 4, 1399, f.table));
-    assert_false(rolling_add(f.rolling, 0, 1400, f.table));
-    assert_false(rolling_add(f.rolling, BATCH + 1, 1400, f.table));
-    assert_false(rolling_add(f.rolling, 4, 0, f.table));
+    assert_false(rolling_add(f.rolling, 0, 4, 1400, f.table));
+    assert_false(rolling_add(f.rolling, 0, 4, 1399, f.table));
+    assert_false(rolling_add(f.rolling, 0, 0, 1400, f.table));
+    assert_false(rolling_add(f.rolling, 0, BATCH + 1, 1400, f.table));
+    assert_false(rolling_add(f.rolling, 0, 4, 0, f.table));
     fixture_free(f);
 }
 
@@ -152,7 +188,7 @@ static void random_runs_leave_a_sound_table(void **state) {
     struct rng rng;
     rng_seed(&rng, 3);
     for (int i = 0; i < 5000; i++) {
-        rolling_add(f.rolling, (uint32_t)rng_below(&rng, BATCH + 2), (int64_t)rng_below(&rng, 100000), f.table);
+        rolling_add(f.rolling, 0, (uint32_t)rng_below(&rng, BATCH + 2), (int64_t)rng_below(&rng, 100000), f.table);
         assert_sound(f.table);
     }
     int over = 0;
@@ -160,7 +196,7 @@ static void random_runs_leave_a_sound_table(void **state) {
         uint32_t items = 1 + (uint32_t)rng_below(&rng, BATCH);
         int64_t run_ns = (int64_t)((100.0 * items + 1000) * (1 + 0.02 * rng_uniform(&rng)));
         over += i > 4000 && run_ns > f.table->latency_ns[items];
-        rolling_add(f.rolling, items, run_ns, f.table);
+        rolling_add(f.rolling, 0, items, run_ns, f.table);
     }
     assert_true(over < 16000 / 25); /* two in a hundred, and what sharing between sizes and rounding add */
     assert_true(f.table->latency_ns[8] < 1.03 * 1800);
@@ -176,6 +212,8 @@ int main(void) {
         cmocka_unit_test(stalls_do_not_throw_the_table_off),
         cmocka_unit_test(what_was_slow_long_ago_is_tried_again),
         cmocka_unit_test(relaxing_goes_back_to_the_profile),
+        cmocka_unit_test(first_runs_are_not_learned_from),
+        cmocka_unit_test(a_lone_run_says_little),
         cmocka_unit_test(what_changes_nothing_says_so_and_nonsense_is_ignored),
         cmocka_unit_test(random_runs_leave_a_sound_table),
     };

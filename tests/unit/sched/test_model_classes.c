@@ -287,7 +287,7 @@ static void so_much_best_effort_may_wait_and_no_more(void **state) {
         assert_int_equal(f->out.refused, REQUEST_NONE);
     }
     arrive(f, 0, 7, PRIORITY_BEST_EFFORT, 9000);
-    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_QUEUE_FULL);
+    assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_BEST_EFFORT_FULL);
     arrive(f, 0, 8, 0, 300); /* others are not hindered */
     assert_int_equal(f->out.refused, REQUEST_NONE);
     fixture_free(f);

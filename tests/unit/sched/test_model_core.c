@@ -515,10 +515,13 @@ static void rates_are_reported_once_a_tick_while_requests_come(void **state) {
 /* Until the end of a tick of the rates is reported. */
 static void rates_await(struct fixture *f, int64_t now_ns) {
     for (int i = 0; i < 20; i++, now_ns += NS_PER_MS) {
-        arrive(f, now_ns, 1, now_ns, 1);
+        arrive(f, now_ns, 1, now_ns + 500, 1);
+        bool reported = f->out.rates_changed;
+        cancel(f, now_ns, 1, now_ns + 500);
         handles(f, f->out.refused);
-        if (f->out.rates_changed)
+        if (reported)
             return;
+        assert_false(f->out.rates_changed);
     }
     fail_msg("the rates are not reported");
 }
@@ -574,6 +577,59 @@ static void the_bad_rate_counts_late_runs(void **state) {
     fixture_free(f);
 }
 
+/* Its best effort runs half of its SLO at most: a client that asked for little time, and is gone, no longer counts. */
+static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new(); /* 1000 */
+    int64_t now = 1000;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 100, 1);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+    }
+    struct request_message message = {.handle = 2, .items = 1, .priority = PRIORITY_BEST_EFFORT};
+    for (int minute = 0; minute <= 1; minute++) {
+        now += minute * 60 * NS_PER_S;
+        for (message.handle = 0; message.handle < 8; message.handle++) {
+            message.deadline_ns = now + 100000;
+            step(f, now, (struct model_event){.kind = MODEL_ARRIVED, .request = &message});
+        }
+        struct grant_message spare = {.kind = GRANT_ACCELERATOR, .spare = true, .run_ns = NS_PER_S};
+        step(f, now, (struct model_event){.kind = MODEL_GRANTED, .grant = &spare});
+        assert_int_equal(f->out.batch_items, minute ? 8 : 3); /* l(3) = 50 */
+        handles(f, f->out.batch);
+    }
+    fixture_free(f);
+}
+
+/* Deadlines that are over, that no run is short enough for, and more items than any batch has: refused, and as if they
+ * had never come. */
+static void what_nothing_could_serve_steers_nothing(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new();
+    int64_t now = 1000;
+    for (int i = 0; i < 1000; i++, now += NS_PER_MS) {
+        arrive(f, now, 1, now + 500, 2);
+        grant(f, now, 0, false);
+        handles(f, f->out.batch);
+        arrive(f, now, 2, now - 100 * NS_PER_MS, 1);
+        assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
+        assert_int_equal(handles(f, f->out.refused), 2);
+        arrive(f, now, 3, now + 29, 1); /* l(1) = 30 */
+        assert_int_equal(handles(f, f->out.refused), 3);
+        arrive(f, now, 4, now + 500, BATCH + 1);
+        assert_int_equal(handles(f, f->out.refused), 4);
+    }
+    rates_await(f, now);
+    assert_true(f->out.rates.rate > 1900 && f->out.rates.rate < 2020);
+    assert_true(f->out.rates.slo_ns > 499 && f->out.rates.slo_ns < 501);
+    assert_true(f->out.rates.bad_rate == 0);
+    /* one that has to queue has an SLO long enough to count */
+    arrive(f, now + 20 * NS_PER_MS, 5, now + 20 * NS_PER_MS + 30, 1);
+    assert_quiet(f);
+    fixture_free(f);
+}
+
 static void measured_runs_correct_the_table_when_learning(void **state) {
     (void)state;
     script_reset();
@@ -585,6 +641,47 @@ static void measured_runs_correct_the_table_when_learning(void **state) {
         step(f, i, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
     assert_int_equal(model_core_profile(f->core, 0)->latency_ns[1], 60);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 500 - 60);
+    fixture_free(f);
+}
+
+/* The first run on each accelerator takes a hundred times as long: what comes next is not refused for that. */
+static void a_slow_first_run_refuses_nobody(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f = fixture_with((struct model_core_config){
+        .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true, .accelerators = 3});
+    for (uint32_t a = 0; a < 3; a++) {
+        struct ran_message ran = {.items = 1, .accelerator = a, .run_ns = 3000};
+        step(f, a, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+        arrive(f, 10, 1, 10 + 31, 1);
+        assert_quiet(f);
+        cancel(f, 10, 1, 10 + 31);
+        handles(f, f->out.refused);
+    }
+    fixture_free(f);
+}
+
+/* Corrections that refuse what the profile would not are taken back when nothing runs; what the profile refuses, too,
+ * is no reason to. */
+static void only_what_the_profile_allows_takes_corrections_back(void **state) {
+    (void)state;
+    script_reset();
+    struct fixture *f =
+        fixture_with((struct model_core_config){.types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .learn = true});
+    struct ran_message ran = {.items = 1, .run_ns = 60};
+    for (int i = 0; i < 10; i++)
+        step(f, i, (struct model_event){.kind = MODEL_RAN, .ran = &ran});
+    int64_t now = NS_PER_MS;
+    for (int i = 0; i < 40; i++, now += 100 * NS_PER_MS) {
+        arrive(f, now, 1, now + 29, 1);
+        handles(f, f->out.refused);
+    }
+    assert_int_equal(model_core_profile(f->core, 0)->latency_ns[1], 60);
+    for (int i = 0; i < 40; i++, now += 100 * NS_PER_MS) {
+        arrive(f, now, 1, now + 40, 1);
+        handles(f, f->out.refused);
+    }
+    assert_in_range(model_core_profile(f->core, 0)->latency_ns[1], 30, 40);
     fixture_free(f);
 }
 
@@ -901,7 +998,11 @@ int main(void) {
         cmocka_unit_test(the_bad_rate_counts_refusals_but_no_cancellations),
         cmocka_unit_test(the_first_requests_tell_the_bad_rate_soon),
         cmocka_unit_test(the_bad_rate_counts_late_runs),
+        cmocka_unit_test(in_silence_the_mean_slo_goes_back_to_the_usual_one),
+        cmocka_unit_test(what_nothing_could_serve_steers_nothing),
         cmocka_unit_test(measured_runs_correct_the_table_when_learning),
+        cmocka_unit_test(a_slow_first_run_refuses_nobody),
+        cmocka_unit_test(only_what_the_profile_allows_takes_corrections_back),
         cmocka_unit_test(a_deadline_blind_batch_is_what_is_queued),
         cmocka_unit_test(a_policy_may_take_a_part_of_a_batch),
         cmocka_unit_test(a_deadline_blind_queue_gives_up_no_heads),

@@ -28,7 +28,7 @@ struct world {
     uint64_t handle;
     struct request_message waiting[CAPACITY]; /* as they came; `model`: their core */
     uint32_t count;
-    uint32_t limited, left_by[8]; /* by refusal; 0: in a batch */
+    uint32_t limited, left_by[REFUSAL_COUNT]; /* by refusal; 0: in a batch */
 };
 
 static struct world *world_new(uint64_t seed) {

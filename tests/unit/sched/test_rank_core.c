@@ -872,6 +872,37 @@ static void a_sub_cluster_has_its_own_accelerators_and_models(void **state) {
     free(f.core);
 }
 
+/* A first run a hundred times as long as its table says: what the model asks for is not taken to be seven times as
+ * much. If all are, it is soon known. */
+static void one_slow_run_is_not_the_pace(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    struct rank_message rates = {.kind = RANK_RATES,
+                                 .rates = {.rate = 1e6, .weight = 1, .batch_best = 1, .alpha_ns = 100, .beta_ns = 100}};
+    send(&f, 0, rates);
+    int64_t now = NS_PER_S;
+    double needed[61];
+    for (int i = 0; i <= 60; i++, now += NS_PER_S) {
+        rates.rates.at_ns = now;
+        send(&f, now, rates);
+        needed[i] = rank_core_accelerators_needed(f.core);
+        candidate(&f, now, 0, candidate_at(0, now + 100));
+        assert_granted(&f, 0, 0);
+        send(&f, now,
+             (struct rank_message){.kind = RANK_ANSWER,
+                                   .items = 1,
+                                   .sealed_ns = now,
+                                   .free_ns = now + 200,
+                                   .run_ns = 200,
+                                   .candidates = {none}});
+        send(&f, now + 20000, (struct rank_message){.kind = RANK_FREE, .free_ns = now + 20000});
+    }
+    assert_true(needed[0] > 0.19 && needed[0] < 0.21);
+    assert_true(needed[1] < 1.1 * needed[0]);
+    assert_true(needed[60] > 30 * needed[0]);
+    free(f.core);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_accelerator_waits_until_a_candidate_may_start),
@@ -912,6 +943,7 @@ int main(void) {
         cmocka_unit_test(what_is_down_is_not_offered_when_it_is_given_back_ahead),
         cmocka_unit_test(a_model_leaves_at_once_or_with_its_answer),
         cmocka_unit_test(a_sub_cluster_has_its_own_accelerators_and_models),
+        cmocka_unit_test(one_slow_run_is_not_the_pace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

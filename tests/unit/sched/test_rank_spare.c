@@ -148,6 +148,27 @@ static void it_runs_so_long_that_who_comes_meanwhile_is_in_time(void **state) {
     free(f.core);
 }
 
+/* A model's rate falls in silence by e every two seconds. It took 24 minutes until that was no number any more, and all
+ * the while best effort ran in batches short enough for who did not come. */
+static void who_fell_silent_does_not_limit_it_for_long(void **state) {
+    (void)state;
+    struct fixture f = fixture_new(1);
+    rates(&f, 0, 0, 430); /* one a second */
+    for (int64_t second = 1; second <= 12; second++) {
+        int64_t now = second * NS_PER_S;
+        rank_core_step(f.core, now, &(struct rank_event){.kind = RANK_TIMER}, &f.out);
+        candidate(&f, now, 2, spare(30));
+        assert_spare(&f, 2, 0);
+        if (second <= 8)
+            assert_int_equal(f.out.grants[0].run_ns, 200);
+        else if (second >= 10)
+            assert_int_equal(f.out.grants[0].run_ns, NS_PER_S);
+        answer(&f, now, 2, 0, 30, candidate_none());
+        ended(&f, now + 30, 0);
+    }
+    free(f.core);
+}
+
 static void it_is_over_when_who_waits_for_company_may_start(void **state) {
     (void)state;
     struct fixture f = fixture_new(2);
@@ -269,6 +290,7 @@ int main(void) {
         cmocka_unit_test(an_idle_accelerator_runs_best_effort),
         cmocka_unit_test(batches_and_leftovers_go_first),
         cmocka_unit_test(it_runs_so_long_that_who_comes_meanwhile_is_in_time),
+        cmocka_unit_test(who_fell_silent_does_not_limit_it_for_long),
         cmocka_unit_test(it_is_over_when_who_waits_for_company_may_start),
         cmocka_unit_test(models_take_turns_by_how_long_theirs_has_run),
         cmocka_unit_test(accelerators_that_run_best_effort_count_as_free),

@@ -56,7 +56,7 @@ static void test_full_queue_refuses(void **state) {
         assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, LONG_NS)), 0);
     crowd_wait(&c, rig, 0);
     for (uint32_t i = 0; i < c.count; i++)
-        full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_QUEUE_FULL;
+        full += c.requests[i].status == REQUEST_REFUSED && c.requests[i].refusal == REFUSAL_POOL_FULL;
     assert_true(full > 0);
     assert_true(c.ran > 0);
     rig_stop(rig);
@@ -124,12 +124,64 @@ static void test_a_fast_accelerator_is_never_lost(void **state) {
     crowd_free(&c);
 }
 
+/* One accelerator, and two models whose requests cannot both be in time. Who misses a deadline that nobody asked for is
+ * answered late, and once. */
+static void test_who_may_be_late_waits_on(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(1, 20e6); /* 24 ms a run */
+    struct crowd c;
+    uint32_t late = 0;
+
+    crowd_init(&c, 40);
+    for (uint32_t i = 0; i < c.count; i++) {
+        struct request *r = crowd_request(&c, rig, i, i % 2, 40 * NS_PER_MS);
+        r->due_ns = r->deadline_ns;
+        r->late_until_ns = r->arrival_ns + LONG_NS;
+        assert_int_equal(port_submit(rig->ports[0], r), 0);
+        port_flush(rig->ports[0]);
+        while (i % 2 && c.done <= i) {
+            crowd_collect(&c, rig, 0);
+            pause_us(500);
+        }
+    }
+    for (uint32_t i = 0; i < c.count; i++)
+        late += c.requests[i].priority == PRIORITY_BEST_EFFORT && c.requests[i].run_end_ns > c.requests[i].due_ns;
+    assert_int_equal(c.ran, c.count);
+    assert_true(late > 0);
+    rig_stop(rig);
+    crowd_free(&c);
+}
+
+/* Requests that nothing could serve, beside some that are answered: these alone say how long answers take. */
+static void test_refusals_leave_the_reply_margin_alone(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(ACCELERATORS, 500e3);
+    const struct margin *margin = port_reply_margin(rig->ports[0]);
+
+    for (int i = 0; i < 600; i++)
+        port_replied(rig->ports[0], 5 * NS_PER_MS);
+    assert_true(margin_ns(margin) >= 5 * NS_PER_MS);
+    for (int round = 0; round < 40; round++) {
+        struct crowd c;
+        crowd_init(&c, 100);
+        for (uint32_t i = 0; i < c.count; i++)
+            assert_int_equal(port_submit(rig->ports[0], crowd_request(&c, rig, i, 0, 1000)), 0);
+        crowd_wait(&c, rig, 0);
+        crowd_free(&c);
+        port_replied(rig->ports[0], 5 * NS_PER_MS);
+    }
+    assert_true(margin_ns(margin) >= 5 * NS_PER_MS);
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_request_comes_back_once),
         cmocka_unit_test(test_full_queue_refuses),
         cmocka_unit_test(test_port_is_bounded),
         cmocka_unit_test(test_best_effort_is_a_part_of_what_a_port_may_have),
+        cmocka_unit_test(test_who_may_be_late_waits_on),
+        cmocka_unit_test(test_refusals_leave_the_reply_margin_alone),
         cmocka_unit_test(test_a_fast_accelerator_is_never_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
