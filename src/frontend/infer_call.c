@@ -59,7 +59,7 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     for (uint32_t i = 0; fits && i < rank; i++)
         fits = spec->dims[i] < 0 ? dims[i] > 0 || i > 0 || !model->signature.batched : dims[i] == spec->dims[i];
     int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
-    if (!fits || elements < 0 || elements > INFER_TENSOR_BYTES_MAX / element_bytes) {
+    if (!fits || elements < 0 || dims_extent(dims, 0, rank) > INFER_TENSOR_BYTES_MAX / element_bytes) {
         dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
         dims_format(dims, 0, rank, got, sizeof(got));
         return error_set(err, 400, "input '%.64s': expected the shape %s%s, got %s", spec->name, expected,
@@ -153,12 +153,16 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
     return 0;
 }
 
-/* FNV-1a over which inputs there are and the dimensions that a batch must share. */
-static uint64_t shape_key(const struct infer_call *call, const struct signature *signature) {
-    uint64_t key = 0xcbf29ce484222325 ^ call->inputs_named;
-    for (uint32_t i = 0; i < signature->input_count; i++)
-        for (uint32_t d = signature->batched ? 1 : 0; d < call->inputs[i].rank; d++)
-            key = (key ^ (uint64_t)call->inputs[i].dims[d]) * 0x100000001b3;
+/* A hash of which inputs there are and of the dimensions that a batch must share. Clients choose these, and requests of
+ * one key are put together: so it is keyed with what no client knows. */
+static uint64_t shape_key(const struct infer_call *call, const struct served_model *model) {
+    uint64_t words[1 + TENSORS_MAX * TENSOR_DIMS_MAX], key;
+    uint32_t count = 0;
+    words[count++] = call->inputs_named;
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < call->inputs[i].rank; d++)
+            words[count++] = (uint64_t)call->inputs[i].dims[d];
+    key = siphash_words(&model->shape_secret, words, count);
     return key ? key : 1;
 }
 
@@ -188,7 +192,7 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
         elements += optional ? 0 : dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
     }
     call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
-    call->shape_key = signature->variable_shapes ? shape_key(call, signature) : 0;
+    call->shape_key = signature->variable_shapes ? shape_key(call, model) : 0;
     call->work = signature->variable_shapes && model->item_elements > 0 && elements > 0
                      ? (float)elements / (float)model->item_elements
                      : 1;

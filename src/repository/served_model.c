@@ -14,6 +14,12 @@
 
 #define BATCH_MAX_DEFAULT 64
 
+void served_model_draw_secret(struct served_model *model) {
+    int rc = siphash_key_draw(&model->shape_secret);
+    if (rc)
+        served_model_refuse(model, "no random numbers for model '%s': %s", model->name, strerror(-rc));
+}
+
 void served_model_refuse(struct served_model *model, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

@@ -268,6 +268,25 @@ static void tensors_of_no_elements(void **state) {
     parsed_free(p);
 }
 
+/* A dimension beside a zero is bounded as others are: by JSON, and with binary data. */
+static void no_dimension_hides_behind_a_zero(void **state) {
+    (void)state;
+    static const char form[] = "{\"inputs\":[{\"name\":\"image\",\"shape\":[1,3,0,%s],\"datatype\":\"UINT8\",%s}]}";
+    static const char *const data[] = {"\"data\":[]", "\"parameters\":{\"binary_data_size\":0}"};
+    for (size_t i = 0; i < ARRAY_COUNT(data); i++) {
+        char json[256];
+        snprintf(json, sizeof(json), form, "2216615441821888", data[i]);
+        struct parsed *p = parse_binary(&images, json, 0);
+        assert_int_equal(p->status, 400);
+        assert_non_null(strstr(p->err.text, "got [1,3,0,2216615441821888]"));
+        parsed_free(p);
+        snprintf(json, sizeof(json), form, "1000000", data[i]);
+        p = parse_binary(&images, json, 0);
+        check_ok(p);
+        parsed_free(p);
+    }
+}
+
 static void optional_inputs_may_be_left_out(void **state) {
     (void)state;
     struct served_model model = batched;
@@ -630,6 +649,7 @@ int main(void) {
         cmocka_unit_test(outputs_are_chosen),
         cmocka_unit_test(shapes_make_keys_and_work),
         cmocka_unit_test(tensors_of_no_elements),
+        cmocka_unit_test(no_dimension_hides_behind_a_zero),
         cmocka_unit_test(optional_inputs_may_be_left_out),
         cmocka_unit_test(raw_bodies_are_one_item),
         cmocka_unit_test(mistakes_are_the_clients),
