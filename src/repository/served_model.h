@@ -43,6 +43,7 @@ struct served_model {
     double weight;                       /* of its share under overload, against the other models'; 0: 1 */
     char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
+    uint8_t formats[TENSORS_MAX];        /* of inputs: enum image_format (model_config.h) */
     struct labels *labels[TENSORS_MAX];  /* read from them; NULL: none */
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
