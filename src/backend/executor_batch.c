@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/counter.h"
+#include "base/log.h"
 #include "transport/transport.h"
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
@@ -47,7 +48,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
     int rc = gather_reserve(x, total, err);
     at = x->gather;
     for (uint32_t i = 0; i < signature->input_count && rc == 0; i++) {
-        if (!inputs[i].data) /* none of the requests has it: they have one shape_key */
+        if (!inputs[i].data) /* none of the requests has it: they are alike */
             continue;
         inputs[i].data = at;
         inputs[i].dims[0] = plan->items;
@@ -59,6 +60,29 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
         at = (char *)inputs[i].data + aligned(inputs[i].bytes);
     }
     return rc;
+}
+
+/* Whether an input of two requests can be one tensor's rows: both have it or none, with the same other dimensions. */
+static bool input_alike(const struct tensor_view *a, const struct tensor_view *b, uint32_t from) {
+    return !a->data == !b->data && a->rank == b->rank &&
+           (a->rank <= from || memcmp(a->dims + from, b->dims + from, (a->rank - from) * sizeof(*a->dims)) == 0);
+}
+
+/* Whether all requests of a batch have one shape. The scheduler puts them together by a hash of it; whoever finds two
+ * shapes of one hash, by chance or because the secret is out, is not to be given, or to spoil, what others asked for.
+ * Models of one shape need no look: requests of others were refused. */
+static bool batch_alike(const struct executor *x, const struct batch_plan *plan) {
+    const struct signature *signature = &x->config.models[plan->served_model].signature;
+    if (!signature->variable_shapes || plan->request_count == 1)
+        return true;
+    const struct request *first = transport_local.request(plan->handles[0]);
+    for (uint32_t k = 1; k < plan->request_count; k++) {
+        const struct request *request = transport_local.request(plan->handles[k]);
+        for (uint32_t i = 0; i < signature->input_count; i++)
+            if (!input_alike(&first->inputs[i], &request->inputs[i], signature->batched))
+                return false;
+    }
+    return true;
 }
 
 bool batch_expired(const struct batch_plan *plan, int64_t now_ns) {
@@ -208,12 +232,60 @@ void executor_publish_answers(struct executor *x) {
         }
 }
 
+/* One request of a batch, as a batch of its own: runs it and answers it. */
+static enum request_status run_alone(struct executor *x, struct engine_model *model, struct batch_plan *lone) {
+    struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
+    const struct request *request = transport_local.request(lone->handles[0]);
+
+    if (!batch_expired(lone, result.start_ns)) {
+        int rc = x->config.engine->run(model, request->inputs, lone->items, &result.block, &result.error);
+        result.status = rc == 0 ? REQUEST_OK : engine_works(x) ? REQUEST_FAILED : REQUEST_LOST;
+    }
+    result.end_ns = clock_now_ns();
+    if (result.status == REQUEST_LOST)
+        engine_lose(x, lone->accelerator, &result.error);
+    batch_answer(x, lone, &result);
+    return result.status;
+}
+
+/* Runs what cannot be one batch one request after the other. That is slow, but does not happen. When the engine is
+ * lost, what is left is lost with it. Nothing is learnt of it. */
+static void batch_run_apart(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
+    _Alignas(struct batch_plan) char memory[sizeof(struct batch_plan) + sizeof(uint64_t)];
+    struct batch_plan *lone = (struct batch_plan *)memory;
+    struct run_result whole = {.status = REQUEST_OK, .start_ns = clock_now_ns()};
+    struct ran_message ran = batch_ran(x, plan, whole.start_ns, x->ended_ns);
+
+    log_warn("requests of different shapes came as one batch, and are run apart", "model=%s requests=%u",
+             x->config.models[plan->served_model].name, plan->request_count);
+    *lone = *plan;
+    lone->request_count = 1;
+    for (uint32_t k = 0; k < plan->request_count; k++) {
+        lone->handles[0] = plan->handles[k];
+        lone->items = transport_local.request(plan->handles[k])->items;
+        if (whole.status == REQUEST_LOST)
+            batch_answer(x, lone, &whole);
+        else if (run_alone(x, x->models[plan->served_model].model, lone) == REQUEST_LOST)
+            whole.status = REQUEST_LOST;
+    }
+    x->ended_ns = whole.end_ns = clock_now_ns();
+    batch_count(x, plan, &whole);
+    batch_report(x, model_thread, &ran, x->ended_ns);
+    freed_publish(x);
+    executor_publish_answers(x);
+    ran_publish(x);
+}
+
 void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
     struct tensor_view inputs[TENSORS_MAX];
     struct engine_model *model = x->models[plan->served_model].model;
     struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
     struct ran_message ran = batch_ran(x, plan, result.start_ns, x->ended_ns);
 
+    if (model && !batch_alike(x, plan)) {
+        batch_run_apart(x, model_thread, plan);
+        return;
+    }
     if (!batch_expired(plan, result.start_ns)) {
         result.status = REQUEST_FAILED;
         if (!model) {

@@ -57,7 +57,8 @@ struct run_result {
 /* Whether it is too late to start: every request's deadline has passed, so that running it helps nobody, or the
  * scheduler said so. */
 bool batch_expired(const struct batch_plan *plan, int64_t now_ns);
-/* Makes whole-batch inputs: in place for one request, else copied one after the other. */
+/* Makes whole-batch inputs: in place for one request, else copied one after the other. The requests are alike, or the
+ * engine does not look at its inputs. */
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
 /* What is told of a batch that an accelerator takes up now; its last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);

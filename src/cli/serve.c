@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "control/curl_line.h"
@@ -26,7 +27,7 @@
 
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
-        *tls_client_ca, *token_file;
+        *tls_client_ca, *token_file, *server_name;
     int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib,
         connections, per_address, idle_s, head_s, rate_kib;
     int control_mode; /* enum control_mode */
@@ -96,6 +97,8 @@ static const struct option_row rows[] = {
     OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port"),
     OPTION_FLAG(struct serve_settings, no_shared_memory, "no-shared-memory",
                 "clients may not name shared memory of this machine as the place of tensors"),
+    OPTION_TEXT(struct serve_settings, server_name, "server-name", "NAME",
+                "the name in the server's metadata; clients that insist on Triton want triton"),
     OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",
                   "none|low|medium|high",
                   "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),
@@ -240,6 +243,13 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     return rc < 0 ? rc : choose_cores(s, plan, err);
 }
 
+static int plan_name(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    plan->config.name = s->server_name;
+    if (!s->server_name || (*s->server_name && utf8_is_valid(s->server_name)))
+        return 0;
+    return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
+}
+
 static int plan_security(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     if (!s->tls_cert != !s->tls_key)
         return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
@@ -279,7 +289,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
         return error_set(err, -EINVAL,
                          "--policy %s plans for the models of the start; it goes with --model-control-mode none only",
                          plan->config.policy->name);
-    if ((rc = plan_security(s, plan, err)) < 0)
+    if ((rc = plan_name(s, plan, err)) < 0 || (rc = plan_security(s, plan, err)) < 0)
         return rc;
     rc = s->repository ? plan_repository(s, plan, err) : plan_scenario(s, plan, err);
     if (rc < 0)

@@ -148,6 +148,12 @@ static void source_close(struct source *source) {
     free(source->models);
 }
 
+/* A version that does not load, in Triton's words. */
+static int version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
+    return error_set(err, 400, "load failed for model '%s': version %u is at UNAVAILABLE state: %.330s;", name, version,
+                     reason);
+}
+
 /* Finds what to load. 0, or a status with a sentence; source_close() is due in either case. */
 static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
                        struct source *source, struct sy_error *err) {
@@ -162,13 +168,11 @@ static int source_open(const struct repository_thread *t, const char *name, cons
     }
     if (rc == 0)
         rc = repository_find(source->path, name, &source->models, &source->count, err);
-    if (rc == -ENOENT)
-        return 404;
     if (rc)
-        return rc == -ENOMEM ? 503 : 400;
+        return rc == -ENOENT ? 404 : rc == -ENOMEM ? 503 : 400;
     for (uint32_t i = 0; i < source->count; i++)
         if (atomic_load_explicit(&source->models[i].state, memory_order_relaxed) == MODEL_UNAVAILABLE) /* own copy */
-            return error_set(err, 400, "load failed for model '%s': %.360s", name, source->models[i].reason);
+            return version_failed(name, source->models[i].version, source->models[i].reason, err);
     return 0;
 }
 
@@ -178,9 +182,9 @@ static void known_retire(struct repository_thread *t, struct known_model *k) {
         model_slot_retire(&t->slots, k->serving.slots[i]);
 }
 
-/* Loads all versions, or none. */
+/* Loads all versions, or none; *version is the last one tried. */
 static int versions_load(struct repository_thread *t, const struct source *source, struct places *loaded,
-                         struct sy_error *err) {
+                         uint32_t *version, struct sy_error *err) {
     int rc = 0;
     *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
     if (!loaded->slots)
@@ -188,6 +192,7 @@ static int versions_load(struct repository_thread *t, const struct source *sourc
     for (uint32_t i = 0; i < source->count && rc == 0; i++) {
         rc = model_slot_load(&t->slots, &source->models[i], &loaded->slots[i], err);
         loaded->count += rc == 0;
+        *version = source->models[i].version;
     }
     if (rc == 0)
         return 0;
@@ -214,11 +219,12 @@ static int source_load(struct repository_thread *t, struct known_model *k, const
         publish(t);
     }
     int64_t start_ns = clock_now_ns();
-    int rc = versions_load(t, source, &loaded, &why);
+    uint32_t tried = version;
+    int rc = versions_load(t, source, &loaded, &tried, &why);
     if (rc == -EBUSY || rc == -EINTR || rc == -ENOMEM)
         return error_set(err, 503, "%s", why.text);
     if (rc)
-        return error_set(err, 400, "load failed for model '%s': %.360s", k->name, why.text);
+        return version_failed(k->name, tried, why.text, err);
     for (uint32_t i = 0; i < loaded.count; i++)
         model_slot_enter(&t->slots, loaded.slots[i]);
     known_retire(t, k);
@@ -240,7 +246,8 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     struct source source;
     if (!model_name_is_valid(name) || name[0] == '.') { /* not listed either */
         log_error("model not loaded", "reason=\"its name will not do\"");
-        return error_set(err, 404, "there is no model '%.*s' in the repository", MODEL_NAME_MAX, name);
+        error_set(err, 404, "its name will not do");
+        return order_poll_failed(name, 404, err);
     }
     int status = source_open(t, name, override, &source, err);
     bool plain = !*source.folder;
@@ -254,6 +261,8 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     source_close(&source);
     if (status == 200)
         return status;
+    if (!source.count)
+        status = order_poll_failed(name, status, err);
     log_error("model not loaded", "model=%s reason=\"%s\"", name, err->text);
     if (k && !k->serving.count) {
         known_fail(k, err->text);

@@ -276,6 +276,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .idle_timeout_s = s->config.idle_timeout_s,
         .head_timeout_s = s->config.head_timeout_s,
         .rate_min = s->config.rate_min,
+        .name = s->config.name,
         .grpc_level = s->config.grpc_level,
         .busy_poll = s->config.busy_poll,
     };

@@ -51,6 +51,7 @@ struct server_config {
     uint64_t body_bytes_max, inputs_bytes_max;
     uint32_t connections_max, connections_per_address; /* of each port; as in frontend_config, as those that follow */
     uint32_t idle_timeout_s, head_timeout_s, rate_min;
+    const char *name; /* in its metadata; NULL: "symphony" */
     int grpc_level;
     struct tls *tls;                /* of HTTP and gRPC, outlives the server; NULL: plain text */
     const struct auth *auth;        /* outlives the server; NULL: nobody needs a token */

@@ -3,10 +3,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,36 +36,43 @@ static int folder_length(const char *path) {
     return slash ? (int)(slash + 1 - path) : 0;
 }
 
+static json_int_t nanoseconds(const struct timespec *time) {
+    return (json_int_t)(time->tv_sec * NS_PER_S + time->tv_nsec);
+}
+
 /* Adds a file to a list; its name is remembered from byte `folder` of its path. */
 static int stamp_append(json_t *list, const char *path, int folder, struct sy_error *err) {
     char text[FINGERPRINT_TEXT];
     struct stat st;
     struct fingerprint fingerprint;
+    if (stat(path, &st)) /* before it is read: what changes meanwhile has another time */
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
     int rc = fingerprint_file(path, &fingerprint, err);
     if (rc)
         return rc;
-    if (stat(path, &st))
-        return error_set(err, -errno, "%s: %s", path, strerror(errno));
     fingerprint_format(&fingerprint, text);
-    json_t *stamp =
-        json_pack("{s:s, s:I, s:I, s:s}", "name", path + folder, "bytes", (json_int_t)st.st_size, "modified_ns",
-                  (json_int_t)(st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec), "fingerprint", text);
+    json_t *stamp = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "name", path + folder, "bytes", (json_int_t)st.st_size,
+                              "modified_ns", nanoseconds(&st.st_mtim), "changed_ns", nanoseconds(&st.st_ctim), "inode",
+                              (json_int_t)st.st_ino, "fingerprint", text);
     return json_array_append_new(list, stamp) ? error_set(err, -ENOMEM, "no memory for the verdict") : 0;
 }
 
-/* Whether the file is still the one of the stamp. Same size and time of change: it is believed to be; the same size at
- * another time (a copy): its fingerprint decides. */
+/* Whether the file is still the one of the stamp. The same file, untouched: it is believed to be. One of the same size
+ * that may be another: its fingerprint decides. The time of modification alone would not do: it is whatever who wrote
+ * the file wants (cp -p, rsync -t, images whose times are all set to one), and a model that was trained again has the
+ * size that it had. The system alone sets the time of change. */
 static bool stamp_holds(const json_t *stamp, const char *path) {
-    json_int_t bytes, modified_ns;
+    json_int_t bytes, modified_ns, changed_ns = 0, inode = 0; /* older verdicts have not all */
     const char *want;
     char text[FINGERPRINT_TEXT];
     struct stat st;
     struct fingerprint fingerprint;
-    if (json_unpack((json_t *)stamp, "{s:I, s:I, s:s}", "bytes", &bytes, "modified_ns", &modified_ns, "fingerprint",
-                    &want) ||
+    if (json_unpack((json_t *)stamp, "{s:I, s:I, s?I, s?I, s:s}", "bytes", &bytes, "modified_ns", &modified_ns,
+                    "changed_ns", &changed_ns, "inode", &inode, "fingerprint", &want) ||
         stat(path, &st) || st.st_size != bytes)
         return false;
-    if (st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec == modified_ns)
+    if (nanoseconds(&st.st_mtim) == modified_ns && nanoseconds(&st.st_ctim) == changed_ns &&
+        (json_int_t)st.st_ino == inode)
         return true;
     if (fingerprint_file(path, &fingerprint, NULL))
         return false;
@@ -98,6 +106,19 @@ static void folder_remove(const char *folder) {
     rmdir(folder);
 }
 
+/* Makers lock their drafts: a number of a process says nothing to those in other containers, who may share the folder.
+ * The lock's descriptor, or -1: somebody has it, or the folder is gone. */
+static int draft_lock(const char *folder) {
+    struct stat locked, named;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && stat(folder, &named) == 0 &&
+        locked.st_ino == named.st_ino)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 /* Removes drafts of this verdict whose maker died, as makers do: that is why they are child processes. */
 static void drafts_sweep(const char *verdict) {
     char folder[SIDECAR_PATH_MAX], path[2 * SIDECAR_PATH_MAX];
@@ -107,13 +128,28 @@ static void drafts_sweep(const char *verdict) {
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strncmp(entry->d_name, name, strlen(name)) != 0 || strncmp(entry->d_name + strlen(name), ".draft-", 7) != 0)
             continue;
-        pid_t maker = (pid_t)atoi(entry->d_name + strlen(name) + 7);
         snprintf(path, sizeof(path), "%s%s", folder, entry->d_name);
-        if (maker <= 0 || maker == getpid() || (kill(maker, 0) && errno == ESRCH))
+        int lock = draft_lock(path);
+        if (lock >= 0) {
             folder_remove(path);
+            close(lock);
+        }
     }
     if (dir)
         closedir(dir);
+}
+
+/* Makes an empty folder of a name of its own. Between making and locking it a sweeper may take it: then another. */
+static int draft_folder_make(struct cache_draft *draft, struct sy_error *err) {
+    for (int attempt = 0; attempt < 10; attempt++) {
+        snprintf(draft->folder, sizeof(draft->folder), "%s.draft-XXXXXX", draft->verdict);
+        if (!mkdtemp(draft->folder))
+            return error_set(err, -errno, "%s: %s", draft->folder, strerror(errno));
+        draft->lock = draft_lock(draft->folder);
+        if (draft->lock >= 0)
+            return 0;
+    }
+    return error_set(err, -EBUSY, "%s: no folder for a draft of it stays", draft->verdict);
 }
 
 int cache_draft_open(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
@@ -121,6 +157,7 @@ int cache_draft_open(struct cache_draft *draft, const char *model_path, const st
     char key[512], stem[256];
     memset(draft, 0, sizeof(*draft));
     draft->format = format;
+    draft->lock = -1;
     key_compose(options, key, sizeof(key));
     int rc = sidecar_path(model_path, options->cache_dir, key, ".cache.json", draft->verdict, err);
     if (rc)
@@ -128,12 +165,12 @@ int cache_draft_open(struct cache_draft *draft, const char *model_path, const st
     drafts_sweep(draft->verdict);
     const char *name = strrchr(draft->verdict, '/') + 1;
     snprintf(stem, sizeof(stem), "%.*s", (int)(strlen(name) - strlen(".json")), name);
-    snprintf(draft->folder, sizeof(draft->folder), "%s.draft-%d", draft->verdict, (int)getpid());
+    rc = draft_folder_make(draft, err);
+    if (rc)
+        return rc;
     snprintf(draft->model, sizeof(draft->model), "%s/%s.%s", draft->folder, stem, format == CACHE_ORT ? "ort" : "onnx");
     if (format == CACHE_PREPACKED)
         snprintf(draft->weights, sizeof(draft->weights), "%.240s.weights", stem);
-    if (mkdir(draft->folder, 0777))
-        return error_set(err, -errno, "%s: %s", draft->folder, strerror(errno));
     return 0;
 }
 
@@ -161,10 +198,11 @@ static int model_stamp(void *context, const char *file, struct sy_error *err) {
 
 int cache_draft_commit(struct cache_draft *draft, const char *model_path, const struct engine_options *options,
                        const char *reason, struct sy_error *err) {
-    char key[512], weights[2 * SIDECAR_PATH_MAX];
+    char key[512], weights[2 * SIDECAR_PATH_MAX], owner[SIDECAR_PATH_MAX];
     json_t *files = json_array();
     struct stamp_list model = {.list = json_array(), .folder = folder_length(model_path)};
     key_compose(options, key, sizeof(key));
+    sidecar_owner(model_path, draft->verdict, owner);
     int rc = model_files_each(model_path, model_stamp, &model, err);
     snprintf(weights, sizeof(weights), "%s/%s", draft->folder, draft->weights);
     if (!rc && *draft->weights && access(weights, F_OK) == 0) /* a tiny model may have none */
@@ -172,7 +210,7 @@ int cache_draft_commit(struct cache_draft *draft, const char *model_path, const 
     if (!rc && draft->format != CACHE_NONE)
         rc = file_commit(draft, draft->model, files, err);
     json_t *verdict =
-        json_pack("{s:i, s:s, s:s, s:s, s:o, s:o}", "symphony_cache", 1, "made_by", key, "format",
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:o, s:o}", "symphony_cache", 1, "made_by", key, "of", owner, "format",
                   cache_format_name(draft->format), "reason", reason, "model", model.list, "files", files);
     char *text = verdict ? json_dumps(verdict, JSON_INDENT(2)) : NULL;
     if (!rc)
@@ -184,6 +222,8 @@ int cache_draft_commit(struct cache_draft *draft, const char *model_path, const 
 
 void cache_draft_close(struct cache_draft *draft) {
     folder_remove(draft->folder);
+    if (draft->lock >= 0)
+        close(draft->lock);
 }
 
 /* Use. */
@@ -191,12 +231,17 @@ void cache_draft_close(struct cache_draft *draft) {
 /* The format a verdict allows, or CACHE_NONE; *why says what is wrong with the cache, NULL if nothing. */
 static enum cache_format verdict_read(const json_t *verdict, const char *verdict_path, const char *model_path,
                                       const char *key, char *path, const char **why) {
-    const char *made_by, *format;
+    const char *made_by, *of = "", *format;
+    char owner[SIDECAR_PATH_MAX];
     json_t *model, *files;
     *why = "the verdict cannot be read";
-    if (json_unpack((json_t *)verdict, "{s:s, s:s, s:o, s:o}", "made_by", &made_by, "format", &format, "model", &model,
-                    "files", &files) ||
+    if (json_unpack((json_t *)verdict, "{s:s, s?s, s:s, s:o, s:o}", "made_by", &made_by, "of", &of, "format", &format,
+                    "model", &model, "files", &files) ||
         strcmp(made_by, key) != 0)
+        return CACHE_NONE;
+    *why = "it is of another model";
+    sidecar_owner(model_path, verdict_path, owner);
+    if (strcmp(of, owner) != 0)
         return CACHE_NONE;
     *why = "the model has changed since";
     if (!stamps_hold(model, model_path, path))

@@ -3,7 +3,8 @@
  * Beside the model lie STEM-TAG.cache.json, the verdict, and what it names: STEM-TAG.cache.onnx with .cache.weights
  * (format "prepacked": weights laid out as the kernels want them, which sessions map and so share), or
  * STEM-TAG.cache.ort (format "ort"). A verdict holds the sizes and fingerprints of the model and of the cache's files;
- * load() uses a cache only if all of them are still right. For the files onnxruntime*.c only. */
+ * load() uses a cache only if all of them are still right. In a folder that many models share it also names its model:
+ * TAG is a hash, of 32 bits. For the files onnxruntime*.c only. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +23,7 @@ struct cache_draft {
     char folder[SIDECAR_PATH_MAX + 32];
     char model[SIDECAR_PATH_MAX + 512]; /* in the folder; what sessions open */
     char weights[256];                  /* name of the second file, or "" */
+    int lock;                           /* of the folder, while its maker lives */
 };
 
 /* Makes an empty folder for a cache of the model. */

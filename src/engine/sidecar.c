@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -151,10 +152,22 @@ int sidecar_find(const char *model_path, const char *cache_dir, const char *key,
     return -ENOENT;
 }
 
+void sidecar_owner(const char *model_path, const char *path, char owner[SIDECAR_PATH_MAX]) {
+    char beside[PATH_MAX];
+    bool travels = folder_beside(model_path, beside) == 0 && strncmp(path, beside, strlen(beside)) == 0 &&
+                   path[strlen(beside)] == '/';
+    owner[0] = '\0';
+    if (!travels && !realpath(model_path, owner))
+        snprintf(owner, SIDECAR_PATH_MAX, "%s", model_path);
+}
+
 int sidecar_write(const char *path, const char *text, struct sy_error *err) {
     char temporary[SIDECAR_PATH_MAX + 16];
-    snprintf(temporary, sizeof(temporary), "%s.%d", path, (int)getpid());
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    uint32_t tag = 0; /* a process's number is not its own: in another container there may be another of it */
+    if (getrandom(&tag, sizeof(tag), 0) != sizeof(tag))
+        tag = (uint32_t)getpid();
+    snprintf(temporary, sizeof(temporary), "%s.%08x", path, tag);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", temporary, strerror(errno));
     size_t left = strlen(text);

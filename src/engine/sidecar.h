@@ -20,5 +20,8 @@ int sidecar_path(const char *model_path, const char *cache_dir, const char *key,
 /* The path of such a file that is there, beside the model or in the cache folder; -ENOENT. */
 int sidecar_find(const char *model_path, const char *cache_dir, const char *key, const char *suffix,
                  char path[SIDECAR_PATH_MAX]);
+/* Whose the derived file at `path` is: "" beside the model, with which it travels; else the model's real path, to be
+ * kept in the file and compared, since two models' names in a shared folder may have one tag. */
+void sidecar_owner(const char *model_path, const char *path, char owner[SIDECAR_PATH_MAX]);
 /* Writes a whole file by way of a temporary one and rename(), so that readers see the old or the new, never a part. */
 int sidecar_write(const char *path, const char *text, struct sy_error *err);

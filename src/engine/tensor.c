@@ -49,14 +49,21 @@ int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count,
     return 0;
 }
 
-int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {
+int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank) {
     int64_t product = 1;
     for (uint32_t i = from; i < rank; i++)
         if (dims[i] < 0)
             return -1;
     for (uint32_t i = from; i < rank; i++)
-        if (__builtin_mul_overflow(product, dims[i], &product) || product > (1LL << 62))
+        if (dims[i] > 0 && (__builtin_mul_overflow(product, dims[i], &product) || product > (1LL << 62)))
             return -1;
+    return product;
+}
+
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {
+    int64_t product = dims_extent(dims, from, rank);
+    for (uint32_t i = from; i < rank && product > 0; i++)
+        product = dims[i] ? product : 0;
     return product;
 }
 

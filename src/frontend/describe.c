@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/container.h"
+#include "repository/model_config.h"
 
 #define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
 #define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
@@ -48,7 +49,7 @@ static char *text_of(const char *literal) {
     return (char *)literal;
 }
 
-const ProtobufCMessage *describe_server(struct description *d, bool takes_orders) {
+const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders) {
     static const char *const extensions[] = {
         "binary_tensor_data",
         "parameters",
@@ -62,7 +63,7 @@ const ProtobufCMessage *describe_server(struct description *d, bool takes_orders
     };
     Inference__ServerMetadataResponse *server =
         NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
-    server->name = text_of("symphony");
+    server->name = text_of(name ? name : "symphony");
     server->version = text_of(SYMPHONY_VERSION);
     server->n_extensions = ARRAY_COUNT(extensions) - (takes_orders ? 0 : 2);
     server->extensions = (char **)extensions;
@@ -189,6 +190,11 @@ static void instance_groups(struct description *d, const struct served_model *mo
 }
 
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model) {
+    static const Inference__ModelInput__Format formats[] = {
+        [IMAGE_NONE] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE,
+        [IMAGE_NHWC] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NHWC,
+        [IMAGE_NCHW] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NCHW,
+    };
     const struct signature *signature = &model->signature;
     bool onnx = strncmp(model->platform, "onnxruntime", 11) == 0;
     Inference__ModelConfig *c = NEW(d, Inference__ModelConfig, INFERENCE__MODEL_CONFIG__INIT);
@@ -203,6 +209,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         c->input[i]->name = text_of(signature->inputs[i].name);
         c->input[i]->data_type = config_type(signature->inputs[i].type);
         config_dims(signature, &signature->inputs[i], &c->input[i]->n_dims, &c->input[i]->dims);
+        c->input[i]->format = formats[model->formats[i]];
         c->input[i]->optional = signature->inputs_optional >> i & 1;
     }
     c->n_output = signature->output_count;
@@ -427,5 +434,7 @@ int describe_regions(struct description *d, struct shared_memory *memory, const 
     }
     free(regions);
     *response = all;
-    return count == 0 && name[0] != '\0' ? error_set(err, 404, "there is no shared memory region '%.64s'", name) : 0;
+    return count == 0 && name[0] != '\0'
+               ? error_set(err, 404, "Unable to find system shared memory region: '%.64s'", name)
+               : 0;
 }

@@ -20,8 +20,8 @@ struct description {
 int describe_begin(struct description *d, const struct v2_models *models);
 void describe_end(struct description *d);
 
-/* `takes_orders`: to load and unload models. */
-const ProtobufCMessage *describe_server(struct description *d, bool takes_orders);
+/* `name`: the server's; NULL: "symphony". `takes_orders`: to load and unload models. */
+const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders);
 /* `versioned`: that version alone. */
 const ProtobufCMessage *describe_model(struct description *d, const struct v2_models *models,
                                        const struct served_model *model, bool versioned);

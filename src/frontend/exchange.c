@@ -53,6 +53,7 @@ static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
 static struct v2_server server_now(const struct http_frontend *f) {
     /* acquire: with who sets them, after what they speak of */
     return (struct v2_server){.models = f->loop.models,
+                              .name = f->config.name,
                               .takes_orders = f->config.desk,
                               .ready = atomic_load_explicit(f->config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->config.draining, memory_order_acquire),

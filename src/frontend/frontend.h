@@ -46,6 +46,7 @@ struct frontend_config {
     uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
     uint32_t head_timeout_s; /* 0: 15. For TLS and a request's head; for bodies and answers beside what follows */
     uint32_t rate_min;       /* bytes a second of bodies and answers; what is slower is given up. 0: any */
+    const char *name;        /* the server's, in its metadata; NULL: "symphony" */
     int grpc_level;          /* zlib's, 1 to 9, for gRPC's inference answers; 0: they are not compressed */
     bool busy_poll;          /* spin instead of sleeping */
     /* Over HTTP, without a port: answers a request whose body has been thrown away. The frontend's thread. */

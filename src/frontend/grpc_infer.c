@@ -421,7 +421,8 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
     if (status || (!timeout && !key_is(&p, "priority")))
         return status;
     if (!whole_number(&p))
-        return error_set(r->err, 400, "parameter '%s' is not an int64_param", timeout ? "timeout" : "priority");
+        return error_set(r->err, 400, "invalid value type for '%s' parameter, expected int64_param of 0 or more",
+                         timeout ? "timeout" : "priority");
     return timeout ? infer_call_timeout(r->call, number_of(&p), r->err)
                    : infer_call_priority(r->call, number_of(&p), r->err);
 }
@@ -430,7 +431,10 @@ static int request_parameter_read(struct reader *r, const struct protobuf_field 
 static int raws_place(struct reader *r) {
     const struct grpc_message *m = r->message;
     if (m->raw_count > 0 && r->typed)
-        return error_set(r->err, 400, "input '%.64s' has contents, and the request raw_input_contents", r->typed);
+        return error_set(r->err, 400,
+                         "contents field must not be specified when using raw_input_contents for '%.64s' for model "
+                         "'%.64s'",
+                         r->typed, r->model->name);
     if (m->raw_count != r->order_count)
         return error_set(r->err, 400, "the request has %u raw_input_contents for %u inputs", m->raw_count,
                          r->order_count);

@@ -316,7 +316,7 @@ static unsigned described(const struct grpc_services *s, enum grpc_method method
                           const char *message, size_t bytes, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_METADATA:
-        return pack(describe_server(d, s->config->desk), out);
+        return pack(describe_server(d, s->config->name, s->config->desk), out);
     case GRPC_MODEL_METADATA:
         return model_metadata(s, d, message, bytes, out, err);
     case GRPC_MODEL_CONFIG:

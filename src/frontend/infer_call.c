@@ -31,10 +31,10 @@ int infer_call_input(struct infer_call *call, const struct served_model *model, 
                      uint32_t *index, struct sy_error *err) {
     int found = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, length);
     if (found < 0)
-        return error_set(err, 400, "unexpected input '%.*s': model '%.64s' has no such input", shown(length), name,
+        return error_set(err, 400, "unexpected inference input '%.*s' for model '%.64s'", shown(length), name,
                          model->name);
     if (call->inputs_named & 1u << found)
-        return error_set(err, 400, "input '%.*s' is given twice", shown(length), name);
+        return error_set(err, 400, "input '%.*s' already exists in request: it is given twice", shown(length), name);
     call->inputs_named |= 1u << found;
     *index = (uint32_t)found;
     return 0;
@@ -53,21 +53,22 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     struct tensor_view *view = &call->inputs[index];
     char expected[160], got[200];
     if (type != spec->type)
-        return error_set(err, 400, "input '%.64s': the datatype is %s, but the model expects %s", spec->name,
-                         datatype_name(type), datatype_name(spec->type));
+        return error_set(err, 400, "inference input '%.64s' data-type is '%s', but model '%.64s' expects '%s'",
+                         spec->name, datatype_name(type), model->name, datatype_name(spec->type));
     bool fits = rank == spec->rank;
     for (uint32_t i = 0; fits && i < rank; i++)
         fits = spec->dims[i] < 0 ? dims[i] > 0 || i > 0 || !model->signature.batched : dims[i] == spec->dims[i];
     int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
-    if (!fits || elements < 0 || elements > INFER_TENSOR_BYTES_MAX / element_bytes) {
+    if (!fits || elements < 0 || dims_extent(dims, 0, rank) > INFER_TENSOR_BYTES_MAX / element_bytes) {
         dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
         dims_format(dims, 0, rank, got, sizeof(got));
-        return error_set(err, 400, "input '%.64s': expected the shape %s%s, got %s", spec->name, expected,
-                         model->signature.batched ? " (the first is the batch)" : "", got);
+        return error_set(err, 400, "unexpected shape for input '%.64s' for model '%.64s'. Expected %s, got %s%s",
+                         spec->name, model->name, expected, got,
+                         model->signature.batched ? ". The first dimension is the batch" : "");
     }
     if (model->signature.batched && dims[0] > model->batch_max)
-        return error_set(err, 400, "input '%.64s': %" PRId64 " items are more than the model's batch of at most %u",
-                         spec->name, dims[0], model->batch_max);
+        return error_set(err, 400, "inference request batch-size must be <= %u for '%.64s': input '%.64s' has %" PRId64,
+                         model->batch_max, model->name, spec->name, dims[0]);
     view->rank = rank;
     memcpy(view->dims, dims, rank * sizeof(dims[0]));
     view->bytes = (size_t)(elements * element_bytes);
@@ -82,8 +83,7 @@ int infer_call_data(struct infer_call *call, const struct served_model *model, u
     if (spec->type == DATATYPE_BYTES && strings_check(data, bytes, dims_product(view->dims, 0, view->rank), &why) < 0)
         return error_set(err, 400, "input '%.64s': %.300s", spec->name, why.text);
     if (spec->type != DATATYPE_BYTES && bytes != view->bytes)
-        return error_set(err, 400, "input '%.64s': its shape and datatype take %zu bytes, but %zu came", spec->name,
-                         view->bytes, bytes);
+        return error_set(err, 400, INFER_MISMATCH " %zu, got %zu", spec->name, model->name, view->bytes, bytes);
     view->data = data;
     view->bytes = bytes;
     return 0;
@@ -96,10 +96,8 @@ int infer_call_shared(struct infer_call *call, const struct served_model *model,
     bool strings = spec->type == DATATYPE_BYTES;
     if (strings ? shared->bytes < view->bytes || shared->bytes > (uint64_t)INFER_TENSOR_BYTES_MAX
                 : shared->bytes != view->bytes)
-        return error_set(err, 400,
-                         "input '%.64s': shared_memory_byte_size is %" PRIu64
-                         ", but its shape and datatype take %s%zu bytes",
-                         spec->name, shared->bytes, strings ? "at least " : "", view->bytes);
+        return error_set(err, 400, INFER_MISMATCH " %s%zu, got %" PRIu64 ", the shared_memory_byte_size", spec->name,
+                         model->name, strings ? "at least " : "", view->bytes, shared->bytes);
     call->shared[index] = *shared;
     call->inputs_shared |= 1u << index;
     return 0;
@@ -109,7 +107,7 @@ int infer_call_output(struct infer_call *call, const struct served_model *model,
                       struct infer_output **output, struct sy_error *err) {
     int found = tensor_spec_find(model->signature.outputs, model->signature.output_count, name, length);
     if (found < 0)
-        return error_set(err, 400, "unexpected output '%.*s': model '%.64s' has no such output", shown(length), name,
+        return error_set(err, 400, "unexpected inference output '%.*s' for model '%.64s'", shown(length), name,
                          model->name);
     if (call->outputs_named & 1u << found)
         return error_set(err, 400, "output '%.*s' is asked for twice", shown(length), name);
@@ -153,12 +151,16 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
     return 0;
 }
 
-/* FNV-1a over which inputs there are and the dimensions that a batch must share. */
-static uint64_t shape_key(const struct infer_call *call, const struct signature *signature) {
-    uint64_t key = 0xcbf29ce484222325 ^ call->inputs_named;
-    for (uint32_t i = 0; i < signature->input_count; i++)
-        for (uint32_t d = signature->batched ? 1 : 0; d < call->inputs[i].rank; d++)
-            key = (key ^ (uint64_t)call->inputs[i].dims[d]) * 0x100000001b3;
+/* A hash of which inputs there are and of the dimensions that a batch must share. Clients choose these, and requests of
+ * one key are put together: so it is keyed with what no client knows. */
+static uint64_t shape_key(const struct infer_call *call, const struct served_model *model) {
+    uint64_t words[1 + TENSORS_MAX * TENSOR_DIMS_MAX], key;
+    uint32_t count = 0;
+    words[count++] = call->inputs_named;
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < call->inputs[i].rank; d++)
+            words[count++] = (uint64_t)call->inputs[i].dims[d];
+    key = siphash_words(&model->shape_secret, words, count);
     return key ? key : 1;
 }
 
@@ -168,6 +170,33 @@ static void all_outputs(struct infer_call *call, const struct signature *signatu
         call->outputs[i] = (struct infer_output){.index = i};
 }
 
+/* The names of the inputs in a set, as "'a','b'"; cut off where they do not fit. */
+static void names_format(const struct signature *signature, uint32_t set, char *text, size_t bytes) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < signature->input_count && at < bytes; i++)
+        if (set & 1u << i)
+            at += (size_t)snprintf(text + at, bytes - at, "%s'%.64s'", at ? "," : "", signature->inputs[i].name);
+}
+
+static int inputs_missing(const struct infer_call *call, const struct served_model *model, struct sy_error *err) {
+    const struct signature *s = &model->signature;
+    uint32_t required = ((1u << s->input_count) - 1) & ~s->inputs_optional;
+    char got[140], missing[140], expected[64];
+    names_format(s, call->inputs_named, got, sizeof(got));
+    names_format(s, required & ~call->inputs_named, missing, sizeof(missing));
+    if (s->inputs_optional)
+        snprintf(expected, sizeof(expected), "number of inputs between %d and %u", __builtin_popcount(required),
+                 s->input_count);
+    else
+        snprintf(expected, sizeof(expected), "%u inputs", s->input_count);
+    return error_set(
+        err, 400,
+        "expected %s but got %d inputs for model '%.64s'. Got input(s) [%s], but missing required input(s) "
+        "[%s]. Please provide all required input(s).",
+        expected, __builtin_popcount(call->inputs_named), model->name, got, missing);
+}
+
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err) {
     const struct signature *signature = &model->signature;
     const struct tensor_view *inputs = call->inputs;
@@ -175,20 +204,21 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
     for (uint32_t i = 0; i < signature->input_count; i++) {
         bool named = call->inputs_named & 1u << i, optional = signature->inputs_optional & 1u << i;
         if (!named && !optional)
-            return error_set(err, 400, "input '%.64s' of model '%.64s' is missing", signature->inputs[i].name,
-                             model->name);
+            return inputs_missing(call, model, err);
         if (!named) {
             call->inputs[i] = (struct tensor_view){.data = NULL};
             continue;
         }
         if (signature->batched && inputs[i].dims[0] != inputs[0].dims[0])
-            return error_set(err, 400, "input '%.64s' has %" PRId64 " items, but '%.64s' has %" PRId64,
-                             signature->inputs[i].name, inputs[i].dims[0], signature->inputs[0].name,
+            return error_set(err, 400,
+                             "input '%.64s' batch size does not match other inputs for '%.64s': %" PRId64
+                             ", but '%.64s' has %" PRId64,
+                             signature->inputs[i].name, model->name, inputs[i].dims[0], signature->inputs[0].name,
                              inputs[0].dims[0]);
         elements += optional ? 0 : dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
     }
     call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
-    call->shape_key = signature->variable_shapes ? shape_key(call, signature) : 0;
+    call->shape_key = signature->variable_shapes ? shape_key(call, model) : 0;
     call->work = signature->variable_shapes && model->item_elements > 0 && elements > 0
                      ? (float)elements / (float)model->item_elements
                      : 1;

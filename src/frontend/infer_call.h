@@ -14,6 +14,10 @@
 
 #define INFER_TENSOR_BYTES_MAX ((int64_t)1 << 32)
 
+/* Of an input whose bytes are not those of its shape and datatype: its name, the model's, and then both. Sentences
+ * about requests begin as Triton's do, which clients look for. */
+#define INFER_MISMATCH "input byte size mismatch for input '%.64s' for model '%.64s'. Expected"
+
 /* Where a reader gets memory for inputs that cannot stay where they were received. At most one call an input. NULL:
  * there is none. The caller frees it when the request is over. */
 struct infer_memory {

@@ -462,11 +462,13 @@ static int binaries_read(struct parser *p) {
         const struct tensor_view *view = &p->call->inputs[index];
         size_t bytes = (size_t)given->binary_bytes, left = p->body->bytes - p->binary_at;
         if (bytes != view->bytes && p->signature->inputs[index].type != DATATYPE_BYTES)
-            return FAIL(p, 400, "input '%.64s': binary_data_size is %zu, but its shape and datatype take %zu bytes",
-                        name, bytes, view->bytes);
+            return FAIL(p, 400, INFER_MISMATCH " %zu, got %zu, the binary_data_size", name, p->body->model->name,
+                        view->bytes, bytes);
         if (left < bytes)
-            return FAIL(p, 400, "input '%.64s': expected %zu bytes behind the JSON, but the body has only %zu left",
-                        name, bytes, left);
+            return FAIL(p, 400,
+                        "unexpected size for input '%.64s', expecting %zu additional bytes for model '%.64s': the body "
+                        "has %zu left behind the JSON",
+                        name, bytes - left, p->body->model->name, left);
         int rc = binary_place(p, index, bytes);
         if (rc)
             return rc;

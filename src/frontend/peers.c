@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/siphash.h"
 
 struct slot {
     struct peer peer;
@@ -13,6 +14,7 @@ struct slot {
 };
 
 struct peers {
+    struct siphash_key key; /* who has many addresses could choose those that meet, and have each searched for long */
     uint32_t mask;
     struct slot slots[];
 };
@@ -33,6 +35,10 @@ struct peers *peers_create(uint32_t connections_max) {
     while (count < 2 * connections_max)
         count *= 2;
     struct peers *peers = calloc(1, sizeof(*peers) + count * sizeof(struct slot));
+    if (peers && siphash_key_draw(&peers->key) < 0) {
+        free(peers);
+        return NULL;
+    }
     if (peers)
         peers->mask = count - 1;
     return peers;
@@ -45,7 +51,7 @@ void peers_destroy(struct peers *peers) {
 static uint32_t home_of(const struct peers *peers, const struct peer *peer) {
     uint64_t halves[2];
     memcpy(halves, peer->bytes, sizeof(halves));
-    return (uint32_t)(((halves[0] * 31 + halves[1]) * 0x9e3779b97f4a7c15u) >> 32) & peers->mask;
+    return (uint32_t)siphash_words(&peers->key, halves, 2) & peers->mask;
 }
 
 /* The slot of this address, or the free one where it would be. The table is never more than half full. */

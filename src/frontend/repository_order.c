@@ -83,13 +83,24 @@ void order_return(struct repository_order *order) {
 
 /* ---- what is in it ---- */
 
+/* A file that has no place in a repository. Triton finds out when it reads what it wrote there, and its example of
+ * model control insists on INTERNAL. */
+#define FILE_UNUSABLE 500
+
+int order_poll_failed(const char *name, int status, struct sy_error *err) {
+    struct sy_error why = *err;
+    return error_set(err, status == 404 ? 500 : status,
+                     "failed to load '%.*s', failed to poll from model repository: %.300s", MODEL_NAME_MAX, name,
+                     why.text);
+}
+
 /* "file:<version>/<name>": where it goes. */
 static int file_place(struct override_file *file, const char *key, struct sy_error *err) {
     const char *version = key + strlen("file:"), *slash = strchr(version, '/');
     size_t digits = strspn(version, "0123456789");
     if (!slash || digits == 0 || version + digits != slash || digits >= sizeof(file->version) || version[0] == '0' ||
         slash[1] == '\0' || slash[1] == '.' || strchr(slash + 1, '/') || strlen(slash + 1) >= sizeof(file->name))
-        return error_set(err, 400, "'%.100s': expected file:<version>/<name>, as in file:1/model.onnx", key);
+        return error_set(err, FILE_UNUSABLE, "'%.100s': expected file:<version>/<name>, as in file:1/model.onnx", key);
     memcpy(file->version, version, digits);
     file->version[digits] = '\0';
     strcpy(file->name, slash + 1);
@@ -233,5 +244,6 @@ _Static_assert(sizeof(Inference__RepositoryModelLoadRequest) == sizeof(Inference
 
 int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
     memset(override, 0, sizeof(*override));
-    return order->form == ORDER_JSON ? json_read(order, override, err) : message_read(order, override, err);
+    int status = order->form == ORDER_JSON ? json_read(order, override, err) : message_read(order, override, err);
+    return status == FILE_UNUSABLE ? order_poll_failed(order->name, status, err) : status;
 }

@@ -56,6 +56,9 @@ struct repository_order *desk_take(struct repository_desk *desk);
 bool desk_pending(const struct repository_desk *desk);
 /* Nobody carries orders out any more: those that wait and those that still come are answered 503. */
 void desk_close(struct repository_desk *desk);
+/* What is to be loaded cannot even be found, or read: puts the sentence behind Triton's, whose clients look for that.
+ * Returns the status to answer with: a model that is not there (404) is as with Triton the server's failure (500). */
+int order_poll_failed(const char *name, int status, struct sy_error *err);
 /* Carried out: order->status and the sentence are set. The order is the frontend's again. */
 void order_return(struct repository_order *order);
 

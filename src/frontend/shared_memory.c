@@ -57,7 +57,7 @@ static int region_open(struct shared_region *region, struct sy_error *err) {
     struct stat about;
     region->fd = shm_open(region->key, O_RDWR | O_CLOEXEC, 0);
     if (region->fd < 0)
-        return error_set(err, 400, "cannot open the shared memory '%s': %s", region->key, strerror(errno));
+        return error_set(err, 400, "Unable to open shared memory region: '%s': %s", region->key, strerror(errno));
     if (fstat(region->fd, &about) < 0 || !S_ISREG(about.st_mode))
         return error_set(err, 400, "'%s' is no shared memory", region->key);
     uint64_t end;
@@ -83,7 +83,7 @@ static int add(struct shared_memory *memory, struct shared_region *region, struc
     int status = 0;
     pthread_mutex_lock(&memory->lock);
     if (find(memory, region->name) >= 0)
-        status = error_set(err, 409, "the shared memory region '%s' is registered already", region->name);
+        status = error_set(err, 409, "shared memory region '%s' already in manager", region->name);
     else if (memory->count == SHARED_REGIONS_MAX)
         status = error_set(err, 503, "there are %d shared memory regions, as many as may be", SHARED_REGIONS_MAX);
     else
@@ -173,11 +173,13 @@ struct shared_region *shared_view_find(struct shared_view *view, const struct in
             continue;
         if (!__builtin_add_overflow(place->offset, place->bytes, &end) && end <= region->bytes)
             return region_get(region);
-        *status = error_set(err, 400, "offset %" PRIu64 " and byte_size %" PRIu64 " reach beyond the region '%.*s'",
-                            place->offset, place->bytes, shown, place->region);
+        *status = error_set(err, 400,
+                            "Invalid offset + byte size for shared memory region: '%.*s': offset %" PRIu64
+                            " and byte_size %" PRIu64 " reach beyond its %" PRIu64,
+                            shown, place->region, place->offset, place->bytes, region->bytes);
         return NULL;
     }
-    *status = error_set(err, 404, "there is no shared memory region '%.*s'", shown, place->region);
+    *status = error_set(err, 404, "Unable to find shared memory region: '%.*s'", shown, place->region);
     return NULL;
 }
 

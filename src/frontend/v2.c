@@ -86,12 +86,17 @@ static uint32_t version_parse(const char *word, size_t length) {
     return version > UINT32_MAX ? 0 : (uint32_t)version;
 }
 
+/* Triton's words, by which its clients know what they asked for wrongly; behind them the reason, which it does not
+ * tell. */
+#define UNKNOWN    "Request for unknown model: "
+#define NO_VERSION UNKNOWN "'%s' has no available versions: "
+
 static int absent_error(const struct v2_absent *absent, struct sy_error *err) {
     if (absent->state == MODEL_LOADING)
-        return error_set(err, -503, "model '%s' is still loading", absent->name);
+        return error_set(err, -503, NO_VERSION "it is still loading", absent->name);
     if (absent->failed)
-        return error_set(err, -503, "model '%s' is not available: %.300s", absent->name, absent->reason);
-    return error_set(err, -404, "model '%s' is not loaded", absent->name);
+        return error_set(err, -503, NO_VERSION "%.300s", absent->name, absent->reason);
+    return error_set(err, -404, NO_VERSION "it is not loaded", absent->name);
 }
 
 int v2_model_find(const struct v2_models *index, const char *name, size_t length, const char *version,
@@ -105,9 +110,9 @@ int v2_model_find(const struct v2_models *index, const char *name, size_t length
         if (name_is(index->absent[i].name, name, length))
             return absent_error(&index->absent[i], err);
     if (version_length > 0)
-        return error_set(err, -404, "model '%.*s' has no version %.*s", shown, name,
+        return error_set(err, -404, UNKNOWN "'%.*s' version %.*s is not found", shown, name,
                          version_length < 20 ? (int)version_length : 20, version);
-    return error_set(err, -404, "there is no model '%.*s'", shown, name);
+    return error_set(err, -404, UNKNOWN "'%.*s' is not found", shown, name);
 }
 
 int v2_model_state(const struct served_model *model) {
@@ -118,9 +123,9 @@ bool v2_model_ready(const struct served_model *model, bool *retry, struct sy_err
     int state = v2_model_state(model);
     *retry = state == MODEL_LOADING;
     if (state == MODEL_LOADING)
-        error_set(err, 0, "model '%s' is still loading", model->name);
+        error_set(err, 0, NO_VERSION "it is still loading", model->name);
     else if (state == MODEL_UNAVAILABLE)
-        error_set(err, 0, "model '%s' is not available: %.300s", model->name, model->reason);
+        error_set(err, 0, NO_VERSION "%.300s", model->name, model->reason);
     return state == MODEL_READY;
 }
 

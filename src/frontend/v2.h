@@ -107,6 +107,7 @@ struct shared_memory;
 /* What answers speak of. */
 struct v2_server {
     const struct v2_models *models;
+    const char *name; /* in its metadata; NULL: "symphony" */
     bool ready, draining;
     bool takes_orders; /* to load and unload models; not here, but by the frontend */
     struct statistics_source statistics;

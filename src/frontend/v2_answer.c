@@ -276,7 +276,7 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
             answer->status = server->draining ? 503 : 400;
         break;
     case V2_SERVER:
-        message_answer(answer, describe_server(&d, server->takes_orders));
+        message_answer(answer, describe_server(&d, server->name, server->takes_orders));
         break;
     case V2_MODEL:
         if (model_admit(answer, route, models, 503))

@@ -75,7 +75,7 @@ static void record_apply(struct served_model *model, const struct profile_record
 int profile_cached(const struct served_model *model, const struct profile_options *options,
                    struct profile_record *record, struct sy_error *err) {
     char key[512], path[SIDECAR_PATH_MAX], text[FINGERPRINT_TEXT], engine[64], accelerator[256];
-    char warmup[FINGERPRINT_TEXT];
+    char warmup[FINGERPRINT_TEXT], owner[SIDECAR_PATH_MAX];
     struct fingerprint fingerprint;
     struct sy_error why;
     key_compose(options, key, sizeof(key));
@@ -86,6 +86,9 @@ int profile_cached(const struct served_model *model, const struct profile_option
         return -ENOENT;
     }
     engine_describe(options, engine, sizeof(engine), accelerator, sizeof(accelerator));
+    sidecar_owner(model->path, path, owner);
+    if (strcmp(record->of, owner) != 0)
+        return error_set(err, -ESTALE, "%s is of the model %s", path, *record->of ? record->of : "that it lay beside");
     if (strcmp(record->engine, engine) != 0 || strcmp(record->accelerator, accelerator) != 0)
         return error_set(err, -ESTALE, "%s is of %s on %s", path, record->engine, record->accelerator);
     int rc = fingerprint_model(model->path, &fingerprint, err);
@@ -125,8 +128,10 @@ static void record_keep(const struct served_model *model, const struct profile_o
         fingerprint_format(&fingerprint, record->fingerprint);
         rc = sidecar_path(model->path, options->cache_dir, key, ".profile.json", path, &err);
     }
-    if (!rc)
+    if (!rc) {
+        sidecar_owner(model->path, path, record->of);
         rc = profile_store_save(path, record, &err);
+    }
     if (rc)
         log_warn("profile not kept", "model=%s reason=\"%s\"", model->name, err.text);
 }

@@ -179,7 +179,7 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
-    static const char *const input[] = {"name", "data_type", "dims", "optional", NULL};
+    static const char *const input[] = {"name", "data_type", "dims", "format", "optional", NULL};
     static const char *const output[] = {"name", "data_type", "dims", "label_filename", NULL};
     static const char *const batching[] = {
         "max_queue_delay_microseconds", "preferred_batch_size", "preserve_ordering",     "priority_levels",
@@ -226,7 +226,8 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
                        struct sy_error *err) {
     *tensor = (struct model_config_tensor){.line = node->line, .column = node->column};
     const struct pbtxt_node *name = pbtxt_find(node, "name"), *type = pbtxt_find(node, "data_type"),
-                            *labels = pbtxt_find(node, "label_filename"), *optional = pbtxt_find(node, "optional");
+                            *labels = pbtxt_find(node, "label_filename"), *optional = pbtxt_find(node, "optional"),
+                            *format = pbtxt_find(node, "format");
     if (!name || !name->length)
         return pbtxt_error(origin, node, err, "%s: name is missing", node->name);
     int rc = text_get(origin, name, tensor->name, sizeof(tensor->name), err);
@@ -236,6 +237,10 @@ static int tensor_read(const char *origin, const struct pbtxt_node *node, struct
         tensor->type = model_config_datatype(type->text);
     if (optional)
         tensor->optional = strchr("tT1", optional->text[0]);
+    if (format)
+        tensor->format = strcmp(format->text, "FORMAT_NHWC") == 0   ? IMAGE_NHWC
+                         : strcmp(format->text, "FORMAT_NCHW") == 0 ? IMAGE_NCHW
+                                                                    : IMAGE_NONE;
     if (labels)
         rc = text_get(origin, labels, tensor->label_file, sizeof(tensor->label_file), err);
     if (!rc && (tensor->label_file[0] == '/' || strstr(tensor->label_file, "..")))

@@ -16,6 +16,9 @@
 #include "repository/pbtxt.h"
 #include "repository/queue_rules.h"
 
+/* What an input's dimensions mean, where it is an image: ModelInput.Format, for clients to know. */
+enum image_format { IMAGE_NONE, IMAGE_NHWC, IMAGE_NCHW };
+
 struct model_config_tensor {
     char name[TENSOR_NAME_MAX];
     enum datatype type; /* DATATYPE_INVALID: not said */
@@ -23,6 +26,7 @@ struct model_config_tensor {
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size; without the batch dimension if max_batch_size > 0 */
     bool optional;                 /* of an input */
+    enum image_format format;      /* of an input */
     char label_file[128];          /* of an output: label_filename, a path within the model's folder; "": none */
     uint32_t line, column;
 };

@@ -120,6 +120,7 @@ static struct served_model *model_add(struct model_list *list, const char *name,
     strcpy(model->platform, "onnxruntime_onnx");
     snprintf(model->name, sizeof(model->name), "%s", name);
     utf8_clean(model->name, strlen(model->name)); /* refused or not, it is listed */
+    served_model_draw_secret(model);
     if (!model_name_is_valid(name))
         served_model_refuse(model, "%s: '%.100s' will not do as a model's name: expected " MODEL_NAME_EXPECTED, path,
                             name);

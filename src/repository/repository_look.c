@@ -24,7 +24,9 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
 }
 
 static uint64_t mix_file(const char *name, const struct stat *st) {
-    const int64_t facts[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (int64_t)st->st_ino};
+    /* the time of change beside that of modification, which is whatever who writes a file wants */
+    const int64_t facts[] = {st->st_size,        st->st_mtim.tv_sec,  st->st_mtim.tv_nsec,
+                             st->st_ctim.tv_sec, st->st_ctim.tv_nsec, (int64_t)st->st_ino};
     uint64_t hash = mix(0xcbf29ce484222325, name, strlen(name) + 1);
     return mix(hash, facts, sizeof(facts));
 }

@@ -23,6 +23,7 @@ static void model_fill(const struct scenario_model *from, struct served_model *t
     to->item_elements = 1;
     to->reference_dims[0][0] = to->reference_dims[0][1] = 1;
     atomic_init(&to->state, MODEL_READY);
+    served_model_draw_secret(to);
 }
 
 int scenario_served_models(const struct scenario *scenario, struct served_model **models, struct profile ***profiles,

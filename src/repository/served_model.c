@@ -14,6 +14,12 @@
 
 #define BATCH_MAX_DEFAULT 64
 
+void served_model_draw_secret(struct served_model *model) {
+    int rc = siphash_key_draw(&model->shape_secret);
+    if (rc)
+        served_model_refuse(model, "no random numbers for model '%s': %s", model->name, strerror(-rc));
+}
+
 void served_model_refuse(struct served_model *model, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
@@ -92,6 +98,16 @@ static void label_files_fill(struct served_model *model, const struct model_conf
                 memcpy(model->label_files[i], config->outputs[k].label_file, sizeof(model->label_files[i]));
 }
 
+static void formats_fill(struct served_model *model, const struct model_config *config) {
+    memset(model->formats, 0, sizeof(model->formats));
+    for (uint32_t k = 0; k < config->input_count; k++) {
+        const char *name = config->inputs[k].name;
+        int i = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, strlen(name));
+        if (i >= 0)
+            model->formats[i] = (uint8_t)config->inputs[k].format;
+    }
+}
+
 int served_model_labels_read(struct served_model *model, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < model->signature.output_count && rc == 0; i++) {
@@ -121,8 +137,10 @@ static int configured_apply(struct served_model *model, const struct symphony_ya
         rc = batch_max_set(model, settings, config, err);
     if (!rc)
         rc = reference_fill(model, settings, err);
-    if (!rc)
+    if (!rc) {
         label_files_fill(model, config);
+        formats_fill(model, config);
+    }
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/siphash.h"
 #include "engine/tensor.h"
 #include "repository/instance_groups.h"
 #include "repository/queue_rules.h"
@@ -43,12 +44,14 @@ struct served_model {
     double weight;                       /* of its share under overload, against the other models'; 0: 1 */
     char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
+    uint8_t formats[TENSORS_MAX];        /* of inputs: enum image_format (model_config.h) */
     struct labels *labels[TENSORS_MAX];  /* read from them; NULL: none */
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */
-    _Atomic int state;                                    /* enum model_state */
-    char reason[512];                                     /* why it is unavailable; written before `state` */
+    struct siphash_key shape_secret; /* of the hash by which requests of one shape are told from others */
+    _Atomic int state;               /* enum model_state */
+    char reason[512];                /* why it is unavailable; written before `state` */
 };
 
 /* Completes a model that repository_scan() found with the signature that its file has (engine_ops.signature, which a
@@ -59,6 +62,9 @@ int served_model_apply(struct served_model *model, const struct signature *signa
 /* Reads the labels of a completed model that is to be served. -errno with a sentence. */
 int served_model_labels_read(struct served_model *model, struct sy_error *err);
 void served_model_labels_free(struct served_model *model);
+
+/* Draws the model's secret; where there is no randomness, it becomes unavailable. Before anybody asks for the model. */
+void served_model_draw_secret(struct served_model *model);
 
 /* Makes the model unavailable; the sentence is its reason. Before other threads see the model. */
 void served_model_refuse(struct served_model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -42,10 +42,12 @@ struct variant {
     int64_t used_ns;     /* last arrival; the least recently used idle one goes to a new shape */
     uint32_t model;      /* within the thread */
     uint32_t rank_index; /* the rank core's */
-    uint32_t generation; /* counts the shapes it has served; 0: none yet */
+    uint32_t generation; /* counts what it was given to: shapes, and models that come. What ran for an earlier one may
+                          * be told late, and is not of this one */
     uint32_t queued;
     uint32_t part, part_next; /* the rank thread that it belongs to, and the one that it is to */
     enum moving moving;
+    bool serving; /* it has been given to a shape */
     bool rates_known;
     bool arriving;      /* on the list of variants whose arrivals of this turn are not settled */
     bool rates_changed; /* on the list of variants with rates to tell */
@@ -213,6 +215,7 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
     model_core_init(v->core, &config, &t->rings.pool);
     v->shape_key = shape_key;
     v->generation++;
+    v->serving = true;
 }
 
 /* The core that serves a shape now, or NULL. */
@@ -220,7 +223,7 @@ static struct variant *variant_find(struct model_thread *t, uint32_t model, uint
     struct variant_range range = t->ranges[model];
 
     for (struct variant *v = range.first; v < range.first + range.count; v++)
-        if (v->generation && v->shape_key == shape_key)
+        if (v->serving && v->shape_key == shape_key)
             return v;
     return NULL;
 }
@@ -420,7 +423,7 @@ static void variant_end(struct model_thread *t, struct variant *v) {
     CHECK(model_core_idle(v->core));
     heap_remove(&t->timers, (uint32_t)(v - t->variants));
     v->core = NULL;
-    v->generation = 0;
+    v->serving = false;
     v->moving = SETTLED;
     t->active--;
     set_part(t, v);
@@ -455,7 +458,8 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
         v->core = cores->cores[i];
         v->model = m;
         v->shape_key = 0;
-        v->generation = model->variant_count == 1; /* as in variants_make() */
+        v->generation++;
+        v->serving = model->variant_count == 1; /* as in variants_make() */
         v->queued = 0;
         v->rates_known = false;
         v->part_next = part;
@@ -498,7 +502,7 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
         return;
     }
     if (grant->kind == GRANT_PARAMETERS) {
-        if (v->generation)
+        if (v->serving)
             variant_step(t, v, now, &(struct model_event){.kind = MODEL_PARAMETERS, .grant = grant});
         return;
     }
@@ -537,7 +541,7 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
     rings_ran(&t->rings, v->model, ran);
     if (ran->late == 0 && (ran->run_ns == 0 || !t->learn)) /* nothing that the core did not expect */
         return;
-    if (ran->generation != v->generation)
+    if (ran->generation != v->generation || !v->serving)
         return;
     variant_step(t, v, now, &(struct model_event){.kind = MODEL_RAN, .ran = ran});
     const struct profile *profile = model_core_profile(v->core, ran->type);
@@ -573,7 +577,7 @@ static bool follow_delays(struct model_thread *t, int64_t now) {
         if (range.count > 0)
             rings_delays(&t->rings, models - t->delays_left, &event.delays.ctrl_ns, &event.delays.data_ns);
         for (struct variant *v = range.first; v < range.first + range.count; v++)
-            if (v->generation)
+            if (v->serving)
                 variant_step(t, v, now, &event);
     }
     return told > 0;
@@ -867,7 +871,7 @@ static int variants_make(struct model_thread *t) {
             if (!v->core)
                 return -ENOMEM;
             variant_reset(t, v, 0, 1.0f);
-            v->generation = model->variant_count == 1; /* a model of one shape keeps its core for key 0 */
+            v->serving = model->variant_count == 1; /* a model of one shape keeps its core for key 0 */
         }
     }
     t->active = at;

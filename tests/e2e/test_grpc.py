@@ -100,7 +100,7 @@ def test_metadata(client):
     assert [(o.name, o.datatype, list(o.shape)) for o in model.outputs] == [("y", "FP32", [-1, 4])]
     with pytest.raises(InferenceServerException) as failed:
         client.get_model_metadata("none")
-    assert failed.value.status() == "StatusCode.NOT_FOUND" and failed.value.message() == "there is no model 'none'"
+    assert failed.value.status() == "StatusCode.NOT_FOUND" and failed.value.message() == "Request for unknown model: 'none' is not found"
 
 
 def test_configuration(client):
@@ -205,23 +205,23 @@ def test_large_tensors(client):
 
 
 @pytest.mark.parametrize("change, code, words", [
-    (dict(model="none"), "NOT_FOUND", "there is no model 'none'"),
-    (dict(model_version="9"), "NOT_FOUND", "no version 9"),
-    (dict(model_version="x"), "NOT_FOUND", "no version x"),
-    (dict(model="broken"), "UNAVAILABLE", "not available"),
-    (dict(name="zz"), "INVALID_ARGUMENT", "unexpected input 'zz'"),
-    (dict(datatype="INT32"), "INVALID_ARGUMENT", "the model expects FP32"),
+    (dict(model="none"), "NOT_FOUND", "Request for unknown model: 'none' is not found"),
+    (dict(model_version="9"), "NOT_FOUND", "Request for unknown model: 'double' version 9 is not found"),
+    (dict(model_version="x"), "NOT_FOUND", "Request for unknown model: 'double' version x is not found"),
+    (dict(model="broken"), "UNAVAILABLE", "Request for unknown model: 'broken' has no available versions: "),
+    (dict(name="zz"), "INVALID_ARGUMENT", "unexpected inference input 'zz' for model 'double'"),
+    (dict(datatype="INT32"), "INVALID_ARGUMENT", "inference input 'x' data-type is 'INT32', but model 'double' expects 'FP32'"),
     (dict(datatype="FP99"), "INVALID_ARGUMENT", "unknown datatype 'FP99'"),
-    (dict(datatype="BYTES"), "INVALID_ARGUMENT", "the datatype is BYTES"),
-    (dict(shape=(1, 5)), "INVALID_ARGUMENT", "expected the shape [-1,4]"),
+    (dict(datatype="BYTES"), "INVALID_ARGUMENT", "data-type is 'BYTES', but model 'double' expects 'FP32'"),
+    (dict(shape=(1, 5)), "INVALID_ARGUMENT", "unexpected shape for input 'x' for model 'double'. Expected [-1,4]"),
     (dict(shape=(-1, 4)), "INVALID_ARGUMENT", "negative dimension -1"),
     (dict(shape=(1,) * 9), "INVALID_ARGUMENT", "more than 8 dimensions"),
-    (dict(shape=(2, 4)), "INVALID_ARGUMENT", "take 32 bytes, but 16 came"),
-    (dict(shape=(1 << 40, 4)), "INVALID_ARGUMENT", "expected the shape"),
+    (dict(shape=(2, 4)), "INVALID_ARGUMENT", "input byte size mismatch for input 'x' for model 'double'. Expected 32, got 16"),
+    (dict(shape=(1 << 40, 4)), "INVALID_ARGUMENT", "unexpected shape for input"),
     (dict(raw=()), "INVALID_ARGUMENT", "0 raw_input_contents for 1 inputs"),
     (dict(raw=(X.tobytes(), b"1")), "INVALID_ARGUMENT", "2 raw_input_contents for 1 inputs"),
     (dict(outputs=[service_pb2.ModelInferRequest.InferRequestedOutputTensor(name="q")]), "INVALID_ARGUMENT",
-     "unexpected output 'q'"),
+     "unexpected inference output 'q' for model 'double'"),
     (dict(parameters={"timeout": service_pb2.InferParameter(string_param="x")}), "INVALID_ARGUMENT", "'timeout'"),
     (dict(parameters={"timeout": service_pb2.InferParameter(int64_param=-1)}), "INVALID_ARGUMENT", "'timeout'"),
 ])
@@ -335,16 +335,16 @@ def test_shared_memory_mistakes(client):
             call(*args, **kwargs)
         assert failed.value.status() == f"StatusCode.{code}" and words in failed.value.message()
 
-    fails("INVALID_ARGUMENT", "cannot open", client.register_system_shared_memory, "r", "/symphony-none", 64)
-    fails("INVALID_ARGUMENT", "cannot open", client.register_system_shared_memory, "r", "/../../etc/passwd", 64)
+    fails("INVALID_ARGUMENT", "Unable to open shared memory region: '/symphony-none'", client.register_system_shared_memory, "r", "/symphony-none", 64)
+    fails("INVALID_ARGUMENT", "Unable to open shared memory region", client.register_system_shared_memory, "r", "/../../etc/passwd", 64)
     fails("INVALID_ARGUMENT", "1 to 255", client.register_system_shared_memory, "r" * 300, "/x", 64)
     with region(client, "in", 64) as (sent, key):
         fails("INVALID_ARGUMENT", "fewer than", client.register_system_shared_memory, "r", key, 65)
         fails("INVALID_ARGUMENT", "fewer than", client.register_system_shared_memory, "r", key, 64, offset=2**63)
-        fails("NOT_FOUND", "no shared memory region 'out'", shared_infer, client, None)
+        fails("NOT_FOUND", "Unable to find shared memory region: 'out'", shared_infer, client, None)
         with region(client, "out", 64) as (got, _):
-            fails("INVALID_ARGUMENT", "take 32 bytes", shared_infer, client, got, in_bytes=16)
-            fails("INVALID_ARGUMENT", "reach beyond", shared_infer, client, got, in_offset=33)
+            fails("INVALID_ARGUMENT", "input byte size mismatch for input 'x' for model 'double'. Expected 32, got 16", shared_infer, client, got, in_bytes=16)
+            fails("INVALID_ARGUMENT", "Invalid offset + byte size for shared memory region: 'in'", shared_infer, client, got, in_offset=33)
             fails("INVALID_ARGUMENT", "does not fit into 31", shared_infer, client, got, out_bytes=31)
             os.truncate("/dev/shm" + key, 16)  # not the end of the server
             fails("INVALID_ARGUMENT", "shorter than it was", shared_infer, client, got)
@@ -404,7 +404,7 @@ def test_stream_goes_on_after_a_mistake(server):
         stream.infer("double", X, request_id="4", enable_empty_final_response=True)
         answers = [stream.next() for _ in range(4)]
         assert [error is None for _, error in answers] == [True, False, False, True]
-        assert "there is no model 'none'" in str(answers[1][1]) and "expected the shape" in str(answers[2][1])
+        assert "Request for unknown model: 'none' is not found" in str(answers[1][1]) and "unexpected shape for input" in str(answers[2][1])
 
 
 def test_a_stream_goes_on_after_names_of_any_length(server):
@@ -414,7 +414,7 @@ def test_a_stream_goes_on_after_names_of_any_length(server):
             stream.infer("x" * pad + "\u20ac" * 100, X)
         stream.infer("double", X)
         for _ in range(3):
-            assert "there is no model 'x" in str(stream.next()[1]).replace("'\u20ac", "'x")
+            assert "Request for unknown model: 'x" in str(stream.next()[1]).replace("'\u20ac", "'x")
         assert stream.next()[1] is None
 
 

@@ -300,7 +300,7 @@ MISTAKES = [  # body, a piece of the sentence
     ("", "no body"), ("{", "byte 1"), ("[]", "object"), ("{}", "inputs"), ('{"inputs":"x"}', "array"),
     ('{"inputs":[]}', "missing"), ("[" * 200000, "byte"), ('{"a":' + "[" * 200000, "nesting"),
     ('{"a":' * 50000, "nesting"), ("\0\0\0", "object"), (b"\xff\xfe", "object"),
-    ({"inputs": [X, X]}, "twice"), ({"inputs": [X | {"name": "q"}]}, "unexpected input 'q'"),
+    ({"inputs": [X, X]}, "twice"), ({"inputs": [X | {"name": "q"}]}, "unexpected inference input 'q'"),
     ({"inputs": [{k: v for k, v in X.items() if k != "name"}]}, "name"),
     ({"inputs": [{k: v for k, v in X.items() if k != "shape"}]}, "shape"),
     ({"inputs": [{k: v for k, v in X.items() if k != "datatype"}]}, "datatype"),
@@ -318,7 +318,7 @@ MISTAKES = [  # body, a piece of the sentence
     ({"inputs": [X | {"data": [1, 2, 3, float("nan")]}]}, "number"),
     ({"inputs": [X | {"data": [1, 2, 3, float("inf")]}]}, "number"),
     ({"inputs": [X | {"parameters": {"binary_data_size": 16}}]}, "more than one of"),
-    ({"inputs": [X], "outputs": [{"name": "q"}]}, "unexpected output 'q'"),
+    ({"inputs": [X], "outputs": [{"name": "q"}]}, "unexpected inference output 'q'"),
     ({"inputs": [X], "outputs": [{"name": "y", "parameters": {"classification": -1}}]}, "negative"),
     ({"inputs": [X], "outputs": [{"name": "y", "parameters": {"classification": "1"}}]}, "number"),
     ({"inputs": [X], "outputs": [{"name": "y"}, {"name": "y"}]}, "twice"),
@@ -346,7 +346,8 @@ def test_mistakes_in_binary_bodies(server):
     length = int(headers["Inference-Header-Content-Length"])
     with connect(server) as connection:
         for body, json_bytes, piece in [
-                (good[:-1], length, "only 15 left"), (good + b"x", length, "1 bytes more"), (good[:length], length, "0 left"),
+                (good[:-1], length, "unexpected size for input 'x', expecting 1 additional bytes for model 'double'"),
+                (good + b"x", length, "1 bytes more"), (good[:length], length, "expecting 16 additional bytes"),
                 (good, length - 1, "JSON"), (good, length + 1, "JSON"), (good, len(good) + 1, "Content-Length is"),
                 (good, 2**62, "Content-Length is"), (b"", 0, "expected 16 bytes, got 0"),
                 (b"12345678", 0, "expected 16 bytes, got 8")]:

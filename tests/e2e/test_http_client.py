@@ -53,8 +53,8 @@ def test_metadata_and_configuration(client):
     assert model["versions"] == ["1"] and model["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
     config = client.get_model_config("double")
     assert config["max_batch_size"] > 1 and config["input"][0]["dims"] == [4]
-    fails("404", "there is no model 'none'", client.get_model_metadata, "none")
-    fails("404", "no version 7", client.get_model_config, "double", "7")
+    fails("404", "Request for unknown model: 'none' is not found", client.get_model_metadata, "none")
+    fails("404", "Request for unknown model: 'double' version 7 is not found", client.get_model_config, "double", "7")
 
 
 def test_repository_index(client):
@@ -75,7 +75,7 @@ def test_statistics(client):
     assert sum(b["batch_size"] * b["compute_infer"]["count"] for b in after["batch_stats"]) >= 3
     everything = client.get_inference_statistics()["model_stats"]
     assert {"double", "echo"} <= {model["name"] for model in everything}
-    fails("404", "no model", client.get_inference_statistics, "none")
+    fails("404", "Request for unknown model: 'none'", client.get_inference_statistics, "none")
 
 
 def test_settings(client):
@@ -137,11 +137,11 @@ def test_compressed_both_ways(client, algorithm):
 
 
 def test_mistakes(client):
-    fails("404", "there is no model 'none'", client.infer, "none", [tensor("x", X)])
-    fails("503", "not available", client.infer, "broken", [tensor("x", X)])
-    fails("400", "unexpected input 'zz'", client.infer, "double", [tensor("zz", X)])
-    fails("400", "the model expects FP32", client.infer, "double", [tensor("x", X.astype(np.int32), "INT32")])
-    fails("400", "unexpected output 'q'", client.infer, "double", [tensor("x", X)],
+    fails("404", "Request for unknown model: 'none' is not found", client.infer, "none", [tensor("x", X)])
+    fails("503", "Request for unknown model: 'broken' has no available versions: ", client.infer, "broken", [tensor("x", X)])
+    fails("400", "unexpected inference input 'zz' for model 'double'", client.infer, "double", [tensor("zz", X)])
+    fails("400", "data-type is 'INT32', but model 'double' expects 'FP32'", client.infer, "double", [tensor("x", X.astype(np.int32), "INT32")])
+    fails("400", "unexpected inference output 'q' for model 'double'", client.infer, "double", [tensor("x", X)],
           outputs=[triton.InferRequestedOutput("q")])
     fails("503", "within its deadline", client.infer, "double", [tensor("x", X)], timeout=1)
     assert np.array_equal(client.infer("double", [tensor("x", X)]).as_numpy("y"), 2 * X)
@@ -177,7 +177,7 @@ def test_shared_memory(client):
         given.set_shared_memory("in", 32, offset=33)
         fails("400", "reach beyond", client.infer, "double", [given])
         given.set_shared_memory("nowhere", 32)
-        fails("404", "no shared memory region 'nowhere'", client.infer, "double", [given])
+        fails("404", "Unable to find shared memory region: 'nowhere'", client.infer, "double", [given])
     assert client.get_system_shared_memory_status() == []
 
 
@@ -201,5 +201,5 @@ def test_asyncio(server):
                 assert np.array_equal(answer.as_numpy("y"), -wide)
             with pytest.raises(InferenceServerException) as failed:
                 await client.infer("none", [tensor("x", X)])
-            assert "there is no model 'none'" in failed.value.message()
+            assert "Request for unknown model: 'none' is not found" in failed.value.message()
     asyncio.run(main())

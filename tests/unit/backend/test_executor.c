@@ -261,6 +261,72 @@ static void test_a_batch_is_gathered_and_sliced(void **state) {
     rig_stop(rig);
 }
 
+/* The scheduler puts requests of one shape together, which it knows by a hash; whatever comes, nobody is answered with
+ * what was computed under another's shape, nor is anybody failed by another. */
+static void test_requests_of_different_shapes_are_run_apart(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    struct request r[3];
+    struct ran_message ran;
+    int64_t later = clock_now_ns() + 60 * NS_PER_S;
+
+    rig->model.signature.inputs[0].dims[1] = -1;
+    rig->model.signature.variable_shapes = true;
+    request_make(&r[0], a, 1, later);
+    request_make(&r[1], b, 1, later);
+    request_make(&r[2], c, 1, later);
+    r[1].inputs[0].bytes = sizeof(b);
+    r[1].inputs[0].dims[1] = 4;
+    run_plan(rig, (struct request *const[]){&r[0], &r[1], &r[2]}, 3);
+    take_report(rig, &ran);
+    assert_int_equal(ran.items, 3);
+    assert_int_equal(ran.run_ns, 0); /* it was no batch: nothing is learnt of its size */
+    for (int i = 0; i < 3; i++)
+        take_done(rig, &r[i]);
+    assert_int_equal(seen.runs, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(r[i].status, REQUEST_OK);
+        assert_int_equal(r[i].first_item, 0);
+        assert_int_equal(r[i].batch_items, 1);
+        const float *y = r[i].block->outputs[0].data;
+        assert_true(y[0] == 2 * ((const float *)r[i].inputs[0].data)[0]);
+        output_block_put(r[i].block);
+    }
+    /* the last one was the model's, at its own place, and of its own shape */
+    assert_ptr_equal(seen.place, c);
+    assert_int_equal(seen.dims[1], 2);
+    rig_stop(rig);
+}
+
+/* Nor does one that gives an optional input run with one that does not. */
+static void test_requests_of_different_inputs_are_run_apart(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4}, more[] = {9, 9};
+    struct request r[2];
+    struct ran_message ran;
+    int64_t later = clock_now_ns() + 60 * NS_PER_S;
+
+    rig->model.signature.inputs[1] = rig->model.signature.inputs[0];
+    rig->model.signature.input_count = 2;
+    rig->model.signature.inputs_optional = 2;
+    rig->model.signature.variable_shapes = true;
+    request_make(&r[0], a, 1, later);
+    request_make(&r[1], b, 1, later);
+    r[1].inputs[1] = (struct tensor_view){.data = more, .bytes = 8, .rank = 2, .dims = {1, 2}};
+    run_plan(rig, (struct request *const[]){&r[0], &r[1]}, 2);
+    take_report(rig, &ran);
+    for (int i = 0; i < 2; i++) {
+        take_done(rig, &r[i]);
+        assert_int_equal(r[i].status, REQUEST_OK);
+        assert_int_equal(r[i].batch_items, 1);
+        output_block_put(r[i].block);
+    }
+    assert_int_equal(seen.runs, 2);
+    rig_stop(rig);
+}
+
 static void test_a_lone_request_is_not_copied(void **state) {
     (void)state;
     struct rig *rig = rig_start();
@@ -580,6 +646,8 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
+        cmocka_unit_test(test_requests_of_different_shapes_are_run_apart),
+        cmocka_unit_test(test_requests_of_different_inputs_are_run_apart),
         cmocka_unit_test(test_a_lone_request_is_not_copied),
         cmocka_unit_test(test_a_failure_is_told_and_survived),
         cmocka_unit_test(test_what_a_failed_accelerator_has_is_lost_until_it_joins),

@@ -73,7 +73,10 @@ static void what_cannot_be_loaded_leaves_what_serves(void **state) {
     assert_int_equal(order(rig, ORDER_LOAD, "a", "{\"parameters\":{\"config\":{\"max_batch_size\":\"x\"}}}", &err),
                      400);
     assert_int_equal(order(rig, ORDER_LOAD, "a", "{\"parameters\":{\"speed\":1}}", &err), 400);
-    assert_int_equal(order(rig, ORDER_LOAD, "none", "", &err), 404);
+    assert_int_equal(order(rig, ORDER_LOAD, "none", "", &err), 500);
+    assert_string_equal(err.text,
+                        "failed to load 'none', failed to poll from model repository: there is no model 'none' in the "
+                        "repository");
     assert_int_equal(rig_place_of(rig, "a", said), place);
     assert_int_equal(order(rig, ORDER_UNLOAD, "none", "", &err), 200);
     assert_int_equal(order(rig, ORDER_UNLOAD, "a", "", &err), 200);
@@ -105,7 +108,7 @@ static void names_that_are_made_up_are_forgotten(void **state) {
     struct sy_error err;
     char name[32], said[600];
     for (size_t i = 0; i < ARRAY_COUNT(impossible); i++)
-        assert_int_equal(order(rig, ORDER_LOAD, impossible[i], body, &err), 404);
+        assert_int_equal(order(rig, ORDER_LOAD, impossible[i], body, &err), 500);
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof(name), "made-up-%d", i);
         assert_int_equal(order(rig, ORDER_LOAD, name, body, &err), 400);

@@ -143,6 +143,54 @@ static void another_file_has_no_cache(void **state) {
     runs(p);
 }
 
+/* Retrained: other weights of the same size, and a time that says nothing (as in images whose times are all set to one,
+ * or after cp -p and rsync -t). */
+static void another_file_of_the_same_size_and_time_has_no_cache(void **state) {
+    static const char *const changes[] = {
+        "touch -r %s %s.time && printf X | dd of=%s bs=1 seek=5000 conv=notrunc 2>/dev/null && touch -r %s.time %s",
+        "cp -p %s %s.new && printf Y | dd of=%s.new bs=1 seek=5000 conv=notrunc 2>/dev/null && touch -r %s %s.new && "
+        "mv %s.new %s",
+    };
+    struct place *p = *state;
+    char command[1200];
+    for (size_t i = 0; i < ARRAY_COUNT(changes); i++) {
+        cache_make(p, 0, "prepacked");
+        assert_int_equal(found(p), CACHE_PREPACKED);
+        snprintf(command, sizeof(command), changes[i], p->model, p->model, p->model, p->model, p->model, p->model,
+                 p->model);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(found(p), CACHE_NONE);
+        runs(p);
+    }
+}
+
+/* In a folder that many models share, the names of two may have one hash. */
+static void another_models_cache_is_not_taken(void **state) {
+    struct place *p = *state;
+    char shared[128], mine[SIDECAR_PATH_MAX], twins[SIDECAR_PATH_MAX], path[SIDECAR_PATH_MAX], twin[160];
+    struct cache_draft draft;
+    snprintf(shared, sizeof(shared), "%s/cache", p->folder);
+    snprintf(twin, sizeof(twin), "%s/twin/mlp.onnx", p->folder);
+    assert_int_equal(shell("mkdir %s/twin%s", p->folder, ""), 0);
+    assert_int_equal(shell("cp -p %s %s", p->model, twin), 0);
+    assert_int_equal(shell("touch %s/.symphony %s/twin/.symphony", p->folder, p->folder), 0); /* no folders */
+    p->options.cache_dir = shared;
+    ops->close(p->engine);
+    assert_int_equal(ops->open(&p->engine, &p->options, NULL), 0);
+    cache_make(p, 0, "prepacked");
+    assert_int_equal(cache_find(p->model, &p->options, path), CACHE_PREPACKED);
+    assert_int_equal(strncmp(path, shared, strlen(shared)), 0);
+    /* the twin finds the model's verdict under its own name */
+    assert_int_equal(cache_draft_open(&draft, p->model, &p->options, CACHE_NONE, NULL), 0);
+    strcpy(mine, draft.verdict);
+    cache_draft_close(&draft);
+    assert_int_equal(cache_draft_open(&draft, twin, &p->options, CACHE_NONE, NULL), 0);
+    strcpy(twins, draft.verdict);
+    cache_draft_close(&draft);
+    assert_int_equal(shell("cp -p %s %s", mine, twins), 0);
+    assert_int_equal(cache_find(twin, &p->options, path), CACHE_NONE);
+}
+
 static void weights_in_other_files_count(void **state) {
     struct place *p = *state;
     /* Makes the model name a file of weights, in a field that the engine does not look into (ModelProto.doc_string). */
@@ -193,6 +241,15 @@ static void dead_makers_leave_nothing(void **state) {
     assert_int_equal(shell("touch %s/half.ort%s", abandoned, ""), 0);
     cache_draft_close(&draft);
     cache_make(p, 0, "prepacked");
+    /* a maker of the same number may live elsewhere: in another container, whose processes this one does not see */
+    struct cache_draft first, second;
+    assert_int_equal(cache_draft_open(&first, p->model, &p->options, CACHE_ORT, NULL), 0);
+    assert_int_equal(cache_draft_open(&second, p->model, &p->options, CACHE_ORT, NULL), 0);
+    assert_string_not_equal(first.folder, second.folder);
+    assert_int_equal(access(first.folder, W_OK), 0);
+    cache_draft_close(&first);
+    assert_int_equal(access(second.folder, W_OK), 0);
+    cache_draft_close(&second);
     snprintf(pattern, sizeof(pattern), "%s/.symphony/*draft*", p->folder);
     assert_int_equal(glob(pattern, 0, NULL, &left), GLOB_NOMATCH);
 }
@@ -202,6 +259,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(forms_are_made_in_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_that_cannot_be_tried_is_not_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_file_has_no_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_file_of_the_same_size_and_time_has_no_cache, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_models_cache_is_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_in_other_files_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damage_is_noticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dead_makers_leave_nothing, set_up, tear_down),

@@ -41,6 +41,9 @@ static void products_of_shapes(void **state) {
         {{-1, 3, 4}, -1, 0, 3},
         {{0}, 1, 0, 0}, /* a scalar */
         {{5, 0, 7}, 0, 0, 3},
+        {{0, INT64_MAX, INT64_MAX}, -1, 0, 3}, /* bounded as if it were not empty, */
+        {{INT64_MAX, INT64_MAX, 0}, -1, 0, 3}, /* in whatever order */
+        {{0, 1LL << 62, 0}, 0, 0, 3},
         {{0, -1}, -1, 0, 2}, /* unknown beats empty */
         {{1LL << 31, 1LL << 31}, 1LL << 62, 0, 2},
         {{1LL << 31, 1LL << 31, 2}, -1, 0, 3},

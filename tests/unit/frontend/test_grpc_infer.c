@@ -277,7 +277,8 @@ static void mistakes(void **state) {
         BAD(MODEL RAW, 400, "1 raw_input_contents for 0 inputs"),
         BAD(MODEL, 400, "missing"),
         BAD(MODEL INPUT INPUT RAW, 400, "given twice"),
-        BAD(MODEL "\x2a\x13" HEAD "\x2a\4\x12\2ab" RAW, 400, "has contents"),
+        BAD(MODEL "\x2a\x13" HEAD "\x2a\4\x12\2ab" RAW, 400,
+            "contents field must not be specified when using raw_input_contents for 'x'"),
         BAD(MODEL "\x2a\x13" HEAD "\x2a\4\x22\2ab", 400, "of another type"),
         BAD(MODEL "\x2a\x14" HEAD "\x2a\5\x12\3abc", 400, "more values"),
         BAD(MODEL "\x2a\x12" HEAD "\x2a\3\x12\1a", 400, "fewer values"),
@@ -289,12 +290,13 @@ static void mistakes(void **state) {
         BAD(MODEL "\x2a\x0d" NAME "\x12\4INT9" SHAPE RAW, 400, "unknown datatype 'INT9'"),
         BAD(MODEL "\x2a\x0e" NAME "\x12\5"
                   "BYTES" SHAPE RAW,
-            400, "the datatype is BYTES"),
+            400, "data-type is 'BYTES'"),
         BAD(MODEL INPUT RAW "\x22\x0e\x0a\7timeout\x12\3\x1a\1"
                             "5",
-            400, "int64_param"),
-        BAD(MODEL INPUT RAW "\x22\x09\x0a\7timeout", 400, "int64_param"),
-        BAD(MODEL INPUT RAW "\x22\x0a\x0a\x08priority", 400, "'priority' is not an int64_param"),
+            400, "expected int64_param"),
+        BAD(MODEL INPUT RAW "\x22\x09\x0a\7timeout", 400, "expected int64_param"),
+        BAD(MODEL INPUT RAW "\x22\x0a\x0a\x08priority", 400,
+            "invalid value type for 'priority' parameter, expected int64_param"),
         BAD(MODEL INPUT RAW "\x22\x11\x0a\x0b"
                             "best_effort\x12\2\x10\1",
             400, "bool_param"),

@@ -268,6 +268,25 @@ static void tensors_of_no_elements(void **state) {
     parsed_free(p);
 }
 
+/* A dimension beside a zero is bounded as others are: by JSON, and with binary data. */
+static void no_dimension_hides_behind_a_zero(void **state) {
+    (void)state;
+    static const char form[] = "{\"inputs\":[{\"name\":\"image\",\"shape\":[1,3,0,%s],\"datatype\":\"UINT8\",%s}]}";
+    static const char *const data[] = {"\"data\":[]", "\"parameters\":{\"binary_data_size\":0}"};
+    for (size_t i = 0; i < ARRAY_COUNT(data); i++) {
+        char json[256];
+        snprintf(json, sizeof(json), form, "2216615441821888", data[i]);
+        struct parsed *p = parse_binary(&images, json, 0);
+        assert_int_equal(p->status, 400);
+        assert_non_null(strstr(p->err.text, "got [1,3,0,2216615441821888]"));
+        parsed_free(p);
+        snprintf(json, sizeof(json), form, "1000000", data[i]);
+        p = parse_binary(&images, json, 0);
+        check_ok(p);
+        parsed_free(p);
+    }
+}
+
 static void optional_inputs_may_be_left_out(void **state) {
     (void)state;
     struct served_model model = batched;
@@ -285,7 +304,8 @@ static void optional_inputs_may_be_left_out(void **state) {
     parsed_free(without);
     struct parsed *p = parse_json(&model, "{\"inputs\":[" IDS "]}");
     assert_int_equal(p->status, 400);
-    assert_non_null(strstr(p->err.text, "input 'x' of model 'double' is missing"));
+    assert_non_null(strstr(p->err.text, "expected number of inputs between 1 and 2 but got 1 inputs for model "
+                                        "'double'. Got input(s) ['ids'], but missing required input(s) ['x']. Please"));
     parsed_free(p);
 }
 
@@ -330,9 +350,11 @@ static void mistakes_are_the_clients(void **state) {
         {"{}}", 400, "expected the end of the JSON at byte 2, found '}'"},
         {"{\"inputs\":\"x\"}", 400, "expected inputs, an array at byte 10"},
         {"{\"inputs\":[1]}", 400, "expected an input, an object"},
-        {"{\"inputs\":[]}", 400, "input 'x' of model 'double' is missing"},
-        {"{\"inputs\":[" X "]}", 400, "input 'ids' of model 'double' is missing"},
-        {"{\"inputs\":[" X "," X "," IDS "]}", 400, "input 'x' is given twice"},
+        {"{\"inputs\":[]}", 400,
+         "expected 2 inputs but got 0 inputs for model 'double'. Got input(s) [], but missing required input(s) "
+         "['x','ids']. Please provide all required input(s)."},
+        {"{\"inputs\":[" X "]}", 400, "Got input(s) ['x'], but missing required input(s) ['ids']."},
+        {"{\"inputs\":[" X "," X "," IDS "]}", 400, "input 'x' already exists in request"},
         {"{\"inputs\":[" X "," IDS "],\"inputs\":[]}", 400, "'inputs' is given twice"},
         {"{\"inputs\":[" X "," IDS ",]}", 400, "expected a value after ','"},
         {"{\"inputs\":[" X "," IDS "]", 400, "the JSON ends there"},
@@ -347,7 +369,7 @@ static void mistakes_are_the_clients(void **state) {
         {"{\"inputs\":[" X "," IDS "],\"a\":\"\xc0\x80\"}", 400, "not UTF-8"},
         {"{\"inputs\":[" X "," IDS "],\"a\":\"", 400, "does not end"},
         {"{\"inputs\":[{\"name\":\"q\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}]}", 400,
-         "unexpected input 'q'"},
+         "unexpected inference input 'q' for model 'double'"},
         {"{\"inputs\":[{\"name\":5}]}", 400, "expected a string"},
         {"{\"inputs\":[{\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}", 400, "an input has no 'name'"},
         {"{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"data\":[1]}]}", 400, "input 'x' has no 'shape'"},
@@ -362,13 +384,13 @@ static void mistakes_are_the_clients(void **state) {
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[\"1\"]}]}", 400, "expected a number"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,1,1,1,1,1,1,1,1]}]}", 400, "more than 8 dimensions"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,5],\"datatype\":\"FP32\",\"data\":[1,2,3,4,5]}]}", 400,
-         "expected the shape [-1,4] (the first is the batch), got [1,5]"},
+         "unexpected shape for input 'x' for model 'double'. Expected [-1,4], got [1,5]. The first"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[4],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}]}", 400, "got [4]"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[0,4],\"datatype\":\"FP32\",\"data\":[]}]}", 400, "got [0,4]"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[4611686018427387904,4],\"datatype\":\"FP32\",\"data\":[]}]}", 400,
          "got [4611686018427387904,4]"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[9,4],\"datatype\":\"FP32\",\"data\":[1]}]}", 400,
-         "9 items are more than the model's batch of at most 8"},
+         "inference request batch-size must be <= 8 for 'double': input 'x' has 9"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[8,4],\"datatype\":\"FP32\",\"data\":[1]}]}", 400,
          "the body is shorter"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":[1,2,3]}]}   ", 400,
@@ -378,11 +400,11 @@ static void mistakes_are_the_clients(void **state) {
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":\"AAAA\"}]}", 400,
          "expected an array of values"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"INT32\",\"data\":[1,2,3,4]}]}", 400,
-         "the datatype is INT32, but the model expects FP32"},
+         "inference input 'x' data-type is 'INT32', but model 'double' expects 'FP32'"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP99\"}]}", 400, "unknown datatype 'FP99'"},
         {"{\"inputs\":[{\"name\":\"x\",\"datatype\":32}]}", 400, "expected a string"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"BYTES\",\"data\":[]}]}", 400,
-         "the datatype is BYTES, but the model expects FP32"},
+         "data-type is 'BYTES', but model"},
         {"{\"inputs\":[{\"name\":\"x\",\"parameters\":{\"shared_memory_region\":\"r\"}}]}", 400, "no 'shape'"},
         {"{\"inputs\":[{\"name\":\"x\",\"parameters\":{\"shared_memory_region\":\"a\\\\b\"}}]}", 400, "backslash"},
         {"{\"inputs\":[{\"name\":\"x\",\"parameters\":{\"shared_memory_offset\":-1}}]}", 400, "negative"},
@@ -392,10 +414,12 @@ static void mistakes_are_the_clients(void **state) {
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"data\":[1,2,3,4],"
          "\"parameters\":{\"binary_data_size\":16}}]}",
          400, "more than one of 'data'"},
-        {"{\"inputs\":[" XB "," IDS "]}", 400, "expected 16 bytes behind the JSON, but the body has only 0 left"},
+        {"{\"inputs\":[" XB "," IDS "]}", 400,
+         "unexpected size for input 'x', expecting 16 additional bytes for model 'double'"},
         {"{\"inputs\":[" X ",{\"name\":\"ids\",\"shape\":[2],\"datatype\":\"INT64\",\"data\":[7,8]}]}", 400,
-         "input 'ids' has 2 items, but 'x' has 1"},
-        {"{\"inputs\":[" X "," IDS "],\"outputs\":[{\"name\":\"q\"}]}", 400, "unexpected output 'q'"},
+         "input 'ids' batch size does not match other inputs for 'double': 2, but 'x' has 1"},
+        {"{\"inputs\":[" X "," IDS "],\"outputs\":[{\"name\":\"q\"}]}", 400,
+         "unexpected inference output 'q' for model 'double'"},
         {"{\"inputs\":[" X "," IDS "],\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]}", 400, "asked for twice"},
         {"{\"inputs\":[" X "," IDS "],\"outputs\":[{}]}", 400, "an output has no 'name'"},
         {"{\"inputs\":[" X "," IDS "],\"outputs\":{}}", 400, "expected outputs, an array"},
@@ -430,15 +454,15 @@ static void binary_mistakes(void **state) {
         const char *want;
     } cases[] = {
         {"{\"inputs\":[" XB "," IDB "]}", 23,
-         "input 'ids': expected 8 bytes behind the JSON, but the body has only 7 left"},
+         "unexpected size for input 'ids', expecting 1 additional bytes for model 'double': the body has 7 left"},
         {"{\"inputs\":[" XB "," IDB "]}", 25, "1 bytes more than"},
         {"{\"inputs\":[" X "," IDS "]}", 1, "1 bytes more than"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[2,4],\"datatype\":\"FP32\",\"parameters\":{\"binary_data_size\":16}}"
          "," IDB "]}",
-         24, "binary_data_size is 16, but its shape and datatype take 32 bytes"},
+         24, "input byte size mismatch for input 'x' for model 'double'. Expected 32, got 16"},
         {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,4],\"datatype\":\"FP32\",\"parameters\":"
          "{\"binary_data_size\":9223372036854775807}}]}",
-         24, "binary_data_size is 9223372036854775807"},
+         24, "got 9223372036854775807, the binary_data_size"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct parsed *p = parse_binary(&batched, cases[i].json, cases[i].bytes);
@@ -497,9 +521,10 @@ static void mistakes_in_strings(void **state) {
         {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":9}") "]}", "\0\0\0\0\0\0\0\0x", 9,
          "input 'w': 1 bytes follow the 2 strings"},
         {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":4}") "]}", "\0\0\0\0", 4, "expected 1 more strings"},
-        {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":40}") "]}", "\0\0\0\0", 4, "has only 4 left"},
+        {"{\"inputs\":[" W("\"parameters\":{\"binary_data_size\":40}") "]}", "\0\0\0\0", 4,
+         "expecting 36 additional bytes"},
         {"{\"inputs\":[" W("\"parameters\":{\"shared_memory_region\":\"r\",\"shared_memory_byte_size\":7}") "]}", "", 0,
-         "take at least 8 bytes"},
+         "Expected at least 8, got 7"},
         {"", "two are asked for", 17, "a raw binary request is one string, but the input has 2 elements"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
@@ -630,6 +655,7 @@ int main(void) {
         cmocka_unit_test(outputs_are_chosen),
         cmocka_unit_test(shapes_make_keys_and_work),
         cmocka_unit_test(tensors_of_no_elements),
+        cmocka_unit_test(no_dimension_hides_behind_a_zero),
         cmocka_unit_test(optional_inputs_may_be_left_out),
         cmocka_unit_test(raw_bodies_are_one_item),
         cmocka_unit_test(mistakes_are_the_clients),

@@ -157,11 +157,12 @@ static void those_listed_and_those_absent(void **state) {
     assert_int_equal(v2_models_find(&index, "a", 1, 0), 2);
     assert_int_equal(v2_models_find(&index, "b", 1, 0), -1);
     check_answer(&index, "GET", "/v2/models/a", "", &up, 200, "\"versions\":[\"3\"]");
-    check_answer(&index, "GET", "/v2/models/soon", "", &up, 503, "still loading");
+    check_answer(&index, "GET", "/v2/models/soon", "", &up, 503,
+                 "Request for unknown model: 'soon' has no available versions: it is still loading");
     check_answer(&index, "GET", "/v2/models/was", "", &up, 404, "not loaded");
     check_answer(&index, "GET", "/v2/models/wrong", "", &up, 503, "no such operator");
     check_answer(&index, "GET", "/v2/models/idle", "", &up, 404, "not loaded");
-    check_answer(&index, "GET", "/v2/models/none", "", &up, 404, "there is no model");
+    check_answer(&index, "GET", "/v2/models/none", "", &up, 404, "Request for unknown model: 'none' is not found");
     check_answer(
         &index, "POST", "/v2/repository/index", "", &up, 200,
         "{\"name\":\"soon\",\"state\":\"LOADING\"},{\"name\":\"was\",\"version\":\"4\",\"state\":\"UNLOADING\"},"
@@ -202,9 +203,10 @@ static void answers(void **state) {
         {"GET", "/v2/models/a/ready", "", &up, 200, ""},
         {"GET", "/v2/models/b/ready", "", &up, 400, "still loading"},
         {"GET", "/v2/models/gone/ready", "", &up, 400, "it is \\\"broken\\\""},
-        {"GET", "/v2/models/gone", "", &up, 503, "not available"},
-        {"GET", "/v2/models/c", "", &up, 404, "there is no model 'c'"},
-        {"GET", "/v2/models/a/versions/7", "", &up, 404, "model 'a' has no version 7"},
+        {"GET", "/v2/models/gone", "", &up, 503,
+         "Request for unknown model: 'gone' has no available versions: it is \\\"broken\\\""},
+        {"GET", "/v2/models/c", "", &up, 404, "Request for unknown model: 'c' is not found"},
+        {"GET", "/v2/models/a/versions/7", "", &up, 404, "Request for unknown model: 'a' version 7 is not found"},
         {"POST", "/v2/repository/index", "", &up, 200,
          "{\"name\":\"gone\",\"version\":\"1\",\"state\":\"UNAVAILABLE\","
          "\"reason\":\"it is \\\"broken\\\"\"}"},
@@ -218,13 +220,13 @@ static void answers(void **state) {
         {"GET", "/v2/models/stats", "", &up, 200,
          "{\"model_stats\":[{\"name\":\"a\",\"version\":\"1\",\"last_inference\":0,"},
         {"GET", "/v2/models/gone/stats", "", &up, 200, "\"inference_stats\":{\"success\":{\"count\":0,\"ns\":0},"},
-        {"GET", "/v2/models/c/stats", "", &up, 404, "there is no model 'c'"},
+        {"GET", "/v2/models/c/stats", "", &up, 404, "Request for unknown model: 'c' is not found"},
         {"GET", "/v2/trace/setting", "", &up, 200, "{\"trace_level\":[\"OFF\"]}"},
         {"POST", "/v2/trace/setting", "{\"trace_level\":[\"OFF\"]}", &up, 200, "OFF"},
         {"POST", "/v2/trace/setting", "{\"trace_level\":[\"TIMESTAMPS\"]}", &up, 501, "tracing is not supported"},
         {"POST", "/v2/trace/setting", "{\"trace_level\":7}", &up, 501, "tracing is not supported"},
         {"POST", "/v2/models/a/trace/setting", "{\"trace_rate\":\"1\"}", &up, 501, "trace_rate"},
-        {"GET", "/v2/models/c/trace/setting", "", &up, 404, "there is no model 'c'"},
+        {"GET", "/v2/models/c/trace/setting", "", &up, 404, "Request for unknown model: 'c' is not found"},
         {"GET", "/v2/logging", "", &up, 200, "\"log_info\":true,\"log_warning\":true,\"log_error\":true,"},
         {"POST", "/v2/logging", "{\"log_verbose_level\":3}", &up, 200, "\"log_verbose_level\":1"},
         {"POST", "/v2/logging", "{\"log_info\":false}", &up, 200, "\"log_info\":false,\"log_warning\":true"},

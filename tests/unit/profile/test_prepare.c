@@ -117,6 +117,28 @@ static void a_profile_is_measured_once(void **state) {
     free(model);
 }
 
+/* In a folder that many models share, the names of two may have one hash. */
+static void another_models_profile_is_not_taken(void **state) {
+    struct place *p = *state;
+    struct profile_record record;
+    struct served_model *model;
+    char shared[200], command[1200];
+    assert_int_equal(copy("add.onnx", p->model, 100000), 0);
+    snprintf(shared, sizeof(shared), "%s/cache", p->folder);
+    snprintf(command, sizeof(command), "touch %s/.symphony", p->folder); /* no folder */
+    assert_int_equal(system(command), 0);
+    p->options.cache_dir = shared;
+    prepare(p, true, &model, &record);
+    free(model);
+    prepare(p, false, &model, &record);
+    free(model);
+    snprintf(command, sizeof(command), "sed -i 's|\"of\": \".*\"|\"of\": \"/another/net.onnx\"|' %s/*.profile.json",
+             shared);
+    assert_int_equal(system(command), 0);
+    prepare(p, true, &model, &record);
+    free(model);
+}
+
 static void a_damaged_profile_is_measured_again(void **state) {
     struct place *p = *state;
     struct profile_record record;
@@ -204,6 +226,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_default_slo_leaves_room),
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
         cmocka_unit_test_setup_teardown(a_profile_is_measured_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_models_profile_is_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_profile_is_measured_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_batched_is_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(broken_models_do_not_stop_the_others, set_up, tear_down),

@@ -45,6 +45,7 @@ static void typical_files_are_read(void **state) {
     assert_int_equal(c.input_count, 1);
     assert_string_equal(c.inputs[0].name, "x");
     assert_int_equal(c.inputs[0].type, DATATYPE_FP32);
+    assert_int_equal(c.inputs[0].format, IMAGE_NCHW);
     assert_int_equal(c.inputs[0].rank, 3);
     assert_int_equal(c.inputs[0].dims[2], 224);
     assert_int_equal(c.output_count, 1);
@@ -93,7 +94,7 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(
         strstr(log, "level=warn msg=\"config fields unknown, ignored\" file=\"c\" fields=\"a_newer_field\""));
     assert_non_null(strstr(log, "level=warn msg=\"config fields have no effect yet\" file=\"c\" "
-                                "fields=\"input.format, parameters, optimization\""));
+                                "fields=\"parameters, optimization\""));
     read_log("instance_group { kind: KIND_CPU passive: true profile: 'p' }", log, sizeof(log));
     assert_non_null(strstr(log, "fields=\"instance_group.passive, instance_group.profile\""));
     read_log("model_warmup { name: 'w' }", log, sizeof(log));

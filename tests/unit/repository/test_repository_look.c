@@ -45,6 +45,15 @@ static void stamps_change_with_the_files(void **state) {
     after = stamp(w, "m");
     put(w, "m/2/model.onnx", "xy");
     assert_true(stamp(w, "m") != after);
+    /* written over in place, of the same size, and given the time that it had, as by rsync -t --inplace */
+    char command[1024];
+    after = stamp(w, "m");
+    snprintf(command, sizeof(command),
+             "cd %s/m/1 && touch -r model.onnx /tmp/symphony-time-$$ && printf yz > model.onnx && "
+             "touch -r /tmp/symphony-time-$$ model.onnx && rm /tmp/symphony-time-$$",
+             w->root);
+    assert_int_equal(system(command), 0);
+    assert_true(stamp(w, "m") != after);
 }
 
 static void one_model_is_found(void **state) {
