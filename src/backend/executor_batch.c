@@ -1,4 +1,4 @@
-/* executor_batch.c - gathers a batch's inputs, runs it, reports and answers. */
+/* executor_batch.c - gathers a batch's inputs, reports and answers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +120,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         struct freed_message *freed = ring_reserve(ring);
         CHECK(freed); /* an accelerator has two batches under way at most */
         freed->news = NEWS_ENDED;
+        freed->unlike = ran->run_ns == 0;
         freed->accelerator = ran->accelerator;
         freed->ended_ns = ended_ns;
         ring_push(ring);
@@ -140,7 +141,7 @@ static bool helps(const struct executor *x) {
     return !x->config.shared && x->reports <= WIRING_HELP_MOST;
 }
 
-static void freed_publish(struct executor *x) {
+void executor_publish_freed(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
@@ -148,7 +149,7 @@ static void freed_publish(struct executor *x) {
             doorbell_ring_or_help(&w->rank_bells[k], helps(x));
 }
 
-static void ran_publish(struct executor *x) {
+void executor_publish_ran(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t t = 0; t < w->model_threads; t++)
@@ -161,8 +162,8 @@ static void ran_publish(struct executor *x) {
 }
 
 void executor_publish_reports(struct executor *x) {
-    freed_publish(x);
-    ran_publish(x);
+    executor_publish_freed(x);
+    executor_publish_ran(x);
 }
 
 static void answer(struct executor *x, uint64_t handle, const struct request *request) {
@@ -206,39 +207,4 @@ void executor_publish_answers(struct executor *x) {
             ring_publish(&w->done[x->config.index * w->frontends + f]);
             doorbell_ring(&w->frontend_bells[f]);
         }
-}
-
-void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
-    struct tensor_view inputs[TENSORS_MAX];
-    struct engine_model *model = x->models[plan->served_model].model;
-    struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
-    struct ran_message ran = batch_ran(x, plan, result.start_ns, x->ended_ns);
-
-    if (!batch_expired(plan, result.start_ns)) {
-        result.status = REQUEST_FAILED;
-        if (!model) {
-            error_set(&result.error, -ENOENT, "the model is not loaded on accelerator %u", plan->accelerator);
-        } else if (batch_gather(x, plan, inputs, &result.error) == 0) {
-            int64_t gathered = clock_now_ns();
-            ran.gather_ns = gathered - result.start_ns;
-            int rc = x->config.engine->run(model, inputs, plan->items, &result.block, &result.error);
-            result.start_ns = gathered;
-            result.status = rc == 0 ? REQUEST_OK : engine_works(x) ? REQUEST_FAILED : REQUEST_LOST;
-        }
-    }
-    x->ended_ns = result.end_ns = clock_now_ns();
-    x->spin_until_ns = x->ended_ns + (int64_t)(x->config.spin * (double)(x->ended_ns - result.start_ns));
-    if (result.status == REQUEST_OK)
-        ran.run_ns = result.end_ns - result.start_ns;
-    if (result.status == REQUEST_LOST)
-        engine_lose(x, plan->accelerator, &result.error);
-    ran.late = batch_late(plan, &result);
-    batch_count(x, plan, &result);
-    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile, and who asks again
-     * at once finds it so. */
-    batch_report(x, model_thread, &ran, x->ended_ns);
-    freed_publish(x);
-    batch_answer(x, plan, &result);
-    executor_publish_answers(x);
-    ran_publish(x);
 }

@@ -25,6 +25,7 @@ enum inference_state {
     INFERENCE_ORDERED, /* no inference: an order (repository_order.h) that is being carried out */
     INFERENCE_FINISHED,
     INFERENCE_SENDING,
+    INFERENCE_READ, /* over, but a run that hangs may still read its inputs (request_is_read()) */
 };
 
 struct inference {
@@ -62,6 +63,7 @@ struct inferences {
     uint32_t slot_count;
     uint32_t fresh; /* from here on never used */
     uint32_t free;  /* first of those given back, the last used first: it is in the cache */
+    uint32_t read;  /* first of those that will be, when no run reads them any more: one a run that hangs, at most */
 };
 
 /* Slots of `slot_bytes` that begin with a struct inference. 0 or -ENOMEM; destroy in either case. */
@@ -71,7 +73,8 @@ void inferences_destroy(struct inferences *home);
 /* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. What lies behind the struct inference is as
  * its last user left it, zeros at first. */
 void *inference_take(struct inferences *home, int64_t now_ns);
-/* Gives back the slot and all that it holds. Not while RUNNING or ORDERED. */
+/* Gives back the slot and all that it holds; the inputs, the model and the slot itself only once no run that hangs may
+ * read them. Not while RUNNING or ORDERED. */
 void inference_free(struct inference *inference);
 /* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot
  * is given back. */
@@ -101,6 +104,7 @@ void inference_answered(struct inference *inference, unsigned status);
 /* The end: counts it. `sent`: the answer went out. */
 void inference_count(const struct inference *inference, bool sent);
 
-/* Publishes what the slab holds; gives memory back when nothing used it for a while. */
+/* Publishes what the slab holds; gives memory back when nothing used it for a while, or when a run that read it is
+ * over. */
 void inferences_publish(struct inferences *home);
 void inferences_trim(struct inferences *home, int64_t now_ns);
