@@ -57,7 +57,7 @@ static void take_back(struct served_model *model) {
     log_info("model is back", "model=%s", model->name);
 }
 
-/* Moves what a part can no longer run; a full ring: the rest follows the next time. False: no part can run it. */
+/* Moves what a part can no longer run; a full ring: the rest follows the next time. True: the model can be asked. */
 static bool model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
     const struct server_placement *p = &s->placements[model];
     uint32_t to = 0;
@@ -77,7 +77,7 @@ static bool model_look(struct server *s, uint32_t model, const uint32_t left[RAN
                  s->config.models[model].name, to);
         wiring_move(&s->wiring, v, to);
     }
-    return true;
+    return v2_model_state(&s->config.models[model]) == MODEL_READY;
 }
 
 void server_serving_update(struct server *s) {
