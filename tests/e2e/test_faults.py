@@ -76,7 +76,7 @@ def test_an_input_that_fails_fails_alone(folder):
     save_pick(folder)
     with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1") as server, \
             concurrent.futures.ThreadPoolExecutor(32) as pool:
-        failed = lambda: server.metrics()['symphony_accelerator_failed_batches_total{accelerator="0",type="cpu"}']
+        of = lambda what: server.metrics()[f'symphony_accelerator_{what}_batches_total{{accelerator="0",type="cpu"}}']
         for round_ in range(3):
             indices = [7 if k == 5 * round_ else k % 3 for k in range(32)]
             for index, (status, answer) in zip(indices, pool.map(lambda i: pick(server, i), indices)):
@@ -85,7 +85,7 @@ def test_an_input_that_fails_fails_alone(folder):
                     assert answer["outputs"][0]["data"] == [10 * index + 1]
                 else:
                     assert status == 500 and "model 'pick' failed" in answer["error"] and "7" in answer["error"]
-        assert failed() >= 3
+        assert of("failed") + of("lost") >= 3  # lost: on a slow machine the time for parts was up, and it came again
         assert server.metrics()["symphony_accelerators_serving"] == 1
         assert server.stop() == 0
 
