@@ -2,17 +2,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/executor_state.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
-#define NEWS_AGAIN_NS (50 * NS_PER_US)
+#define NEWS_AGAIN_NS  (50 * NS_PER_US)
+#define LOST_AGAIN_NS  (100 * NS_PER_MS)
+#define ENDING_LOOK_NS (50 * NS_PER_MS)
 
-/* Runs the oldest plan of each ring. */
-static bool poll_plans(struct executor *x) {
+/* Runs the oldest plan of each ring. False: the thread has lost the executor. */
+static bool poll_plans(struct executor *x, bool *any) {
     struct wiring *w = x->wiring;
-    bool any = false;
 
     x->wake_ns = TIME_NEVER;
     for (uint32_t t = 0; t < w->model_threads; t++) {
@@ -20,22 +22,23 @@ static bool poll_plans(struct executor *x) {
         const struct batch_plan *plan = ring_peek(ring);
         if (!plan)
             continue;
-        if (plan->earliest_ns > clock_now_ns()) {
+        bool dead = executor_member(x, plan->accelerator)->dead;
+        if (plan->earliest_ns > clock_now_ns() && !dead) {
             x->wake_ns = plan->earliest_ns;
             continue;
         }
-        if (executor_member(x, plan->accelerator)->dead) {
+        if (dead) {
             batch_lose(x, t, plan);
             executor_publish_reports(x);
             executor_publish_answers(x);
-        } else {
-            batch_run(x, t, plan);
+        } else if (!batch_run(x, t, plan)) {
+            return false;
         }
         ring_pop_run(ring, batch_plan_slots(plan->request_count));
         ring_release(ring);
-        any = true;
+        *any = true;
     }
-    return any;
+    return true;
 }
 
 static bool anything_pending(struct executor *x) {
@@ -44,6 +47,31 @@ static bool anything_pending(struct executor *x) {
             return true;
     return ring_pending(&x->wiring->commands[x->config.index]) ||
            atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
+}
+
+bool executor_serve(struct executor *x) {
+    while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
+        bool any = membership_poll(x);
+        if (x->emulation)
+            any |= emulation_poll(x);
+        else if (!poll_plans(x, &any) || !engine_return(x))
+            return false;
+        if (any)
+            continue;
+        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and has no bell of ours */
+            x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
+        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* who comes back rings no bell either */
+            x->wake_ns = clock_now_ns() + LOST_AGAIN_NS;
+        if (clock_now_ns() < x->spin_until_ns)
+            continue;
+        struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
+        doorbell_arm(bell);
+        if ((x->emulation || x->wake_ns == TIME_NEVER || x->lost) && anything_pending(x))
+            doorbell_cancel(bell);
+        else
+            doorbell_sleep(bell, x->wake_ns);
+    }
+    return true;
 }
 
 static void *executor_main(void *argument) {
@@ -55,29 +83,16 @@ static void *executor_main(void *argument) {
     int rc = executor_load_all(x);
     atomic_store_explicit(&x->load_status, rc, memory_order_release); /* with executor_wait_ready() */
     doorbell_ring(&x->loaded);
-    while (!atomic_load_explicit(&x->stop, memory_order_acquire)) { /* with executor_stop() */
-        bool any = membership_poll(x);
-        any |= x->emulation ? emulation_poll(x) : poll_plans(x);
-        if (any)
-            continue;
-        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and has no bell of ours */
-            x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
-        if (clock_now_ns() < x->spin_until_ns)
-            continue;
-        struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
-        doorbell_arm(bell);
-        if ((x->emulation || x->wake_ns == TIME_NEVER) && anything_pending(x))
-            doorbell_cancel(bell);
-        else
-            doorbell_sleep(bell, x->wake_ns);
-    }
-    executor_unload_all(x);
+    if (executor_serve(x))
+        executor_unload_all(x);
     return NULL;
 }
 
 static void executor_free(struct executor *x) {
     doorbell_destroy(&x->loaded);
     emulation_free(x->emulation);
+    batch_under_way_destroy(x);
+    run_watch_destroy(x);
     free(x->models);
     free(x->gather);
     free(x->counters);
@@ -106,7 +121,8 @@ int executor_start(struct executor **executor, const struct executor_config *con
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
     if (!x->models || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
-        !x->emulation != !config->engine->emulate) {
+        !x->emulation != !config->engine->emulate ||
+        (!x->emulation && (batch_under_way_init(x) < 0 || run_watch_init(x) < 0))) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
         goto err_free;
     }
@@ -139,11 +155,33 @@ int executor_wait_ready(struct executor *x, struct sy_error *err) {
     return 0;
 }
 
-void executor_stop(struct executor *x) {
+/* Until the executor's thread has ended. */
+static void thread_await(struct executor *x) {
+    while (!x->watching.vacant) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += ENDING_LOOK_NS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        if (pthread_timedjoin_np(x->thread, NULL, &until) == 0)
+            x->watching.vacant = true;
+        else
+            executor_watch(x, clock_now_ns(), true);
+    }
+}
+
+int executor_stop(struct executor *x) {
     atomic_store_explicit(&x->stop, true, memory_order_release); /* with the loop's and anything_pending()'s loads */
     doorbell_ring(&x->wiring->executor_bells[x->config.index]);
-    pthread_join(x->thread, NULL);
+    thread_await(x);
+    if (x->lost && !run_is_back(x->lost))
+        return -EBUSY;
+    if (x->lost) {
+        pthread_join(x->lost_thread, NULL);
+        executor_unload_all(x);
+    }
     executor_free(x);
+    return 0;
 }
 
 const struct executor_counters *executor_counters(const struct executor *x, uint32_t accelerator) {

@@ -19,8 +19,9 @@ struct executor_config {
     struct served_model *models;           /* [model_count]; those MODEL_READY are loaded at the start */
     const struct profile *const *profiles; /* [model_count] on this type; what the emulated engine sleeps */
     uint32_t model_count;
-    bool shared; /* other threads of the server may need its core */
-    double spin; /* after a batch it looks for the next for so many times what that took, before it sleeps */
+    bool shared;         /* other threads of the server may need its core */
+    int64_t run_ns_most; /* what any run may take before it is told to end; 0: RUN_NS_MOST */
+    double spin;         /* after a batch it looks for the next for so many times what that took, before it sleeps */
     bool pin;
     cpu_set_t cores; /* with `pin` */
 };
@@ -30,6 +31,12 @@ struct executor_counters {
     _Atomic uint64_t batches, items, requests, failed_batches, expired_batches, lost_batches;
     _Atomic uint64_t busy_ns; /* running batches */
 };
+
+/* A run that takes longer than RUN_TIMES_MOST times what the model's profile says, and than RUN_NS_MOST, hangs: it is
+ * told to end. If it has not after RUN_STOP_NS more, its accelerator has failed. */
+#define RUN_TIMES_MOST 20
+#define RUN_NS_MOST    (10 * NS_PER_S)
+#define RUN_STOP_NS    (5 * NS_PER_S)
 
 struct executor;
 
@@ -46,8 +53,14 @@ int executor_load(struct executor *executor, uint32_t served_model, struct execu
                   const _Atomic bool *stop, struct sy_error *err);
 /* Frees one that the executor does not have: not yet, or not any more (wiring_executor_settled()). The same thread. */
 void executor_unload(const struct executor *executor, struct executor_model *loaded);
-/* Ends the thread, after the batch that runs, and frees everything. */
-void executor_stop(struct executor *executor);
+/* One thread at a time, every second or so: stops a run that hangs, or gives it up with all that its accelerator has. A
+ * further thread then stands in for the one that does not come back; should it, then its accelerator serves again.
+ * `ending`: runs get RUN_STOP_NS at most, and another second to stop. */
+void executor_watch(struct executor *executor, int64_t now_ns, bool ending);
+/* Ends the thread, after the batch that runs, and frees everything; watches it meanwhile, as it is ending. -EBUSY: a
+ * run that was given up is not back, so all that it may read stays as it is: the executor, the models, the requests'
+ * memory. Try again later, or end the process without. */
+int executor_stop(struct executor *executor);
 
 /* Any thread. */
 const struct executor_counters *executor_counters(const struct executor *executor, uint32_t accelerator);

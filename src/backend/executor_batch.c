@@ -1,4 +1,4 @@
-/* executor_batch.c - gathers a batch's inputs, runs it, reports and answers. */
+/* executor_batch.c - gathers a batch's inputs, reports and answers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,18 +71,24 @@ static bool input_alike(const struct tensor_view *a, const struct tensor_view *b
 /* Whether all requests of a batch have one shape. The scheduler puts them together by a hash of it; whoever finds two
  * shapes of one hash, by chance or because the secret is out, is not to be given, or to spoil, what others asked for.
  * Models of one shape need no look: requests of others were refused. */
-static bool batch_alike(const struct executor *x, const struct batch_plan *plan) {
-    const struct signature *signature = &x->config.models[plan->served_model].signature;
+void batch_part(struct executor *x, const struct batch_plan *plan) {
+    const struct served_model *model = &x->config.models[plan->served_model];
+    const struct signature *signature = &model->signature;
+    bool parted = false;
     if (!signature->variable_shapes || plan->request_count == 1)
-        return true;
+        return;
     const struct request *first = transport_local.request(plan->handles[0]);
     for (uint32_t k = 1; k < plan->request_count; k++) {
-        const struct request *request = transport_local.request(plan->handles[k]);
+        struct request *request = transport_local.request(plan->handles[k]);
+        bool alike = true;
         for (uint32_t i = 0; i < signature->input_count; i++)
-            if (!input_alike(&first->inputs[i], &request->inputs[i], signature->batched))
-                return false;
+            alike = alike && input_alike(&first->inputs[i], &request->inputs[i], signature->batched);
+        request->alone = request->alone || !alike;
+        parted = parted || !alike;
     }
-    return true;
+    if (parted)
+        log_warn("requests of different shapes came as one batch, and are run apart", "model=%s requests=%u",
+                 model->name, plan->request_count);
 }
 
 bool batch_expired(const struct batch_plan *plan, int64_t now_ns) {
@@ -144,6 +150,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
         struct freed_message *freed = ring_reserve(ring);
         CHECK(freed); /* an accelerator has two batches under way at most */
         freed->news = NEWS_ENDED;
+        freed->unlike = ran->run_ns == 0;
         freed->accelerator = ran->accelerator;
         freed->ended_ns = ended_ns;
         ring_push(ring);
@@ -164,7 +171,7 @@ static bool helps(const struct executor *x) {
     return !x->config.shared && x->reports <= WIRING_HELP_MOST;
 }
 
-static void freed_publish(struct executor *x) {
+void executor_publish_freed(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
@@ -172,7 +179,7 @@ static void freed_publish(struct executor *x) {
             doorbell_ring_or_help(&w->rank_bells[k], helps(x));
 }
 
-static void ran_publish(struct executor *x) {
+void executor_publish_ran(struct executor *x) {
     struct wiring *w = x->wiring;
 
     for (uint32_t t = 0; t < w->model_threads; t++)
@@ -185,8 +192,8 @@ static void ran_publish(struct executor *x) {
 }
 
 void executor_publish_reports(struct executor *x) {
-    freed_publish(x);
-    ran_publish(x);
+    executor_publish_freed(x);
+    executor_publish_ran(x);
 }
 
 static void answer(struct executor *x, uint64_t handle, const struct request *request) {
@@ -230,87 +237,4 @@ void executor_publish_answers(struct executor *x) {
             ring_publish(&w->done[x->config.index * w->frontends + f]);
             doorbell_ring(&w->frontend_bells[f]);
         }
-}
-
-/* One request of a batch, as a batch of its own: runs it and answers it. */
-static enum request_status run_alone(struct executor *x, struct engine_model *model, struct batch_plan *lone) {
-    struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
-    const struct request *request = transport_local.request(lone->handles[0]);
-
-    if (!batch_expired(lone, result.start_ns)) {
-        int rc = x->config.engine->run(model, request->inputs, lone->items, &result.block, &result.error);
-        result.status = rc == 0 ? REQUEST_OK : engine_works(x) ? REQUEST_FAILED : REQUEST_LOST;
-    }
-    result.end_ns = clock_now_ns();
-    if (result.status == REQUEST_LOST)
-        engine_lose(x, lone->accelerator, &result.error);
-    batch_answer(x, lone, &result);
-    return result.status;
-}
-
-/* Runs what cannot be one batch one request after the other. That is slow, but does not happen. When the engine is
- * lost, what is left is lost with it. Nothing is learnt of it. */
-static void batch_run_apart(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
-    _Alignas(struct batch_plan) char memory[sizeof(struct batch_plan) + sizeof(uint64_t)];
-    struct batch_plan *lone = (struct batch_plan *)memory;
-    struct run_result whole = {.status = REQUEST_OK, .start_ns = clock_now_ns()};
-    struct ran_message ran = batch_ran(x, plan, whole.start_ns, x->ended_ns);
-
-    log_warn("requests of different shapes came as one batch, and are run apart", "model=%s requests=%u",
-             x->config.models[plan->served_model].name, plan->request_count);
-    *lone = *plan;
-    lone->request_count = 1;
-    for (uint32_t k = 0; k < plan->request_count; k++) {
-        lone->handles[0] = plan->handles[k];
-        lone->items = transport_local.request(plan->handles[k])->items;
-        if (whole.status == REQUEST_LOST)
-            batch_answer(x, lone, &whole);
-        else if (run_alone(x, x->models[plan->served_model].model, lone) == REQUEST_LOST)
-            whole.status = REQUEST_LOST;
-    }
-    x->ended_ns = whole.end_ns = clock_now_ns();
-    batch_count(x, plan, &whole);
-    batch_report(x, model_thread, &ran, x->ended_ns);
-    freed_publish(x);
-    executor_publish_answers(x);
-    ran_publish(x);
-}
-
-void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
-    struct tensor_view inputs[TENSORS_MAX];
-    struct engine_model *model = x->models[plan->served_model].model;
-    struct run_result result = {.status = REQUEST_REFUSED, .start_ns = clock_now_ns()};
-    struct ran_message ran = batch_ran(x, plan, result.start_ns, x->ended_ns);
-
-    if (model && !batch_alike(x, plan)) {
-        batch_run_apart(x, model_thread, plan);
-        return;
-    }
-    if (!batch_expired(plan, result.start_ns)) {
-        result.status = REQUEST_FAILED;
-        if (!model) {
-            error_set(&result.error, -ENOENT, "the model is not loaded on accelerator %u", plan->accelerator);
-        } else if (batch_gather(x, plan, inputs, &result.error) == 0) {
-            int64_t gathered = clock_now_ns();
-            ran.gather_ns = gathered - result.start_ns;
-            int rc = x->config.engine->run(model, inputs, plan->items, &result.block, &result.error);
-            result.start_ns = gathered;
-            result.status = rc == 0 ? REQUEST_OK : engine_works(x) ? REQUEST_FAILED : REQUEST_LOST;
-        }
-    }
-    x->ended_ns = result.end_ns = clock_now_ns();
-    x->spin_until_ns = x->ended_ns + (int64_t)(x->config.spin * (double)(x->ended_ns - result.start_ns));
-    if (result.status == REQUEST_OK)
-        ran.run_ns = result.end_ns - result.start_ns;
-    if (result.status == REQUEST_LOST)
-        engine_lose(x, plan->accelerator, &result.error);
-    ran.late = batch_late(plan, &result);
-    batch_count(x, plan, &result);
-    /* The accelerator is free before the answers are handed out: the next batch is chosen meanwhile, and who asks again
-     * at once finds it so. */
-    batch_report(x, model_thread, &ran, x->ended_ns);
-    freed_publish(x);
-    batch_answer(x, plan, &result);
-    executor_publish_answers(x);
-    ran_publish(x);
 }

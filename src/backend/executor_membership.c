@@ -3,11 +3,15 @@
  * What an accelerator is to do and what the scheduler knows of it are two things: news are told when the ring has room,
  * and only the newest. What an accelerator that failed has, and what is still sent to it, is lost: reported as ended at
  * once, so before it joins again, and its requests handed back to their frontends, which send them once more. */
+#include <stdlib.h>
+
 #include "backend/executor_state.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "profile/measure.h"
+
+#define TRIED_FOR_NS NS_PER_S /* failed runs want no further trial after one that worked */
 
 struct member *executor_member(struct executor *x, uint32_t accelerator) {
     CHECK_LT(accelerator - x->config.first_accelerator, x->config.accelerators);
@@ -32,25 +36,55 @@ void accelerator_fail(struct executor *x, uint32_t accelerator) {
         emulation_lose(x, accelerator);
 }
 
-bool engine_works(struct executor *x) {
+enum run_end engine_works(struct executor *x, bool *works) {
     bool any = false;
 
-    for (uint32_t i = 0; i < x->config.model_count; i++) {
+    *works = x->tried_ns && clock_now_ns() - x->tried_ns < TRIED_FOR_NS;
+    for (uint32_t i = 0; i < x->config.model_count && !*works; i++) {
         struct served_model *model = &x->config.models[i];
+        struct engine_model *loaded = x->models[i].model;
+        const struct engine_ops *engine = x->config.engine;
         struct sy_error err;
         if (!x->models[i].warmed)
             continue;
-        if (measure_run(x->config.engine, x->models[i].model, &model->signature, model->reference_dims, 1, &err) == 0)
-            return true;
+        struct run_watch *watch = run_begin(x, loaded, run_limit(x, i, 1, 1));
+        int rc = measure_run(engine, loaded, &model->signature, model->reference_dims, 1, &err);
+        if (run_over(watch, engine, loaded) == RUN_LOST) {
+            run_back(watch, NULL);
+            return RUN_LOST;
+        }
         any = true;
+        *works = rc == 0;
+        if (*works)
+            x->tried_ns = clock_now_ns();
     }
-    return !any;
+    *works |= !any;
+    return RUN_ENDED;
 }
 
-void engine_lose(struct executor *x, uint32_t accelerator, const struct sy_error *reason) {
-    log_error("accelerator failed, and is out of service", "accelerator=%u reason=\"%s\"", accelerator, reason->text);
+void engine_lose(struct executor *x, uint32_t accelerator, const char *reason) {
+    log_error("accelerator failed, and is out of service", "accelerator=%u reason=\"%s\"", accelerator, reason);
     x->engine_lost = x->news = true;
     accelerator_fail(x, accelerator);
+}
+
+bool engine_return(struct executor *x) {
+    bool works;
+
+    if (!x->lost || !run_is_back(x->lost))
+        return true;
+    pthread_join(x->lost_thread, NULL);
+    free(x->lost);
+    x->lost = NULL;
+    if (engine_works(x, &works) == RUN_LOST)
+        return false;
+    if (!works)
+        return true;
+    struct member *member = executor_member(x, x->config.first_accelerator);
+    log_info("accelerator is back in service", "accelerator=%u", x->config.first_accelerator);
+    x->engine_lost = member->dead = member->out = false;
+    x->news = true;
+    return true;
 }
 
 static void obey(struct executor *x, const struct accelerator_command *command) {

@@ -6,12 +6,31 @@
 #include "frontend/request.h"
 
 struct emulation; /* executor_emulated.c: the accelerators of an engine that emulates them */
+struct run_watch; /* executor_watch.c: what the executor shows of its runs */
 
 /* Whether an accelerator takes part. */
 struct member {
     bool dead;     /* what it has is lost, and what is sent to it */
     bool out;      /* it is to get nothing more: dead, or to drain */
     bool told_out; /* the scheduler knows */
+};
+
+/* The batch that really runs. It lies here and not on the thread's stack, so that another thread can end it. */
+struct batch_under_way {
+    const struct batch_plan *plan; /* in its ring, whose consumer the executor is; NULL: nothing runs */
+    uint32_t model_thread;
+    struct ran_message ran;
+    int64_t start_ns, ended_ns;
+    uint32_t together;       /* so many may run together, from the first one; each of the others runs alone */
+    uint32_t done;           /* so many are answered */
+    uint32_t run_count;      /* those after them that run now */
+    int64_t apart_ns;        /* a run of it failed: until then the parts are run one after the other; 0: none has */
+    uint32_t bad_end;        /* before it is one that makes runs fail; 0: none is known */
+    uint32_t failed_end;     /* behind the last one of a run that failed */
+    bool engine_ran;         /* a run of it has worked */
+    bool failed;             /* one has not */
+    struct batch_plan *part; /* the requests that run, when these are not all; room for the greatest plan */
+    uint64_t *handles;       /* [PROFILE_BATCH_MAX] all, those that may run together first */
 };
 
 /* owned by the executor's thread; counters and load_status are read by anyone */
@@ -26,18 +45,34 @@ struct executor {
     struct emulation *emulation;        /* NULL: batches really run, one at a time */
     struct member *members;             /* [config.accelerators] */
     bool news;                          /* there are members of whom the scheduler is to be told */
-    bool engine_lost;                   /* for good */
-    int64_t ended_ns;                   /* the last batch that really ran */
-    int64_t spin_until_ns;              /* before that it does not sleep */
-    int64_t wake_ns;                    /* something is due then; TIME_NEVER: nothing is */
-    struct doorbell loaded;             /* rung when loading is over */
-    _Atomic int load_status;            /* 1: loading, else 0 or -errno */
+    bool engine_lost;                   /* until a run that was given up comes back, else for good */
+    struct batch_under_way batch;
+    int64_t tried_ns;        /* when a trial run last showed that the engine works */
+    int64_t ended_ns;        /* the last batch that really ran */
+    int64_t spin_until_ns;   /* before that it does not sleep */
+    int64_t wake_ns;         /* something is due then; TIME_NEVER: nothing is */
+    struct doorbell loaded;  /* rung when loading is over */
+    _Atomic int load_status; /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
     bool *frontend_rung, *model_rung; /* who gets the bell when what was pushed is published */
     uint32_t reports;                 /* since the bells were last rung */
     pthread_t thread;
     _Atomic bool stop;
+    /* Changed by who started it, while it has taken the executor from its thread; else that thread's. */
+    struct run_watch *watch; /* NULL: runs cannot hang */
+    struct run_watch *lost;  /* of a thread whose run was given up and has not come back; NULL: none */
+    pthread_t lost_thread;
+    struct {           /* owned by who started it */
+        uint64_t word; /* the run as it was looked at last */
+        int64_t looked_ns, waited_ns;
+        bool vacant; /* no thread has it: the one to take over could not be started yet, or it has ended */
+    } watching;
 };
+
+/* ---- executor.c ---- */
+
+/* Polls and sleeps until it is to stop. False: its thread has lost the executor to another. */
+bool executor_serve(struct executor *x);
 
 /* ---- executor_models.c ---- */
 
@@ -60,6 +95,9 @@ bool batch_expired(const struct batch_plan *plan, int64_t now_ns);
 /* Makes whole-batch inputs: in place for one request, else copied one after the other. The requests are alike, or the
  * engine does not look at its inputs. */
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
+/* Compares the shapes of a batch's requests, and marks those unlike the first's to run alone: the scheduler knows shapes
+ * by a number, and what a number stands for must not decide whose inputs lie in one tensor. */
+void batch_part(struct executor *x, const struct batch_plan *plan);
 /* What is told of a batch that an accelerator takes up now; its last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
 /* How many of a batch's requests are late: all if it was too late to start, else those of its first, which are due
@@ -70,11 +108,49 @@ void batch_count(struct executor *x, const struct batch_plan *plan, const struct
 void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns);
 /* Hands every request of the batch back to its frontend. */
 void batch_answer(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
-/* Publish what was reported, and what was answered. */
+/* Publish what was reported (to rank threads, to model threads), and what was answered. */
 void executor_publish_reports(struct executor *x);
+void executor_publish_freed(struct executor *x);
+void executor_publish_ran(struct executor *x);
 void executor_publish_answers(struct executor *x);
-/* Runs a batch until it is done. */
-void batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
+
+/* ---- executor_run.c: batches that really run ---- */
+
+/* 0 or -ENOMEM. */
+int batch_under_way_init(struct executor *x);
+void batch_under_way_destroy(struct executor *x);
+/* Runs a batch until all its requests are answered: at once if it can be, else in parts. A part of several requests
+ * that fails, or whose inputs batch_gather() cannot put together, is halved, so that a request that makes runs fail is
+ * answered alone; executor_run.c has the bounds. False: the thread has lost the executor, and touches it no
+ * more. */
+bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
+/* For who takes the executor over from a thread whose run does not come back: the batch's requests that are not
+ * answered are lost, and those that ran may still be read until the thread comes back (request_is_read()). */
+void batch_abandon(struct executor *x);
+
+/* ---- executor_watch.c: runs that hang ---- */
+
+/* How a run, or several, ended. */
+enum run_end {
+    RUN_ENDED,   /* by itself */
+    RUN_STOPPED, /* it was told to */
+    RUN_LOST,    /* too late: another thread has the executor, and the caller touches nothing of it any more */
+};
+
+/* 0 or -ENOMEM. */
+int run_watch_init(struct executor *x);
+void run_watch_destroy(struct executor *x);
+/* Around whatever of the engine's may hang: for how long it may take, and what to stop. The watch is the thread's own,
+ * also when it has lost the executor. */
+struct run_watch *run_begin(struct executor *x, struct engine_model *model, int64_t limit_ns);
+enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, struct engine_model *model);
+/* What a batch of a model may take, `work` times dearer than the profiled one. */
+int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work);
+/* A thread that lost the executor has got back from its run: the last that it does. `read`: what the run may have read
+ * until then, or NULL. */
+void run_back(struct run_watch *watch, struct request *read);
+/* Whether it has; then it may be joined. */
+bool run_is_back(const struct run_watch *watch);
 
 /* ---- executor_membership.c ---- */
 
@@ -84,10 +160,12 @@ void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_pl
 /* All that the accelerator has, and what is sent to it until it joins again, is lost. */
 void accelerator_fail(struct executor *x, uint32_t accelerator);
 /* After a run failed: whether some model still runs a trial, as all did once. A GPU whose context is broken fails
- * everything from then on. */
-bool engine_works(struct executor *x);
+ * everything from then on. One trial a second is enough, if it works. RUN_LOST as run_over(). */
+enum run_end engine_works(struct executor *x, bool *works);
 /* The engine does not work any more, and takes its accelerator with it. */
-void engine_lose(struct executor *x, uint32_t accelerator, const struct sy_error *reason);
+void engine_lose(struct executor *x, uint32_t accelerator, const char *reason);
+/* If the run that was given up has come back, and the engine works: so is the accelerator. False: RUN_LOST. */
+bool engine_return(struct executor *x);
 /* Does as it was told, and tells of it; publishes. True if there was anything. x->news: look again soon. */
 bool membership_poll(struct executor *x);
 

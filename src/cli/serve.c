@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/executor.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -35,7 +36,7 @@ struct serve_settings {
     uint32_t load_model_count;
     int64_t max_models;
     double poll_secs;
-    double slo_ms, spin, drain_grace_s, drain_timeout_s;
+    double slo_ms, run_limit_s, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };
@@ -74,6 +75,9 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(struct serve_settings, spin, "spin", "X", 0, 1000,
                   "CPU executors with a core of their own look for the next batch for X times what the last one took "
                   "before they sleep: a core that halts runs slower when it wakes"),
+    OPTION_DOUBLE(struct serve_settings, run_limit_s, "run-limit", "S", 0.1, 86400,
+                  "a batch that runs for longer than this, and than 20 times what its profile says, is stopped; one "
+                  "that does not stop within 5 s more takes its accelerator out of service"),
     OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping"),
     OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64,
                "threads that speak HTTP, and as many that speak gRPC"),
@@ -317,6 +321,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     c->busy_poll = s->busy_poll;
     c->shared_memory = !s->no_shared_memory;
     c->spin = s->spin;
+    c->run_ns_most = (int64_t)(s->run_limit_s * (double)NS_PER_S);
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
     c->body_bytes_max = (uint64_t)s->body_mib << 20;
@@ -366,10 +371,11 @@ static void say_stopping(int signal_number) {
 }
 
 /* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
-static bool wait_until_ready(const struct server *server, const sigset_t *signals) {
+static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     const struct timespec every = {.tv_nsec = READY_EVERY_MS * NS_PER_MS};
     while (!server_is_ready(server)) {
         int signal_number = sigtimedwait(signals, NULL, &every);
+        server_watch(server);
         if (signal_number < 0 || signal_number == SIGHUP)
             continue;
         say_stopping(signal_number);
@@ -387,6 +393,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
     while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP) {
         if (signal_number == SIGHUP)
             reload(plan);
+        server_watch(server);
         server_outages(server);
         if (++looks % BALANCE_EVERY == 0)
             server_balance(server);
@@ -427,6 +434,11 @@ static int serve(const struct serve_settings *settings) {
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
+    if (rc == -EINPROGRESS) { /* it reads what would be freed now */
+        log_info("stopped", "run_under_way=true");
+        fflush(NULL);
+        _exit(CLI_FAILURE);
+    }
     plan_free(&plan);
     log_info("stopped", "%s", rc < 0 ? "requests_cut_off=true" : "");
     return rc < 0 ? CLI_FAILURE : CLI_OK;
@@ -446,6 +458,7 @@ static int serve_run(int argc, char **argv) {
         .frontends = 1,
         .queue_max = 65536,
         .spin = 2,
+        .run_limit_s = (double)RUN_NS_MOST / NS_PER_S,
         .body_mib = 64,
         .inputs_mib = 1024,
         .connections = 10000,

@@ -269,17 +269,12 @@ static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) 
     return count;
 }
 
-static struct frontend_loop *frontend_loop_of(struct server *s, uint32_t index) {
-    uint32_t n = s->config.frontends;
-    return index < n ? http_frontend_loop(s->http[index]) : grpc_frontend_loop(s->grpc[index - n]);
-}
-
 /* Every frontend looks at them once a turn; a turn is short. */
 static void frontends_await(struct server *s, const struct v2_models *models) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
-        frontend_loop_wake(frontend_loop_of(s, f));
+        frontend_loop_wake(server_frontend_loop(s, f));
     for (uint32_t f = 0; f < server_frontends(s); f++)
-        while (frontend_loop_models(frontend_loop_of(s, f)) != models)
+        while (frontend_loop_models(server_frontend_loop(s, f)) != models)
             wait_a_little();
 }
 

@@ -1,8 +1,11 @@
-/* outages.c - models whose accelerators have failed: moved to a part that has others for them, or set aside. */
+/* outages.c - runs that hang; models whose accelerators have failed: moved to a part that has others for them, or set
+ * aside until one is back; what the server says of its readiness. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "control/server_state.h"
+#include "frontend/frontend_loop.h"
 
 /* The types of which a part has accelerators in service, a bit each. False: all there are, are in service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
@@ -32,6 +35,8 @@ bool server_part_runs(const struct server *s, uint32_t part, uint32_t model) {
     return runs_on_any(s, model, left[part]);
 }
 
+#define NO_ACCELERATOR "no accelerator that runs it is in service"
+
 static void set_aside(struct served_model *model) {
     int ready = MODEL_READY;
 
@@ -39,12 +44,21 @@ static void set_aside(struct served_model *model) {
     if (!atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
-    served_model_refuse(model, "no accelerator that runs it is in service any more");
+    served_model_refuse(model, NO_ACCELERATOR);
     log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
 }
 
-/* Moves what a part can no longer run; a full ring: the rest follows the next time. */
-static void model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
+/* An accelerator that runs it is back. */
+static void take_back(struct served_model *model) {
+    /* nobody else sets aside what has variants */
+    if (v2_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
+        return;
+    atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
+    log_info("model is back", "model=%s", model->name);
+}
+
+/* Moves what a part can no longer run; a full ring: the rest follows the next time. True: the model can be asked. */
+static bool model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
     const struct server_placement *p = &s->placements[model];
     uint32_t to = 0;
 
@@ -52,8 +66,9 @@ static void model_look(struct server *s, uint32_t model, const uint32_t left[RAN
         to++;
     if (to == s->wiring.rank_threads) {
         set_aside(&s->config.models[model]);
-        return;
+        return false;
     }
+    take_back(&s->config.models[model]);
     for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
         uint32_t part = wiring_part(&s->wiring, v);
         if (part == PART_NOBODY || runs_on_any(s, model, left[part]))
@@ -62,16 +77,55 @@ static void model_look(struct server *s, uint32_t model, const uint32_t left[RAN
                  s->config.models[model].name, to);
         wiring_move(&s->wiring, v, to);
     }
+    return v2_model_state(&s->config.models[model]) == MODEL_READY;
+}
+
+void server_serving_update(struct server *s) {
+    bool serving = atomic_load_explicit(&s->ready, memory_order_acquire) &&
+                   atomic_load_explicit(&s->able, memory_order_acquire); /* lone flags */
+
+    /* with the frontends' loads; two who find different flags at once: the next look settles it */
+    if (atomic_exchange_explicit(&s->serving, serving, memory_order_acq_rel) == serving)
+        return;
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* they may have clients that watch it */
+        frontend_loop_wake(server_frontend_loop(s, f));
+}
+
+/* Whether anything can run: any model, or without models any accelerator. */
+static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
+    bool models = false, able = false;
+
+    pthread_mutex_lock(&s->models_lock);
+    for (uint32_t i = 0; i < s->config.model_count; i++)
+        if (s->placements[i].variant_count > 0) {
+            able |= model_look(s, i, left);
+            models = true;
+        }
+    pthread_mutex_unlock(&s->models_lock);
+    for (uint32_t k = 0; k < s->wiring.rank_threads && !models; k++)
+        able |= left[k] != 0;
+    return able;
 }
 
 void server_outages(struct server *s) {
     uint32_t left[RANK_THREADS_MAX];
+    bool out = types_left(s, left);
 
-    if (!types_left(s, left))
+    if (!out && !s->outage)
         return;
-    pthread_mutex_lock(&s->models_lock);
-    for (uint32_t i = 0; i < s->config.model_count; i++)
-        if (s->placements[i].variant_count > 0)
-            model_look(s, i, left);
-    pthread_mutex_unlock(&s->models_lock);
+    s->outage = out;
+    atomic_store_explicit(&s->able, look(s, left), memory_order_release); /* with server_serving_update() */
+    server_serving_update(s);
+}
+
+void server_watch_executors(struct server *s, bool ending) {
+    int64_t now_ns = clock_now_ns();
+
+    for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
+        if (s->executors[e])
+            executor_watch(s->executors[e], now_ns, ending);
+}
+
+void server_watch(struct server *s) {
+    server_watch_executors(s, false);
 }

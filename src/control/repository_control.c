@@ -411,7 +411,8 @@ static void *repository_main(void *argument) {
     struct repository_thread *t = argument;
     thread_begin("repository", 0, THREAD_BACKGROUND);
     load_first(t);
-    atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with the frontends' loads */
+    atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with server_is_ready() */
+    server_serving_update(t->server);
     publish(t); /* wakes frontends, who may have clients that wait for this */
     while (!is_stopped(t)) {
         for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {

@@ -18,6 +18,7 @@
 #include "frontend/listen.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
+#define ENDING_WATCH_NS     (20 * NS_PER_MS)
 #define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
 
 /* Bytes of one item's inputs, the profiled shape's where shapes vary: what gathering an item copies. */
@@ -127,6 +128,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
                 .models = s->config.models,
                 .profiles = a->profiles,
                 .model_count = s->config.model_count,
+                .run_ns_most = s->config.run_ns_most,
                 .shared = !apart,
                 .spin = apart && a->provider && strcmp(a->provider, "cpu") == 0 ? s->config.spin : 0,
                 .pin = CPU_COUNT(&s->config.executor_cores) > 0,
@@ -260,7 +262,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .model_count = s->config.model_count,
         .bulk = s->bulk,
         .desk = s->config.control && s->config.control->mode == CONTROL_EXPLICIT ? s->desk : NULL,
-        .ready = &s->ready,
+        .ready = &s->serving,
         .draining = &s->draining,
         .statistics = {server_statistics, server_batch_statistics, s},
         .shared = s->shared,
@@ -391,8 +393,28 @@ static void close_open(int *fd) {
     *fd = -1;
 }
 
+static void sleep_ns(int64_t ns) {
+    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+    nanosleep(&ts, NULL);
+}
+
+/* Frontends wait for what the executors have: until they have ended, runs are watched. */
+static void *watch_main(void *server) {
+    struct server *s = server;
+    while (atomic_load_explicit(&s->watched, memory_order_relaxed)) { /* a lone flag */
+        server_watch_executors(s, true);
+        sleep_ns(ENDING_WATCH_NS);
+    }
+    return NULL;
+}
+
 /* Ends what was started: first those who bring requests, while the others still give them back. */
-static void server_end(struct server *s) {
+static int server_end(struct server *s) {
+    pthread_t watcher;
+    int rc = 0;
+
+    atomic_store_explicit(&s->watched, true, memory_order_relaxed);
+    bool watched = pthread_create(&watcher, NULL, watch_main, s) == 0;
     repository_thread_stop(s->repository);
     metrics_server_stop(s->metrics);
     close_open(&s->http_fd);
@@ -410,9 +432,12 @@ static void server_end(struct server *s) {
     for (uint32_t k = 0; s->rank_threads && k < s->wiring.rank_threads; k++)
         if (s->rank_threads[k])
             rank_thread_stop(s->rank_threads[k]);
+    atomic_store_explicit(&s->watched, false, memory_order_relaxed);
+    if (watched)
+        pthread_join(watcher, NULL);
     for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
-        if (s->executors[e])
-            executor_stop(s->executors[e]);
+        if (s->executors[e] && executor_stop(s->executors[e]) < 0)
+            rc = -EINPROGRESS;
     for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
     repository_thread_free(s->repository);
@@ -436,6 +461,7 @@ static void server_end(struct server *s) {
     free(s->http);
     free(s->grpc);
     free(s);
+    return rc;
 }
 
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err) {
@@ -449,6 +475,7 @@ int server_start(struct server **server, const struct server_config *config, str
     s->config = *config;
     s->started_ns = clock_now_ns();
     s->http_fd = s->grpc_fd = -1;
+    atomic_init(&s->able, true);
     s->bound = (struct server_ports){-1, -1, -1};
     pthread_mutex_init(&s->models_lock, NULL);
     rc = server_allocate(s);
@@ -467,8 +494,10 @@ int server_start(struct server **server, const struct server_config *config, str
         goto err_end;
     if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
         goto err_end;
-    if (!config->control)
-        atomic_store_explicit(&s->ready, true, memory_order_release); /* with the frontends' loads */
+    if (!config->control) {
+        atomic_store_explicit(&s->ready, true, memory_order_release); /* with server_is_ready() */
+        server_serving_update(s);
+    }
     *server = s;
     return 0;
 
@@ -551,11 +580,6 @@ static uint32_t in_flight(const struct server *s) {
     return total;
 }
 
-static void sleep_ns(int64_t ns) {
-    struct timespec ts = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
-    nanosleep(&ts, NULL);
-}
-
 int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     atomic_store_explicit(&s->draining, true, memory_order_release); /* with the frontends' loads */
     repository_thread_stop(s->repository);
@@ -569,11 +593,13 @@ int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
             grpc_frontend_quiesce(s->grpc[f]);
     }
     int64_t until = clock_now_ns() + timeout_ns;
-    while (in_flight(s) > 0 && clock_now_ns() < until)
+    while (in_flight(s) > 0 && clock_now_ns() < until) {
         sleep_ns(DRAIN_POLL_NS);
+        server_watch(s);
+    }
     uint32_t cut_off = in_flight(s);
     if (cut_off)
         log_warn("requests cut off", "requests=%u", cut_off);
-    server_end(s);
-    return cut_off ? -ETIMEDOUT : 0;
+    int rc = server_end(s);
+    return rc < 0 ? rc : cut_off ? -ETIMEDOUT : 0;
 }

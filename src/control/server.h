@@ -45,9 +45,10 @@ struct server_config {
     bool busy_poll;
     double
         spin; /* CPU executors with a core of their own look for the next batch for so many times what the last took */
-    bool shared_memory; /* clients may register regions of it */
-    bool learn;         /* correct profiles from measured runs */
-    uint32_t queue_max; /* requests queued per model thread */
+    bool shared_memory;  /* clients may register regions of it */
+    int64_t run_ns_most; /* what any run may take before it is stopped; 0: RUN_NS_MOST (backend/executor.h) */
+    bool learn;          /* correct profiles from measured runs */
+    uint32_t queue_max;  /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;
     uint32_t connections_max, connections_per_address; /* of each port; as in frontend_config, as those that follow */
     uint32_t idle_timeout_s, head_timeout_s, rate_min;
@@ -80,10 +81,16 @@ void server_models_unlock(struct server *server);
 /* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
  * since the last call. For the thread that started the server, every few seconds. */
 void server_balance(struct server *server);
+/* Stops runs that hang, and takes accelerators out of service whose runs do not come back (backend/executor.h). The
+ * same thread, every second. */
+void server_watch(struct server *server);
 /* Looks for models that have lost all accelerators of their sub-cluster: where another one has some that run them they
- * move there, else they are set aside with their reason, for good. The same thread, every second. */
+ * move there, else they are set aside with their reason until one is back. The server says that it is not ready while
+ * nothing can run any model. The same thread, every second. */
 void server_outages(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections; waits for requests in
- * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off.
+ * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off;
+ * -EINPROGRESS: a run that was given up is not back, and may read the models and its inputs, which stay: end the
+ * process by _exit().
  */
 int server_stop(struct server *server, int64_t grace_ns, int64_t timeout_ns);

@@ -49,7 +49,12 @@ struct server {
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int http_fd, grpc_fd;        /* listening */
     struct server_ports bound;
-    _Atomic bool ready, draining;
+    _Atomic bool ready;   /* all that is to be served from the start is loaded, or cannot be */
+    _Atomic bool able;    /* accelerators are in service that run something */
+    _Atomic bool serving; /* both: what frontends say */
+    _Atomic bool draining;
+    bool outage;          /* some accelerators were out of service when server_outages() last looked */
+    _Atomic bool watched; /* while it ends: server_watch() is still called by a thread */
     int64_t started_ns;
 };
 
@@ -83,6 +88,18 @@ static inline const struct infer_counters *server_infer_counters(const struct se
 
 /* What a scheduling thread is told of a model, but which of the scheduler's numbers are its. */
 struct thread_model server_thread_model(const struct server *s, uint32_t model);
+
+/* As server_watch(); `ending` as in executor_watch(). */
+void server_watch_executors(struct server *s, bool ending);
+
+/* Sets `serving` by the other two, and wakes the frontends if it changed. */
+void server_serving_update(struct server *s);
+
+/* The loop of a frontend, by its index. */
+static inline struct frontend_loop *server_frontend_loop(const struct server *s, uint32_t index) {
+    uint32_t n = s->config.frontends;
+    return index < n ? http_frontend_loop(s->http[index]) : grpc_frontend_loop(s->grpc[index - n]);
+}
 
 /* Whether a part has accelerators in service that run a model. */
 bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);

@@ -82,8 +82,11 @@ struct engine_ops {
      * nothing is to be used). NULL for engines without files. */
     int (*cache)(struct engine *engine, const struct engine_model_source *source, const struct engine_trial *trials,
                  uint32_t trial_count, uint32_t attempt, const char **made, struct sy_error *err);
-    /* Makes a run() in progress, and all later ones, fail soon. Any thread; for shutting down. NULL: runs are short. */
+    /* Makes a run() in progress, and all later ones, fail soon; until go_on(), which is called while nothing runs. Any
+     * thread that knows the model to stay meanwhile. A run may be deaf to it, in the middle of one operator. Both or
+     * NULL: runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
+    void (*go_on)(struct engine_model *model);
 };
 
 extern const struct engine_ops engine_emulated;

@@ -270,13 +270,23 @@ static int onnxruntime_signature(const char *path, struct signature *signature, 
     return rc;
 }
 
-static void onnxruntime_stop(struct engine_model *model) {
+/* The flag is looked at between the nodes of a graph, and between the iterations of a loop. */
+static void terminate_set(struct engine_model *model, bool wanted) {
     OrtRunOptions *const options[] = {model->run_options, model->run_options_shrink};
     for (size_t i = 0; i < ARRAY_COUNT(options); i++) {
-        OrtStatus *status = model->api->RunOptionsSetTerminate(options[i]);
+        OrtStatus *status =
+            wanted ? model->api->RunOptionsSetTerminate(options[i]) : model->api->RunOptionsUnsetTerminate(options[i]);
         if (status)
             model->api->ReleaseStatus(status);
     }
+}
+
+static void onnxruntime_stop(struct engine_model *model) {
+    terminate_set(model, true);
+}
+
+static void onnxruntime_go_on(struct engine_model *model) {
+    terminate_set(model, false);
 }
 
 /* Same library, same kernels, one thread: the bits must be the same. */
@@ -361,4 +371,5 @@ const struct engine_ops engine_onnxruntime = {
     .signature = onnxruntime_signature,
     .cache = onnxruntime_cache,
     .stop = onnxruntime_stop,
+    .go_on = onnxruntime_go_on,
 };

@@ -31,6 +31,7 @@ int inferences_init(struct inferences *home, const struct frontend_config *confi
                                 .slot_count = config->requests_max,
                                 .shared = {.memory = config->shared},
                                 .free = NO_FREE,
+                                .read = NO_FREE,
                                 .busy_ns = clock_now_ns()};
     /* calloc leaves pages untouched until a request needs them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
@@ -39,6 +40,13 @@ int inferences_init(struct inferences *home, const struct frontend_config *confi
 }
 
 void inferences_destroy(struct inferences *home) {
+    bool read = false;
+    for (uint32_t i = home->read; i != NO_FREE && !read; i = slot(home, i)->free_next)
+        read = request_is_read(&slot(home, i)->request);
+    if (read) { /* by a run that hangs: the process ends without it */
+        home->slab = NULL;
+        home->slots = NULL;
+    }
     shared_view_end(&home->shared);
     slab_destroy(home->slab);
     infer_counters_destroy(&home->counters);
@@ -71,6 +79,8 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
 }
 
 void inference_blocks_give(struct inference *inference) {
+    if (request_is_read(&inference->request)) /* with the slot, by reads_over() */
+        return;
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
 }
@@ -92,23 +102,51 @@ static void held_add(const struct inference *inference, int32_t n) {
     atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + (uint32_t)n, memory_order_release);
 }
 
+static void list_push(struct inferences *home, uint32_t *list, struct inference *inference) {
+    inference->free_next = *list;
+    *list = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
+}
+
+/* Nobody reads its inputs any more. */
+static void slot_give(struct inferences *home, struct inference *inference) {
+    inference_blocks_give(inference);
+    if (inference->model)
+        held_add(inference, -1);
+    inference->state = INFERENCE_FREE;
+    list_push(home, &home->free, inference);
+}
+
 void inference_free(struct inference *inference) {
     struct inferences *home = inference->home;
     CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_ORDERED &&
           inference->state != INFERENCE_BULK && inference->state != INFERENCE_FREE);
-    inference_blocks_give(inference);
     while (inference->region_count > 0)
         shared_region_put(inference->regions[--inference->region_count]);
     output_block_put(inference->request.block);
-    if (inference->model)
-        held_add(inference, -1);
     text_free(&inference->text);
     text_free(&inference->classes);
     text_free(&inference->packed);
-    inference->state = INFERENCE_FREE;
-    inference->free_next = home->free;
-    home->free = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
     gauge_add(&home->counters.in_flight, -1);
+    if (request_is_read(&inference->request)) {
+        inference->state = INFERENCE_READ;
+        list_push(home, &home->read, inference);
+    } else {
+        slot_give(home, inference);
+    }
+}
+
+/* Gives back those that no run reads any more. */
+static void reads_over(struct inferences *home) {
+    uint32_t next = home->read;
+    home->read = NO_FREE;
+    while (next != NO_FREE) {
+        struct inference *inference = slot(home, next);
+        next = inference->free_next;
+        if (request_is_read(&inference->request))
+            list_push(home, &home->read, inference);
+        else
+            slot_give(home, inference);
+    }
 }
 
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index) {
@@ -428,6 +466,8 @@ void inferences_publish(struct inferences *home) {
 }
 
 void inferences_trim(struct inferences *home, int64_t now_ns) {
+    if (home->read != NO_FREE)
+        reads_over(home);
     if (slab_bytes_taken(home->slab) > 0) {
         home->busy_ns = now_ns;
     } else if (now_ns - home->busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(home->slab) > 0) {

@@ -27,6 +27,7 @@ enum inference_state {
     INFERENCE_BULK,    /* a bulk thread has it (bulk.h): it reads the body, or writes the answer */
     INFERENCE_FINISHED,
     INFERENCE_SENDING,
+    INFERENCE_READ, /* over, but a run that hangs may still read its inputs (request_is_read()) */
 };
 
 struct inference {
@@ -67,6 +68,7 @@ struct inferences {
     uint32_t slot_count;
     uint32_t fresh; /* from here on never used */
     uint32_t free;  /* first of those given back, the last used first: it is in the cache */
+    uint32_t read;  /* first of those that will be, when no run reads them any more: one a run that hangs, at most */
 };
 
 /* Slots of `slot_bytes` that begin with a struct inference. 0 or -ENOMEM; destroy in either case. */
@@ -76,7 +78,8 @@ void inferences_destroy(struct inferences *home);
 /* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. What lies behind the struct inference is as
  * its last user left it, zeros at first. */
 void *inference_take(struct inferences *home, int64_t now_ns);
-/* Gives back the slot and all that it holds. Not while RUNNING or ORDERED. */
+/* Gives back the slot and all that it holds; the inputs, the model and the slot itself only once no run that hangs may
+ * read them. Not while RUNNING or ORDERED. */
 void inference_free(struct inference *inference);
 /* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot
  * is given back. */
@@ -111,6 +114,7 @@ void inference_answered(struct inference *inference, unsigned status);
 /* The end: counts it. `sent_ns` is when the kernel had the last of its answer; 0: it did not go out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
-/* Publishes what the slab holds; gives memory back when nothing used it for a while. */
+/* Publishes what the slab holds; gives memory back when nothing used it for a while, or when a run that read it is
+ * over. */
 void inferences_publish(struct inferences *home);
 void inferences_trim(struct inferences *home, int64_t now_ns);

@@ -2,6 +2,7 @@
 #include "frontend/port.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -99,7 +100,8 @@ int port_submit(struct port *port, struct request *request) {
     request->port = port->index;
     request->status = REQUEST_FAILED;
     request->block = NULL;
-    request->cancelled = false;
+    request->cancelled = request->alone = false;
+    request->breaks = 0;
     request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
     port_send(port, request, REQUEST_ARRIVED);
     return 0;
@@ -144,14 +146,25 @@ static bool waits_on(struct port *port, struct request *request) {
     return true;
 }
 
-/* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused. The ring has room:
- * what it carried of this request has been read, or is a cancellation. */
+/* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused, or has failed. The
+ * ring has room: what it carried of this request has been read, or is a cancellation. */
 static bool sent_again(struct port *port, struct request *request) {
-    if (request->cancelled || clock_now_ns() > request->deadline_sched_ns) {
+    if (request->cancelled) {
+        request->status = REQUEST_REFUSED;
+        request->refusal = REFUSAL_CANCELLED;
+        return false;
+    }
+    if (request->breaks >= REQUEST_BREAKS_MAX) {
+        request->status = REQUEST_FAILED;
+        snprintf(request->failure, sizeof(request->failure),
+                 "%u accelerators failed while they ran this request; it is not sent to another", request->breaks);
+        return false;
+    }
+    if (clock_now_ns() > request->deadline_sched_ns) {
         if (waits_on(port, request))
             return true;
         request->status = REQUEST_REFUSED;
-        request->refusal = request->cancelled ? REFUSAL_CANCELLED : REFUSAL_LOST;
+        request->refusal = request->alone && !request->breaks ? REFUSAL_DEADLINE : REFUSAL_LOST;
         return false;
     }
     port_send(port, request, REQUEST_ARRIVED);

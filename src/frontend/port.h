@@ -24,8 +24,9 @@ void port_cancel(struct port *port, struct request *request);
 /* Publishes what was submitted and cancelled since the last flush. Call once per loop turn. */
 void port_flush(struct port *port);
 /* The next finished request, or NULL: call it until then. The caller owns it again. A request whose accelerator failed
- * is not finished: it goes to the scheduler once more, unless its client left or its deadline has passed; nor is one
- * that has missed a deadline while it may be late (late_until_ns): it goes there once more, as best effort. */
+ * is not finished: it goes to the scheduler once more, unless its client left, its deadline has passed, or
+ * REQUEST_BREAKS_MAX accelerators failed while they ran it; nor is one that has missed a deadline while it may be late
+ * (late_until_ns): it goes there once more, as best effort. */
 struct request *port_next(struct port *port);
 /* An event of it (EPOLLIN | EPOLLET) says that finished requests may wait; it is never read. Before sleeping:
  * port_arm(), and if it returns false something is there already: do not sleep. After waking: port_disarm(). */

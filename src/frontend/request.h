@@ -5,6 +5,7 @@
  * gives it back to its frontend, always exactly once. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,8 +17,11 @@ enum request_status {
     REQUEST_OK,      /* `block` holds the outputs */
     REQUEST_REFUSED, /* `refusal` says why; never run */
     REQUEST_FAILED,  /* the engine failed; `failure` says how */
-    REQUEST_LOST,    /* its accelerator failed: port_next() sends it again, or refuses it */
+    REQUEST_LOST,    /* its accelerator failed, or had no time to run it apart: port_next() sends it again, or not */
 };
+
+/* A request whose runs have broken so many accelerators is not sent to another. */
+#define REQUEST_BREAKS_MAX 2
 
 struct request {
     /* written by the frontend before port_submit() */
@@ -36,6 +40,10 @@ struct request {
     int64_t deadline_sched_ns;              /* the scheduler's: less the reply margin; set by port_submit() */
     bool cancelled;                         /* by port_cancel() */
 
+    /* set by port_submit(), then by executors */
+    bool alone;     /* a batch failed, and this request may be why: it shares no run any more */
+    uint8_t breaks; /* accelerators that failed while they ran it */
+
     /* written by who finishes it */
     enum request_status status;
     enum refusal refusal;
@@ -44,4 +52,14 @@ struct request {
     uint32_t batch_items;       /* of the batch it ran in */
     int64_t run_start_ns, run_end_ns;
     char failure[160];
+
+    /* Runs that were given up and may still read `inputs`: the executor adds them before it gives the request back,
+     * and they take themselves off. Until there are none the memory of the inputs stays as it is, and so does the
+     * request's model. */
+    _Atomic uint32_t readers;
 };
+
+/* Whether a run that was given up may still read it. Its owner, once it has it back. */
+static inline bool request_is_read(const struct request *request) {
+    return atomic_load_explicit(&request->readers, memory_order_acquire) > 0; /* with the run's end */
+}

@@ -157,6 +157,7 @@ struct rank_message {
     int64_t sealed_ns;    /* ANSWER: when it was decided */
     int64_t free_ns;      /* ANSWER: when the batch will have ended by the tables; FREE: when it has */
     int64_t run_ns;       /* ANSWER: for how much of that it occupies the accelerator */
+    bool unlike;          /* FREE: how long that took says nothing of the model */
     uint32_t types;       /* CANDIDATE, ANSWER (the next one), JOIN: how many of candidates[] count */
     union {
         struct model_rates rates;                           /* RATES */
@@ -245,15 +246,16 @@ struct ran_message {
     uint32_t model, generation, type, items, accelerator;
     uint32_t late;       /* requests whose deadline had passed when it ended, or was not run for that */
     uint64_t tag;        /* of the plan */
-    int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run */
-    int64_t dispatch_ns; /* from sealed to the executor having it; -1: it was sealed while another batch ran */
-    int64_t gather_ns;   /* fetching and gathering the inputs of all items */
+    int64_t run_ns;      /* measured, without gathering and scattering; 0: the batch was not run, or not as one */
+    int64_t dispatch_ns; /* from sealed to the executor having it; -1: not measured, or another batch ran then */
+    int64_t gather_ns;   /* fetching and gathering the inputs of all items; 0: not measured */
 };
 
 /* ---- executor -> rank thread ---- */
 
 struct freed_message {
     enum accelerator_news news;
+    bool unlike; /* ENDED: it did not run as batches of its model do: too late, it failed, or its requests ran apart */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */
 };

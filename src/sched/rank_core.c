@@ -66,10 +66,11 @@ struct running {
 
 struct accelerator {
     uint8_t type;
-    uint8_t batches;  /* one runs, another may be sealed */
-    bool granted;     /* between a grant and its answer */
-    bool down;        /* leaves as soon as it is not granted */
-    bool ended_early; /* granted, and its batch has ended before the answer came */
+    uint8_t batches;   /* one runs, another may be sealed */
+    bool granted;      /* between a grant and its answer */
+    bool down;         /* leaves as soon as it is not granted */
+    bool ended_early;  /* granted, and its batch has ended before the answer came */
+    bool ended_unlike; /* that batch */
     struct running running[BATCHES_MOST];
     int64_t begin_ns; /* of the batch that runs */
     int64_t free_ns;  /* when all will have ended, as far as can be expected */
@@ -583,10 +584,10 @@ static void pace_learn(double *pace, double took) {
     *pace += PACE_WEIGHT * ((took < most ? took : most) - *pace);
 }
 
-/* The batch that ran has ended; the next one, if there is one, runs. */
-static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns) {
+/* The batch that ran has ended; the next one, if there is one, runs. `unlike`: it says nothing of its model's pace. */
+static void batch_over(struct rank_core *core, struct accelerator *a, int64_t ended_ns, bool unlike) {
     struct running over = a->running[0];
-    if (over.table_ns > 0 && ended_ns > a->begin_ns)
+    if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike)
         pace_learn(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns);
     if (over.spare) {
         spare_count(core, a->type, -1);
@@ -598,14 +599,15 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
     a->free_ns = a->begin_ns + (a->batches ? (int64_t)run_expected(core, a) : 0);
 }
 
-static void accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns) {
+static void accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns, bool unlike) {
     struct accelerator *accelerator = &core->accelerator[a];
     if (accelerator->batches) {
-        batch_over(core, accelerator, ended_ns);
+        batch_over(core, accelerator, ended_ns, unlike);
         core->busy -= accelerator->batches == 0 && !accelerator->granted;
     } else if (accelerator->granted) {
         accelerator->ended_early = true; /* a short batch: the executor was quicker than the model's answer */
         accelerator->ended_ns = ended_ns;
+        accelerator->ended_unlike = unlike;
     }
     accelerator_review(core, now_ns, a);
 }
@@ -686,7 +688,7 @@ static void batch_announced(struct rank_core *core, struct accelerator *a, const
         core->granted_ns[a->type] += a->free_ns - begin_ns;
     if (!a->ended_early)
         return;
-    batch_over(core, a, a->ended_ns);
+    batch_over(core, a, a->ended_ns, a->ended_unlike);
     core->busy -= a->batches == 0;
 }
 
@@ -772,7 +774,7 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
         break;
     case RANK_FREE:
         CHECK_LT(message->accelerator, core->accelerators);
-        accelerator_ended(core, now_ns, message->accelerator, message->free_ns);
+        accelerator_ended(core, now_ns, message->accelerator, message->free_ns, message->unlike);
         break;
     }
 }

@@ -145,7 +145,8 @@ static void note_state(struct rank_thread *r, uint32_t accelerator, enum acceler
 }
 
 static void take_news(struct rank_thread *r, int64_t now, const struct freed_message *freed) {
-    struct rank_message message = {.kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns};
+    struct rank_message message = {
+        .kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns, .unlike = freed->unlike};
 
     if (freed->news == NEWS_ENDED)
         rank_take(r, now, &message);

@@ -308,6 +308,7 @@ static void notice_deliver(struct sim *sim, struct sim_notice notice) {
     message.kind = RANK_FREE;
     message.accelerator = notice.accelerator;
     message.free_ns = notice.said_ns;
+    message.unlike = false;
     rank_step(sim, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
 }
 

@@ -3,15 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "backend/executor.h"
-#include "base/clock.h"
-#include "frontend/request.h"
-#include "unit/cmocka_all.h"
-
-#define BATCH_MAX 8
+#include "unit/backend/executor_rig.h"
 
 /* What the engine saw in its last run that was not of zeros (models are warmed with those), and what it shall do. */
 static struct {
@@ -114,105 +108,9 @@ static const struct engine_ops spy = {
     .signature = spy_signature,
 };
 
-struct rig {
-    struct wiring wiring;
-    struct served_model model;
-    struct profile *profile;
-    struct executor *executor;
-    uint32_t zero[1];
-};
-
 static struct rig *rig_start(void) {
-    struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-    struct sy_error err;
-
-    memset(rig, 0, sizeof(*rig));
     seen.runs = seen.released = 0;
-    rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
-        rig->wiring.models = 1;
-    rig->wiring.batch_max = BATCH_MAX;
-    rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
-    assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
-    snprintf(rig->model.name, sizeof(rig->model.name), "m");
-    rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
-    rig->model.signature.inputs[0] =
-        (struct tensor_spec){.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 2}};
-    rig->model.signature.outputs[0] = rig->model.signature.inputs[0];
-    rig->model.reference_dims[0][0] = 1;
-    rig->model.reference_dims[0][1] = 2;
-    rig->model.batch_max = BATCH_MAX;
-    atomic_init(&rig->model.state, MODEL_READY);
-    rig->profile = malloc(profile_bytes(BATCH_MAX));
-    profile_set_line(rig->profile, BATCH_MAX, 1000, 1000);
-    struct executor_config config = {.wiring = &rig->wiring,
-                                     .accelerators = 1,
-                                     .engine = &spy,
-                                     .models = &rig->model,
-                                     .profiles = (const struct profile *const *)&rig->profile,
-                                     .model_count = 1};
-    assert_int_equal(executor_start(&rig->executor, &config, &err), 0);
-    assert_int_equal(executor_wait_ready(rig->executor, &err), 0);
-    return rig;
-}
-
-static void rig_stop(struct rig *rig) {
-    executor_stop(rig->executor);
-    wiring_destroy(&rig->wiring);
-    free(rig->profile);
-    free(rig);
-}
-
-static void request_make(struct request *r, float *data, uint32_t items, int64_t deadline_ns) {
-    memset(r, 0, sizeof(*r));
-    r->items = items;
-    r->deadline_ns = deadline_ns;
-    r->inputs[0] = (struct tensor_view){.data = data, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
-}
-
-static void run_plan_between(struct rig *rig, struct request *const *requests, uint32_t count, int64_t earliest_ns,
-                             int64_t latest_ns) {
-    struct batch_plan *plan = ring_reserve_run(&rig->wiring.plans[0], batch_plan_slots(count));
-    assert_non_null(plan);
-    *plan = (struct batch_plan){.request_count = count,
-                                .sealed_ns = clock_now_ns(),
-                                .earliest_ns = earliest_ns,
-                                .latest_ns = latest_ns,
-                                .tag = 77};
-    for (uint32_t i = 0; i < count; i++) {
-        plan->handles[i] = (uintptr_t)requests[i];
-        plan->items += requests[i]->items;
-    }
-    ring_push_run(&rig->wiring.plans[0], batch_plan_slots(count));
-    ring_publish(&rig->wiring.plans[0]);
-    doorbell_ring(&rig->wiring.executor_bells[0]);
-}
-
-static void run_plan(struct rig *rig, struct request *const *requests, uint32_t count) {
-    run_plan_between(rig, requests, count, INT64_MIN, TIME_NEVER);
-}
-
-/* Waits for a message of a ring and copies it. */
-static void take(struct ring *ring, void *message) {
-    void *slot;
-    struct timespec ts = {.tv_nsec = 100000};
-    while (!(slot = ring_peek(ring)))
-        nanosleep(&ts, NULL);
-    memcpy(message, slot, ring->slot_bytes);
-    ring_pop(ring);
-    ring_release(ring);
-}
-
-static void take_done(struct rig *rig, struct request *expected) {
-    struct done_message done;
-    take(&rig->wiring.done[0], &done);
-    assert_ptr_equal((void *)(uintptr_t)done.handle, expected);
-}
-
-static void take_report(struct rig *rig, struct ran_message *ran) {
-    struct freed_message freed;
-    take(&rig->wiring.freed[0], &freed);
-    assert_int_equal(freed.accelerator, 0);
-    take(&rig->wiring.ran[0], ran);
+    return rig_start_with(&spy);
 }
 
 /* A request of one item runs, or fails, on its own. */
@@ -365,13 +263,6 @@ static void test_a_failure_is_told_and_survived(void **state) {
     assert_int_equal(r[0].status, REQUEST_OK);
     output_block_put(r[0].block);
     rig_stop(rig);
-}
-
-static void take_news(struct rig *rig, enum accelerator_news expected) {
-    struct freed_message freed;
-    take(&rig->wiring.freed[0], &freed);
-    assert_int_equal(freed.accelerator, 0);
-    assert_int_equal(freed.news, expected);
 }
 
 /* A request on its own that is lost: it is reported and handed back. */

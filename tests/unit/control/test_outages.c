@@ -63,6 +63,18 @@ static void take_out(struct world *w, uint32_t accelerator) {
         wait_a_little();
 }
 
+static void bring_back(struct world *w, uint32_t accelerator) {
+    while (wiring_command(&w->server->wiring, accelerator, ACCELERATOR_JOIN) == -EAGAIN)
+        wait_a_little();
+    while (wiring_accelerator_state(&w->server->wiring, accelerator) != ACCELERATOR_SERVING)
+        wait_a_little();
+}
+
+/* What frontends say. */
+static bool says_ready(const struct world *w) {
+    return atomic_load(&w->server->serving);
+}
+
 static uint32_t part_of(const struct world *w, uint32_t model) {
     return wiring_part(&w->server->wiring, w->server->placements[model].first_variant);
 }
@@ -128,11 +140,57 @@ static void central_policies_know_outages_too(void **state) {
     }
 }
 
+static void what_comes_back_is_served_again(void **state) {
+    (void)state;
+    struct world w;
+    world_start(&w, &policy_deferred, 1);
+    assert_true(says_ready(&w));
+    for (uint32_t a = 2; a < 4; a++)
+        take_out(&w, a);
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
+    assert_true(says_ready(&w)); /* the other model runs */
+    for (uint32_t a = 0; a < 2; a++)
+        take_out(&w, a);
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, BOTH), MODEL_UNAVAILABLE);
+    assert_false(says_ready(&w));
+    bring_back(&w, 1);
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
+    assert_int_equal(state_of(&w, BOTH), MODEL_READY);
+    assert_true(says_ready(&w));
+    for (uint32_t a = 0; a < 4; a++)
+        bring_back(&w, a);
+    server_outages(w.server); /* none is out: the last look */
+    assert_int_equal(state_of(&w, ONE), MODEL_READY);
+    server_outages(w.server);
+    assert_true(says_ready(&w));
+    world_stop(&w);
+}
+
+/* An accelerator that only runs what is not served makes nobody ready. */
+static void accelerators_count_only_if_they_run_a_model(void **state) {
+    (void)state;
+    struct world w;
+    world_start(&w, &policy_deferred, 1);
+    served_model_refuse(&w.deployment.models[BOTH], "for another reason");
+    for (uint32_t a = 2; a < 4; a++)
+        take_out(&w, a);
+    server_outages(w.server);
+    assert_int_equal(state_of(&w, ONE), MODEL_UNAVAILABLE);
+    assert_int_equal(state_of(&w, BOTH), MODEL_UNAVAILABLE);
+    assert_false(says_ready(&w));
+    world_stop(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_outages_nothing_happens),
         cmocka_unit_test(a_model_moves_to_a_part_that_can_run_it),
         cmocka_unit_test(central_policies_know_outages_too),
+        cmocka_unit_test(what_comes_back_is_served_again),
+        cmocka_unit_test(accelerators_count_only_if_they_run_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

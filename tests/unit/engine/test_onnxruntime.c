@@ -264,7 +264,7 @@ static void optional_inputs_may_be_left_out(void **state) {
     unload(&l);
 }
 
-static void a_stopped_model_runs_no_more(void **state) {
+static void a_stopped_model_runs_no_more_until_it_goes_on(void **state) {
     (void)state;
     struct loaded l;
     float x[32] = {0};
@@ -277,6 +277,9 @@ static void a_stopped_model_runs_no_more(void **state) {
     ops->stop(l.model);
     assert_true(ops->run(l.model, &item, 1, &block, &err) < 0);
     assert_non_null(strstr(err.text, "terminate"));
+    ops->go_on(l.model);
+    assert_int_equal(ops->run(l.model, &item, 1, &block, &err), 0);
+    output_block_put(block);
     unload(&l);
 }
 
@@ -305,7 +308,7 @@ int main(void) {
         cmocka_unit_test(a_failed_run_says_why_and_the_model_goes_on),
         cmocka_unit_test(strings_go_in_and_come_out),
         cmocka_unit_test(optional_inputs_may_be_left_out),
-        cmocka_unit_test(a_stopped_model_runs_no_more),
+        cmocka_unit_test(a_stopped_model_runs_no_more_until_it_goes_on),
         cmocka_unit_test(a_missing_provider_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -661,6 +661,24 @@ static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
     free(f.core);
 }
 
+/* When the next batch may be sealed after one of 100 that took 300. */
+static int64_t offered_after(bool unlike) {
+    struct fixture f = fixture_ahead();
+    candidate(&f, 0, 0, candidate_at(0, 1000));
+    sealed(&f, 0, 0, 10, candidate_at(0, 1000));
+    send(&f, 310, (struct rank_message){.kind = RANK_FREE, .free_ns = 310, .unlike = unlike});
+    assert_granted(&f, 0, 0);
+    sealed(&f, 310, 0, 310, candidate_at(0, 10000));
+    assert_nothing(&f);
+    free(f.core);
+    return f.out.wake_ns;
+}
+
+static void a_batch_that_did_not_run_as_others_do_says_nothing_of_the_pace(void **state) {
+    (void)state;
+    assert_true(offered_after(true) < offered_after(false));
+}
+
 static void what_ends_before_it_was_due_is_free_at_once(void **state) {
     (void)state;
     struct fixture f = fixture_ahead();
@@ -932,6 +950,7 @@ int main(void) {
         cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
         cmocka_unit_test(parameters_are_those_of_the_accelerators_that_a_model_may_have),
         cmocka_unit_test(a_batch_is_sealed_while_the_one_before_it_runs),
+        cmocka_unit_test(a_batch_that_did_not_run_as_others_do_says_nothing_of_the_pace),
         cmocka_unit_test(what_ends_before_it_was_due_is_free_at_once),
         cmocka_unit_test(ends_while_the_next_is_being_sealed_are_told_apart),
         cmocka_unit_test(nobody_is_woken_for_an_offer_that_nobody_wants),

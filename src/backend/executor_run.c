@@ -1,0 +1,301 @@
+/* executor_run.c - runs a batch, together if that works, else in parts. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/executor_state.h"
+#include "base/clock.h"
+#include "profile/profile.h"
+#include "transport/transport.h"
+
+/* Once a run has failed, the parts of its batch run for so many times what the whole batch was to take, and this beside
+ * it: halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than two
+ * batches. Those that are left when it is up go back to be batched anew, and run alone. */
+#define APART_TIMES 8
+#define APART_NS    (10 * NS_PER_MS)
+
+int batch_under_way_init(struct executor *x) {
+    x->batch.part = malloc(batch_plan_bytes(PROFILE_BATCH_MAX));
+    x->batch.handles = malloc(PROFILE_BATCH_MAX * sizeof(uint64_t));
+    return x->batch.part && x->batch.handles ? 0 : -ENOMEM;
+}
+
+void batch_under_way_destroy(struct executor *x) {
+    free(x->batch.part);
+    free(x->batch.handles);
+}
+
+/* ---- parts ---- */
+
+/* Orders the requests: those that are under suspicion come last, and run alone. */
+static void requests_order(struct batch_under_way *b) {
+    uint32_t count = b->plan->request_count, together = 0, alone = 0;
+
+    for (uint32_t k = 0; k < count; k++)
+        alone += transport_local.request(b->plan->handles[k])->alone;
+    b->together = count - alone;
+    if (!alone) {
+        memcpy(b->handles, b->plan->handles, count * sizeof(*b->handles));
+        return;
+    }
+    alone = b->together;
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t handle = b->plan->handles[k];
+        b->handles[transport_local.request(handle)->alone ? alone++ : together++] = handle;
+    }
+}
+
+/* How many run next. Where one is known to be bad, half of them: if those are not, it is among the others, which need
+ * not be tried as they are. */
+static uint32_t part_next(const struct batch_under_way *b) {
+    if (b->bad_end > b->done + 1)
+        return (b->bad_end - b->done) / 2;
+    return b->bad_end == b->done + 1 || b->done >= b->together ? 1 : b->together - b->done;
+}
+
+/* The `count` requests that run next, as a plan of their own. */
+static const struct batch_plan *part_of(struct batch_under_way *b, uint32_t count) {
+    struct batch_plan *part = b->part;
+
+    b->run_count = count;
+    if (count == b->plan->request_count)
+        return b->plan;
+    *part = *b->plan;
+    part->request_count = count;
+    part->items = 0;
+    part->latest_ns = TIME_NEVER; /* the deadlines hold */
+    for (uint32_t k = 0; k < count; k++) {
+        part->handles[k] = b->handles[b->done + k];
+        part->items += transport_local.request(part->handles[k])->items;
+    }
+    return part;
+}
+
+static bool is_last(const struct batch_under_way *b, const struct batch_plan *part) {
+    return b->done + part->request_count == b->plan->request_count;
+}
+
+/* ---- the end ---- */
+
+/* Reports the batch, before its last answers are handed out: the next batch is chosen meanwhile, and who asks again at
+ * once finds the accelerator free. A batch of which a run failed, or that ran in parts, teaches nobody anything: what
+ * it took, and who was late for it, is one request's doing. */
+static void batch_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
+    struct batch_under_way *b = &x->batch;
+    struct run_result whole = *result;
+
+    x->ended_ns = b->ended_ns;
+    x->spin_until_ns = b->ended_ns + (int64_t)(x->config.spin * (double)(b->ended_ns - whole.start_ns));
+    if (part == b->plan && !b->failed) {
+        b->ran.late = batch_late(part, result);
+        if (result->status == REQUEST_OK)
+            b->ran.run_ns = result->end_ns - result->start_ns;
+    } else {
+        b->ran.gather_ns = 0;
+        b->ran.dispatch_ns = -1;
+        whole.start_ns = b->start_ns;
+        if (b->failed && whole.status != REQUEST_LOST)
+            whole.status = REQUEST_FAILED;
+    }
+    batch_count(x, b->plan, &whole);
+    batch_report(x, b->model_thread, &b->ran, b->ended_ns);
+    executor_publish_freed(x);
+}
+
+/* The part has its result. */
+static void part_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
+    struct batch_under_way *b = &x->batch;
+    bool last = is_last(b, part);
+
+    if (last)
+        batch_over(x, part, result);
+    batch_answer(x, part, result);
+    b->done += part->request_count;
+    if (last)
+        b->plan = NULL;
+    executor_publish_answers(x);
+    if (last)
+        executor_publish_ran(x);
+}
+
+/* All that is not answered goes back to be sent again. */
+static void rest_lost(struct executor *x) {
+    struct run_result result = {.status = REQUEST_LOST, .start_ns = x->batch.ended_ns, .end_ns = x->batch.ended_ns};
+
+    part_over(x, part_of(&x->batch, x->batch.plan->request_count - x->batch.done), &result);
+}
+
+/* Of those that are not answered, the ones before `end` may be why a run ended badly. */
+static void requests_suspect(struct batch_under_way *b, uint32_t end, bool broke) {
+    for (uint32_t k = b->done; k < end; k++) {
+        struct request *request = transport_local.request(b->handles[k]);
+        request->alone = true;
+        request->breaks += broke;
+    }
+}
+
+void batch_abandon(struct executor *x) {
+    struct batch_under_way *b = &x->batch;
+
+    if (!b->plan) /* it was a trial */
+        return;
+    struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
+    uint32_t slots = batch_plan_slots(b->plan->request_count);
+    /* relaxed: handing the request back publishes it */
+    atomic_fetch_add_explicit(&transport_local.request(b->handles[b->done])->readers, 1, memory_order_relaxed);
+    requests_suspect(b, b->done + b->run_count, true);
+    b->failed = true;
+    b->ended_ns = clock_now_ns();
+    rest_lost(x);
+    ring_pop_run(ring, slots);
+    ring_release(ring);
+}
+
+/* ---- runs ---- */
+
+/* What a run came to, beside its result. */
+enum outcome {
+    OUTCOME_ANSWER, /* the result is the requests' */
+    OUTCOME_HALVE,  /* it failed, and there are several */
+    OUTCOME_BROKEN, /* and so has the engine: the requests that are left are lost */
+    OUTCOME_GIVE,   /* it was stopped: the same, though the accelerator goes on */
+    OUTCOME_GONE,   /* the thread has lost the executor */
+};
+
+/* It failed of itself. */
+static enum outcome run_failed(struct executor *x, const struct batch_plan *part, struct run_result *result) {
+    bool works = true;
+
+    result->status = REQUEST_FAILED;
+    x->batch.failed = true;
+    if (x->batch.done + part->request_count > x->batch.failed_end)
+        x->batch.failed_end = x->batch.done + part->request_count;
+    if (part->request_count > 1)
+        return OUTCOME_HALVE;
+    if (!x->batch.engine_ran && engine_works(x, &works) == RUN_LOST)
+        return OUTCOME_GONE;
+    return works ? OUTCOME_ANSWER : OUTCOME_BROKEN;
+}
+
+/* It had to be stopped. */
+static enum outcome run_stopped(struct executor *x, const struct batch_plan *part, int64_t took_ns,
+                                struct run_result *result) {
+    output_block_put(result->block);
+    result->block = NULL;
+    result->status = REQUEST_FAILED;
+    x->batch.failed = true;
+    error_set(&result->error, -ETIMEDOUT, "its run took too long, and was stopped after %.3g s",
+              (double)took_ns / NS_PER_S);
+    return part->request_count > 1 ? OUTCOME_GIVE : OUTCOME_ANSWER;
+}
+
+static enum outcome engine_run(struct executor *x, struct engine_model *model, const struct tensor_view *inputs,
+                               const struct batch_plan *part, struct run_result *result) {
+    /* what is touched when the executor may be lost */
+    struct request *first = transport_local.request(part->handles[0]);
+    const struct engine_ops *engine = x->config.engine;
+
+    struct run_watch *watch = run_begin(x, model, run_limit(x, part->served_model, part->items, first->work));
+    int rc = engine->run(model, inputs, part->items, &result->block, &result->error);
+    enum run_end end = run_over(watch, engine, model);
+    if (end == RUN_LOST) {
+        if (rc == 0)
+            output_block_put(result->block);
+        if (engine->go_on)
+            engine->go_on(model); /* the request holds it */
+        run_back(watch, first);
+        return OUTCOME_GONE;
+    }
+    if (rc < 0)
+        result->block = NULL;
+    if (end == RUN_STOPPED)
+        return run_stopped(x, part, clock_now_ns() - result->start_ns, result);
+    if (rc < 0)
+        return run_failed(x, part, result);
+    result->status = REQUEST_OK;
+    x->batch.engine_ran = true;
+    return OUTCOME_ANSWER;
+}
+
+/* Gathers and runs. */
+static enum outcome part_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
+    struct engine_model *model = x->models[part->served_model].model;
+    struct tensor_view inputs[TENSORS_MAX];
+    int64_t now_ns = result->start_ns;
+
+    if (batch_expired(part, now_ns))
+        return OUTCOME_ANSWER;
+    result->status = REQUEST_FAILED;
+    if (!model) {
+        error_set(&result->error, -ENOENT, "the model is not loaded on accelerator %u", part->accelerator);
+        return OUTCOME_ANSWER;
+    }
+    if (batch_gather(x, part, inputs, &result->error) < 0) {
+        x->batch.failed = true;
+        return part->request_count > 1 ? OUTCOME_HALVE : OUTCOME_ANSWER;
+    }
+    result->start_ns = clock_now_ns();
+    x->batch.ran.gather_ns = result->start_ns - now_ns;
+    return engine_run(x, model, inputs, part, result);
+}
+
+/* A run of it has failed, and the time for the parts is up. */
+static bool apart_too_long(struct executor *x, int64_t now_ns) {
+    struct batch_under_way *b = &x->batch;
+    const struct profile *profile = x->config.profiles[b->plan->served_model];
+
+    if (b->apart_ns)
+        return now_ns > b->apart_ns;
+    if (b->failed || b->done > 0)
+        b->apart_ns =
+            now_ns + APART_NS +
+            (profile && b->plan->items <= profile->batch_max ? APART_TIMES * profile->latency_ns[b->plan->items] : 0);
+    return false;
+}
+
+bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan) {
+    struct batch_under_way *b = &x->batch;
+    int64_t now_ns = clock_now_ns();
+
+    b->plan = plan;
+    b->model_thread = model_thread;
+    b->start_ns = b->ended_ns = now_ns;
+    b->done = b->failed_end = b->bad_end = 0;
+    b->apart_ns = 0;
+    b->engine_ran = b->failed = false;
+    b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
+    batch_part(x, plan);
+    requests_order(b);
+    while (b->plan) {
+        struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns};
+        if (apart_too_long(x, b->ended_ns)) {
+            requests_suspect(b, plan->request_count, false);
+            rest_lost(x);
+            break;
+        }
+        const struct batch_plan *part = part_of(b, part_next(b));
+        enum outcome outcome = part_run(x, part, &result);
+        if (outcome == OUTCOME_GONE)
+            return false;
+        b->ended_ns = result.end_ns = clock_now_ns();
+        switch (outcome) {
+        case OUTCOME_HALVE:
+            b->bad_end = b->done + part->request_count;
+            break;
+        case OUTCOME_BROKEN:
+            engine_lose(x, plan->accelerator, result.error.text);
+            requests_suspect(b, b->failed_end, true);
+            rest_lost(x);
+            break;
+        case OUTCOME_GIVE:
+            requests_suspect(b, b->done + part->request_count, false);
+            rest_lost(x);
+            break;
+        default:
+            part_over(x, part, &result);
+            if (result.status == REQUEST_FAILED) /* it was this one */
+                b->bad_end = 0;
+        }
+    }
+    return true;
+}

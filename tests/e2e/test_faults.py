@@ -1,0 +1,156 @@
+"""test_faults.py - requests that make runs fail, hang, or take accelerators along: what others see of them."""
+# sanitizers: yes
+import concurrent.futures
+import json
+import queue
+import signal
+import threading
+
+import grpc
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from repository import save_model
+from server import Server, wait_until
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+
+
+def save_pick(folder):
+    """y = 10 x + 1 for indices x below 3; others fail. Waits for company."""
+    table = helper.make_tensor("table", FLOAT, [3], [1, 11, 21])
+    save_model(folder, "pick", [helper.make_node("Gather", ["table", "i"], ["y"])], [("i", INT64, ["N", 1])],
+               [("y", FLOAT, ["N", 1])], [table])
+    (folder / "pick" / "config.pbtxt").write_text(
+        "max_batch_size: 64 dynamic_batching { preferred_batch_size: [ 64 ] max_queue_delay_microseconds: 300000 }")
+
+
+def save_turns(folder):
+    """Adds 1 to 0 as often as it is told to, one node at a time."""
+    one = helper.make_tensor("one", INT64, [1], [1])
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "one"], ["w"]), helper.make_node("Identity", ["go"], ["on"])], "body",
+        [helper.make_tensor_value_info("k", INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", INT64, [1])],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), helper.make_tensor_value_info("w", INT64, [1])])
+    yes = helper.make_tensor("yes", TensorProto.BOOL, [], [True])
+    zero = helper.make_tensor("zero", INT64, [1], [0])
+    axis = helper.make_tensor("axis", INT64, [1], [0])
+    save_model(folder, "turns",
+               [helper.make_node("Squeeze", ["n", "axis"], ["count"]),
+                helper.make_node("Loop", ["count", "yes", "zero"], ["y"], body=body)],
+               [("n", INT64, [1])], [("y", INT64, [1])], [one, yes, zero, axis])
+
+
+BOXES = 1_000_000  # some twenty minutes on a core: the square of them are compared
+
+
+def save_boxes(folder):
+    """One node that takes the square of its input's size, and looks at no flag meanwhile."""
+    most = helper.make_tensor("most", INT64, [1], [2**40])
+    overlap = helper.make_tensor("overlap", FLOAT, [1], [0.5])
+    save_model(folder, "boxes",
+               [helper.make_node("Transpose", ["x"], ["scores4"], perm=[0, 2, 1]),
+                helper.make_node("Slice", ["scores4", "start", "end", "axes"], ["scores"]),
+                helper.make_node("NonMaxSuppression", ["x", "scores", "most", "overlap"], ["chosen"])],
+               [("x", FLOAT, [1, "N", 4])], [("chosen", INT64, ["K", 3])],
+               [most, overlap, helper.make_tensor("start", INT64, [1], [3]), helper.make_tensor("end", INT64, [1], [4]),
+                helper.make_tensor("axes", INT64, [1], [1])])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "repository"
+    path.mkdir()
+    return path
+
+
+def pick(server, index):
+    return server.infer("pick", [{"name": "i", "datatype": "INT64", "shape": [1, 1], "data": [index]}])
+
+
+def test_an_input_that_fails_fails_alone(folder):
+    """Of requests that share a batch with one that makes it fail."""
+    save_pick(folder)
+    with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1") as server, \
+            concurrent.futures.ThreadPoolExecutor(32) as pool:
+        of = lambda what: server.metrics()[f'symphony_accelerator_{what}_batches_total{{accelerator="0",type="cpu"}}']
+        for round_ in range(3):
+            indices = [7 if k == 5 * round_ else k % 3 for k in range(32)]
+            for index, (status, answer) in zip(indices, pool.map(lambda i: pick(server, i), indices)):
+                if index < 3:
+                    assert status == 200, answer
+                    assert answer["outputs"][0]["data"] == [10 * index + 1]
+                else:
+                    assert status == 500 and "model 'pick' failed" in answer["error"] and "7" in answer["error"]
+        assert of("failed") + of("lost") >= 3  # lost: on a slow machine the time for parts was up, and it came again
+        assert server.metrics()["symphony_accelerators_serving"] == 1
+        assert server.stop() == 0
+
+
+def turns(server, count):
+    return server.infer("turns", [{"name": "n", "datatype": "INT64", "shape": [1], "data": [count]}])
+
+
+def test_a_run_that_takes_for_ever_is_stopped(folder):
+    save_turns(folder)
+    with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1", "--run-limit", "0.5") as server:
+        assert turns(server, 3) == (200, turns(server, 3)[1]) and turns(server, 3)[1]["outputs"][0]["data"] == [3]
+        status, answer = turns(server, 10**15)
+        assert status == 500 and "took too long, and was stopped" in answer["error"]
+        assert turns(server, 4)[1]["outputs"][0]["data"] == [4]
+        assert server.metrics()["symphony_accelerators_serving"] == 1
+        assert server.stop() == 0
+
+
+def post_boxes(server, count, headers=None):
+    """(status, answer) of an inference of so many boxes, none over another."""
+    boxes = np.zeros((1, count, 4), np.float32)
+    boxes[0, :, 0] = np.arange(count) * 2
+    boxes[0, :, 2] = boxes[0, :, 0] + 1
+    boxes[0, :, 3] = 1
+    head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, count, 4],
+                                   "parameters": {"binary_data_size": boxes.nbytes}}]}).encode()
+    status, _, body = server.request("POST", "/v2/models/boxes/infer", head + boxes.tobytes(),
+                                     {"Inference-Header-Content-Length": str(len(head))}, timeout=300)
+    return status, json.loads(body)
+
+
+def test_an_accelerator_whose_run_does_not_come_back_is_out_of_service(folder):
+    """Two of them: the request is tried on both, and nothing else is left; the server says so, and ends all the same."""
+    save_boxes(folder)
+    with Server("--repository", folder, "--slo-ms", "600000", "--accelerators", "cpu:2", "--run-limit", "0.5",
+                "--drain-timeout", "5") as server, \
+            grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        ready = lambda path: server.request("GET", path)[0]
+        flag = lambda method, message=b"": channel.unary_unary("/inference.GRPCInferenceService/" + method)(message)
+        told = queue.Queue()
+
+        def watch():
+            try:
+                for answer in channel.unary_stream("/grpc.health.v1.Health/Watch")(b""):
+                    told.put(answer)
+            except grpc.RpcError:
+                pass
+        threading.Thread(target=watch, daemon=True).start()
+        assert told.get(timeout=60) == SERVING
+        model = b"\x0a\x05boxes"
+        assert ready("/v2/health/ready") == ready("/v2/models/boxes/ready") == 200
+        assert flag("ServerReady") == flag("ModelReady", model) == b"\x08\x01"
+        assert post_boxes(server, 10)[0] == 200
+
+        status, answer = post_boxes(server, BOXES)
+        assert status == 500
+        assert "2 accelerators failed while they ran this request" in answer["error"]
+        wait_until(lambda: ready("/v2/health/ready") == 400)  # as Triton says it
+        assert ready("/v2/models/boxes/ready") == 400 and ready("/v2/health/live") == 200
+        assert flag("ServerReady") == flag("ModelReady", model) == b""
+        assert told.get(timeout=60) == NOT_SERVING
+        assert server.metrics()["symphony_accelerators_serving"] == 0
+        status, answer = post_boxes(server, 10)
+        assert status == 503 and "no accelerator that runs it is in service" in answer["error"]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(120) == 1
+        assert "stopped" in server.log_text()
