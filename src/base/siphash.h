@@ -8,7 +8,7 @@ struct siphash_key {
     uint64_t words[2];
 };
 
-/* That of the words' bytes on a little-endian machine. About 3 ns a word. */
+/* That of the words' bytes on a little-endian machine. 15 ns for one word, 41 ns for eight. */
 uint64_t siphash_words(const struct siphash_key *key, const uint64_t *words, uint32_t count);
 
 /* Draws a key from the system's randomness. 0 or -errno. Never for what must be repeatable. */

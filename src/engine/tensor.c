@@ -61,10 +61,12 @@ int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank) {
 }
 
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank) {
-    int64_t product = dims_extent(dims, from, rank);
-    for (uint32_t i = from; i < rank && product > 0; i++)
-        product = dims[i] ? product : 0;
-    return product;
+    bool unknown = false, empty = false;
+    for (uint32_t i = from; i < rank; i++) {
+        unknown |= dims[i] < 0;
+        empty |= dims[i] == 0;
+    }
+    return unknown ? -1 : empty ? 0 : dims_extent(dims, from, rank);
 }
 
 void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes) {

@@ -76,10 +76,10 @@ struct tensor_view {
 /* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it has not so many. */
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
 
-/* The product of dims[from..rank), or -1 if one is negative or if that of those that are not zero passes 2^62. */
+/* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
-/* That of those that are not zero: what bounds the others where one of them is, so that no dimension is just anything.
- * -1 likewise. */
+/* The product of those that are not zero, or -1 likewise: what is to be bounded of a shape that somebody chooses, since
+ * beside a zero a dimension could be anything. */
 int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
 /* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
 void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);

@@ -58,8 +58,8 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
     bool fits = rank == spec->rank;
     for (uint32_t i = 0; fits && i < rank; i++)
         fits = spec->dims[i] < 0 ? dims[i] > 0 || i > 0 || !model->signature.batched : dims[i] == spec->dims[i];
-    int64_t elements = dims_product(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
-    if (!fits || elements < 0 || dims_extent(dims, 0, rank) > INFER_TENSOR_BYTES_MAX / element_bytes) {
+    int64_t extent = dims_extent(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
+    if (!fits || extent < 0 || extent > INFER_TENSOR_BYTES_MAX / element_bytes) {
         dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
         dims_format(dims, 0, rank, got, sizeof(got));
         return error_set(err, 400, "unexpected shape for input '%.64s' for model '%.64s'. Expected %s, got %s%s",
@@ -71,7 +71,7 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
                          model->batch_max, model->name, spec->name, dims[0]);
     view->rank = rank;
     memcpy(view->dims, dims, rank * sizeof(dims[0]));
-    view->bytes = (size_t)(elements * element_bytes);
+    view->bytes = (size_t)(dims_product(dims, 0, rank) * element_bytes);
     return 0;
 }
 

@@ -52,6 +52,12 @@ def repository(tmp_path_factory):
     save_identity(folder, "open", TensorProto.FLOAT, ["N", "M"])
     save_model(folder, "relu", [helper.make_node("Relu", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", "A", "B"])],
                [("y", TensorProto.FLOAT, ["N", "A", "B"])])
+    axes = [helper.make_tensor(f"axes_{i}", TensorProto.INT64, [2], list(a)) for i, a in enumerate(((3, 4), (2, 4), (2, 3)))]
+    save_model(folder, "outer", [helper.make_node("Unsqueeze", [x, f"axes_{i}"], [f"{x}_wide"]) for i, x in enumerate("abc")]
+               + [helper.make_node("Mul", ["a_wide", "b_wide"], ["ab"]), helper.make_node("Mul", ["ab", "c_wide"], ["y"])],
+               [(x, TensorProto.FLOAT, ["N", "K", x]) for x in "abc"], [("y", TensorProto.FLOAT, ["N", "K", "a", "b", "c"])],
+               axes)
+    (folder / "outer" / "symphony.yaml").write_text("shapes: {a: [2, 2], b: [2, 2], c: [2, 2]}\n")
     save_identity(folder, "any", TensorProto.STRING, ["M"])
     (folder / "any" / "config.pbtxt").write_text("max_batch_size: 0")
     save_model(folder, "root", [helper.make_node("Sqrt", ["x"], ["y"])], [("x", TensorProto.DOUBLE, ["N", 1])],
@@ -407,3 +413,11 @@ def test_no_dimension_hides_behind_a_zero_over_grpc(server):
         given._raw_content = b""
         with pytest.raises(InferenceServerException, match="Expected .-1,-1,-1., got .1,0,2216615441821888"):
             triton.infer("relu", [given])
+
+
+def test_an_output_of_nothing_may_be_wide(server):
+    """No elements, and dimensions whose product is beyond 64 bits."""
+    wide = [{"name": x, "shape": [1, 0, 2**30], "datatype": "FP32", "data": []} for x in "abc"]
+    status, answer = server.infer("outer", wide)
+    assert status == 200 and answer["outputs"][0]["shape"] == [1, 0, 2**30, 2**30, 2**30], answer
+    assert answer["outputs"][0]["data"] == []

@@ -41,16 +41,34 @@ static void products_of_shapes(void **state) {
         {{-1, 3, 4}, -1, 0, 3},
         {{0}, 1, 0, 0}, /* a scalar */
         {{5, 0, 7}, 0, 0, 3},
-        {{0, INT64_MAX, INT64_MAX}, -1, 0, 3}, /* bounded as if it were not empty, */
-        {{INT64_MAX, INT64_MAX, 0}, -1, 0, 3}, /* in whatever order */
-        {{0, 1LL << 62, 0}, 0, 0, 3},
-        {{0, -1}, -1, 0, 2}, /* unknown beats empty */
+        {{0, INT64_MAX, INT64_MAX}, 0, 0, 3},
+        {{INT64_MAX, INT64_MAX, 0}, 0, 0, 3}, /* in whatever order */
+        {{0, -1}, -1, 0, 2},                  /* unknown beats empty */
         {{1LL << 31, 1LL << 31}, 1LL << 62, 0, 2},
         {{1LL << 31, 1LL << 31, 2}, -1, 0, 3},
         {{INT64_MAX, INT64_MAX, INT64_MAX}, -1, 0, 3},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         assert_int_equal(dims_product(cases[i].dims, cases[i].from, cases[i].rank), cases[i].want);
+}
+
+static void extents_of_shapes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t dims[4], want;
+        uint32_t from, rank;
+    } cases[] = {
+        {{2, 3, 4}, 24, 0, 3},
+        {{5, 0, 7}, 35, 0, 3},
+        {{0, 0}, 1, 0, 2},
+        {{0, 1LL << 62, 0}, 1LL << 62, 0, 3},
+        {{0, INT64_MAX, 1}, -1, 0, 3},
+        {{INT64_MAX, INT64_MAX, 0}, -1, 0, 3},
+        {{0, -1}, -1, 0, 2},
+        {{-1, 0, 3}, 3, 1, 3},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        assert_int_equal(dims_extent(cases[i].dims, cases[i].from, cases[i].rank), cases[i].want);
 }
 
 static void rows_are_of_one_size_or_say_where_they_begin(void **state) {
@@ -80,6 +98,7 @@ int main(void) {
         cmocka_unit_test(every_datatype_has_a_name_and_a_size),
         cmocka_unit_test(parse_takes_whole_names_only),
         cmocka_unit_test(products_of_shapes),
+        cmocka_unit_test(extents_of_shapes),
         cmocka_unit_test(rows_are_of_one_size_or_say_where_they_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
