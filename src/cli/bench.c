@@ -37,11 +37,14 @@
 
 enum { FORM_BINARY, FORM_JSON };
 
+/* As enum reuse, and as the option's words. */
+static const char *const reuse_names[] = {"newest", "oldest", "random"};
+
 struct settings {
     const char *models, *metrics, *plot;
     double rate_rps, seconds, warmup_s, grace_s, slo_ms, precision;
     int64_t connections, connections_max, closed, items, seed;
-    int find, outputs;
+    int find, outputs, reuse;
     const char *arrivals_text;
     struct arrivals_spec arrivals;
     double popularity;
@@ -170,6 +173,9 @@ static const struct option_row rows[] = {
     OPTION_INT(
         S, connections_max, "connections-max", "C", 1, 1000000,
         "more are opened while all are busy, up to here; then requests wait at the client, their latency running"),
+    OPTION_CHOICE(S, reuse, "reuse", "newest|oldest|random",
+                  "which idle connection takes the next request: the one used last, as the pools of Go, urllib3 and "
+                  "nginx do, the one idle longest, or any"),
     OPTION_FLAG(S, spin, "spin", "never sleep: precise times for a client with a core of its own"),
     OPTION_HEADING("Output"),
     OPTION_TEXT(S, metrics, "metrics", "URL",
@@ -557,6 +563,7 @@ static int report_write(struct bench *b, struct sy_error *err) {
                                   .seconds = b->s.seconds,
                                   .warmup_s = b->s.warmup_s,
                                   .closed = (uint32_t)b->s.closed,
+                                  .reuse = reuse_names[b->s.reuse],
                                   .seed = (uint64_t)b->s.seed};
     send_lag_warn(b);
     if (b->s.json) {
@@ -597,6 +604,7 @@ static int bench_main(int argc, char **argv) {
                              .seed = 1,
                              .find = -1,
                              .outputs = FORM_BINARY,
+                             .reuse = REUSE_NEWEST,
                              .arrivals_text = "poisson",
                              .slo_ms = 0};
     b->terminal = isatty(STDERR_FILENO);
@@ -630,6 +638,7 @@ static int bench_main(int argc, char **argv) {
                                                 .models_count = b->models_count,
                                                 .connections = (uint32_t)b->s.connections,
                                                 .connections_max = (uint32_t)b->s.connections_max,
+                                                .reuse = (enum reuse)b->s.reuse,
                                                 .spin = b->s.spin,
                                                 .stop = &stop_asked},
                           &err);

@@ -93,8 +93,8 @@ void bench_report_table(const struct bench_report *report, FILE *to) {
         fprintf(to, "%s: %u requests outstanding", report->url, report->closed);
     else
         fprintf(to, "%s: %s arrivals", report->url, report->arrivals);
-    fprintf(to, ", %.4g s after %.4g s of warm-up, seed %llu%s\n\n", r->seconds, report->warmup_s,
-            (unsigned long long)report->seed, r->interrupted ? ", interrupted" : "");
+    fprintf(to, ", %.4g s after %.4g s of warm-up, seed %llu, %s idle connection first%s\n\n", r->seconds,
+            report->warmup_s, (unsigned long long)report->seed, report->reuse, r->interrupted ? ", interrupted" : "");
     fprintf(to, "%-*s %8s %9s %9s %7s %6s %7s %6s %8s %8s %8s %8s %6s\n", width, "", "SLO", "offered", "good", "good",
             "late", "refused", "error", "p50", "p99", "p99.9", "max", "batch");
     fprintf(to, "%-*s %8s %9s %9s %7s %6s %7s %6s %8s %8s %8s %8s %6s\n", width, "model", "ms", "/s", "/s", "%", "%",
@@ -179,6 +179,7 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
     json_object_set_new(json, "warmup_seconds", json_real(report->warmup_s));
     json_object_set_new(json, "seed", json_integer((json_int_t)report->seed));
     json_object_set_new(json, "interrupted", json_boolean(r->interrupted));
+    json_object_set_new(json, "reuse", json_string(report->reuse));
     json_object_set_new(json, "connections", json_integer(r->connections));
     json_object_set_new(json, "send_lag_ms",
                         json_pack("{s:f,s:f,s:f}", "p50", (double)latency_quantile_ns(&r->send_lag, 0.5) / 1e6, "p99",

@@ -16,7 +16,7 @@ struct bench_trial {
 };
 
 struct bench_report {
-    const char *url, *arrivals;
+    const char *url, *arrivals, *reuse;
     const struct load_model *models;
     const struct load_result *result;
     const double *batch_mean; /* [models_count + 1], the last over all; 0: not known */

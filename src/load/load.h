@@ -16,6 +16,7 @@
 #include "base/histogram.h"
 #include "load/arrivals.h"
 #include "load/fetch.h"
+#include "load/idle_pool.h"
 #include "load/latency.h"
 #include "load/payload.h"
 
@@ -35,6 +36,7 @@ struct load_config {
     uint32_t models_count;
     uint32_t connections;              /* opened at the start and kept */
     uint32_t connections_max;          /* more are opened up to here while all are busy */
+    enum reuse reuse;                  /* which idle connection takes the next request */
     bool spin;                         /* never sleep: precise timing for a client with a core of its own */
     const volatile sig_atomic_t *stop; /* 1: no new requests; 2: nor wait for answers; may be NULL */
 };

@@ -36,6 +36,7 @@ class Server:
     def __init__(self):
         self.requests = []  # (model, headers, body) of each inference
         self.counters = {"connections": 0}
+        self.used = {}  # how many inferences each connection that had one has brought
         self.started = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -74,6 +75,7 @@ class Server:
 
     async def serve(self, reader, writer):
         self.counters["connections"] += 1
+        number = self.counters["connections"]
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -83,6 +85,7 @@ class Server:
                 if path.endswith("/infer"):
                     model = path.split("/")[3]
                     self.requests.append((model, headers, body))
+                    self.used[number] = self.used.get(number, 0) + 1
                     answer = await self.infer(model)
                 else:
                     answer = self.other(method, path)
@@ -144,6 +147,26 @@ def test_a_healthy_server_is_all_good():
         assert result["models"][0]["slo_ms"] == 20000
         assert len(server.requests) == pytest.approx(440, abs=12)  # with the warm-up
         shares_add_up(result)
+
+
+@pytest.mark.parametrize("reuse", ["newest", "oldest", "random"])
+def test_reuse_says_which_idle_connection_is_next(reuse):
+    with Server() as server:
+        options = ["--reuse", reuse] if reuse != "newest" else []  # the default
+        result = bench(server, "--closed", "1", "--connections", "8", "--seconds", "0.5", *options)
+        assert result["reuse"] == reuse
+        used = sorted(server.used.values())
+        if reuse == "newest":
+            assert len(used) == 1
+        else:
+            assert len(used) == 8
+            assert (used[-1] - used[0] <= 1) == (reuse == "oldest")
+
+
+def test_a_wrong_reuse_is_bad_usage():
+    with Server() as server:
+        done = subprocess.run(command(server, "--rate", "1", "--reuse", "best"), capture_output=True, text=True)
+        assert done.returncode == 2 and "newest" in done.stderr
 
 
 class Stalls(Server):
