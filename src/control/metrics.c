@@ -196,3 +196,13 @@ void server_render_metrics(void *server, struct text *out) {
     if (s->config.grpc_port >= 0)
         grpc_frontends_render_metrics(s->grpc, s->config.frontends, out);
 }
+
+void server_render_fine_metrics(void *server, struct text *out) {
+    struct server *s = server;
+    const struct v2_models *listed = server_models_lock(s);
+    const struct infer_counters *counters[server_frontends(s)];
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        counters[f] = server_infer_counters(s, f);
+    infer_counters_render_fine(counters, server_frontends(s), listed, out);
+    server_models_unlock(s);
+}

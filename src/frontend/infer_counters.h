@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/counter.h"
+#include "base/fine_histogram.h"
 #include "base/histogram.h"
 #include "base/text.h"
 #include "engine/tensor.h"
@@ -22,15 +23,15 @@ enum outcome {
 
 struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
-    _Atomic uint64_t in_time;    /* answered OK by the deadline: the goodput */
-    _Atomic uint64_t items;      /* of OK ones */
-    _Atomic uint64_t run_ns;     /* of OK ones: what their batches ran, added up */
-    _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run to the answer handed to the kernel, added up */
-    _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */
-    _Atomic uint32_t held;       /* requests that refer to the model: not freed yet */
-    _Atomic int64_t last_ns;     /* when the last was answered; 0: none was */
-    struct histogram latency_ns; /* of OK ones: from the first byte seen to the answer handed to the kernel */
-    struct histogram queue_ns;   /* of OK ones: from the first byte seen to the start of the run */
+    _Atomic uint64_t in_time;  /* answered OK by the deadline: the goodput */
+    _Atomic uint64_t items;    /* of OK ones */
+    _Atomic uint64_t run_ns;   /* of OK ones: what their batches ran, added up */
+    _Atomic uint64_t reply_ns; /* of OK ones: from the end of the run to the answer handed to the kernel, added up */
+    _Atomic uint64_t fail_ns;  /* of those refused or failed: from the first byte to the answer, added up */
+    _Atomic uint32_t held;     /* requests that refer to the model: not freed yet */
+    _Atomic int64_t last_ns;   /* when the last was answered; 0: none was */
+    struct fine_histogram latency_ns; /* of OK ones: from the first byte seen to the answer handed to the kernel */
+    struct histogram queue_ns;        /* of OK ones: from the first byte seen to the start of the run */
 };
 
 struct infer_counters {
@@ -60,3 +61,7 @@ struct metric_model metric_model(const struct served_model *model);
 /* The frontends' counters, summed, of whatever protocol. */
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
                            struct text *out);
+/* The histogram of latencies as finely as it is kept, with those edges only between which something was counted: for
+ * one who compares it with what a client saw, not for a time series. */
+void infer_counters_render_fine(const struct infer_counters *const *counters, uint32_t count,
+                                const struct v2_models *models, struct text *out);

@@ -308,7 +308,7 @@ void inference_count(const struct inference *inference, bool sent) {
     counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
     counter_add(&counters->reply_ns, (uint64_t)(inference->answered_ns - request->run_end_ns));
     atomic_store_explicit(&counters->last_ns, inference->answered_ns, memory_order_relaxed); /* statistics */
-    histogram_add(&counters->latency_ns, inference->answered_ns - request->arrival_ns);
+    fine_histogram_add(&counters->latency_ns, inference->answered_ns - request->arrival_ns);
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
     if (inference->answered_ns <= request->deadline_ns)
         counter_add(&counters->in_time, 1);

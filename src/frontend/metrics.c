@@ -1,4 +1,4 @@
-/* metrics.c - GET /metrics. */
+/* metrics.c - GET /metrics and /metrics/fine. */
 #include "frontend/metrics.h"
 
 #include <errno.h>
@@ -44,7 +44,8 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
     (void)upload;
     (void)upload_bytes;
     (void)seen;
-    if (strcmp(url, "/metrics") != 0) {
+    bool fine = strcmp(url, "/metrics/fine") == 0;
+    if (strcmp(url, "/metrics") != 0 && !fine) {
         text_put(&text, "the metrics are at /metrics\n");
         return respond(connection, MHD_HTTP_NOT_FOUND, &text, "text/plain");
     }
@@ -56,7 +57,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         text_put(&text, "/metrics needs a token\n");
         return respond(connection, MHD_HTTP_UNAUTHORIZED, &text, "text/plain");
     }
-    server->config.render(server->config.context, &text);
+    (fine ? server->config.render_fine : server->config.render)(server->config.context, &text);
     return respond(connection, text.failed ? MHD_HTTP_INTERNAL_SERVER_ERROR : MHD_HTTP_OK, &text,
                    "text/plain; version=0.0.4");
 }
