@@ -47,6 +47,7 @@ struct connection {
     struct channel channel;
     struct request request; /* while busy */
     const struct payload *payload;
+    int64_t started_ns; /* when its request was handed to the kernel */
     size_t sent;
     uint64_t answers;
     int64_t opened_ns;
@@ -141,15 +142,18 @@ static void bad_check(struct load *load, const struct request *request) {
 }
 
 static void request_answered(struct load *load, const struct request *request, const struct reply *reply,
-                             int64_t now_ns) {
+                             int64_t started_ns, int64_t now_ns) {
     struct load_model_stats *m = &load->result->models[request->model];
     int64_t latency_ns = now_ns - request->due_ns, slo_ns = load->config.models[request->model].slo_ns;
     bool ok = reply->status == 200, good = ok && (!slo_ns || latency_ns <= slo_ns);
     load->second.good += good;
     load->second.bad += !good;
     load->second.refused += reply->status == 503;
-    if (ok)
+    if (ok) {
         latency_add(&load->second_latency, latency_ns);
+        latency_add(&m->wire, now_ns - started_ns);
+        m->wire_in_time += !slo_ns || now_ns - started_ns <= slo_ns;
+    }
     if (!request->counted)
         return;
     if (ok) {
@@ -292,13 +296,14 @@ static void connection_start(struct load *load, struct connection *c, const stru
     *turn = *turn + 1 < model->payloads_count ? *turn + 1 : 0;
     c->sent = 0;
     reply_init(&c->reply);
+    c->started_ns = clock_now_ns();
     if (request->counted && !request->retried)
-        latency_add(&load->result->send_lag, clock_now_ns() - request->due_ns);
+        latency_add(&load->result->send_lag, c->started_ns - request->due_ns);
     connection_write(load, c);
 }
 
 static void connection_answered(struct load *load, struct connection *c, bool more_bytes) {
-    request_answered(load, &c->request, &c->reply, clock_now_ns());
+    request_answered(load, &c->request, &c->reply, c->started_ns, clock_now_ns());
     c->answers++;
     bool reusable = c->reply.keep_alive && !more_bytes && c->sent == c->payload->length;
     if (reusable)

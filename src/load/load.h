@@ -59,6 +59,9 @@ struct load_model_stats {
     uint64_t errors;          /* any other status, or the connection failed */
     uint64_t unanswered;      /* nothing by the end of the grace time */
     struct latency latency;   /* of the 200s; an unanswered request counts with the time it has waited */
+    struct latency wire;      /* of all 200s, the warm-up's too: from handed to the kernel to answered, for comparison
+                               * with what the server itself counts */
+    uint64_t wire_in_time;    /* of these, those within the SLO */
     struct histogram refusal; /* ns of the 503s */
     char first_error[256];    /* what the first that is neither 200 nor 503 said */
     char first_refusal[256];
