@@ -1,9 +1,11 @@
 """live.py - the live server against what its own cores reach in virtual time, and real models at 70 % of the raw engine.
 
-    build/venv/bin/python bench/live.py [--quick] [table4] [real]
+    build/venv/bin/python bench/live.py [--quick] [--reuse newest|oldest] [table4] [real]
 
 table4: the models of Table 4 (Symphony, arXiv 2308.07470), each live on 8 emulated accelerators over HTTP. Live goodput is
         searched by `symphony bench`, then the cores' in virtual time with the margins that the server measured meanwhile.
+        Once with a client that takes the idle connection used last for its next request, as most pools of connections do,
+        and once with one that takes the one idle longest (--reuse: only this one).
 real:   each demonstration model alone on one CPU accelerator at 70 % of what the raw engine does in a closed loop on the
         same core (at the best batch size of the profile), for 60 s; and all of them together at equal rates. The client
         keeps to the other cores.
@@ -30,6 +32,9 @@ TABLE4 = [("ResNet50, SLO 25 ms", "table4-resnet50.yaml", 0), ("InceptionResNetV
                                                               "table4-inceptionresnetv2.yaml", 1)]
 
 
+REUSES = ("newest", "oldest")  # which idle connection takes the next request
+
+
 def bench(server, *args):
     url = "http://127.0.0.1:%d" % server.port
     output = subprocess.run([BINARY, "bench", url, "--json", "--metrics",
@@ -52,20 +57,26 @@ def virtual_goodput(cell, ctrl_us, data_us, reply_us):
     return float(run.stdout.splitlines()[1][32:].split()[0])
 
 
-def table4(quick):
-    print("| model | live goodput | margins at 95 % of it (dispatch, gather an item, reply) | in virtual time with them | "
-          "live / virtual | virtual, no delays |\n|---|---|---|---|---|---|")
+def table4(arguments):
+    print("| model | connections | live goodput | margins at 95 % of it (dispatch, gather an item, reply) | "
+          "in virtual time with them | live / virtual | virtual, no delays | late at 80 % of that: to the client, to the server |\n"
+          "|---|---|---|---|---|---|---|---|")
     for name, scenario, cell in TABLE4:
-        with Server("--scenario", TOP / "scenarios" / scenario) as server:
-            found = bench(server, "--find", "goodput", "--seconds", 5 if quick else 15)["goodput_rps"]
-            samples = []
-            for _ in range(3):
-                bench(server, "--rate", 0.95 * found, "--seconds", 3)
-                samples.append(margins(server))
-        us = [statistics.median(column) for column in zip(*samples)]
-        virtual, ideal = virtual_goodput(cell, *us), virtual_goodput(cell, 0, 0, 0)
-        print("| %s | %.0f/s | %.0f, %.1f, %.0f us | %.0f/s | %.3f | %.0f/s |" %
-              (name, found, *us, virtual, found / virtual, ideal), flush=True)
+        ideal = virtual_goodput(cell, 0, 0, 0)
+        for reuse in REUSES if arguments.reuse == "both" else [arguments.reuse]:
+            with Server("--scenario", TOP / "scenarios" / scenario) as server:
+                found = bench(server, "--find", "goodput", "--reuse", reuse, "--seconds",
+                              5 if arguments.quick else 15)["goodput_rps"]
+                samples = []
+                for _ in range(3):
+                    bench(server, "--rate", 0.95 * found, "--reuse", reuse, "--seconds", 3)
+                    samples.append(margins(server))
+                at_80 = bench(server, "--rate", 0.8 * ideal, "--reuse", reuse, "--seconds", 5 if arguments.quick else 30)
+            us = [statistics.median(column) for column in zip(*samples)]
+            virtual = virtual_goodput(cell, *us)
+            print("| %s | %s | %.0f/s | %.0f, %.1f, %.0f us | %.0f/s | %.3f | %.0f/s | %.2f %%, %.2f %% |" %
+                  (name, reuse + " first", found, *us, virtual, found / virtual, ideal, 100 * at_80["late_rate"],
+                   100 * (1 - at_80["server"]["in_time_rate"])), flush=True)
 
 
 class RawEngine:
@@ -99,14 +110,15 @@ class RawEngine:
         return rate
 
 
-def real_row(server, raws, load, arrivals, quick):
+def real_row(server, raws, load, arrivals, arguments):
     """Serves each tenth of a minute at 70 % of what the raw engine just did, so that a machine whose speed drifts is held
     to what it can do, and sums up."""
     names, parts, rates = list(raws), [], []
-    for _ in range(1 if quick else 6):
+    for _ in range(1 if arguments.quick else 6):
         rates.append(len(names) / sum(1 / raw.rate(1) for raw in raws.values()))
         parts.append(bench(server, "--models", ",".join(names), "--rate", 0.7 * rates[-1], "--seconds", 10, "--arrivals",
-                           arrivals, "--connections", 64, "--seed", len(parts) + 1))
+                           arrivals, "--connections", 64, "--seed", len(parts) + 1, "--reuse",
+                           "newest" if arguments.reuse == "both" else arguments.reuse))
     offered = sum(part["offered_rps"] for part in parts)
     latency = lambda name: statistics.median(part["latency_ms"][name] for part in parts)
     print("| %s | %s | %.1f/s | %.1f/s | %.2f %% (%s) | %.1f ms | %.1f ms | %.2f |" % (
@@ -116,7 +128,7 @@ def real_row(server, raws, load, arrivals, quick):
         statistics.mean(part.get("batch_mean") or 0 for part in parts)), flush=True)
 
 
-def real(quick):
+def real(arguments):
     cores = sorted(os.sched_getaffinity(0))
     names = sorted(p.name for p in (TOP / "models").iterdir() if (p / "1" / "model.onnx").exists())
     print("| load | arrivals | raw engine, closed loop | offered (70 %) | bad (each 10 s) | p50 | p99 | mean batch |\n"
@@ -126,18 +138,20 @@ def real(quick):
         os.sched_setaffinity(0, set(cores[:-1]) or set(cores))  # the client leaves the executor's core alone
         for name, raw in raws.items():
             load = "%s, batch %d, SLO %g ms" % (name, raw.batch, raw.slo_ms)
-            for arrivals in ("poisson",) if quick else ("poisson", "uniform"):
-                real_row(server, {name: raw}, load, arrivals, quick)
-        real_row(server, raws, "all, equal rates", "poisson", quick)
+            for arrivals in ("poisson",) if arguments.quick else ("poisson", "uniform"):
+                real_row(server, {name: raw}, load, arrivals, arguments)
+        real_row(server, raws, "all, equal rates", "poisson", arguments)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("--reuse", choices=[*REUSES, "both"], default="both",
+                        help="of table4 (default: both, one row each); real takes this one, or the newest first")
     parser.add_argument("what", nargs="*", choices=["table4", "real", []], help="default: both")
     arguments = parser.parse_args()
     for what in arguments.what or ["table4", "real"]:
-        {"table4": table4, "real": real}[what](arguments.quick)
+        {"table4": table4, "real": real}[what](arguments)
         print()
 
 

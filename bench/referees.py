@@ -2,8 +2,13 @@
 
     build/venv/bin/python bench/referees.py [--quick] [CLIENT]...
 
-Starts a server with two models that compute next to nothing (inputs of 1 KB and of 600 KB). Exit status 1 if a request
-failed, a verdict is not VALID, or a client is not there. The times are those of a machine that server and clients share.
+Starts a server with two models that compute next to nothing (inputs of 1 KB and of 600 KB). The last one, `k6 pool`, is a
+load with deadlines: a ResNet-like model (2.438 b + 9.095 ms, SLO 37 ms) on 8 emulated accelerators, Poisson arrivals at 80 %
+of its goodput in virtual time, by a client that takes its connections from Go's pool (the one used last first); its verdict is
+VALID if 99 % of the requests were answered in time, as the client saw it, and says what the server says.
+
+Exit status 1 if a request failed, a verdict is not VALID, or a client is not there. The times are those of a machine that
+server and clients share.
 """
 import argparse
 import base64
@@ -12,6 +17,7 @@ import json
 import os
 import pathlib
 import struct
+import subprocess
 import sys
 import tempfile
 
@@ -20,9 +26,10 @@ sys.path.insert(0, str(TOP / "tests" / "e2e"))
 os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 import clients  # noqa: E402
 from clients import Model, Outcome, find, output_of, save_model  # noqa: E402
-from server import Server  # noqa: E402
+from server import Server, wait_until  # noqa: E402
 
-SMALL, LARGE = Model("small", 256), Model("large", 150528)
+SMALL, LARGE, POOL = Model("small", 256), Model("large", 150528), Model("resnet", 1, input="INPUT")
+INPUTS = {SMALL.name: "1 KB", LARGE.name: "600 KB", POOL.name: "4 B"}
 PROTO = TOP / "proto"
 INFER = "inference.GRPCInferenceService/ModelInfer"
 
@@ -96,6 +103,71 @@ def k6(server, model, folder, requests, protocol):
     return Outcome("k6", protocol, ok, requests - ok, times["med"], times["p(99)"])
 
 
+# One virtual user, so that all requests share one pool of connections (k6 has one for each user); it sends them at times of its
+# own, whether or not earlier ones were answered.
+K6_POOL = """
+import http from 'k6/http';
+import { Counter, Trend } from 'k6/metrics';
+import { setTimeout } from 'k6/experimental/timers';
+const body = open(__ENV.BODY), gap = 1000 / Number(__ENV.RATE), slo = Number(__ENV.SLO_MS);
+const answered = new Trend('answered'), late = new Counter('late'), refused = new Counter('refused'), failed = new Counter('failed');
+export const options = { vus: 1, iterations: 1, batch: 10000, batchPerHost: 10000, discardResponseBodies: true };
+function ask() {
+    http.asyncRequest('POST', __ENV.TARGET, body).then((r) => {
+        if (r.status === 200) {
+            answered.add(r.timings.duration);
+            late.add(r.timings.duration > slo ? 1 : 0);
+        } else {
+            (r.status === 503 ? refused : failed).add(1);
+        }
+    });
+}
+export default function () {
+    let due = Date.now();
+    const end = due + 1000 * Number(__ENV.SECONDS);
+    function step() {
+        for (; due <= Date.now() && due < end; due -= Math.log(1 - Math.random()) * gap) ask();
+        if (due < end) setTimeout(step, Math.max(due - Date.now(), 0));
+    }
+    step();
+}
+"""
+POOL_SLO_MS, POOL_SHARE = 37, 0.8
+POOL_SCENARIO = """
+cluster: {accelerators: 8, type: emulated}
+models: [{name: resnet, alpha_ms: 2.438, beta_ms: 9.095, slo_ms: 37}]
+workload: {rate_rps: 1000, arrivals: poisson}
+run: {seconds: 20, warmup_seconds: 2, seed: 1}
+"""
+
+
+def k6_pool(_server, model, folder, seconds):
+    scenario, script, body, summary = (folder / name for name in ("pool.yaml", "pool.js", "pool.json", "pool-summary.json"))
+    scenario.write_text(POOL_SCENARIO)
+    script.write_text(K6_POOL)
+    body.write_text(model.json_body())
+    found = subprocess.run([os.environ["SYMPHONY_BINARY"], "simulate", scenario, "--find", "goodput", "--json"],
+                           check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    rate = POOL_SHARE * json.loads(found)["goodput_rps"]
+    with Server("--scenario", scenario, "--pin", "none") as server:
+        count = lambda name: int(sum(value for row, value in server.metrics().items() if row.startswith(name)))
+        ok = 'symphony_requests_total{model="resnet",version="1",outcome="ok"}'
+        output_of(find("k6"), "run", "--quiet", "--no-usage-report", "--summary-export", summary, "--summary-trend-stats",
+                  "count,med,p(99)", script, env={"BODY": str(body), "TARGET": clients.infer_url(server, model),
+                                                  "RATE": str(rate), "SECONDS": str(seconds), "SLO_MS": str(POOL_SLO_MS)})
+        metrics = json.loads(summary.read_text())["metrics"]
+        number = lambda name: metrics.get(name, {"count": 0})["count"]
+        times, late, refused = metrics["answered"], number("late"), number("refused")
+        answered = times["count"]
+        wait_until(lambda: count(ok) >= answered)  # an answer may be here before it is counted
+        server_late = count(ok) - count("symphony_requests_in_time_total")
+    asked = answered + refused + number("failed")
+    verdict = "%s at %.0f/s: %.2f %% late, %.2f %% refused; late to the server: %.2f %%" % (
+        "VALID" if late + refused <= 0.01 * asked else "LATE", rate, 100 * late / asked, 100 * refused / asked,
+        100 * server_late / asked)
+    return Outcome("k6 pool", "HTTP", answered + refused, number("failed"), times["med"], times["p(99)"], verdict)
+
+
 def trials(quick):
     """(program, input, function of server and folder)"""
     n = lambda requests: requests // 10 if quick else requests
@@ -115,6 +187,7 @@ def trials(quick):
     yield "perf_analyzer", SMALL, functools.partial(clients.perf_analyzer, requests=n(3000), streaming=True)
     yield "ghz", SMALL, functools.partial(ghz, requests=n(20000))
     yield "ghz", LARGE, functools.partial(ghz, requests=n(1000))
+    yield "k6", POOL, functools.partial(k6_pool, seconds=5 if quick else 30)
 
 
 def installed(program):
@@ -148,9 +221,9 @@ def main():
                     good = False
                     continue
                 o = run(server, model, folder)
-                good &= o.failed == 0 and o.requests > 0 and o.verdict in ("", "VALID")
+                good &= o.failed == 0 and o.requests > 0 and (not o.verdict or o.verdict.startswith("VALID"))
                 ms = lambda value: "-" if value is None else "%.3f" % value
-                print(row % (o.client, o.protocol, "600 KB" if model is LARGE else "1 KB", o.requests, o.failed,
+                print(row % (o.client, o.protocol, INPUTS[model.name], o.requests, o.failed,
                              ms(o.p50_ms), ms(o.p99_ms), o.verdict), flush=True)
     sys.exit(0 if good else 1)
 

@@ -20,6 +20,7 @@ import environments
 import load
 import measure
 import models
+import quiet
 import report
 import servers
 from environments import say
@@ -67,7 +68,7 @@ def cores_choose(arguments: argparse.Namespace) -> tuple[int, int]:
     return server, arguments.client_core if arguments.client_core is not None else (apart or others)[0]
 
 
-def machine() -> str:
+def machine_text() -> str:
     info = Path("/proc/cpuinfo").read_text()
     model = next((line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")), "?")
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -105,10 +106,13 @@ def main() -> int:
     os.sched_setaffinity(0, {client_core})  # nothing of ours disturbs the server
     onnx = models.make_all(ROOT / "models", TOP / "models")
     say(f"compare: the engine alone, on core {server_core}")
-    alone = engine.measure_all(Path(sys.executable), server_core, onnx, plan.engine_s, measure.PACE_RPS)
+    probe = engine.Probe(Path(sys.executable), server_core, {name: onnx[name] for name in measure.LOADED})
+    machine = quiet.Quiet(probe)
+    alone = machine.measure("the engine alone", lambda: engine.measure_all(
+        Path(sys.executable), server_core, onnx, plan.engine_s, measure.PACE_RPS))
     for name, result in alone.items():
         say(f"  {name}: {1e3 / result['batch_ms'][1]:.0f}/s at batch 1, {32e3 / result['batch_ms'][32]:.0f}/s at 32")
-    context = servers.Context(ROOT, TOP, arguments.port, server_core, onnx, alone)
+    context = servers.Context(ROOT, TOP, arguments.port, server_core, onnx, alone, machine)
     log = ROOT / "log" / "client.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
@@ -117,7 +121,7 @@ def main() -> int:
     chosen = [server for server in servers.SERVERS if not arguments.only or server.name in arguments.only]
     result = {
         "date": datetime.date.today().isoformat(), "invocation": shlex.join(["./run", "compare", *sys.argv[1:]]),
-        "machine": machine(), "server_core": server_core, "client_core": client_core,
+        "machine": machine_text(), "server_core": server_core, "client_core": client_core,
         "python": platform.python_version(),
         "plan": dataclasses.asdict(plan), "engine": alone, "engine_version": environments.ENGINE.partition("==")[2],
         "batch": context.batch, "client_version": version_of(arguments.client), "rows": [], "failed": {}}
@@ -133,7 +137,9 @@ def main() -> int:
                 traceback.print_exc()
             say(f"  not measured: {error}")
             result["failed"][server.title] = str(error).replace(str(TOP) + "/", "")
+        result["quiet"] = machine.summary()
         (ROOT / "results.json").write_text(json.dumps(result, indent=1))
+    probe.stop()
     if arguments.setup_only:
         return 1 if result["failed"] else 0
     output = arguments.output or (ROOT / "comparison.md" if arguments.quick or arguments.only

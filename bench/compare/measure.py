@@ -12,7 +12,6 @@ from servers import CLOCK_TICKS, Server
 PACE_RPS = 50
 OVERLOAD = 1.5  # times the goodput
 RECOVERY = 0.8
-DISTURBED = 0.05  # share of the two cores that others may take
 ARRIVALS = ("uniform", "poisson")
 LOADED = ("mlp", "filetype")
 OUTSTANDING = (32, 128)  # of the saturated tiny model; the better of the two counts
@@ -41,6 +40,7 @@ class Watch:
 
     def __init__(self, server: Server, client: load.Client):
         self.server, self.cores = server, {server.context.core, client.core}
+        self.probe = server.context.quiet.probe
         self.began_s, self.began_busy_s, self.began_ours_s = time.monotonic(), self.busy_s(), self.ours_s()
 
     def busy_s(self) -> float:
@@ -55,8 +55,8 @@ class Watch:
         return ticks / CLOCK_TICKS
 
     def ours_s(self) -> float:
-        """The server's, the driver's, and the finished clients' CPU time."""
-        return self.server.cpu_s() + sum(os.times()[:4])
+        """The server's, the driver's, the probes' and the finished clients' CPU time."""
+        return self.server.cpu_s() + sum(os.times()[:4]) + self.probe.busy_s
 
     def others_share(self) -> float:
         elapsed_s = (time.monotonic() - self.began_s) * len(self.cores)
@@ -78,20 +78,25 @@ def measure(server: Server, client: load.Client, plan: Plan, engine: dict) -> di
         for name in LOADED:
             loaded(server, client, plan, models.MODELS[name], row)
     row["others_share"] = watch.others_share()
-    if row["others_share"] > DISTURBED:
-        say(f"  other processes took {row['others_share']:.0%} of the two cores: these figures are not to be trusted")
     return row
+
+
+def undisturbed(server: Server, client: load.Client, row: dict, what: str, act):
+    """What act() gives, repeated while something else disturbs it."""
+    return server.context.quiet.measure(f"{server.name} {what}", act, lambda: load.settle(server, row["idle_cpu"]),
+                                        lambda: Watch(server, client).others_share)
 
 
 def cost(server: Server, client: load.Client, plan: Plan, engine: dict, row: dict) -> None:
     """What the server adds to the engine: latency at a low rate, CPU time at saturation."""
     row["p50_ms"] = {}
     for name, model in models.MODELS.items():
-        result = client.rate(server, model, PACE_RPS, plan.latency_s, "--spin")
+        result = undisturbed(server, client, row, f"{name} at {PACE_RPS}/s",
+                             lambda model=model: client.rate(server, model, PACE_RPS, plan.latency_s, "--spin"))
         row["p50_ms"][name] = result["latency_ms"]["p50"]
     row["added_ms"] = {name: row["p50_ms"][name] - engine[name]["paced_ms"] for name in LOADED}
     say(f"  {PACE_RPS}/s: p50 " + ", ".join(f"{name} {ms:.2f} ms" for name, ms in row["p50_ms"].items()))
-    row.update(saturated(server, client, plan.saturate_s))
+    row.update(undisturbed(server, client, row, "saturated", lambda: saturated(server, client, plan.saturate_s)))
     say(f"  tiny saturated: {row['tiny_rps']:.0f}/s, {row['tiny_cpu_us']:.0f} us of CPU a request")
 
 
@@ -118,12 +123,25 @@ def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model,
     goodput = row.setdefault("goodput_rps", {}).setdefault(model.name, {})
     for arrivals in ARRIVALS:
         load.settle(server, row["idle_cpu"])
-        goodput[arrivals] = client.goodput(server, model, plan.probe_s, plan.precision, arrivals)
+        goodput[arrivals] = undisturbed(
+            server, client, row, f"{model.name}, {arrivals} arrivals",
+            lambda arrivals=arrivals: client.goodput(server, model, plan.probe_s, plan.precision, arrivals))
         say(f"  {model.name}, {arrivals} arrivals: goodput {goodput[arrivals]:.0f}/s")
     held = goodput["uniform"]
     if held <= 0:
         return
     load.settle(server, row["idle_cpu"])
+    during, after = undisturbed(server, client, row, f"{model.name}, overload",
+                                lambda: overloaded(server, client, plan, model, held))
+    row.setdefault("overload", {})[model.name] = {
+        "good": 1 - during["bad_rate"], "goodput_kept": during["good_rps"] / held, "refused": during["refused_rate"],
+        "refusal_p99_ms": during.get("refusal_ms", {}).get("p99"), "good_after": 1 - after["bad_rate"]}
+    say(f"  {model.name} at {OVERLOAD} times that: {1 - during['bad_rate']:.1%} in time; "
+        f"at {RECOVERY} times right after: {1 - after['bad_rate']:.1%}")
+
+
+def overloaded(server: Server, client: load.Client, plan: Plan, model: models.Model, held: float) -> tuple[dict, dict]:
+    """What came back during the overload, and after it."""
     overload = client.begin(server, model, *load.open_loop(model, OVERLOAD * held, plan.overload_s))
     try:
         time.sleep(load.WARMUP_S + plan.overload_s)  # its wait for the last answers goes on beside what follows
@@ -132,9 +150,4 @@ def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model,
         overload.kill()
         overload.communicate()
         raise
-    during = client.end(overload)
-    row.setdefault("overload", {})[model.name] = {
-        "good": 1 - during["bad_rate"], "goodput_kept": during["good_rps"] / held, "refused": during["refused_rate"],
-        "refusal_p99_ms": during.get("refusal_ms", {}).get("p99"), "good_after": 1 - after["bad_rate"]}
-    say(f"  {model.name} at {OVERLOAD} times that: {1 - during['bad_rate']:.1%} in time; "
-        f"at {RECOVERY} times right after: {1 - after['bad_rate']:.1%}")
+    return client.end(overload), after

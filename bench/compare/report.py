@@ -3,6 +3,7 @@
 import load
 import measure
 import models
+import quiet
 
 NONE = "–"
 
@@ -111,7 +112,7 @@ closed loop:
 ## Versions, settings and commands
 
 Python {result['python']}; client: `symphony bench` of {result['client_version']}, {load.CONNECTIONS} kept-alive
-connections and more when all are busy.
+connections and more when all are busy, the one used last first.
 
 | | version | tensors | settings |
 |---|---|---|---|
@@ -120,7 +121,8 @@ connections and more when all are busy.
         text += f"| {row['title']} | {row['version']} | {row['tensors']} | {row['settings']} |\n"
     text += "\n```\n" + "".join(row["command"] + "\n" for row in rows) + "```\n"
     return text + NOTES.format(batch=", ".join(f"{size} for `{name}`" for name, size in result["batch"].items()),
-                               others=max((row["others_share"] for row in rows), default=0))
+                               others=max((row["others_share"] for row in rows), default=0), slower=quiet.SLOWER,
+                               others_max=quiet.OTHERS, repeats=quiet.REPEATS, **result["quiet"])
 
 
 NOTES = """
@@ -142,4 +144,8 @@ NOTES = """
   client for a connection is late as well.
 - One run on one machine: differences of a few per cent mean nothing. While a server was measured, other processes
   took at most {others:.1%} of the two cores.
+- Before and after each measurement the engine alone ran for a moment on the server's core. Where it was more than
+  {slower:.0%} slower than usual in this run, or other processes took more than {others_max:.0%} of the cores meanwhile, the
+  measurement was made again, up to {repeats} times: {repeated} of {measured} were, and {disturbed} of these remained
+  disturbed; of these the least disturbed one counts.
 """

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import environments
 import models
+import quiet
 
 HOST = "127.0.0.1"
 SERVE = Path(__file__).parent / "serve"
@@ -24,8 +25,10 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 class Context:
     """What every server is given: folders, ports, the server's core, the models' files, and what the engine needs."""
 
-    def __init__(self, root: Path, top: Path, port: int, core: int, onnx: dict[str, Path], engine: dict):
+    def __init__(self, root: Path, top: Path, port: int, core: int, onnx: dict[str, Path], engine: dict,
+                 quiet: quiet.Quiet):
         self.root, self.top, self.port, self.core, self.onnx, self.engine = root, top, port, core, onnx, engine
+        self.quiet = quiet
         self.batch = {name: models.max_batch(models.MODELS[name], engine[name]["batch_ms"]) for name in models.MODELS}
         self.environments: dict[str, environments.Environment] = {}
 

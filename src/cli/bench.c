@@ -15,7 +15,6 @@
 #include "cli/gnuplot.h"
 #include "cli/options.h"
 #include "frontend/auth.h"
-#include "load/batch_metrics.h"
 #include "load/client_tls.h"
 #include "load/goodput_search.h"
 #include "load/load.h"
@@ -25,7 +24,6 @@
 #define TRIALS_MAX         80
 #define PAYLOAD_BYTES      (16u << 20) /* of one model, unless a single request is larger */
 #define CONNECT_TIMEOUT_NS (5 * NS_PER_S)
-#define METRICS_TIMEOUT_NS (2 * NS_PER_S)
 #define METRICS_PORT_STEP  2 /* 8000 and 8002: Symphony, Triton; 8080 and 8082: MLServer */
 #define SETTLE_NS          (30 * NS_PER_S)
 #define SETTLE_PAUSE_NS    (100 * NS_PER_MS)
@@ -37,11 +35,14 @@
 
 enum { FORM_BINARY, FORM_JSON };
 
+/* As enum reuse, and as the option's words. */
+static const char *const reuse_names[] = {"newest", "oldest", "random"};
+
 struct settings {
     const char *models, *metrics, *plot;
     double rate_rps, seconds, warmup_s, grace_s, slo_ms, precision;
     int64_t connections, connections_max, closed, items, seed;
-    int find, outputs;
+    int find, outputs, reuse;
     const char *arrivals_text;
     struct arrivals_spec arrivals;
     double popularity;
@@ -170,11 +171,15 @@ static const struct option_row rows[] = {
     OPTION_INT(
         S, connections_max, "connections-max", "C", 1, 1000000,
         "more are opened while all are busy, up to here; then requests wait at the client, their latency running"),
+    OPTION_CHOICE(S, reuse, "reuse", "newest|oldest|random",
+                  "which idle connection takes the next request: the one used last, as the pools of Go, urllib3 and "
+                  "nginx do, the one idle longest, or any"),
     OPTION_FLAG(S, spin, "spin", "never sleep: precise times for a client with a core of its own"),
     OPTION_HEADING("Output"),
-    OPTION_TEXT(S, metrics, "metrics", "URL",
-                "the server's Prometheus page, for batch sizes (default: /metrics two ports above the URL's, 8002 for "
-                "8000, if it is there)"),
+    OPTION_TEXT(
+        S, metrics, "metrics", "URL",
+        "the server's Prometheus page, for batch sizes and its own view of latencies (default: /metrics two ports "
+        "above the URL's, 8002 for 8000, if it is there)"),
     OPTION_TEXT(S, plot, "plot", "FILE.svg",
                 "draw the distribution of latency, or with --find the good over the offered rate (needs gnuplot)"),
     OPTION_FLAG(S, json, "json", "the result as JSON on standard output"),
@@ -207,9 +212,9 @@ struct bench {
     bool has_metrics;
     struct target target;
     struct load_model *models;
-    const char **names;                 /* [models_count] for the metrics */
-    struct batch_count *before, *after; /* [models_count] */
-    double *batch_mean;                 /* [models_count + 1] */
+    const char **names;       /* [models_count] for the metrics */
+    struct bench_server side; /* the server's own figures */
+    bool *same_slo;           /* [models_count]: the server goes by the SLO that we do */
     struct load *load;
     struct load_result result, spare;
     struct bench_trial trials[TRIALS_MAX];
@@ -254,6 +259,7 @@ static int model_prepare(struct bench *b, uint32_t i, struct sy_error *err) {
     model->name = target->name;
     model->slo_ns = s->slo_ms > 0 ? (int64_t)(s->slo_ms * 1e6) : target->slo_ns;
     b->names[i] = target->name;
+    b->same_slo[i] = model->slo_ns && (model->slo_ns == target->slo_ns || s->timeout_from_slo);
     if (!model->slo_ns && (!s->closed || s->timeout_from_slo))
         return error_set(err, -EINVAL, "the server does not tell the SLO of model '%s'; give --slo-ms", target->name);
     struct payload_options form = {.json_tensors = s->json_tensors,
@@ -276,13 +282,11 @@ static int models_prepare(struct bench *b, struct sy_error *err) {
     uint32_t count = b->models_count = b->target.models_count;
     b->models = calloc(count, sizeof(*b->models));
     b->names = calloc(count, sizeof(*b->names));
-    b->before = calloc(count, sizeof(*b->before));
-    b->after = calloc(count, sizeof(*b->after));
-    b->batch_mean = calloc(count + 1, sizeof(*b->batch_mean));
+    b->same_slo = calloc(count, sizeof(*b->same_slo));
     double *weights = calloc(count, sizeof(*weights));
     int rc = 0;
-    if (!b->models || !b->names || !b->before || !b->after || !b->batch_mean || !weights ||
-        load_result_init(&b->result, count) || load_result_init(&b->spare, count))
+    if (!b->models || !b->names || !b->same_slo || !weights || load_result_init(&b->result, count) ||
+        load_result_init(&b->spare, count))
         rc = error_set(err, -ENOMEM, "out of memory for %u models", count);
     if (!rc)
         popularity_weights(b->s.popularity, weights, count);
@@ -307,18 +311,18 @@ static int metrics_prepare(struct bench *b, struct sy_error *err) {
     if (b->s.metrics) {
         int rc = server_parse(b->s.metrics, &b->metrics, err);
         rc = rc ? rc : server_equip(b, &b->metrics, err);
-        rc = rc ? rc : server_resolve(&b->metrics, METRICS_TIMEOUT_NS, err);
+        rc = rc ? rc : server_resolve(&b->metrics, BENCH_SERVER_TIMEOUT_NS, err);
         b->has_metrics = !rc;
         return rc;
     }
     b->metrics = b->server;
     snprintf(b->metrics.port, sizeof(b->metrics.port), "%d", (atoi(b->server.port) + METRICS_PORT_STEP) & 0xffff);
     strcpy(b->metrics.path, "/metrics");
-    b->has_metrics = server_resolve(&b->metrics, METRICS_TIMEOUT_NS, NULL) == 0;
+    b->has_metrics = server_resolve(&b->metrics, BENCH_SERVER_TIMEOUT_NS, NULL) == 0;
     if (!b->has_metrics && b->server.secure) {
         b->metrics.tls = NULL;
         b->metrics.headers = "";
-        b->has_metrics = server_resolve(&b->metrics, METRICS_TIMEOUT_NS, NULL) == 0;
+        b->has_metrics = server_resolve(&b->metrics, BENCH_SERVER_TIMEOUT_NS, NULL) == 0;
     }
     return 0;
 }
@@ -330,9 +334,8 @@ static void bench_free(struct bench *b) {
             free(b->models[i].payloads[j].bytes);
     free(b->models);
     free(b->names);
-    free(b->before);
-    free(b->after);
-    free(b->batch_mean);
+    free(b->same_slo);
+    bench_server_free(&b->side);
     load_result_free(&b->result);
     load_result_free(&b->spare);
     target_free(&b->target);
@@ -365,28 +368,6 @@ static void live_line(void *context, const struct load_progress *now) {
     b->line_shown = true;
 }
 
-static void metrics_read(struct bench *b, struct batch_count *counts) {
-    struct answer answer;
-    memset(counts, 0, b->models_count * sizeof(*counts));
-    if (!b->has_metrics || fetch(&b->metrics, "GET", "", METRICS_TIMEOUT_NS, &answer, NULL))
-        return;
-    if (answer.status == 200)
-        batch_metrics_read(answer.body, b->names, b->models_count, counts);
-    free(answer.body);
-}
-
-static void batches_compare(struct bench *b) {
-    double items = 0, batches = 0;
-    for (uint32_t i = 0; i < b->models_count; i++) {
-        double more_items = b->after[i].items - b->before[i].items;
-        double more_batches = b->after[i].batches - b->before[i].batches;
-        b->batch_mean[i] = more_batches > 0 ? more_items / more_batches : 0.0;
-        items += more_items;
-        batches += more_batches;
-    }
-    b->batch_mean[b->models_count] = batches > 0 ? items / batches : 0.0;
-}
-
 static struct load_trial trial_make(const struct bench *b, double rate_rps) {
     const struct settings *s = &b->s;
     return (struct load_trial){.arrivals = s->arrivals,
@@ -401,13 +382,11 @@ static struct load_trial trial_make(const struct bench *b, double rate_rps) {
 
 static int once_run(struct bench *b, struct sy_error *err) {
     struct load_trial trial = trial_make(b, b->s.rate_rps);
-    metrics_read(b, b->before);
+    bench_server_begin(&b->side);
     int rc = load_run(b->load, &trial, &b->result, live_line, b, err);
     line_end(b);
-    if (!rc) {
-        metrics_read(b, b->after);
-        batches_compare(b);
-    }
+    if (!rc)
+        bench_server_end(&b->side);
     return rc;
 }
 
@@ -509,15 +488,14 @@ static int goodput_find(struct bench *b, struct sy_error *err) {
             break;
         double rate_rps = search.rate_rps;
         struct load_trial trial = trial_make(b, rate_rps);
-        metrics_read(b, b->before);
+        bench_server_begin(&b->side);
         rc = load_run(b->load, &trial, &b->spare, live_line, b, err);
         if (rc || stop_asked)
             break;
         bool held = !b->spare.gave_up && load_result_held(&b->spare, b->models_count);
         trial_note(b, rate_rps, &b->spare, held);
         if (held || !best_kept) {
-            metrics_read(b, b->after);
-            batches_compare(b);
+            bench_server_end(&b->side);
             results_swap(b);
         }
         best_kept |= held;
@@ -549,7 +527,8 @@ static int report_write(struct bench *b, struct sy_error *err) {
                                   .models = b->models,
                                   .models_count = b->models_count,
                                   .result = &b->result,
-                                  .batch_mean = b->batch_mean,
+                                  .server = &b->side,
+                                  .same_slo = b->same_slo,
                                   .trials = b->trials,
                                   .trials_count = b->trials_count,
                                   .searched = b->s.find == 0,
@@ -557,6 +536,7 @@ static int report_write(struct bench *b, struct sy_error *err) {
                                   .seconds = b->s.seconds,
                                   .warmup_s = b->s.warmup_s,
                                   .closed = (uint32_t)b->s.closed,
+                                  .reuse = reuse_names[b->s.reuse],
                                   .seed = (uint64_t)b->s.seed};
     send_lag_warn(b);
     if (b->s.json) {
@@ -581,7 +561,10 @@ static int bench_prepare(struct bench *b, struct sy_error *err) {
     rc = rc ? rc : server_resolve(&b->server, CONNECT_TIMEOUT_NS, err);
     rc = rc ? rc : target_read(&b->target, &b->server, s->models, s->items, b->s.hints, s->hints_count, err);
     rc = rc ? rc : models_prepare(b, err);
-    return rc ? rc : metrics_prepare(b, err);
+    rc = rc ? rc : metrics_prepare(b, err);
+    if (!rc && bench_server_init(&b->side, &b->server, b->has_metrics ? &b->metrics : NULL, b->names, b->models_count))
+        rc = error_set(err, -ENOMEM, "out of memory for %u models", b->models_count);
+    return rc;
 }
 
 static int bench_main(int argc, char **argv) {
@@ -597,6 +580,7 @@ static int bench_main(int argc, char **argv) {
                              .seed = 1,
                              .find = -1,
                              .outputs = FORM_BINARY,
+                             .reuse = REUSE_NEWEST,
                              .arrivals_text = "poisson",
                              .slo_ms = 0};
     b->terminal = isatty(STDERR_FILENO);
@@ -630,6 +614,7 @@ static int bench_main(int argc, char **argv) {
                                                 .models_count = b->models_count,
                                                 .connections = (uint32_t)b->s.connections,
                                                 .connections_max = (uint32_t)b->s.connections_max,
+                                                .reuse = (enum reuse)b->s.reuse,
                                                 .spin = b->s.spin,
                                                 .stop = &stop_asked},
                           &err);

@@ -8,7 +8,8 @@
 
 #include "cli/gnuplot.h"
 
-#define PLOT_MODELS_MAX 10
+#define PLOT_MODELS_MAX   10
+#define DISAGREEMENTS_MAX 5 /* models whose figures differ that are shown */
 
 void bench_total(const struct bench_report *report, struct load_model_stats *all) {
     for (uint32_t i = 0; i < report->models_count; i++) {
@@ -20,6 +21,8 @@ void bench_total(const struct bench_report *report, struct load_model_stats *all
         all->errors += m->errors;
         all->unanswered += m->unanswered;
         latency_merge(&all->latency, &m->latency);
+        latency_merge(&all->wire, &m->wire);
+        all->wire_in_time += m->wire_in_time;
         histogram_merge(&all->refusal, &m->refusal);
     }
 }
@@ -80,6 +83,70 @@ static void table_remarks(const struct bench_report *report, const struct load_m
             (double)r->send_lag.max_ns / 1e6, r->connections, 100 * share(r->waited, all->offered));
 }
 
+/* One model, or all: index models_count. */
+static struct bench_agreement agreement_of(const struct bench_report *report, uint32_t model,
+                                           const struct load_model_stats *client) {
+    bool same_slo = true;
+    for (uint32_t i = 0; i < report->models_count; i++)
+        same_slo &= (model != i && model != report->models_count) || report->same_slo[i];
+    return bench_server_compare(report->server, model, client, same_slo);
+}
+
+static void table_side(FILE *to, const char *who, double mean_ms, double p50_ms, double p99_ms, double in_time,
+                       const struct bench_agreement *a) {
+    fprintf(to, "%s", who);
+    if (a->has_quantiles)
+        fprintf(to, "p50 %.3f, p99 %.3f", p50_ms, p99_ms);
+    else
+        fprintf(to, "mean %.3f", mean_ms);
+    fputs(" ms", to);
+    if (a->has_in_time)
+        fprintf(to, ", %.2f %% in time", 100 * in_time);
+}
+
+/* What does not fit together; nothing if all does. */
+static void table_disagreement(FILE *to, const char *name, const struct bench_agreement *a) {
+    if (a->p99_differs)
+        fprintf(to, "%s: the 99th percentiles of client and server DIFFER by %.3f ms\n", name,
+                a->client_p99_ms - a->server_p99_ms);
+    if (a->unseen_late > 0)
+        fprintf(to, "%s: %.2f %% of the answers were in time to the server and LATE here\n", name,
+                100 * a->unseen_late);
+}
+
+static void models_disagreement(const struct bench_report *report, FILE *to) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < report->models_count; i++) {
+        struct bench_agreement a = agreement_of(report, i, &report->result->models[i]);
+        count += a.p99_differs || a.unseen_late > 0;
+        if (count <= DISAGREEMENTS_MAX)
+            table_disagreement(to, report->models[i].name, &a);
+    }
+    if (count > DISAGREEMENTS_MAX)
+        fprintf(to, "and %u models more\n", count - DISAGREEMENTS_MAX);
+}
+
+static void table_server(const struct bench_report *report, const struct load_model_stats *all, FILE *to) {
+    const struct bench_server *server = report->server;
+    struct bench_agreement a = agreement_of(report, report->models_count, all);
+    struct server_quantile wait;
+    if (a.told) {
+        table_side(to, "the server's own figures, warm-up included: ", a.server_mean_ms, a.server_p50_ms,
+                   a.server_p99_ms, a.server_in_time, &a);
+        table_side(to, "; the client's from sent to answered: ", a.client_mean_ms, a.client_p50_ms, a.client_p99_ms,
+                   a.client_in_time, &a);
+        fputc('\n', to);
+        if (!a.same_requests)
+            fprintf(to, "the server answered %.0f requests and the client got %llu: others use it, too\n",
+                    server->figures[report->models_count].answered, (unsigned long long)all->wire.count);
+        table_disagreement(to, report->models_count > 1 ? "all" : report->models[0].name, &a);
+        if (report->models_count > 1)
+            models_disagreement(report, to);
+    }
+    if (server_figures_quantile(&server->wait, 0.99, &wait))
+        fprintf(to, "99 times in 100 what the client sent was read within %.3f ms of its arrival\n", wait.at_s * 1e3);
+}
+
 void bench_report_table(const struct bench_report *report, FILE *to) {
     const struct load_result *r = report->result;
     struct load_model_stats *all = total_make(report);
@@ -93,18 +160,20 @@ void bench_report_table(const struct bench_report *report, FILE *to) {
         fprintf(to, "%s: %u requests outstanding", report->url, report->closed);
     else
         fprintf(to, "%s: %s arrivals", report->url, report->arrivals);
-    fprintf(to, ", %.4g s after %.4g s of warm-up, seed %llu%s\n\n", r->seconds, report->warmup_s,
-            (unsigned long long)report->seed, r->interrupted ? ", interrupted" : "");
+    fprintf(to, ", %.4g s after %.4g s of warm-up, seed %llu, %s idle connection first%s\n\n", r->seconds,
+            report->warmup_s, (unsigned long long)report->seed, report->reuse, r->interrupted ? ", interrupted" : "");
     fprintf(to, "%-*s %8s %9s %9s %7s %6s %7s %6s %8s %8s %8s %8s %6s\n", width, "", "SLO", "offered", "good", "good",
             "late", "refused", "error", "p50", "p99", "p99.9", "max", "batch");
     fprintf(to, "%-*s %8s %9s %9s %7s %6s %7s %6s %8s %8s %8s %8s %6s\n", width, "model", "ms", "/s", "/s", "%", "%",
             "%", "%", "ms", "ms", "ms", "ms", "mean");
     for (uint32_t i = 0; i < report->models_count; i++)
-        table_row(to, r, report->models[i].name, width, report->models[i].slo_ns, &r->models[i], report->batch_mean[i]);
+        table_row(to, r, report->models[i].name, width, report->models[i].slo_ns, &r->models[i],
+                  report->server->batch_mean[i]);
     if (report->models_count > 1)
-        table_row(to, r, "all", width, 0, all, report->batch_mean[report->models_count]);
+        table_row(to, r, "all", width, 0, all, report->server->batch_mean[report->models_count]);
     fputc('\n', to);
     table_remarks(report, all, to);
+    table_server(report, all, to);
     if (report->searched)
         fprintf(to, "goodput: %.6g requests/s, with at least 99 %% of every model's good\n", report->goodput_rps);
     free(all);
@@ -135,10 +204,34 @@ static json_t *stats_json(const struct load_result *result, const struct load_mo
     return json;
 }
 
+/* Adds member "server", if the server told anything. */
+static void agreement_set(json_t *json, const struct bench_report *report, uint32_t model,
+                          const struct load_model_stats *client) {
+    struct bench_agreement a = agreement_of(report, model, client);
+    if (!a.told)
+        return;
+    json_t *server = json_pack("{s:I,s:f,s:{s:I,s:f,s:f,s:f},s:b}", "answered",
+                               (json_int_t)report->server->figures[model].answered, "mean_ms", a.server_mean_ms,
+                               "client", "answered", (json_int_t)client->wire.count, "mean_ms", a.client_mean_ms,
+                               "p50_ms", a.client_p50_ms, "p99_ms", a.client_p99_ms, "same_requests", a.same_requests);
+    if (a.has_quantiles) {
+        json_object_set_new(server, "p50_ms", json_real(a.server_p50_ms));
+        json_object_set_new(server, "p99_ms", json_real(a.server_p99_ms));
+        json_object_set_new(server, "p99_differs", json_boolean(a.p99_differs));
+    }
+    if (a.has_in_time) {
+        json_object_set_new(server, "in_time_rate", json_real(a.server_in_time));
+        json_object_set_new(json_object_get(server, "client"), "in_time_rate", json_real(a.client_in_time));
+        json_object_set_new(server, "unseen_late_rate", json_real(a.unseen_late));
+    }
+    json_object_set_new(json, "server", server);
+}
+
 static json_t *models_json(const struct bench_report *report) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < report->models_count; i++) {
-        json_t *model = stats_json(report->result, &report->result->models[i], report->batch_mean[i]);
+        json_t *model = stats_json(report->result, &report->result->models[i], report->server->batch_mean[i]);
+        agreement_set(model, report, i, &report->result->models[i]);
         json_object_set_new(model, "name", json_string(report->models[i].name));
         json_object_set_new(model, "slo_ms",
                             report->models[i].slo_ns ? json_real((double)report->models[i].slo_ns / 1e6) : json_null());
@@ -164,8 +257,12 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
     struct load_model_stats *all = total_make(report);
     if (!all)
         return -ENOMEM;
-    json_t *json = stats_json(r, all, report->batch_mean[report->models_count]);
+    json_t *json = stats_json(r, all, report->server->batch_mean[report->models_count]);
+    agreement_set(json, report, report->models_count, all);
     free(all);
+    struct server_quantile wait;
+    if (server_figures_quantile(&report->server->wait, 0.99, &wait))
+        json_object_set_new(json, "server_wait_p99_ms", json_real(wait.at_s * 1e3));
     json_object_set_new(json, "goodput_rps", report->searched ? json_real(report->goodput_rps) : json_null());
     json_object_set_new(json, "models", models_json(report));
     if (report->searched)
@@ -179,6 +276,7 @@ int bench_report_json(const struct bench_report *report, FILE *to) {
     json_object_set_new(json, "warmup_seconds", json_real(report->warmup_s));
     json_object_set_new(json, "seed", json_integer((json_int_t)report->seed));
     json_object_set_new(json, "interrupted", json_boolean(r->interrupted));
+    json_object_set_new(json, "reuse", json_string(report->reuse));
     json_object_set_new(json, "connections", json_integer(r->connections));
     json_object_set_new(json, "send_lag_ms",
                         json_pack("{s:f,s:f,s:f}", "p50", (double)latency_quantile_ns(&r->send_lag, 0.5) / 1e6, "p99",

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "cli/bench_server.h"
 #include "load/load.h"
 
 /* One trial of a goodput search. */
@@ -16,10 +17,11 @@ struct bench_trial {
 };
 
 struct bench_report {
-    const char *url, *arrivals;
+    const char *url, *arrivals, *reuse;
     const struct load_model *models;
     const struct load_result *result;
-    const double *batch_mean; /* [models_count + 1], the last over all; 0: not known */
+    const bool *same_slo;              /* [models_count]: the server goes by the same SLO */
+    const struct bench_server *server; /* what the server says of itself */
     const struct bench_trial *trials;
     uint32_t models_count, trials_count;
     bool searched; /* goodput_rps and trials mean something */

@@ -185,15 +185,12 @@ static void render_decisions(const struct server *s, struct text *out) {
 }
 
 static void wait_rows(struct text *out, const char *protocol, uint32_t frontend, const struct histogram *h) {
-    static const double quantiles[] = {0.5, 0.99, 0.999, 1};
+    static const int64_t edges_us[] = {20,   50,   100,   200,   300,   500,    1000,   1500,  2000,
+                                       3000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
+    char labels[64];
 
-    for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
-        text_printf(out, "symphony_frontend_wait_seconds{protocol=\"%s\",frontend=\"%u\",quantile=\"%g\"} %.9g\n",
-                    protocol, frontend, quantiles[i], (double)histogram_quantile(h, quantiles[i]) / 1e9);
-    text_printf(out, "symphony_frontend_wait_seconds_sum{protocol=\"%s\",frontend=\"%u\"} %.9g\n", protocol, frontend,
-                (double)counter_get(&h->sum) / 1e9);
-    text_printf(out, "symphony_frontend_wait_seconds_count{protocol=\"%s\",frontend=\"%u\"} %llu\n", protocol, frontend,
-                (unsigned long long)counter_get(&h->count));
+    snprintf(labels, sizeof(labels), "protocol=\"%s\",frontend=\"%u\"", protocol, frontend);
+    render_histogram(out, "symphony_frontend_wait_seconds", labels, h, edges_us, ARRAY_COUNT(edges_us), NS_PER_US, 1e9);
 }
 
 static void render_waits(const struct server *s, struct text *out) {
@@ -228,4 +225,14 @@ void server_render_metrics(void *server, struct text *out) {
     http_frontends_render_metrics(s->http, s->config.frontends, out);
     if (s->config.grpc_port >= 0)
         grpc_frontends_render_metrics(s->grpc, s->config.frontends, out);
+}
+
+void server_render_fine_metrics(void *server, struct text *out) {
+    struct server *s = server;
+    const struct v2_models *listed = server_models_lock(s);
+    const struct infer_counters *counters[server_frontends(s)];
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        counters[f] = server_infer_counters(s, f);
+    infer_counters_render_fine(counters, server_frontends(s), listed, out);
+    server_models_unlock(s);
 }

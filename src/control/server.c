@@ -335,6 +335,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .tls = s->config.tls_metrics ? s->config.tls : NULL,
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
+        .render_fine = server_render_fine_metrics,
         .context = s,
     };
     int rc = metrics_server_start(&s->metrics, &config, err);

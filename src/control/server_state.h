@@ -106,5 +106,7 @@ bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);
+/* Latencies only, as finely as they are counted. The metrics thread. */
+void server_render_fine_metrics(void *server, struct text *out);
 /* The part of them that bears Triton's names, `nv_inference_*`. */
 void server_render_triton_metrics(const struct server *s, const struct v2_models *listed, struct text *out);

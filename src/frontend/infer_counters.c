@@ -10,6 +10,9 @@
 #include "base/counter.h"
 #include "base/time.h"
 
+#define REQUEST_DURATION      "symphony_request_duration_seconds"
+#define REQUEST_DURATION_HELP "From the first byte of a request to its answer, of those answered."
+
 int infer_counters_init(struct infer_counters *counters, uint32_t model_count) {
     memset(counters, 0, sizeof(*counters));
     counters->model_count = model_count;
@@ -79,38 +82,61 @@ static void render_outcomes(const struct rendering *r) {
     }
 }
 
-static void render_histogram(const struct rendering *r, const char *name, const char *help, size_t offset) {
-    static const int64_t edges_us[] = {100,   200,   500,   1000,   2000,   5000,   10000,  15000,   20000,   25000,
-                                       30000, 50000, 75000, 100000, 150000, 200000, 500000, 1000000, 2000000, 5000000};
-    metric_heading(r->out, name, "histogram", help);
+/* Add to counts[i] how many values were at most edges_ns[i]. */
+static void latency_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
+    fine_histogram_count_until(&m->latency_ns, edges_ns, n, counts);
+}
+
+static void queue_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
+    for (uint32_t i = 0; i < n; i++)
+        counts[i] += histogram_count_until(&m->queue_ns, edges_ns[i]);
+}
+
+static void bucket_row(const struct rendering *r, const char *name, uint32_t model, int64_t edge_ns, uint64_t count) {
     char suffixed[96];
+    strcat(strcpy(suffixed, name), "_bucket");
+    row_begin(r, suffixed, model);
+    if (edge_ns == INT64_MAX)
+        text_printf(r->out, ",le=\"+Inf\"} %llu\n", (unsigned long long)count);
+    else
+        text_printf(r->out, ",le=\"%.12g\"} %llu\n", (double)edge_ns / NS_PER_S, (unsigned long long)count);
+}
+
+static void sum_row(const struct rendering *r, const char *name, uint32_t model, uint64_t sum_ns) {
+    char suffixed[96];
+    strcat(strcpy(suffixed, name), "_sum");
+    row_begin(r, suffixed, model);
+    text_printf(r->out, "} %.9g\n", (double)sum_ns / NS_PER_S);
+}
+
+static void count_row(const struct rendering *r, const char *name, uint32_t model, uint64_t count) {
+    char suffixed[96];
+    strcat(strcpy(suffixed, name), "_count");
+    row_begin(r, suffixed, model);
+    text_printf(r->out, "} %llu\n", (unsigned long long)count);
+}
+
+static void render_histogram(const struct rendering *r, const char *name, const char *help,
+                             void (*count)(const struct model_infer_counters *, const int64_t *, uint32_t, uint64_t *),
+                             size_t sum_offset) {
+#define US(n) ((n)*NS_PER_US)
+    static const int64_t edges_ns[] = {US(100),     US(200),     US(500),    US(1000),   US(2000),   US(5000),
+                                       US(10000),   US(15000),   US(20000),  US(25000),  US(30000),  US(50000),
+                                       US(75000),   US(100000),  US(150000), US(200000), US(500000), US(1000000),
+                                       US(2000000), US(5000000), INT64_MAX};
+#undef US
+    metric_heading(r->out, name, "histogram", help);
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
-        uint64_t total = 0, sum = 0;
-        strcat(strcpy(suffixed, name), "_bucket");
-        for (unsigned e = 0; e <= ARRAY_COUNT(edges_us); e++) {
-            bool last = e == ARRAY_COUNT(edges_us);
-            uint64_t until = 0;
-            for (uint32_t f = 0; f < r->count; f++) {
-                const void *h = (const char *)&r->counters[f]->models[*m] + offset;
-                until += histogram_count_until(h, last ? INT64_MAX : edges_us[e] * NS_PER_US);
-            }
-            row_begin(r, suffixed, *m);
-            if (last)
-                text_printf(r->out, ",le=\"+Inf\"} %llu\n", (unsigned long long)until);
-            else
-                text_printf(r->out, ",le=\"%g\"} %llu\n", (double)edges_us[e] / 1e6, (unsigned long long)until);
-            total = until;
-        }
+        uint64_t until[ARRAY_COUNT(edges_ns)] = {0}, sum = 0;
         for (uint32_t f = 0; f < r->count; f++) {
-            const struct histogram *h = (const void *)((const char *)&r->counters[f]->models[*m] + offset);
-            sum += counter_get(&h->sum);
+            const struct model_infer_counters *counters = &r->counters[f]->models[*m];
+            count(counters, edges_ns, ARRAY_COUNT(edges_ns), until);
+            sum += counter_get((const void *)((const char *)counters + sum_offset));
         }
-        strcat(strcpy(suffixed, name), "_sum");
-        row_begin(r, suffixed, *m);
-        text_printf(r->out, "} %.9g\n", (double)sum / NS_PER_S);
-        strcat(strcpy(suffixed, name), "_count");
-        row_begin(r, suffixed, *m);
-        text_printf(r->out, "} %llu\n", (unsigned long long)total);
+        for (unsigned e = 0; e < ARRAY_COUNT(edges_ns); e++)
+            bucket_row(r, name, *m, edges_ns[e], until[e]);
+        sum_row(r, name, *m, sum);
+        count_row(r, name, *m, until[ARRAY_COUNT(edges_ns) - 1]);
     }
 }
 
@@ -141,11 +167,44 @@ void infer_counters_render(const struct infer_counters *const *counters, uint32_
                            struct slab_use bulk, struct text *out) {
     const struct rendering r = {counters, count, models, out};
     render_outcomes(&r);
-    render_histogram(&r, "symphony_request_duration_seconds",
-                     "From the first byte of a request to its answer, of those answered.",
-                     offsetof(struct model_infer_counters, latency_ns));
+    render_histogram(&r, REQUEST_DURATION, REQUEST_DURATION_HELP, latency_count,
+                     offsetof(struct model_infer_counters, latency_ns.sum));
     render_histogram(&r, "symphony_queue_duration_seconds",
-                     "From the first byte of a request to the start of its run, of those answered.",
-                     offsetof(struct model_infer_counters, queue_ns));
+                     "From the first byte of a request to the start of its run, of those answered.", queue_count,
+                     offsetof(struct model_infer_counters, queue_ns.sum));
     render_totals(&r, bulk);
+}
+
+/* A bucket in which something was counted is shown by both of its edges. */
+static void render_fine(const struct rendering *r, uint32_t model) {
+    uint64_t total = 0, sum = 0;
+    int64_t shown = -1;
+    for (uint32_t i = 0; i < FINE_HISTOGRAM_BUCKETS; i++) {
+        uint64_t here = 0;
+        int64_t least, greatest;
+        for (uint32_t f = 0; f < r->count; f++)
+            here += counter_get(&r->counters[f]->models[model].latency_ns.buckets[i]);
+        if (!here)
+            continue;
+        fine_histogram_edges(i, &least, &greatest);
+        if (shown < least - 1)
+            bucket_row(r, REQUEST_DURATION, model, least - 1, total);
+        total += here;
+        bucket_row(r, REQUEST_DURATION, model, greatest, total);
+        shown = greatest;
+    }
+    if (shown != INT64_MAX)
+        bucket_row(r, REQUEST_DURATION, model, INT64_MAX, total);
+    for (uint32_t f = 0; f < r->count; f++)
+        sum += counter_get(&r->counters[f]->models[model].latency_ns.sum);
+    sum_row(r, REQUEST_DURATION, model, sum);
+    count_row(r, REQUEST_DURATION, model, total);
+}
+
+void infer_counters_render_fine(const struct infer_counters *const *counters, uint32_t count,
+                                const struct v2_models *models, struct text *out) {
+    const struct rendering r = {counters, count, models, out};
+    metric_heading(out, REQUEST_DURATION, "histogram", REQUEST_DURATION_HELP);
+    for (const uint32_t *m = models->listed; m < models->listed + models->count; m++)
+        render_fine(&r, *m);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/counter.h"
+#include "base/fine_histogram.h"
 #include "base/histogram.h"
 #include "base/text.h"
 #include "engine/tensor.h"
@@ -30,8 +31,8 @@ struct model_infer_counters {
     _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */
     _Atomic uint32_t held;       /* requests that refer to the model: not freed yet */
     _Atomic int64_t last_ns;     /* when the last was answered; 0: none was */
-    struct histogram latency_ns; /* of OK ones: from its arrival until the kernel had the answer */
-    struct histogram queue_ns;   /* of OK ones: from its arrival to the start of the run */
+    struct fine_histogram latency_ns; /* of OK ones: from its arrival until the kernel had the answer */
+    struct histogram queue_ns;        /* of OK ones: from its arrival to the start of the run */
 };
 
 struct infer_counters {
@@ -61,3 +62,7 @@ struct metric_model metric_model(const struct served_model *model);
 /* The frontends' counters, summed, of whatever protocol, and what the bulk threads hold. */
 void infer_counters_render(const struct infer_counters *const *counters, uint32_t count, const struct v2_models *models,
                            struct slab_use bulk, struct text *out);
+/* The histogram of latencies as finely as it is kept, with those edges only between which something was counted: for
+ * one who compares it with what a client saw, not for a time series. */
+void infer_counters_render_fine(const struct infer_counters *const *counters, uint32_t count,
+                                const struct v2_models *models, struct text *out);

@@ -449,7 +449,7 @@ void inference_count(const struct inference *inference, int64_t sent_ns) {
     counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
     counter_add(&counters->reply_ns, (uint64_t)(sent_ns - request->run_end_ns));
     atomic_store_explicit(&counters->last_ns, sent_ns, memory_order_relaxed); /* statistics */
-    histogram_add(&counters->latency_ns, sent_ns - request->arrival_ns);
+    fine_histogram_add(&counters->latency_ns, sent_ns - request->arrival_ns);
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
     if (sent_ns <= request->due_ns)
         counter_add(&counters->in_time, 1);

@@ -1,4 +1,4 @@
-/* metrics.c - GET /metrics, by an HTTP frontend that serves this page alone. */
+/* metrics.c - GET /metrics and /metrics/fine, by an HTTP frontend that serves these pages alone. */
 #include "frontend/metrics.h"
 
 #include <errno.h>
@@ -31,8 +31,9 @@ static void answer(struct http_connection *c, unsigned status, const struct text
 static void page(void *context, struct http_connection *c) {
     const struct metrics_server *server = context;
     bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
+    bool fine = strcmp(c->path.data, "/metrics/fine") == 0;
     struct text text = {0};
-    if (strcmp(c->path.data, "/metrics") != 0) {
+    if (strcmp(c->path.data, "/metrics") != 0 && !fine) {
         text_put(&text, "the metrics are at /metrics\n");
         answer(c, 404, &text, "text/plain");
     } else if (!get) {
@@ -42,7 +43,7 @@ static void page(void *context, struct http_connection *c) {
         text_put(&text, "/metrics needs a token\n");
         answer(c, 401, &text, "text/plain");
     } else {
-        server->config.render(server->config.context, &text);
+        (fine ? server->config.render_fine : server->config.render)(server->config.context, &text);
         answer(c, text.failed ? 500 : 200, &text, "text/plain; version=0.0.4");
     }
     text_free(&text);

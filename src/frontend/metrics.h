@@ -1,4 +1,5 @@
-/* metrics.h - the metrics endpoint: GET /metrics on a port of its own, served by a thread of its own. */
+/* metrics.h - the metrics endpoint: GET /metrics and /metrics/fine on a port of its own, served by a thread of its own.
+ */
 #pragma once
 
 #include "base/error.h"
@@ -10,10 +11,11 @@ struct tls;
 
 struct metrics_config {
     const char *host;
-    int tcp_port;                                    /* 0: any free one */
-    struct tls *tls;                                 /* NULL: plain text */
-    const struct auth *auth;                         /* NULL: nobody needs a token */
-    void (*render)(void *context, struct text *out); /* writes the answer, on the metrics thread */
+    int tcp_port;                                         /* 0: any free one */
+    struct tls *tls;                                      /* NULL: plain text */
+    const struct auth *auth;                              /* NULL: nobody needs a token */
+    void (*render)(void *context, struct text *out);      /* writes /metrics, on the metrics thread */
+    void (*render_fine)(void *context, struct text *out); /* the same for /metrics/fine */
     void *context;
 };
 

@@ -15,8 +15,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/list.h"
 #include "load/channel.h"
+#include "load/idle_pool.h"
 #include "load/reply.h"
 
 #define READ_BYTES     (256 << 10)
@@ -43,11 +43,11 @@ struct request {
 enum connection_state { CONNECTION_CLOSED, CONNECTION_OPENING, CONNECTION_IDLE, CONNECTION_BUSY };
 
 struct connection {
-    struct list_node idle_node;
     enum connection_state state;
     struct channel channel;
     struct request request; /* while busy */
     const struct payload *payload;
+    int64_t started_ns; /* when its request was handed to the kernel */
     size_t sent;
     uint64_t answers;
     int64_t opened_ns;
@@ -67,8 +67,7 @@ struct load {
     struct connection *connections;
     uint32_t *closed; /* stack of free indexes in connections */
     uint32_t closed_count, opening_count, busy_count;
-    struct list_node idle;       /* of those opened at the start: the one idle longest first, so that all are used */
-    struct list_node idle_extra; /* of the others: the one used last first, so that a burst does not keep all warm */
+    struct idle_pool *idle;
     struct backlog backlog;
     uint32_t *payload_next; /* [models_count] */
     char *bytes;            /* [READ_BYTES] what was just received */
@@ -143,15 +142,18 @@ static void bad_check(struct load *load, const struct request *request) {
 }
 
 static void request_answered(struct load *load, const struct request *request, const struct reply *reply,
-                             int64_t now_ns) {
+                             int64_t started_ns, int64_t now_ns) {
     struct load_model_stats *m = &load->result->models[request->model];
     int64_t latency_ns = now_ns - request->due_ns, slo_ns = load->config.models[request->model].slo_ns;
     bool ok = reply->status == 200, good = ok && (!slo_ns || latency_ns <= slo_ns);
     load->second.good += good;
     load->second.bad += !good;
     load->second.refused += reply->status == 503;
-    if (ok)
+    if (ok) {
         latency_add(&load->second_latency, latency_ns);
+        latency_add(&m->wire, now_ns - started_ns);
+        m->wire_in_time += !slo_ns || now_ns - started_ns <= slo_ns;
+    }
     if (!request->counted)
         return;
     if (ok) {
@@ -196,23 +198,25 @@ static uint32_t connections_open(const struct load *load) {
     return load->config.connections_max - load->closed_count;
 }
 
+static uint32_t connection_number(const struct load *load, const struct connection *c) {
+    return (uint32_t)(c - load->connections);
+}
+
 static void connection_close(struct load *load, struct connection *c) {
     load->opening_count -= c->state == CONNECTION_OPENING;
     load->busy_count -= c->state == CONNECTION_BUSY;
-    list_remove(&c->idle_node);
+    idle_pool_remove(load->idle, connection_number(load, c));
     channel_close(&c->channel);
     c->state = CONNECTION_CLOSED;
-    load->closed[load->closed_count++] = (uint32_t)(c - load->connections);
+    load->closed[load->closed_count++] = connection_number(load, c);
 }
 
 static void connection_rest(struct load *load, struct connection *c) {
+    bool used = c->state == CONNECTION_BUSY;
     load->opening_count -= c->state == CONNECTION_OPENING;
-    load->busy_count -= c->state == CONNECTION_BUSY;
+    load->busy_count -= used;
     c->state = CONNECTION_IDLE;
-    if (c < load->connections + load->config.connections)
-        list_append(&load->idle, &c->idle_node);
-    else
-        list_insert_before(load->idle_extra.next, &c->idle_node);
+    idle_pool_put(load->idle, connection_number(load, c), used);
 }
 
 /* Starts to connect one more. 0 or -errno. */
@@ -285,7 +289,6 @@ static void connection_write(struct load *load, struct connection *c) {
 static void connection_start(struct load *load, struct connection *c, const struct request *request) {
     const struct load_model *model = &load->config.models[request->model];
     uint32_t *turn = &load->payload_next[request->model];
-    list_remove(&c->idle_node);
     c->state = CONNECTION_BUSY;
     load->busy_count++;
     c->request = *request;
@@ -293,13 +296,14 @@ static void connection_start(struct load *load, struct connection *c, const stru
     *turn = *turn + 1 < model->payloads_count ? *turn + 1 : 0;
     c->sent = 0;
     reply_init(&c->reply);
+    c->started_ns = clock_now_ns();
     if (request->counted && !request->retried)
-        latency_add(&load->result->send_lag, clock_now_ns() - request->due_ns);
+        latency_add(&load->result->send_lag, c->started_ns - request->due_ns);
     connection_write(load, c);
 }
 
 static void connection_answered(struct load *load, struct connection *c, bool more_bytes) {
-    request_answered(load, &c->request, &c->reply, clock_now_ns());
+    request_answered(load, &c->request, &c->reply, c->started_ns, clock_now_ns());
     c->answers++;
     bool reusable = c->reply.keep_alive && !more_bytes && c->sent == c->payload->length;
     if (reusable)
@@ -369,18 +373,11 @@ static void connection_event(struct load *load, struct connection *c, uint32_t e
 
 /* ---- requests ---- */
 
-/* An idle connection, or NULL. */
-static struct connection *connection_idle(const struct load *load) {
-    const struct list_node *list = list_empty(&load->idle) ? &load->idle_extra : &load->idle;
-    return list_empty(list) ? NULL : list_entry(list->next, struct connection, idle_node);
-}
-
 /* Gives waiting requests to idle connections. */
 static void backlog_serve(struct load *load) {
-    struct connection *c;
-    while (load->backlog.count && (c = connection_idle(load))) {
+    while (load->backlog.count && idle_pool_count(load->idle)) {
         struct request request = backlog_take(&load->backlog);
-        connection_start(load, c, &request);
+        connection_start(load, &load->connections[idle_pool_take(load->idle)], &request);
     }
 }
 
@@ -404,7 +401,7 @@ static void connections_add(struct load *load) {
 static void request_issue(struct load *load, uint32_t model, int64_t due_ns) {
     struct request request = {.due_ns = due_ns, .model = model, .counted = due_ns >= load->count_ns};
     load->result->models[model].offered += request.counted;
-    load->result->waited += request.counted && !connection_idle(load);
+    load->result->waited += request.counted && !idle_pool_count(load->idle);
     load->second.offered++;
     backlog_append(&load->backlog, &request);
     backlog_serve(load);
@@ -471,7 +468,7 @@ static int connections_prepare(struct load *load, uint32_t wanted, struct sy_err
         rc = connection_open(load);
     while (!rc && load->opening_count && clock_now_ns() < deadline_ns)
         loop_step(load, deadline_ns);
-    if (!connection_idle(load))
+    if (!idle_pool_count(load->idle))
         return error_set(err, rc ? rc : -ECONNREFUSED, "cannot open a connection to %s: %.400s",
                          load->config.server->authority, rc ? strerror(-rc) : load->failure.text);
     return 0;
@@ -536,6 +533,7 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
     load->end_ns = load->count_ns + (int64_t)(trial->seconds * 1e9);
     load->pause_ns = 0;
     rng_seed(&load->rng, trial->seed);
+    idle_pool_seed(load->idle, trial->seed);
     load->next = (struct arrival){.due_ns = TIME_NEVER};
     if (!trial->closed) {
         double *weights = calloc(load->config.models_count, sizeof(*weights));
@@ -608,19 +606,16 @@ struct load *load_create(const struct load_config *config, struct sy_error *err)
     load->config = *config;
     if (load->config.connections_max > room)
         load->config.connections_max = room;
-    list_init(&load->idle);
-    list_init(&load->idle_extra);
+    load->idle = idle_pool_create(config->reuse, load->config.connections_max, config->connections);
     load->connections = calloc(load->config.connections_max, sizeof(*load->connections));
     load->closed = calloc(load->config.connections_max, sizeof(*load->closed));
     load->payload_next = calloc(config->models_count, sizeof(*load->payload_next));
     load->bytes = malloc(READ_BYTES);
     load->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!load->connections || !load->closed || !load->payload_next || !load->bytes || load->epoll_fd < 0)
+    if (!load->idle || !load->connections || !load->closed || !load->payload_next || !load->bytes || load->epoll_fd < 0)
         goto err_memory;
-    for (uint32_t i = load->config.connections_max; i-- > 0;) {
-        list_init(&load->connections[i].idle_node);
+    for (uint32_t i = load->config.connections_max; i-- > 0;)
         load->closed[load->closed_count++] = i;
-    }
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default lets every sleep end 50 us late */
     return load;
 err_memory:
@@ -637,6 +632,7 @@ void load_free(struct load *load) {
             channel_close(&load->connections[i].channel);
     if (load->epoll_fd >= 0)
         close(load->epoll_fd);
+    idle_pool_free(load->idle);
     free(load->connections);
     free(load->closed);
     free(load->payload_next);

@@ -16,6 +16,7 @@
 #include "base/histogram.h"
 #include "load/arrivals.h"
 #include "load/fetch.h"
+#include "load/idle_pool.h"
 #include "load/latency.h"
 #include "load/payload.h"
 
@@ -35,6 +36,7 @@ struct load_config {
     uint32_t models_count;
     uint32_t connections;              /* opened at the start and kept */
     uint32_t connections_max;          /* more are opened up to here while all are busy */
+    enum reuse reuse;                  /* which idle connection takes the next request */
     bool spin;                         /* never sleep: precise timing for a client with a core of its own */
     const volatile sig_atomic_t *stop; /* 1: no new requests; 2: nor wait for answers; may be NULL */
 };
@@ -57,6 +59,9 @@ struct load_model_stats {
     uint64_t errors;          /* any other status, or the connection failed */
     uint64_t unanswered;      /* nothing by the end of the grace time */
     struct latency latency;   /* of the 200s; an unanswered request counts with the time it has waited */
+    struct latency wire;      /* of all 200s, the warm-up's too: from handed to the kernel to answered, for comparison
+                               * with what the server itself counts */
+    uint64_t wire_in_time;    /* of these, those within the SLO */
     struct histogram refusal; /* ns of the 503s */
     char first_error[256];    /* what the first that is neither 200 nor 503 said */
     char first_refusal[256];

@@ -18,6 +18,7 @@ import time
 import pytest
 
 from certificates import Authority
+from server import Server as Symphony
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 METADATA = {"name": "a", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]},
@@ -36,6 +37,7 @@ class Server:
     def __init__(self):
         self.requests = []  # (model, headers, body) of each inference
         self.counters = {"connections": 0}
+        self.used = {}  # how many inferences each connection that had one has brought
         self.started = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
 
@@ -74,6 +76,7 @@ class Server:
 
     async def serve(self, reader, writer):
         self.counters["connections"] += 1
+        number = self.counters["connections"]
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -83,6 +86,7 @@ class Server:
                 if path.endswith("/infer"):
                     model = path.split("/")[3]
                     self.requests.append((model, headers, body))
+                    self.used[number] = self.used.get(number, 0) + 1
                     answer = await self.infer(model)
                 else:
                     answer = self.other(method, path)
@@ -144,6 +148,128 @@ def test_a_healthy_server_is_all_good():
         assert result["models"][0]["slo_ms"] == 20000
         assert len(server.requests) == pytest.approx(440, abs=12)  # with the warm-up
         shares_add_up(result)
+
+
+@pytest.mark.parametrize("reuse", ["newest", "oldest", "random"])
+def test_reuse_says_which_idle_connection_is_next(reuse):
+    with Server() as server:
+        options = ["--reuse", reuse] if reuse != "newest" else []  # the default
+        result = bench(server, "--closed", "1", "--connections", "8", "--seconds", "0.5", *options)
+        assert result["reuse"] == reuse
+        used = sorted(server.used.values())
+        if reuse == "newest":
+            assert len(used) == 1
+        else:
+            assert len(used) == 8
+            assert (used[-1] - used[0] <= 1) == (reuse == "oldest")
+
+
+class Tells(Server):
+    """Answers after 50 ms, later than its SLO, and says of itself what `latency_s` and `in_time` say."""
+
+    slo_ms = 20
+    latency_s = (0.010, 0.0101)  # edges of the bucket that all of its answers fall into
+    in_time = 1.0
+    counted = 1  # times as many requests as there were
+    pages = ("/metrics", "/metrics/fine")
+
+    async def infer(self, model):
+        await asyncio.sleep(0.05)
+        return await super().infer(model)
+
+    def other(self, method, path):
+        count, labels = len(self.requests) * self.counted, 'model="a",version="1"'
+
+        def latency(low, high):
+            name = "symphony_request_duration_seconds"
+            edges = ((low, 0), (high, count), ("+Inf", count))
+            return ("".join(f'{name}_bucket{{{labels},le="{le}"}} {n}\n' for le, n in edges)
+                    + f"{name}_sum{{{labels}}} {count * low}\n{name}_count{{{labels}}} {count}\n")
+
+        if path in self.pages and path == "/metrics/fine":
+            return 200, latency(*self.latency_s)
+        if path in self.pages and path == "/metrics":
+            wait = "symphony_frontend_wait_seconds"
+            return 200, (f"symphony_requests_in_time_total{{{labels}}} {int(count * self.in_time)}\n"
+                         + latency(0.0001, 500)
+                         + "".join(f'{wait}_bucket{{protocol="http",le="{le}"}} {count}\n' for le in (0.002, "+Inf")))
+        if path == "/v2/models/stats" and path in self.pages:
+            return 200, {"model_stats": [{"name": "a", "inference_stats": {"success": {"count": count, "ns": count * 10**7}}}]}
+        return super().other(method, path)
+
+
+def tells(server, *options):
+    url = f"http://127.0.0.1:{server.port}/metrics"
+    return bench(server, "--rate", "50", "--seconds", "1", "--metrics", url, *options)
+
+
+def test_what_a_server_counts_in_time_and_the_client_sees_late_is_said():
+    with Tells() as server:
+        told = tells(server)
+        assert told["late_rate"] == 1
+        assert told["server"] == told["models"][0]["server"]
+        figures = told["server"]
+        assert figures["answered"] == figures["client"]["answered"] == len(server.requests)  # the warm-up's, too
+        assert 10 < figures["p99_ms"] < 10.1 and figures["client"]["p99_ms"] > 50
+        assert figures["same_requests"] and figures["p99_differs"]
+        assert figures["in_time_rate"] == figures["unseen_late_rate"] == 1 and figures["client"]["in_time_rate"] == 0
+        assert told["server_wait_p99_ms"] == pytest.approx(1.98)
+        table = subprocess.run(command(server, "--rate", "50", "--seconds", "1", "--metrics",
+                                       f"http://127.0.0.1:{server.port}/metrics"), capture_output=True, text=True).stdout
+        assert "the 99th percentiles of client and server DIFFER by" in table
+        assert "a: 100.00 % of the answers were in time to the server and LATE here" in table
+        assert "99 times in 100 what the client sent was read within 1.980 ms of its arrival" in table
+
+
+def test_a_server_that_says_the_same_does_not_differ():
+    with Tells() as server:
+        server.latency_s, server.in_time = (0.0001, 500), 0
+        figures = tells(server)["server"]
+        assert figures["same_requests"] and not figures["p99_differs"] and figures["unseen_late_rate"] == 0
+
+
+def test_a_server_with_other_clients_is_not_judged():
+    with Tells() as server:
+        server.counted = 3
+        figures = tells(server)["server"]
+        assert not figures["same_requests"] and not figures["p99_differs"] and figures["unseen_late_rate"] == 0
+
+
+def test_in_time_is_compared_by_one_slo_only():
+    with Tells() as server:
+        figures = tells(server, "--slo-ms", "30")["server"]
+        assert "in_time_rate" not in figures and figures["p99_differs"]
+        assert tells(server, "--slo-ms", "30", "--timeout-from-slo")["server"]["unseen_late_rate"] == 1
+
+
+def test_servers_that_tell_less():
+    with Tells() as server:
+        server.pages = ("/metrics",)  # a histogram too coarse to differ
+        figures = tells(server)["server"]
+        assert figures["unseen_late_rate"] == 1 and not figures["p99_differs"]
+        server.pages = ("/v2/models/stats",)
+        figures = tells(server)["server"]
+        assert figures["mean_ms"] == pytest.approx(10) and figures["client"]["mean_ms"] > 50
+        assert "p99_ms" not in figures and "in_time_rate" not in figures
+        server.pages = ()
+        assert "server" not in tells(server)
+
+
+def test_symphony_tells(tmp_path):
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text("cluster: {accelerators: 1, type: x}\nworkload: {rate_rps: 1}\n"
+                        "models:\n  - {name: m, alpha_ms: 0.1, beta_ms: 1, slo_ms: 10000}\n")
+    with Symphony("--scenario", scenario, "--pin", "none") as server:
+        told = bench(server, "--rate", "50", "--seconds", "1", "--metrics", f"http://127.0.0.1:{server.metrics_port}/metrics")
+        figures = told["server"]
+        assert figures["same_requests"] and figures["in_time_rate"] == 1 and figures["unseen_late_rate"] == 0
+        assert 1 < figures["p50_ms"] <= figures["p99_ms"] and figures["p50_ms"] < figures["client"]["p50_ms"] * 1.01
+
+
+def test_a_wrong_reuse_is_bad_usage():
+    with Server() as server:
+        done = subprocess.run(command(server, "--rate", "1", "--reuse", "best"), capture_output=True, text=True)
+        assert done.returncode == 2 and "newest" in done.stderr
 
 
 class Stalls(Server):

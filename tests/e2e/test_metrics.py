@@ -24,9 +24,9 @@ NAME, LABEL = r"[a-z][a-z0-9_]*", r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"'
 SLOW = json.dumps({"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]})
 
 
-def page(server):
+def page(server, path="/metrics"):
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=60)) as connection:
-        connection.request("GET", "/metrics")
+        connection.request("GET", path)
         return connection.getresponse().read().decode()
 
 
@@ -75,6 +75,29 @@ def test_the_page_is_well_formed(server):
         assert {(dict(labels)["model"], dict(labels).get("reason")) for _, labels in rows} == {
             (model, reason) for model in shown for reason in reasons}
         assert all(dict(labels)["version"] == "1" for _, labels in rows)
+
+
+def test_the_fine_page_has_every_latency_between_close_edges(server):
+    for _ in range(20):
+        assert server.infer("double", [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}])[0] == 200
+    name = "symphony_request_duration_seconds"
+
+    def buckets(path):
+        rows = parse(page(server, path))[name][1]
+        edges = sorted((float(dict(labels)["le"]), value) for (row, labels), value in rows.items()
+                       if row.endswith("_bucket") and dict(labels)["model"] == "double")
+        return edges, rows[name + "_count", frozenset({"model": "double", "version": "1"}.items())]
+
+    wait_until(lambda: buckets("/metrics/fine")[1] >= 20)  # an answer may be here before it is counted
+    fine, total = buckets("/metrics/fine")
+    coarse, _ = buckets("/metrics")
+    assert set(parse(page(server, "/metrics/fine"))) == {name}
+    assert fine[-1] == (float("inf"), total)
+    for (low, below), (high, until) in zip([(0, 0)] + fine, fine):
+        assert below <= until
+        assert until == below or high <= low * 1.004 + 1e-9 or high == float("inf")
+    for edge, count in coarse:  # the same requests
+        assert count == max([c for e, c in fine if e <= edge], default=0)
 
 
 def test_counters_and_histograms(server):

@@ -81,7 +81,7 @@ static void both_protocols_add_up(void **state) {
         counter_add(&c->items, 40);
         counter_add(&c->run_ns, 5999);
         counter_add(&c->reply_ns, 2500);
-        histogram_add(&c->latency_ns, 9000);
+        fine_histogram_add(&c->latency_ns, 9000);
         histogram_add(&c->queue_ns, 1000);
     }
     assert_int_equal(value(&w, "nv_inference_request_success{model=\"m-2\",version=\"1\"}"), 20);

@@ -1,0 +1,363 @@
+"""hostile.py - what one client loses when others mean harm.
+
+    build/venv/bin/python bench/hostile.py [--seconds 30] [--share 0.7 | --rate R] [--only KIND]... [--each] [--seed 1] [--tls]
+
+Serves one model (a Gather over an open dimension, then dense layers) on one CPU accelerator, finds its goodput, and has a good
+client (`symphony bench`, Poisson arrivals, the connection used last first) ask for 70 % of that: alone, then beside all of
+these at once:
+
+  impossible  2000 requests/s whose `timeout` is 1 us
+  poison      5/s with an index out of range: the run of their batch fails
+  silent      1200 connections, each of which announces a body of 1 MiB and sends nothing
+  half_close  20 clients/s that shut down their sending side after their request
+  handshake   64 TLS handshakes that stop half way (without --tls: heads that do)
+  slow_body   100 requests at a time whose bodies trickle in, a little faster than is forbidden
+  large_body  1/s of 10 MB of JSON numbers, and 1/s of 48 MiB of JSON in 50 KB of gzip
+  stream      5 gRPC streams/s that send on after their own deadline
+  shape       4 requests/s, each with a shape that was never seen before
+
+--each: beside each of them alone, too. Prints Markdown: what the good client's requests lost by kind, and what the server itself
+counts of that model, the hostile requests included. Exit status 1 if the good client lost 0.1 % or more of its requests beside
+them. The hostile ones run at a low priority, since they would have machines of their own; give this machine four cores, or look
+at what is lost alone.
+"""
+import argparse
+import asyncio
+import collections
+import contextlib
+import gzip
+import json
+import multiprocessing
+import os
+import pathlib
+import queue
+import random
+import resource
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+
+import hpack
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from tritonclient.grpc import service_pb2
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "tests" / "e2e"))
+BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
+from server import Server  # noqa: E402
+
+MODEL, SLO_MS, LENGTH = "shared", 50, 8  # LENGTH: numbers in a good request
+LOST_MAX = 0.001
+DATA, HEADERS, SETTINGS = 0, 1, 4
+
+
+def save_model(folder):
+    """y = dense layers of the mean of the rows that ids pick out of a table of 100."""
+    rng, width, depth = np.random.default_rng(1), 1024, 12
+    values = lambda *shape: (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["rows"]),
+             helper.make_node("ReduceMean", ["rows"], ["h0"], axes=[1], keepdims=0)]
+    weights = [numpy_helper.from_array(values(100, width), "table")]
+    for i in range(depth):
+        weights.append(numpy_helper.from_array(values(width, width), f"w{i}"))
+        nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}" if i < depth - 1 else "y"]))
+    graph = helper.make_graph(nodes, MODEL, [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", "L"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", width])], weights)
+    path = folder / MODEL / "1"
+    path.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path / "model.onnx")
+
+
+# ---- requests ----
+
+def request(ids, **parameters):
+    return {"inputs": [{"name": "ids", "datatype": "INT64", "shape": [1, len(ids)], "data": ids}],
+            "outputs": [{"name": "y", "parameters": {"classification": 1}}], "parameters": parameters}
+
+
+def head(length, *more):
+    return "\r\n".join([f"POST /v2/models/{MODEL}/infer HTTP/1.1", "Host: x", f"Content-Length: {length}", *more, "", ""]).encode()
+
+
+def http_bytes(body, *more):
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return head(len(body), *more) + body
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+# ---- those who mean harm: each goes on until it is cancelled ----
+
+class Hostile:
+    def __init__(self, seed, port, grpc_port, tls):
+        self.rng, self.port, self.grpc_port = random.Random(seed), port, grpc_port
+        self.counts = collections.Counter()
+        self.context = self.context_h2 = None
+        if tls:
+            for name, alpn in ("context", "http/1.1"), ("context_h2", "h2"):
+                context = ssl._create_unverified_context()
+                context.set_alpn_protocols([alpn])
+                setattr(self, name, context)
+
+    @contextlib.asynccontextmanager
+    async def connection(self, port=None, context=None):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port or self.port, ssl=context or self.context)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+    async def answer(self, kind, reader):
+        top = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(top.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0]))
+        self.counts[f"{kind} {top.split(b' ', 2)[1].decode()}"] += 1
+
+    async def often(self, kind, act, gap_s, at_once=1):
+        """So many of them at once go on acting, each after another gap; what happens to them does not matter."""
+        async def one():
+            while True:
+                try:
+                    await act()
+                except (OSError, asyncio.IncompleteReadError) as error:
+                    self.counts[f"{kind} {type(error).__name__}"] += 1
+                await asyncio.sleep(self.rng.expovariate(1 / gap_s) if gap_s else 0)
+        await asyncio.gather(*(one() for _ in range(at_once)))
+
+    async def asks(self, kind, make, gap_s, at_once):
+        """Requests one after the other on kept connections."""
+        async def session():
+            async with self.connection() as (reader, writer):
+                while True:
+                    bytes_, answers = make()
+                    writer.write(bytes_)
+                    self.counts[kind + " asked"] += answers
+                    await writer.drain()
+                    for _ in range(answers):
+                        await self.answer(kind, reader)
+                    await asyncio.sleep(self.rng.expovariate(1 / gap_s))
+        await self.often(kind, session, 0.1, at_once)
+
+    async def impossible(self):
+        bytes_ = 20 * http_bytes(request([1] * LENGTH, timeout=1))
+        await self.asks("impossible", lambda: (bytes_, 20), 0.04, 4)
+
+    async def poison(self):
+        bytes_ = http_bytes(request([10**6] * LENGTH))
+        await self.asks("poison", lambda: (bytes_, 1), 1.6, 8)
+
+    async def shape(self):
+        lengths = iter(range(LENGTH + 1, 10**6))
+        await self.asks("shape", lambda: (http_bytes(request([1] * next(lengths))), 1), 0.25, 1)
+
+    async def large_body(self):
+        numbers = b'{"inputs":[{"name":"ids","datatype":"INT64","shape":[1,8],"data":[' + b"1," * (5 << 20) + b"1]}]}"
+        text = json.dumps({**request([1] * LENGTH), "padding": "x" * (48 << 20)}).encode()
+        bodies = [http_bytes(numbers), http_bytes(gzip.compress(text), "Content-Encoding: gzip")]
+        await asyncio.gather(*(self.asks("large_body", lambda body=body: (body, 1), 1, 1) for body in bodies))
+
+    async def silent(self):
+        async def hold():
+            async with self.connection() as (reader, writer):
+                writer.write(head(1 << 20))
+                self.counts["silent asked"] += 1
+                await reader.read()  # until it is closed
+        await self.often("silent", hold, 1, 1200)
+
+    async def handshake(self):
+        async def begin():
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            try:
+                if self.context:
+                    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        self.context.wrap_bio(incoming, outgoing).do_handshake()
+                    writer.write(outgoing.read()[:100])
+                else:
+                    writer.write(head(100)[:40])
+                self.counts["handshake asked"] += 1
+                await asyncio.wait_for(reader.read(), 5)
+            except asyncio.TimeoutError:
+                pass
+            finally:
+                writer.transport.abort()
+        await self.often("handshake", begin, 0.1, 64)
+
+    async def half_close(self):
+        async def ask():
+            async with self.connection() as (reader, writer):
+                writer.write(http_bytes(request([1] * LENGTH)))
+                self.counts["half_close asked"] += 1
+                if not self.context:  # TLS has no half of a connection
+                    writer.write_eof()
+                await self.answer("half_close", reader)
+        await self.often("half_close", ask, 0.4, 8)
+
+    async def slow_body(self):
+        bytes_ = http_bytes({**request([1] * LENGTH), "padding": "x" * 20000})
+
+        async def trickle():
+            async with self.connection() as (reader, writer):
+                self.counts["slow_body asked"] += 1
+                for at in range(0, len(bytes_), 150):
+                    writer.write(bytes_[at:at + 150])
+                    await asyncio.sleep(0.1)
+                await self.answer("slow_body", reader)
+        await self.often("slow_body", trickle, 0.1, 100)
+
+    async def stream(self):
+        given = service_pb2.ModelInferRequest.InferInputTensor(name="ids", datatype="INT64", shape=(1, LENGTH))
+        message = service_pb2.ModelInferRequest(model_name=MODEL, inputs=[given], raw_input_contents=[bytes(8 * LENGTH)])
+        message = b"\0" + struct.pack(">I", message.ByteSize()) + message.SerializeToString()
+
+        async def overstay():
+            async with self.connection(self.grpc_port, self.context_h2) as (reader, writer):
+                headers = hpack.Encoder().encode([
+                    (":method", "POST"), (":scheme", "http"), (":authority", "x"), ("grpc-timeout", "50m"),
+                    (":path", "/inference.GRPCInferenceService/ModelStreamInfer"), ("content-type", "application/grpc")])
+                writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) + frame(HEADERS, 4, 1, headers))
+                for _ in range(10):
+                    writer.write(frame(DATA, 0, 1, message))
+                    await asyncio.sleep(0.02)
+                self.counts["stream asked"] += 1
+        await self.often("stream", overstay, 0.2, 2)
+
+
+KINDS = [name for name in vars(Hostile) if name in
+         ("impossible", "poison", "silent", "half_close", "handshake", "slow_body", "large_body", "stream", "shape")]
+
+
+def clients_affinity():
+    """Clients leave the executor's core alone: the last one, where the server pins it."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
+
+
+def hostile_process(kinds, seed, port, grpc_port, tls, stop, counts):
+    os.nice(10)
+    clients_affinity()
+
+    async def run():
+        hostile = Hostile(seed, port, grpc_port, tls)
+        tasks = [asyncio.create_task(getattr(hostile, kind)()) for kind in kinds]
+        while not stop.is_set() and not any(task.done() for task in tasks):
+            await asyncio.sleep(0.1)
+        failed = [repr(task.exception()) for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        counts.put((hostile.counts, failed))
+    asyncio.run(run())
+
+
+@contextlib.contextmanager
+def beside(kinds, arguments, server):
+    """Lets them loose; gives their counts afterwards."""
+    context, found = multiprocessing.get_context("fork"), collections.Counter()
+    stop, counts = context.Event(), context.Queue()
+    process = context.Process(target=hostile_process, args=(kinds, arguments.seed, server.port, server.grpc_port,
+                                                            arguments.tls, stop, counts), daemon=True)
+    if kinds:
+        process.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        if kinds:
+            try:
+                more, failed = counts.get(timeout=60)
+            except queue.Empty:
+                more, failed = {}, ["nothing was heard of the hostile clients"]
+            process.kill()
+            process.join()
+            found.update(more)
+            if failed:
+                raise RuntimeError(f"the hostile clients failed: {failed}")
+
+
+# ---- the good one ----
+
+def bench(arguments, server, *more):
+    scheme = "https" if arguments.tls else "http"
+    run = subprocess.run([BINARY, "bench", f"{scheme}://localhost:{server.port}", "--json", "--models", MODEL, "--shape",
+                          f"ids:{LENGTH}", "--reuse", "newest", "--seed", str(arguments.seed), "--metrics",
+                          f"http://127.0.0.1:{server.metrics_port}/metrics", *(["--insecure"] if arguments.tls else []),
+                          *map(str, more)], capture_output=True, text=True, preexec_fn=clients_affinity)
+    if run.returncode != 0:
+        raise RuntimeError(f"symphony bench: {run.stderr or server.log_text()[-2000:]}")
+    return json.loads(run.stdout)
+
+
+def row(name, found):
+    server = found.get("server") or {"answered": 0, "in_time_rate": 0}
+    print("| %s | %.0f/s | **%.3f %%** | %.3f %% | %.3f %% | %.3f %% | %.3f %% | %.1f, %.1f ms | %d, %.2f %% |" % (
+        name, found["offered_rps"], *(100 * found[kind + "_rate"] for kind in ("bad", "late", "refused", "error", "unanswered")),
+        found["latency_ms"]["p50"], found["latency_ms"]["p99"], server["answered"], 100 * server.get("in_time_rate", 0)),
+        flush=True)
+
+
+def self_signed(folder):
+    certificate, key = f"{folder}/hostile.pem", f"{folder}/hostile.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                    "/CN=localhost", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return ["--tls-cert", certificate, "--tls-key", key]
+
+
+def goodput(arguments, serve):
+    with serve() as server:
+        return bench(arguments, server, "--find", "goodput", "--seconds", 3, "--precision", 0.05)["goodput_rps"]
+
+
+def measure(arguments, serve):
+    """A server of its own for each turn: what one has left behind does not count against the next."""
+    rate = arguments.rate or arguments.share * goodput(arguments, serve)
+    if not rate:
+        raise RuntimeError("the good client has no goodput even alone: the machine is too busy")
+    print(f"{rate:.0f} requests/s, SLO {SLO_MS} ms, {arguments.seconds:g} s each, seed {arguments.seed}\n")
+    print("| beside | offered | lost | late | refused | failed | unanswered | p50, p99 | the server: answered, in time |\n"
+          "|---|---|---|---|---|---|---|---|---|")
+    kinds = [kind for kind in KINDS if not arguments.only or kind in arguments.only]
+    turns = [("nobody", [])] + ([(kind, [kind]) for kind in kinds] if arguments.each and len(kinds) > 1 else [])
+    counts, lost = collections.Counter(), 0
+    for name, chosen in turns + [(", ".join(kinds) if arguments.only else "all of them", kinds)]:
+        with serve() as server:
+            with beside(chosen, arguments, server) as counts:
+                found = bench(arguments, server, "--rate", rate, "--seconds", arguments.seconds, "--warmup", 2)
+            if server.process.poll() is not None:
+                raise RuntimeError(f"the server has died: {server.log_text()[-2000:]}")
+        row(name, found)
+        lost = found["bad_rate"]
+        if not chosen and lost >= LOST_MAX:
+            print(f"alone it loses {lost:.2%}: the machine is too busy, or too small, to judge", file=sys.stderr)
+        if found.get("first_error"):
+            print(f"first error beside {name}: {found['first_error']}", file=sys.stderr)
+    print("\n" + ", ".join(f"{what}: {count}" for what, count in sorted(counts.items())))
+    return lost
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--share", type=float, default=0.7, help="of the good client's goodput (default: 0.7)")
+    parser.add_argument("--rate", type=float, help="requests/s of the good client, instead")
+    parser.add_argument("--only", action="append", choices=KINDS, metavar="KIND", help="may be repeated")
+    parser.add_argument("--each", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tls", action="store_true")
+    arguments = parser.parse_args()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(pathlib.Path(folder) / "repository")
+        options = self_signed(folder) if arguments.tls else []
+        serve = lambda: Server("--repository", f"{folder}/repository", "--slo-ms", SLO_MS, *options)
+        return 0 if measure(arguments, serve) < LOST_MAX else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
