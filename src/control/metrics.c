@@ -195,7 +195,7 @@ static void wait_rows(struct text *out, const char *protocol, uint32_t frontend,
 
 static void render_waits(const struct server *s, struct text *out) {
     metric_heading(
-        out, "symphony_frontend_wait_seconds", "summary",
+        out, "symphony_frontend_wait_seconds", "histogram",
         "How long bytes wait for the frontend's thread: from their arrival in the kernel until they are read.");
     for (uint32_t f = 0; f < s->config.frontends; f++)
         wait_rows(out, "http", f, &http_frontend_loop(s->http[f])->waited_ns);
