@@ -114,7 +114,9 @@ class Hostile:
             writer.transport.abort()
 
     async def answer(self, kind, reader):
-        top = (await reader.readuntil(b"\r\n\r\n")).lower()
+        top = b" 100 "
+        while top.split(b" ", 2)[1] == b"100":  # whether it is there still, it was asked (half_close)
+            top = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(int(top.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0]))
         self.counts[f"{kind} {top.split(b' ', 2)[1].decode()}"] += 1
 
