@@ -20,6 +20,7 @@ struct bulk {
     pthread_cond_t bell;
     struct list_node jobs; /* by turn_ns */
     bool ends;
+    uint32_t begun; /* threads that have their number */
     uint32_t count;
     pthread_t threads[];
 };
@@ -88,7 +89,10 @@ static void *bulk_main(void *context) {
     struct bulk *b = context;
     struct bulk_tools tools = {.inflater = {.ready = false}};
     struct bulk_job *job;
-    thread_begin("bulk", 0, THREAD_SHARED);
+    pthread_mutex_lock(&b->lock);
+    uint32_t index = b->begun++;
+    pthread_mutex_unlock(&b->lock);
+    thread_begin("bulk", index, THREAD_SHARED);
     deflater_init(&tools.http_deflater, Z_BEST_SPEED);
     deflater_init(&tools.grpc_deflater, b->grpc_level);
     while ((job = job_next(b))) {

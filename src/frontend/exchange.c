@@ -119,8 +119,8 @@ static void exchange_send(struct exchange *x, unsigned status, bool retry) {
     http_answer_begin(c, status);
     http_header_put(c, "Content-Type", binary ? "application/octet-stream" : "application/json");
     if (binary) {
-        char digits[24];
-        snprintf(digits, sizeof(digits), "%zu", i->answer.json_bytes);
+        char digits[JSON_DIGITS_MAX + 1];
+        digits[json_digits(digits, i->answer.json_bytes)] = '\0';
         http_header_put(c, "Inference-Header-Content-Length", digits);
     }
     if (i->packed.length > 0)
@@ -312,7 +312,7 @@ char *exchange_room(struct http_connection *c, size_t *bytes) {
 /* ---- running ---- */
 
 /* The connection waits until the exchange goes on. */
-static void wait(struct exchange *x) {
+static void connection_waits(struct exchange *x) {
     http_connection_does(x->connection, HTTP_DOING_RUNNING, 0);
 }
 
@@ -336,7 +336,7 @@ static void exchange_order(struct exchange *x) {
     memcpy(order.name, route.name, route.name_length);
     x->inference.state = INFERENCE_ORDERED;
     if (order_submit(f->config.desk, &order, &err) == 0) {
-        wait(x);
+        connection_waits(x);
         return;
     }
     x->inference.state = INFERENCE_UPLOAD;
@@ -414,7 +414,7 @@ static void body_read(struct exchange *x, unsigned status, struct sy_error *err)
         status = inference_submit(&x->inference, 0, err);
     }
     if (status == 0)
-        wait(x);
+        connection_waits(x);
     else
         exchange_send_error(x, status, status == 503, err->text);
 }
@@ -438,7 +438,7 @@ static void to_bulk(struct exchange *x, void (*run)(struct bulk_job *, struct bu
     x->inference.state = INFERENCE_BULK;
     x->inference.bulk = true;
     x->inference.slab = bulk_slab(bulk);
-    wait(x);
+    connection_waits(x);
     bulk_submit(bulk, &x->job);
 }
 

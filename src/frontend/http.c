@@ -144,14 +144,18 @@ static void turn(struct http_frontend *f) {
 static void finish_all(struct http_frontend *f) {
     if (!f->quiesced)
         quiesce(f);
-    int64_t until_ns = 0;
-    while (inferences_away(&f->inferences) || f->turn_ns < until_ns) {
+    for (int64_t until_ns = 0; until_ns == 0 || f->turn_ns < until_ns;) {
         inferences_cancel(&f->inferences); /* also what arrived meanwhile */
         turn(f);
         if (until_ns == 0 && !inferences_away(&f->inferences))
             until_ns = f->turn_ns + STOP_SENDING_MS * NS_PER_MS;
         if (atomic_load_explicit(&f->inferences.counters.in_flight, memory_order_relaxed) == 0)
             break;
+        take_events(f, STOP_TURN_MS);
+    }
+    while (inferences_away(&f->inferences)) { /* what came in the last moment */
+        inferences_cancel(&f->inferences);
+        turn(f);
         take_events(f, STOP_TURN_MS);
     }
 }

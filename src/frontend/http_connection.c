@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/container.h"
 #include "base/log.h"
 #include "frontend/http_state.h"
 #include "frontend/json_put.h"
@@ -233,17 +234,38 @@ static void go_on_later(struct http_connection *c) {
 /* ---- answers ---- */
 
 static const char *reason_of(unsigned status) {
-    return llhttp_status_name((llhttp_status_t)status);
+    static const struct {
+        unsigned status;
+        const char *reason;
+    } rows[] = {{200, "OK"},
+                {400, "Bad Request"},
+                {401, "Unauthorized"},
+                {404, "Not Found"},
+                {405, "Method Not Allowed"},
+                {408, "Request Timeout"},
+                {409, "Conflict"},
+                {413, "Content Too Large"},
+                {414, "URI Too Long"},
+                {415, "Unsupported Media Type"},
+                {431, "Request Header Fields Too Large"},
+                {500, "Internal Server Error"},
+                {501, "Not Implemented"},
+                {503, "Service Unavailable"},
+                {504, "Gateway Timeout"}};
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        if (rows[i].status == status)
+            return rows[i].reason;
+    return "Other";
 }
 
 void http_answer_begin(struct http_connection *c, unsigned status) {
-    char line[64];
+    char digits[JSON_DIGITS_MAX];
     c->out.length = 0;
-    if (status == 200)
-        text_put(&c->out, "HTTP/1.1 200 OK\r\n");
-    else
-        text_append(&c->out, line,
-                    (size_t)snprintf(line, sizeof(line), "HTTP/1.1 %u %.40s\r\n", status, reason_of(status)));
+    text_put(&c->out, "HTTP/1.1 ");
+    text_append(&c->out, digits, json_digits(digits, status));
+    text_put_char(&c->out, ' ');
+    text_put(&c->out, reason_of(status));
+    text_put(&c->out, "\r\n");
     counter_add(&c->frontend->statuses[status < HTTP_STATUS_MAX ? status : 0], 1);
 }
 
@@ -319,11 +341,13 @@ static void send_out(struct http_connection *c) {
 
 void http_answer_send(struct http_connection *c, const char *body, size_t bytes) {
     struct http_frontend *f = c->frontend;
-    char line[48];
+    char digits[JSON_DIGITS_MAX];
     bool head_only = c->parser.method == HTTP_HEAD && c->head_over;
     c->last = c->last || f->quiesced ||
               (f->config.draining && atomic_load_explicit(f->config.draining, memory_order_relaxed));
-    text_append(&c->out, line, (size_t)snprintf(line, sizeof(line), "Content-Length: %zu\r\n", bytes));
+    text_put(&c->out, "Content-Length: ");
+    text_append(&c->out, digits, json_digits(digits, bytes));
+    text_put(&c->out, "\r\n");
     if (c->last)
         text_put(&c->out, "Connection: close\r\n");
     else if (llhttp_get_http_minor(&c->parser) == 0)
@@ -385,7 +409,9 @@ static bool takes(const struct http_connection *c) {
 
 static void malformed(struct http_connection *c) {
     char sentence[160];
-    snprintf(sentence, sizeof(sentence), "the request is no HTTP/1.1: %.100s", llhttp_get_error_reason(&c->parser));
+    bool two = llhttp_get_errno(&c->parser) == HPE_PAUSED_H2_UPGRADE;
+    snprintf(sentence, sizeof(sentence), "the request is no HTTP/1.1: %.100s",
+             two ? "this port does not speak HTTP/2" : llhttp_get_error_reason(&c->parser));
     answer_fault(c, 400, sentence);
 }
 

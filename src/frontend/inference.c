@@ -330,8 +330,9 @@ static unsigned queue_full(const struct inference *inference, struct sy_error *e
     char of[32] = "";
     if (model->queue.priorities)
         snprintf(of, sizeof(of), " of priority %u", priority + 1u);
-    return (unsigned)error_set(err, 503, "%u requests%s wait for model '%s', as many as its max_queue_size lets",
-                               model->queue.rules[priority].queue_max, of, model->name);
+    return (unsigned)error_set(
+        err, 503, "Exceeds maximum queue size: %u requests%s wait for model '%s', as many as its max_queue_size lets",
+        model->queue.rules[priority].queue_max, of, model->name);
 }
 
 /* A newcomer who is told of a deadline that he never asked for wants to know whose it is. */

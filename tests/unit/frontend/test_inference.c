@@ -44,7 +44,8 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
         const char *says;
     } cases[] = {
         {REFUSAL_DEADLINE, false, "model 'm' cannot finish this request within its deadline of 25 ms"},
-        {REFUSAL_QUEUE_FULL, true, "5 requests of priority 2 wait for model 'm', as many as its max_queue_size lets"},
+        {REFUSAL_QUEUE_FULL, true,
+         "Exceeds maximum queue size: 5 requests of priority 2 wait for model 'm', as many as its max_queue_size lets"},
         {REFUSAL_BEST_EFFORT_FULL, true, "1024 best-effort or late requests of model 'm' wait already"},
         {REFUSAL_POOL_FULL, true, "--queue-max"},
         {REFUSAL_THREAD_BUSY, true, "a quarter of this request's time, 6.25 ms,"},
