@@ -52,6 +52,8 @@ from server import Server  # noqa: E402
 
 MODEL, SLO_MS, LENGTH = "shared", 50, 8  # LENGTH: numbers in a good request
 LOST_MAX = 0.001
+SILENT = 1200
+BEGIN_S = 120
 DATA, HEADERS, SETTINGS = 0, 1, 4
 
 
@@ -169,7 +171,7 @@ class Hostile:
                 writer.write(head(1 << 20))
                 self.counts["silent asked"] += 1
                 await reader.read()  # until it is closed
-        await self.often("silent", hold, 1, 1200)
+        await self.often("silent", hold, 1, SILENT)
 
     async def handshake(self):
         async def begin():
@@ -240,7 +242,7 @@ def clients_affinity():
     os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
 
 
-def hostile_process(kinds, seed, port, grpc_port, tls, stop, counts):
+def hostile_process(kinds, seed, port, grpc_port, tls, begun, stop, counts):
     os.nice(10)
     clients_affinity()
 
@@ -248,7 +250,10 @@ def hostile_process(kinds, seed, port, grpc_port, tls, stop, counts):
         hostile = Hostile(seed, port, grpc_port, tls)
         tasks = [asyncio.create_task(getattr(hostile, kind)()) for kind in kinds]
         while not stop.is_set() and not any(task.done() for task in tasks):
+            if all(hostile.counts[kind + " asked"] >= (SILENT if kind == "silent" else 1) for kind in kinds):
+                begun.set()
             await asyncio.sleep(0.1)
+        begun.set()
         failed = [repr(task.exception()) for task in tasks if task.done()]
         for task in tasks:
             task.cancel()
@@ -259,14 +264,16 @@ def hostile_process(kinds, seed, port, grpc_port, tls, stop, counts):
 
 @contextlib.contextmanager
 def beside(kinds, arguments, server):
-    """Lets them loose; gives their counts afterwards."""
+    """Lets them loose, and goes on once all have begun; gives their counts afterwards."""
     context, found = multiprocessing.get_context("fork"), collections.Counter()
-    stop, counts = context.Event(), context.Queue()
+    begun, stop, counts = context.Event(), context.Event(), context.Queue()
     process = context.Process(target=hostile_process, args=(kinds, arguments.seed, server.port, server.grpc_port,
-                                                            arguments.tls, stop, counts), daemon=True)
+                                                            arguments.tls, begun, stop, counts), daemon=True)
     if kinds:
         process.start()
     try:
+        if kinds and not begun.wait(BEGIN_S):
+            raise RuntimeError(f"the hostile clients have not all begun after {BEGIN_S} s")
         yield found
     finally:
         stop.set()
