@@ -381,16 +381,12 @@ static void answer_fault(struct http_connection *c, unsigned status, const char 
     text_free(&body);
 }
 
-static void interim(struct http_connection *c) {
+void http_connection_continue(struct http_connection *c) {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (llhttp_get_http_minor(&c->parser) == 0)
         return;
     if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->turn_ns) < 0)
         stream_reading(&c->stream, true); /* the event that ends it comes */
-}
-
-void http_connection_continue(struct http_connection *c) {
-    interim(c);
 }
 
 void http_connection_dismiss(struct http_connection *c, const char *why) {
@@ -470,7 +466,7 @@ static void ask_whether_there(struct http_connection *c) {
     if (c->closed || c->asked || !c->stream.shut || c->doing != HTTP_DOING_RUNNING || stream_congested(&c->stream))
         return;
     c->asked = true;
-    interim(c);
+    http_connection_continue(c);
 }
 
 void http_connection_go_on(struct http_connection *c) {
