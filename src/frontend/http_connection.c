@@ -472,7 +472,8 @@ static void ask_whether_there(struct http_connection *c) {
 void http_connection_go_on(struct http_connection *c) {
     if (!takes(c))
         return;
-    c->kept_at += feed(c, c->kept.data + c->kept_at, c->kept.length - c->kept_at);
+    if (c->kept_at < c->kept.length)
+        c->kept_at += feed(c, c->kept.data + c->kept_at, c->kept.length - c->kept_at);
     if (c->closed || c->doing == HTTP_DOING_LEAVING)
         return;
     if (c->kept_at < c->kept.length) {
