@@ -219,19 +219,19 @@ static void idle_ones_make_way_as_many_as_needed(void **state) {
 /* A turn takes a part of what one connection sends; the rest goes on in the next ones, without anything new. */
 static void requests_behind_each_other_are_all_answered(void **state) {
     (void)state;
-    enum { REQUESTS = 100 };
-    char got[REQUESTS * 64];
+    enum { MANY = 100 };
+    char got[MANY * 64];
     int fd = client_connect(), answers = 0;
-    for (int i = 0; i < REQUESTS; i++)
+    for (int i = 0; i < MANY; i++)
         say(fd, "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
-    for (int i = 0; i < STEPS_MAX && answers < REQUESTS; i++) {
+    for (int i = 0; i < STEPS_MAX && answers < MANY; i++) {
         http_frontend_step(frontend);
         ssize_t n = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT);
         got[n > 0 ? n : 0] = '\0';
         for (const char *at = got; (at = strstr(at, "HTTP/1.1 200")); at++)
             answers++;
     }
-    assert_int_equal(answers, REQUESTS);
+    assert_int_equal(answers, MANY);
     assert_int_equal(connections(), 1);
     close(fd);
 }
