@@ -81,18 +81,19 @@ struct grpc_call {
 
 struct grpc_exchange {
     struct inference inference;
-    struct bulk_job job;    /* while a bulk thread has it */
     struct grpc_call *call; /* NULL: gone while the request ran */
     struct list_node link;  /* in the call's list, in the order of arrival */
-    struct grpc_message message;
-    bool answered; /* its answer may be sent */
-    bool sent;     /* when it has ended: all of it went out */
-    int piece;     /* being sent */
+    bool answered;          /* its answer may be sent */
+    bool sent;              /* when it has ended: all of it went out */
+    int piece;              /* being sent */
     size_t piece_at;
-    /* for a bulk thread, which knows of no call */
+    /* of the call, for a bulk thread, which knows of none */
     enum grpc_method method;
     enum body_encoding encoding, accepts;
     size_t bytes_max;
+    struct grpc_message message;
+    /* while a bulk thread has it: rarely touched */
+    struct bulk_job job;
     unsigned status; /* what it made of it, with the sentence in `error` */
     struct sy_error error;
 };

@@ -91,19 +91,20 @@ struct http_connection {
 
 struct exchange {
     struct inference inference;
-    struct bulk_job job; /* while a bulk thread has it */
     struct http_frontend *frontend;
     struct http_connection *connection; /* NULL: gone while the request ran */
     enum v2_kind kind;
-    unsigned status; /* what a bulk thread made of it, with the sentence in `error` */
-    struct sy_error error;
-    bool retry;                           /* worth trying again soon */
     enum body_encoding encoding, accepts; /* of the body; for the answer */
+    bool retry;                           /* worth trying again soon */
     unsigned body_fault;                  /* status, when the body cannot be kept: the rest is swallowed */
     char *block, *body;                   /* the body lies in the block */
     size_t body_expected;                 /* SIZE_MAX: chunked, not known */
     size_t body_bytes, body_room;         /* read, and there is room for */
     int64_t json_bytes;
+    /* while a bulk thread has it: rarely touched */
+    struct bulk_job job;
+    unsigned status; /* what it made of it, with the sentence in `error` */
+    struct sy_error error;
 };
 
 struct http_frontend {
