@@ -95,8 +95,8 @@ bool batch_expired(const struct batch_plan *plan, int64_t now_ns);
 /* Makes whole-batch inputs: in place for one request, else copied one after the other. The requests are alike, or the
  * engine does not look at its inputs. */
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
-/* Compares the shapes of a batch's requests, and marks those unlike the first's to run alone: the scheduler knows shapes
- * by a number, and what a number stands for must not decide whose inputs lie in one tensor. */
+/* Compares the shapes of a batch's requests, and marks those unlike the first's to run alone: the scheduler knows
+ * shapes by a number, and what a number stands for must not decide whose inputs lie in one tensor. */
 void batch_part(struct executor *x, const struct batch_plan *plan);
 /* What is told of a batch that an accelerator takes up now; its last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);

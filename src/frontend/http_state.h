@@ -158,7 +158,8 @@ void http_answer_begin(struct http_connection *connection, unsigned status);
 void http_answer_send(struct http_connection *connection, const char *body, size_t bytes);
 /* Now it does this; `bytes` of an answer. */
 void http_connection_does(struct http_connection *connection, enum http_doing doing, uint64_t bytes);
-/* Sends an interim answer (100), to a client of HTTP/1.1: it may send its body, or is asked whether it is there still. */
+/* Sends an interim answer (100), to a client of HTTP/1.1: it may send its body, or is asked whether it is there still.
+ */
 void http_connection_continue(struct http_connection *connection);
 
 static inline void http_header_put(struct http_connection *connection, const char *name, const char *value) {

@@ -24,13 +24,13 @@ enum outcome {
 
 struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
-    _Atomic uint64_t in_time;    /* answered OK by the deadline: the goodput */
-    _Atomic uint64_t items;      /* of OK ones */
-    _Atomic uint64_t run_ns;     /* of OK ones: what their batches ran, added up */
-    _Atomic uint64_t reply_ns;   /* of OK ones: from the end of the run until the kernel had the answer, added up */
-    _Atomic uint64_t fail_ns;    /* of those refused or failed: from the first byte to the answer, added up */
-    _Atomic uint32_t held;       /* requests that refer to the model: not freed yet */
-    _Atomic int64_t last_ns;     /* when the last was answered; 0: none was */
+    _Atomic uint64_t in_time;  /* answered OK by the deadline: the goodput */
+    _Atomic uint64_t items;    /* of OK ones */
+    _Atomic uint64_t run_ns;   /* of OK ones: what their batches ran, added up */
+    _Atomic uint64_t reply_ns; /* of OK ones: from the end of the run until the kernel had the answer, added up */
+    _Atomic uint64_t fail_ns;  /* of those refused or failed: from the first byte to the answer, added up */
+    _Atomic uint32_t held;     /* requests that refer to the model: not freed yet */
+    _Atomic int64_t last_ns;   /* when the last was answered; 0: none was */
     struct fine_histogram latency_ns; /* of OK ones: from its arrival until the kernel had the answer */
     struct histogram queue_ns;        /* of OK ones: from its arrival to the start of the run */
 };

@@ -53,13 +53,14 @@ int measure_run(const struct engine_ops *ops, struct engine_model *model, const 
  * 320 x 320, 48 x 320 (a line of text), 224 x 224, 48 x 192; other unknown dimensions 128, then 16, then 1. */
 int measure_item_dims(const struct signature *signature, uint32_t choice, int64_t item_dims[][TENSOR_DIMS_MAX]);
 
-/* The batch size to measure after `b`: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..., `last`; then one beyond it. `sizes`, ascending,
- * are among them. */
+/* The batch size to measure after `b`: 1, 2, 3, 4, 6, 8, 12, 16, 24, ..., `last`; then one beyond it. `sizes`,
+ * ascending, are among them. */
 uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, uint32_t size_count);
 
-/* Measures a model that is loaded, up to where larger batches gain nothing, and at the sizes wanted; fills the record's findings (batched, batch_max, note, points, batch_bytes). With
- * signature->batched it first runs two items together and each alone: rows that differ, or are not there, make it a
- * model that is not batched. -errno and the engine's sentence if a single item fails. */
+/* Measures a model that is loaded, up to where larger batches gain nothing, and at the sizes wanted; fills the record's
+ * findings (batched, batch_max, note, points, batch_bytes). With signature->batched it first runs two items together
+ * and each alone: rows that differ, or are not there, make it a model that is not batched. -errno and the engine's
+ * sentence if a single item fails. */
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err);

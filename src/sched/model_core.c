@@ -62,7 +62,7 @@ struct model_core {
     struct deadline_queue spare;
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused */
     double weight;
-    double slo_ns; /* the usual one */
+    double slo_ns;           /* the usual one */
     _Alignas(16) char own[]; /* the policy's room; then profiles and windows */
 };
 
