@@ -1,8 +1,8 @@
 /* exchange.c - an HTTP request from its head to its answer.
  *
  *     exchange_begin() -> exchange_body() ... -> exchange_end()
- *         -> read_body() -> inference_submit() -> scheduler -> exchange_finish() -> write_answer() ->
- * http_answer_send()
+ *         -> read_body() -> inference_submit() -> scheduler
+ *         -> exchange_finish() -> write_answer() -> http_answer_send()
  *
  * read_body() and write_answer() are done by a bulk thread where there is much to read or write. */
 #include <errno.h>
@@ -433,13 +433,9 @@ static size_t writes_long(const struct exchange *x) {
 }
 
 static void to_bulk(struct exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
-    struct bulk *bulk = x->frontend->config.bulk;
     x->job = (struct bulk_job){.home = &x->frontend->loop, .run = run, .bytes = bytes};
-    x->inference.state = INFERENCE_BULK;
-    x->inference.bulk = true;
-    x->inference.slab = bulk_slab(bulk);
     connection_waits(x);
-    bulk_submit(bulk, &x->job);
+    inference_to_bulk(&x->inference, x->frontend->config.bulk, &x->job);
 }
 
 void exchange_end(struct http_connection *c) {
@@ -466,8 +462,7 @@ void exchange_from_bulk(struct bulk_job *job) {
     struct exchange *x = container_of(job, struct exchange, job);
     struct inference *i = &x->inference;
     bool read = job->run == read_in_bulk;
-    i->state = read ? INFERENCE_UPLOAD : INFERENCE_FINISHED;
-    i->slab = i->home->slab;
+    inference_from_bulk(i, read ? INFERENCE_UPLOAD : INFERENCE_FINISHED);
     if (!x->connection) { /* the client left */
         inference_count(i, 0);
         inference_free(i);

@@ -354,10 +354,7 @@ static void parse_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 static void to_bulk(struct grpc_exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
     struct grpc_frontend *f = x->call->connection->frontend;
     x->job = (struct bulk_job){.home = &f->loop, .run = run, .bytes = bytes};
-    x->inference.state = INFERENCE_BULK;
-    x->inference.bulk = true;
-    x->inference.slab = bulk_slab(f->config.bulk);
-    bulk_submit(f->config.bulk, &x->job);
+    inference_to_bulk(&x->inference, f->config.bulk, &x->job);
 }
 
 static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_error *err) {
@@ -491,8 +488,7 @@ void exchange_bulk_returned(struct bulk_job *job) {
     struct grpc_exchange *x = container_of(job, struct grpc_exchange, job);
     struct inference *i = &x->inference;
     bool wrote = job->run == write_in_bulk;
-    i->state = wrote ? INFERENCE_FINISHED : INFERENCE_UPLOAD;
-    i->slab = i->home->slab;
+    inference_from_bulk(i, wrote ? INFERENCE_FINISHED : INFERENCE_UPLOAD);
     if (!x->call)
         exchange_forget(x);
     else if (wrote)

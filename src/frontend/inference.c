@@ -460,6 +460,18 @@ void inference_count(const struct inference *inference, int64_t sent_ns) {
         port_replied(inference->home->port, sent_ns - request->run_end_ns);
 }
 
+void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job) {
+    inference->state = INFERENCE_BULK;
+    inference->bulk = true;
+    inference->slab = bulk_slab(bulk);
+    bulk_submit(bulk, job);
+}
+
+void inference_from_bulk(struct inference *inference, enum inference_state state) {
+    inference->state = state;
+    inference->slab = inference->home->slab;
+}
+
 void inferences_publish(struct inferences *home) {
     atomic_store_explicit(&home->counters.inputs_bytes_taken, slab_bytes_taken(home->slab),
                           memory_order_relaxed); /* gauges */

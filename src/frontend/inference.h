@@ -9,6 +9,7 @@
  * functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
 #pragma once
 
+#include "frontend/bulk.h"
 #include "frontend/frontend.h"
 #include "frontend/infer_answer.h"
 #include "frontend/infer_call.h"
@@ -113,6 +114,11 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
 void inference_answered(struct inference *inference, unsigned status);
 /* The end: counts it. `sent_ns` is when the kernel had the last of its answer; 0: it did not go out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
+
+/* A bulk thread does the job (its `run`, `home` and `bytes` are set), and owns all of the inference until it comes
+ * back: BULK. Then inference_from_bulk(): it is in that state again. */
+void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job);
+void inference_from_bulk(struct inference *inference, enum inference_state state);
 
 /* Publishes what the slab holds; gives memory back when nothing used it for a while, or when a run that read it is
  * over. */
