@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "profile/zoo.h"
+#include "table/zoo.h"
 #include "sim/goodput.h"
 
 #define MODELS_MAX 64

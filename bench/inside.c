@@ -24,7 +24,7 @@
 #include "base/thread.h"
 #include "cli/options.h"
 #include "control/deployment.h"
-#include "frontend/inference.h"
+#include "request/inference.h"
 #include "load/latency.h"
 #include "profile/worker.h"
 #include "sched/wiring.h"
@@ -50,7 +50,7 @@ struct bench {
     struct settings settings;
     struct deployment deployment;
     struct server *server;
-    struct frontend_config config;
+    struct inferences_config config;
     struct inferences inferences;
     int epoll_fd; /* of the frontend's port */
     uint32_t model;
@@ -99,8 +99,8 @@ static void serve(struct bench *b, const char *repository, const char *model) {
     };
     if (server_start(&b->server, &config, &err) < 0)
         die("the server does not start", &err);
-    b->config = server_inside(b->server, 0);
-    CHECK_EQ(inferences_init(&b->inferences, &b->config, sizeof(struct inference)), 0);
+    b->config = server_inside(b->server, 0, sizeof(struct inference));
+    CHECK_EQ(inferences_init(&b->inferences, &b->config), 0);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     CHECK_EQ(epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, port_event_fd(b->config.port), &event), 0);

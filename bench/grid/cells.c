@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/zoo.h"
+#include "table/zoo.h"
 #include "sim/goodput.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

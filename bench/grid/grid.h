@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "cells.h"
-#include "policy/policy.h"
+#include "sched/policy.h"
 
 #define GRID_POLICIES_MAX 24
 

@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "plan/squishy_fit.h"
 #include "plans.h"
-#include "profile/zoo.h"
+#include "table/zoo.h"
 #include "report.h"
 
 #define MODELS     25

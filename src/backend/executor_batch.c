@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/log.h"
-#include "transport/transport.h"
+#include "link/transport.h"
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
 

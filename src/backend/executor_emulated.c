@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/heap.h"
-#include "profile/profile.h"
+#include "table/profile.h"
 
 #define SIZES 9 /* of held plans: powers of two cache lines */
 

@@ -5,8 +5,8 @@
 
 #include "backend/executor_state.h"
 #include "base/clock.h"
-#include "profile/profile.h"
-#include "transport/transport.h"
+#include "link/transport.h"
+#include "table/profile.h"
 
 /* Once a run has failed, the parts of its batch run for so many times what the whole batch was to take, and this beside
  * it: halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than two

@@ -3,7 +3,7 @@
 
 #include "backend/executor.h"
 #include "base/doorbell.h"
-#include "frontend/request.h"
+#include "link/request.h"
 
 struct emulation; /* executor_emulated.c: the accelerators of an engine that emulates them */
 struct run_watch; /* executor_watch.c: what the executor shows of its runs */

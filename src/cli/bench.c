@@ -14,11 +14,11 @@
 #include "cli/cli.h"
 #include "cli/gnuplot.h"
 #include "cli/options.h"
-#include "frontend/auth.h"
 #include "load/client_tls.h"
 #include "load/goodput_search.h"
 #include "load/load.h"
 #include "load/target.h"
+#include "net/auth.h"
 
 #define HINTS_MAX          64
 #define TRIALS_MAX         80

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "plan/pool.h"
+#include "scenario/scenario.h"
 #include "sim/cluster.h"
-#include "sim/scenario.h"
 
 /* Of a scenario with one model, and its cluster, into which `input` points. `budget`, dollars an hour; 0: what the
  * scenario's accelerators cost. -EINVAL with a sentence that begins with `path`. */

@@ -16,8 +16,8 @@
 #include "control/curl_line.h"
 #include "control/deployment.h"
 #include "control/repository_control.h"
-#include "frontend/auth.h"
-#include "frontend/tls.h"
+#include "net/auth.h"
+#include "net/tls.h"
 #include "sched/wiring.h"
 
 #define OUTAGES_EVERY_S 1
@@ -341,9 +341,9 @@ static void say_ready(struct server *server, const struct server_config *config)
     int ready = 0, set_aside = 0;
     char line[4096], url[64];
 
-    const struct v2_models *models = server_models_lock(server);
+    const struct model_index *models = server_models_lock(server);
     for (uint32_t i = 0; i < models->count; i++) {
-        bool is_ready = v2_model_state(&models->models[models->listed[i]]) == MODEL_READY;
+        bool is_ready = served_model_state(&models->models[models->listed[i]]) == MODEL_READY;
         ready += is_ready;
         set_aside += !is_ready;
     }

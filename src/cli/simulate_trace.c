@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "frontend/json_put.h"
+#include "v2/json_put.h"
 
 #define REFUSED_GROUP 1000 /* after the types of accelerators */
 

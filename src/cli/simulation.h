@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "scenario/scenario.h"
 #include "sim/cluster.h"
-#include "sim/scenario.h"
 
 #define SIMULATION_TRIALS_MAX 128
 

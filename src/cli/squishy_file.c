@@ -8,7 +8,7 @@
 
 #include "base/conf.h"
 #include "base/time.h"
-#include "profile/zoo.h"
+#include "table/zoo.h"
 
 #define RATE_MAX    1e9
 #define SLO_MS_MAX  3.6e6

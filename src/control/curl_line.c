@@ -68,13 +68,13 @@ static void append_binary(const struct served_model *model, const char *url, cha
            json, (long long)data, url, length);
 }
 
-bool curl_line(const struct v2_models *models, const char *server, char *line, size_t bytes) {
+bool curl_line(const struct model_index *models, const char *server, char *line, size_t bytes) {
     const struct served_model *best = NULL;
     size_t used = 0;
 
     for (uint32_t i = 0; i < models->count; i++) {
         const struct served_model *model = &models->models[models->listed[i]];
-        if (v2_model_state(model) == MODEL_READY && (!best || item_elements(model) < item_elements(best)))
+        if (served_model_state(model) == MODEL_READY && (!best || item_elements(model) < item_elements(best)))
             best = model;
     }
     if (!best || (item_elements(best) > JSON_ELEMENTS_MAX && best->signature.input_count != 1))

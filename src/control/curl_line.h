@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "frontend/v2.h"
+#include "v2/v2.h"
 
 /* Writes a curl command that asks `server` ("http://localhost:8000") for the listed model that is ready with the
  * smallest inputs, all zeros: with a JSON body where that is short, else with a raw binary one. False if there is no
  * model it could be written for. */
-bool curl_line(const struct v2_models *models, const char *server, char *line, size_t bytes);
+bool curl_line(const struct model_index *models, const char *server, char *line, size_t bytes);

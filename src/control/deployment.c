@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/instances.h"
+#include "control/scenario_served.h"
 #include "profile/prepare.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
-#include "repository/scenario_models.h"
 
 /* ---- progress ---- */
 

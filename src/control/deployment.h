@@ -4,7 +4,7 @@
 #include "control/accelerators.h"
 #include "control/repository_control.h"
 #include "control/server.h"
-#include "sim/scenario.h"
+#include "scenario/scenario.h"
 
 /* Owns everything it points to. */
 struct deployment {

@@ -4,9 +4,10 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "control/server_state.h"
-#include "frontend/bulk.h"
-#include "frontend/frontend_loop.h"
-#include "frontend/infer_counters.h"
+#include "net/frontend_loop.h"
+#include "request/bulk.h"
+#include "stats/infer_metrics.h"
+#include "stats/metric_text.h"
 
 static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
@@ -40,7 +41,7 @@ static const struct {
     {"cancelled", REFUSAL_CANCELLED},
 };
 
-static void render_models(const struct server *s, const struct v2_models *listed, struct text *out) {
+static void render_models(const struct server *s, const struct model_index *listed, struct text *out) {
     const struct served_model *models = s->config.models;
 
     metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
@@ -205,7 +206,7 @@ static void render_waits(const struct server *s, struct text *out) {
 
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server;
-    const struct v2_models *listed = server_models_lock(s);
+    const struct model_index *listed = server_models_lock(s);
 
     metric_heading(out, "symphony_info", "gauge", "The program's version.");
     text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
@@ -218,7 +219,7 @@ void server_render_metrics(void *server, struct text *out) {
     const struct infer_counters *counters[server_frontends(s)];
     for (uint32_t f = 0; f < server_frontends(s); f++)
         counters[f] = server_infer_counters(s, f);
-    infer_counters_render(counters, server_frontends(s), listed, slab_use(bulk_slab(s->bulk)), out);
+    infer_metrics_render(counters, server_frontends(s), listed, slab_use(bulk_slab(s->bulk)), out);
     render_waits(s, out);
     server_render_triton_metrics(s, listed, out);
     server_models_unlock(s);
@@ -229,10 +230,10 @@ void server_render_metrics(void *server, struct text *out) {
 
 void server_render_fine_metrics(void *server, struct text *out) {
     struct server *s = server;
-    const struct v2_models *listed = server_models_lock(s);
+    const struct model_index *listed = server_models_lock(s);
     const struct infer_counters *counters[server_frontends(s)];
     for (uint32_t f = 0; f < server_frontends(s); f++)
         counters[f] = server_infer_counters(s, f);
-    infer_counters_render_fine(counters, server_frontends(s), listed, out);
+    infer_metrics_render_fine(counters, server_frontends(s), listed, out);
     server_models_unlock(s);
 }

@@ -9,9 +9,9 @@
 
 #include "base/assert.h"
 #include "control/instances.h"
-#include "frontend/frontend_loop.h"
-#include "frontend/infer_counters.h"
+#include "net/frontend_loop.h"
 #include "profile/prepare.h"
+#include "request/infer_counters.h"
 
 #define WAIT_NS (200 * NS_PER_US) /* between two looks at what other threads have done */
 
@@ -270,37 +270,37 @@ static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) 
 }
 
 /* Every frontend looks at them once a turn; a turn is short. */
-static void frontends_await(struct server *s, const struct v2_models *models) {
+static void frontends_await(struct server *s, const struct model_index *models) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
-        frontend_loop_wake(server_frontend_loop(s, f));
+        inbox_wake(&server_frontend_loop(s, f)->inbox);
     for (uint32_t f = 0; f < server_frontends(s); f++)
         while (frontend_loop_models(server_frontend_loop(s, f)) != models)
             wait_a_little();
 }
 
-int model_slots_publish(struct model_slots *slots, const struct v2_absent *absent, uint32_t absent_count) {
+int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count) {
     struct server *s = slots->server;
-    struct v2_models *models = malloc(sizeof(*models));
+    struct model_index *models = malloc(sizeof(*models));
     uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
     int rc = -ENOMEM;
 
     if (models && listed) {
         uint32_t count = serving_list(slots, listed);
-        rc = v2_models_init_listed(models, s->config.models, listed, count, absent, absent_count);
+        rc = model_index_init_listed(models, s->config.models, listed, count, absent, absent_count);
     }
     free(listed);
     if (rc) {
         if (models)
-            v2_models_destroy(models);
+            model_index_destroy(models);
         free(models);
         return rc;
     }
     pthread_mutex_lock(&s->models_lock); /* metrics have ended with the old ones */
-    struct v2_models *old = (struct v2_models *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
     atomic_store_explicit(&s->models.now, models, memory_order_release); /* with frontend_loop_turn() */
     pthread_mutex_unlock(&s->models_lock);
     frontends_await(s, models);
-    v2_models_destroy(old);
+    model_index_destroy(old);
     free(old);
     for (uint32_t i = 0; i < slots->count; i++)
         if (slots->slots[i].use == SLOT_RETIRED)

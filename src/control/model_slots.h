@@ -43,6 +43,6 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot);
 void model_slot_retire(struct model_slots *slots, uint32_t slot);
 /* Makes what serves, and those absent, what everybody sees; when this returns nobody sees anything else. 0 or -ENOMEM:
  * everything stays as it was. */
-int model_slots_publish(struct model_slots *slots, const struct v2_absent *absent, uint32_t absent_count);
+int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count);
 /* Frees the places that drain and that nobody holds. True if others are left. */
 bool model_slots_drain(struct model_slots *slots);

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/server_state.h"
-#include "frontend/frontend_loop.h"
+#include "net/frontend_loop.h"
 
 /* The types of which a part has accelerators in service, a bit each. False: all there are, are in service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
@@ -51,7 +51,7 @@ static void set_aside(struct served_model *model) {
 /* An accelerator that runs it is back. */
 static void take_back(struct served_model *model) {
     /* nobody else sets aside what has variants */
-    if (v2_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
+    if (served_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
         return;
     atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
     log_info("model is back", "model=%s", model->name);
@@ -77,7 +77,7 @@ static bool model_look(struct server *s, uint32_t model, const uint32_t left[RAN
                  s->config.models[model].name, to);
         wiring_move(&s->wiring, v, to);
     }
-    return v2_model_state(&s->config.models[model]) == MODEL_READY;
+    return served_model_state(&s->config.models[model]) == MODEL_READY;
 }
 
 void server_serving_update(struct server *s) {
@@ -88,7 +88,7 @@ void server_serving_update(struct server *s) {
     if (atomic_exchange_explicit(&s->serving, serving, memory_order_acq_rel) == serving)
         return;
     for (uint32_t f = 0; f < server_frontends(s); f++) /* they may have clients that watch it */
-        frontend_loop_wake(server_frontend_loop(s, f));
+        inbox_wake(&server_frontend_loop(s, f)->inbox);
 }
 
 /* Whether anything can run: any model, or without models any accelerator. */

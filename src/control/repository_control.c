@@ -11,11 +11,11 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "control/model_slots.h"
-#include "frontend/repository_order.h"
 #include "repository/model_name.h"
 #include "repository/model_override.h"
 #include "repository/repository.h"
 #include "repository/repository_look.h"
+#include "request/repository_order.h"
 
 #define DRAIN_EVERY_NS (10 * NS_PER_MS) /* looks at places whose last requests are still answered */
 #define STRANGERS_MAX  64               /* listed, see is_stranger() */
@@ -115,13 +115,13 @@ static void known_fail(struct known_model *k, const char *reason) {
 
 /* Shows the world what is known. Without memory for it, it sees what it saw before, until drain() tries again. */
 static void publish(struct repository_thread *t) {
-    struct v2_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
+    struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
     uint32_t count = 0;
     for (uint32_t i = 0; absent && i < t->known_count; i++) {
         const struct known_model *k = &t->known[i];
         if (k->serving.count)
             continue;
-        absent[count] = (struct v2_absent){.version = k->version, .state = k->state, .failed = k->failed};
+        absent[count] = (struct model_absent){.version = k->version, .state = k->state, .failed = k->failed};
         memcpy(absent[count].name, k->name, sizeof(k->name));
         memcpy(absent[count].reason, k->reason, sizeof(k->reason));
         count++;
@@ -416,7 +416,7 @@ static void *repository_main(void *argument) {
     publish(t); /* wakes frontends, who may have clients that wait for this */
     while (!is_stopped(t)) {
         for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
-            next = order->next;
+            next = order_next(order);
             carry_out(t, order);
             drain(t);
         }

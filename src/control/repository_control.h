@@ -6,8 +6,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "link/messages.h"
 #include "profile/child.h"
-#include "sched/messages.h"
 
 enum control_mode {
     CONTROL_NONE,     /* what is there at the start is served */

@@ -14,8 +14,8 @@
 #include "control/repository_control.h"
 #include "control/server_state.h"
 #include "control/statistics.h"
-#include "frontend/bulk.h"
-#include "frontend/listen.h"
+#include "net/listen.h"
+#include "request/bulk.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
@@ -284,26 +284,26 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
     };
 }
 
-struct frontend_config server_inside(struct server *s, uint32_t n) {
+struct inferences_config server_inside(struct server *s, uint32_t n, size_t slot_bytes) {
     struct frontend_config config = frontend_config(s, server_frontends(s) + n, -1);
-    return frontend_config_completed(&config);
+    return frontend_inferences(&config, slot_bytes);
 }
 
 /* What is there from the start is what is served. */
 static int models_publish(struct server *s, struct sy_error *err) {
-    struct v2_models *models = malloc(sizeof(*models));
+    struct model_index *models = malloc(sizeof(*models));
 
-    if (!models || v2_models_init(models, s->config.models, s->config.control ? 0 : s->config.model_count) < 0)
+    if (!models || model_index_init(models, s->config.models, s->config.control ? 0 : s->config.model_count) < 0)
         return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
     atomic_init(&s->models.now, models);
     return 0;
 }
 
 static void models_withdraw(struct server *s) {
-    struct v2_models *models = (struct v2_models *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    struct model_index *models = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
 
     if (models)
-        v2_models_destroy(models);
+        model_index_destroy(models);
     free(models);
 }
 
@@ -515,7 +515,7 @@ bool server_is_ready(const struct server *s) {
     return atomic_load_explicit(&s->ready, memory_order_acquire); /* with who sets it */
 }
 
-const struct v2_models *server_models_lock(struct server *s) {
+const struct model_index *server_models_lock(struct server *s) {
     pthread_mutex_lock(&s->models_lock);
     return atomic_load_explicit(&s->models.now, memory_order_relaxed); /* under the lock */
 }

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
-#include "policy/policy.h"
 #include "repository/served_model.h"
+#include "sched/policy.h"
 
 struct auth;
-struct frontend_config;
+struct inferences_config;
 struct tls;
 
 /* Accelerators of one type. */
@@ -24,7 +24,7 @@ struct server_accelerators {
 };
 
 struct repository_control;
-struct v2_models;
+struct model_index;
 
 struct server_config {
     struct served_model *models; /* state READY or UNAVAILABLE; outlive the server. With `control` the places of
@@ -70,13 +70,13 @@ struct server_ports {
 };
 struct server_ports server_ports(const struct server *server);
 /* For who asks from inside this process: what the n-th of `frontends_inside` is told, as those of the protocols are.
- * Its struct inferences (frontend/inference.h) are driven by one thread of the caller's, and have ended before the
+ * Its struct inferences (request/inference.h) are driven by one thread of the caller's, and have ended before the
  * server is stopped. The server's statistics do not count its requests. */
-struct frontend_config server_inside(struct server *server, uint32_t n);
+struct inferences_config server_inside(struct server *server, uint32_t n, size_t slot_bytes);
 /* Whether all that is to be served from the start is, or cannot be; without `control` it is at once. */
 bool server_is_ready(const struct server *server);
 /* The models as they are now, which stay so until they are unlocked: nobody who serves waits for that. Any thread. */
-const struct v2_models *server_models_lock(struct server *server);
+const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
 /* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
  * since the last call. For the thread that started the server, every few seconds. */

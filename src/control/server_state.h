@@ -7,15 +7,15 @@
 #include "base/text.h"
 #include "control/calibrate.h"
 #include "control/server.h"
-#include "frontend/grpc.h"
-#include "frontend/http.h"
-#include "frontend/metrics.h"
-#include "frontend/port.h"
-#include "frontend/shared_memory.h"
-#include "frontend/v2.h"
+#include "grpc/grpc.h"
+#include "http/http.h"
+#include "http/metrics_endpoint.h"
+#include "request/port.h"
+#include "request/shared_memory.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
+#include "v2/v2.h"
 
 /* Where a served model is scheduled. */
 struct server_placement {
@@ -45,7 +45,7 @@ struct server {
     struct shared_memory *shared;         /* of clients; NULL: not served */
     struct repository_desk *desk;         /* of orders to load and unload; NULL: models are there from the start */
     struct repository_thread *repository; /* loads and unloads models; NULL: nobody does */
-    struct v2_publication models;         /* what is served, for frontends and metrics */
+    struct model_publication models;      /* what is served, for frontends and metrics */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int http_fd, grpc_fd;        /* listening */
     struct server_ports bound;
@@ -109,4 +109,4 @@ void server_render_metrics(void *server, struct text *out);
 /* Latencies only, as finely as they are counted. The metrics thread. */
 void server_render_fine_metrics(void *server, struct text *out);
 /* The part of them that bears Triton's names, `nv_inference_*`. */
-void server_render_triton_metrics(const struct server *s, const struct v2_models *listed, struct text *out);
+void server_render_triton_metrics(const struct server *s, const struct model_index *listed, struct text *out);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "control/server_state.h"
-#include "frontend/infer_counters.h"
+#include "request/infer_counters.h"
 
 static void add(struct model_statistics *s, int64_t *last_ns, const struct model_infer_counters *c) {
     int64_t last = atomic_load_explicit(&c->last_ns, memory_order_relaxed); /* statistics */

@@ -1,7 +1,7 @@
 /* statistics.h - a model's statistics, put together from the frontends' counters and the scheduler's. Any thread. */
 #pragma once
 
-#include "frontend/statistics.h"
+#include "request/statistics.h"
 
 /* `server` is a struct server. Until it is ready everything is 0. */
 void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics);

@@ -3,14 +3,14 @@
  * meanings differ. */
 #include "control/server_state.h"
 #include "control/statistics.h"
-#include "frontend/infer_counters.h"
+#include "stats/metric_text.h"
 
 static void row(struct text *out, const char *name, const struct served_model *model, const char *more,
                 uint64_t value) {
     text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
 }
 
-static void render_sums(const struct server *s, const struct v2_models *listed, struct text *out) {
+static void render_sums(const struct server *s, const struct model_index *listed, struct text *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
@@ -42,7 +42,7 @@ static void render_sums(const struct server *s, const struct v2_models *listed, 
 
 /* Triton's fourth reason, OTHER, has no row: nothing is left for it. The mistakes of clients are no failures, as with
  * Triton 2.51. */
-static void render_failures(const struct server *s, const struct v2_models *listed, struct text *out) {
+static void render_failures(const struct server *s, const struct model_index *listed, struct text *out) {
     static const char name[] = "nv_inference_request_failure";
     struct model_statistics statistics;
 
@@ -56,7 +56,7 @@ static void render_failures(const struct server *s, const struct v2_models *list
     }
 }
 
-void server_render_triton_metrics(const struct server *s, const struct v2_models *listed, struct text *out) {
+void server_render_triton_metrics(const struct server *s, const struct model_index *listed, struct text *out) {
     static const char input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
 

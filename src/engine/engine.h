@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/tensor.h"
-#include "profile/profile.h"
+#include "table/profile.h"
+#include "tensor/tensor.h"
 
 struct engine;       /* one accelerator's instance */
 struct engine_model; /* a model loaded on it */

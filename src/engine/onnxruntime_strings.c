@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "engine/onnxruntime_session.h"
-#include "engine/strings.h"
+#include "tensor/strings.h"
 
 int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, OrtValue **value,
                              struct sy_error *err) {

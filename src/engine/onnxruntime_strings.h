@@ -1,11 +1,11 @@
-/* onnxruntime_strings.h - tensors of strings between our form (engine/strings.h) and ONNX Runtime's, which keeps every
+/* onnxruntime_strings.h - tensors of strings between our form (tensor/strings.h) and ONNX Runtime's, which keeps every
  * element in an object of its own: both ways copy. For the files onnxruntime*.c only. */
 #pragma once
 
 #include <onnxruntime_c_api.h>
 
 #include "base/error.h"
-#include "engine/tensor.h"
+#include "tensor/tensor.h"
 
 /* Makes a string tensor of the view's elements, of which there are as many as its dims say. */
 int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, OrtValue **value, struct sy_error *err);

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/tensor.h"
 #include "load/fetch.h"
+#include "tensor/tensor.h"
 
 struct target_input {
     char *name;

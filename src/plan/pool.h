@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sched/messages.h"
+#include "link/messages.h"
 
 #define POOL_TYPES_MAX     ACCELERATOR_TYPES_MAX
 #define POOL_CONFIGS_MAX   5000000    /* that may be ranked */

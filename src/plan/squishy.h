@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 #include "base/heap.h"
-#include "profile/profile.h"
+#include "table/profile.h"
 
 #define SQUISHY_NONE UINT32_MAX
 

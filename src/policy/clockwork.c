@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "policy/policy.h"
+#include "sched/policy.h"
 
 #define RELAX_NS (500 * NS_PER_MS) /* refusing without a run for so long takes half of the corrections back */
 

@@ -2,11 +2,11 @@
  * and clockwork_load.c (what is loaded where). */
 #pragma once
 
-#include "backend/pages.h"
 #include "base/heap.h"
-#include "profile/rolling.h"
+#include "policy/pages.h"
 #include "sched/central.h"
 #include "sched/deadline_queue.h"
+#include "table/rolling.h"
 
 #define SENT_MAX 64 /* batches that an accelerator may have before it */
 

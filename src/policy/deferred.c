@@ -22,9 +22,9 @@
  * high, and free accelerators are kept for the next one. Above the peak the window drop keeps batches near b*, so that
  * goodput stays flat; shares keep one model's flood from the others. */
 #include "base/fmath.h"
-#include "policy/policy.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 #include "sched/request_pool.h"
 
 /* The window drop aims at this part of b* at most; or, if that is more, at the second less a few items: what a large

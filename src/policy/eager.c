@@ -2,9 +2,9 @@
  *
  * The baseline of Symphony (arXiv 2308.07470), section 4.3. Batches are what has gathered while all accelerators were
  * busy. */
-#include "policy/policy.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 
 enum { ORDER, DROP, TARGET_SHARE };
 

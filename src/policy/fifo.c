@@ -2,8 +2,8 @@
  *
  * What a server does that only has queues: deadlines are not looked at, nothing is refused, and a batch is what has
  * gathered. */
-#include "policy/policy.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 
 static void fifo_update(struct model_view *m, void *own) {
     (void)own;

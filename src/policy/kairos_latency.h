@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "profile/profile.h"
+#include "table/profile.h"
 
 struct kairos_size {
     int64_t mean_ns;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/policy.h"
+#include "sched/policy.h"
 
 const struct policy_ops *const policies[] = {
     &policy_deferred, &policy_symphony, &policy_eager, &policy_timeout, &policy_fifo, &policy_clockwork,

@@ -8,9 +8,9 @@
  * settle most of them for all policies (docs/scheduling.md lists them), and these are settled here: which condition
  * makes a batch schedulable is an option, since the code overwrites the one of beta*lambda; and what is given up is an
  * option, since dropping only what can no longer make it, as the text says, lets goodput fall above the peak. */
-#include "policy/policy.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 
 enum { SCHEDULABLE, DROP, TARGET_SHARE, ORDER };
 

@@ -8,9 +8,9 @@
  *
  * Of several preferred sizes the largest that is there runs, and the rest waits for more; but when the first request
  * has waited long enough, all that fits into a batch goes with it. */
-#include "policy/policy.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 
 enum { MAX_QUEUE_DELAY_US, PREFERRED_BATCH_SIZE, MAX_BATCH_SIZE, DELAY_SHARE, BATCH_SHARE };
 

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/tensor.h"
-#include "profile/profile.h"
+#include "table/profile.h"
+#include "tensor/tensor.h"
 
 #define PROFILE_POINTS_MAX 40
 

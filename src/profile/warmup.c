@@ -10,9 +10,9 @@
 #include "base/conf.h"
 #include "base/container.h"
 #include "base/rng.h"
-#include "engine/strings.h"
 #include "profile/measure.h"
 #include "repository/model_config.h"
+#include "tensor/strings.h"
 
 /* What a sample is held against. */
 struct reader {

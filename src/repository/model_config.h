@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/tensor.h"
 #include "repository/instance_groups.h"
 #include "repository/pbtxt.h"
 #include "repository/queue_rules.h"
+#include "tensor/tensor.h"
 
 /* What an input's dimensions mean, where it is an image: ModelInput.Format, for clients to know. */
 enum image_format { IMAGE_NONE, IMAGE_NHWC, IMAGE_NCHW };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "engine/tensor.h"
+#include "tensor/tensor.h"
 
 _Static_assert(MODEL_NAME_MAX == 128, "MODEL_NAME_EXPECTED says 127");
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "link/messages.h"
 #include "repository/pbtxt.h"
-#include "sched/messages.h"
 
 #define PREFERRED_MAX 16 /* values of preferred_batch_size; more are refused */
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "profile/profile.h"
 #include "repository/labels.h"
 #include "repository/model_config.h"
 #include "repository/symphony_yaml.h"
+#include "table/profile.h"
 
 #define BATCH_MAX_DEFAULT 64
 
@@ -18,6 +18,10 @@ void served_model_draw_secret(struct served_model *model) {
     int rc = siphash_key_draw(&model->shape_secret);
     if (rc)
         served_model_refuse(model, "no random numbers for model '%s': %s", model->name, strerror(-rc));
+}
+
+int served_model_state(const struct served_model *model) {
+    return atomic_load_explicit(&model->state, memory_order_acquire); /* `reason` is written before it */
 }
 
 void served_model_refuse(struct served_model *model, const char *fmt, ...) {

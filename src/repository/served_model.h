@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/siphash.h"
-#include "engine/tensor.h"
 #include "repository/instance_groups.h"
 #include "repository/queue_rules.h"
+#include "tensor/tensor.h"
 
 enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
@@ -68,3 +68,5 @@ void served_model_draw_secret(struct served_model *model);
 
 /* Makes the model unavailable; the sentence is its reason. Before other threads see the model. */
 void served_model_refuse(struct served_model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Its enum model_state; `reason` may be read after it. Any thread. */
+int served_model_state(const struct served_model *model);

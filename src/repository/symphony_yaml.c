@@ -8,8 +8,8 @@
 
 #include "base/conf.h"
 #include "base/time.h"
-#include "profile/profile.h"
-#include "sched/messages.h"
+#include "link/messages.h"
+#include "table/profile.h"
 
 static int shape_read(const struct conf_node *node, struct symphony_yaml_shape *shape, struct sy_error *err) {
     if (strlen(node->key) >= sizeof(shape->input))

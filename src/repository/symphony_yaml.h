@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "engine/tensor.h"
+#include "tensor/tensor.h"
 
 struct symphony_yaml_shape {
     char input[TENSOR_NAME_MAX];

@@ -7,7 +7,7 @@
  * changes cost one atomic operation for every 64 models. */
 #pragma once
 
-#include "sched/messages.h"
+#include "link/messages.h"
 
 struct candidate_board {
     uint32_t types, models, lanes;

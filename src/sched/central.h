@@ -12,10 +12,10 @@
 
 #include <stddef.h>
 
-#include "policy/policy.h"
-#include "profile/profile.h"
-#include "sched/messages.h"
+#include "link/messages.h"
+#include "sched/policy.h"
 #include "sched/request_pool.h"
+#include "table/profile.h"
 
 #define CENTRAL_ACTIONS_MAX 64 /* that one step may give */
 

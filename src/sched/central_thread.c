@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "transport/transport.h"
+#include "link/transport.h"
 
 struct central_thread {
     struct thread_rings rings; /* of all served models: the thread's index is theirs, and the policy's */

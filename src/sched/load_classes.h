@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "sched/messages.h"
+#include "link/messages.h"
 
 struct load_classes {
     uint32_t types;                           /* how many there are */

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "profile/rolling.h"
 #include "sched/deadline_queue.h"
 #include "sched/model_view.h"
+#include "table/rolling.h"
 
 /* Of one request in the rates of dropped and late ones: at first as if so many good ones had been before it. */
 #define BAD_WEIGHT       (1.0 / 2000)

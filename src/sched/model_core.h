@@ -4,10 +4,10 @@
  * allocates nothing after model_core_init(). Symphony (arXiv 2308.07470), section 4.3 and Appendix C, ModelThread. */
 #pragma once
 
-#include "policy/policy.h"
-#include "profile/profile.h"
-#include "sched/messages.h"
+#include "link/messages.h"
+#include "sched/policy.h"
 #include "sched/request_pool.h"
+#include "table/profile.h"
 
 /* How many requests with an SLO wait of each priority, and may. Of all cores of a model, which are shapes of its
  * inputs; owned by their thread. */

@@ -3,10 +3,10 @@
 
 #include <stdbool.h>
 
-#include "policy/policy.h"
-#include "profile/profile.h"
+#include "link/messages.h"
 #include "sched/arrival_rates.h"
-#include "sched/messages.h"
+#include "sched/policy.h"
+#include "table/profile.h"
 
 struct model_view {
     /* set by the core; read by policies */

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-#include "policy/policy.h"
-#include "sched/messages.h"
+#include "link/messages.h"
+#include "sched/policy.h"
 
 #define RANK_GRANTS_MAX 64 /* grants one step may give */
 #define RANK_NOBODY     UINT32_MAX

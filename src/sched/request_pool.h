@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "sched/messages.h"
+#include "link/messages.h"
 
 #define REQUEST_NONE   UINT32_MAX
 #define REQUEST_LEVELS 6 /* of the deadline queue's skip list */

@@ -6,10 +6,10 @@
 
 #include "base/histogram.h"
 #include "base/margin.h"
-#include "profile/profile.h"
 #include "repository/served_model.h"
 #include "sched/request_pool.h"
 #include "sched/wiring.h"
+#include "table/profile.h"
 
 #define RINGS_POLL_MAX 256 /* messages taken from one ring a turn, so that no ring starves another */
 #define RINGS_GROUP    16  /* of them, whose cache lines are asked for together */

@@ -17,8 +17,8 @@
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/ring.h"
+#include "link/messages.h"
 #include "sched/candidate_board.h"
-#include "sched/messages.h"
 
 #define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "sim/scenario.h"
+#include "scenario/scenario.h"
 #include "sim/sim.h"
 
 /* Not to be moved: it points into itself. */

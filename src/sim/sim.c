@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/fmath.h"
-#include "profile/zoo.h"
 #include "sim/sim_state.h"
+#include "table/zoo.h"
 
 #define GO_ON_EVENTS  8192 /* some milliseconds */
 #define REQUESTS_MORE 65536

@@ -10,11 +10,11 @@
 
 #include "base/time.h"
 #include "plan/autoscale.h"
-#include "policy/policy.h"
-#include "profile/profile.h"
-#include "sim/query_size.h"
+#include "scenario/query_size.h"
+#include "scenario/trace.h"
+#include "sched/policy.h"
 #include "sim/sim_times.h"
-#include "sim/trace.h"
+#include "table/profile.h"
 
 #define SIM_NAME_MAX 64
 

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "base/rng.h"
-#include "profile/profile.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
 #include "stress/driver.h"
 #include "stress/stress.h"
 #include "stress/world.h"
+#include "table/profile.h"
 
 struct stress {
     const struct stress_config *config;

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/policy.h"
+#include "sched/policy.h"
 
 struct stress_config {
     uint32_t models, model_threads, rank_threads, accelerators;

@@ -6,10 +6,10 @@
  * memory access of its own, and the checks know its deadline from nobody but the handle. */
 #pragma once
 
-#include "profile/profile.h"
 #include "sched/wiring.h"
 #include "stress/slices.h"
 #include "stress/stress.h"
+#include "table/profile.h"
 
 /* Requests of a world that came back; counted by all of them, so on a cache line of its own. */
 struct world_finished {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "engine/tensor.h"
+#include "tensor/tensor.h"
 
 #define BLOCKS_MAX (4 + 2 * TENSORS_MAX)
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "frontend/deflate.h"
+#include "request/deflate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

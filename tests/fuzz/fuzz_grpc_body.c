@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "frontend/grpc_infer.h"
-#include "frontend/grpc_message.h"
+#include "grpc/grpc_infer.h"
+#include "grpc/grpc_message.h"
 #include "infer_models.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "frontend/http_state.h"
+#include "http/http_state.h"
 #include "scheduler.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

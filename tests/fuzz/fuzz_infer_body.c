@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "frontend/infer_answer.h"
-#include "frontend/infer_parse.h"
 #include "infer_models.h"
+#include "v2/infer_parse.h"
+#include "v2/infer_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,7 +21,7 @@ static void check_answer(const struct served_model *model, struct infer_call *ca
     outputs_fill(model, call, outputs, &classes);
     struct infer_answer answer;
     struct text text = {0};
-    CHECK_EQ(infer_answer_build(&answer, &text, model, call, outputs, model->signature.output_count, 0, NULL), 0);
+    CHECK_EQ(infer_write(&answer, &text, model, call, outputs, model->signature.output_count, 0, NULL), 0);
     CHECK_EQ(answer.piece_count, 1);
     CHECK_EQ(answer.bytes, text.length);
     CHECK_LE(answer.json_bytes, answer.bytes);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "blocks.h"
-#include "frontend/inflate.h"
+#include "request/inflate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/repository_order.h"
 #include "repository/model_config_json.h"
+#include "request/repository_order.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "sim/trace.h"
+#include "scenario/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,9 +6,9 @@
 
 #include "base/container.h"
 #include "blocks.h"
-#include "engine/strings.h"
-#include "frontend/classify.h"
-#include "frontend/infer_call.h"
+#include "request/classify.h"
+#include "request/infer_call.h"
+#include "tensor/strings.h"
 
 static const struct served_model models[] = {
     {.name = "batched",

@@ -2,9 +2,10 @@
  * thread. */
 #pragma once
 
-#include "frontend/v2.h"
 #include "infer_models.h"
+#include "net/frontend.h"
 #include "sched/wiring.h"
+#include "v2/v2.h"
 
 #define MODELS   ARRAY_COUNT(models)
 #define REQUESTS 64
@@ -17,8 +18,8 @@ static struct wiring wiring = {.frontends = 1,
                                .batch_max = 8,
                                .port_requests = REQUESTS};
 static struct served_model served[MODELS];
-static struct v2_models index_of_models;
-static struct v2_publication publication;
+static struct model_index index_of_models;
+static struct model_publication publication;
 
 static inline void scheduler_set_up(void) {
     static uint32_t zeros[MODELS];
@@ -30,7 +31,7 @@ static inline void scheduler_set_up(void) {
         served[i].slo_ns = NS_PER_S;
         atomic_init(&served[i].state, MODEL_READY);
     }
-    CHECK_EQ(v2_models_init(&index_of_models, served, MODELS), 0);
+    CHECK_EQ(model_index_init(&index_of_models, served, MODELS), 0);
     atomic_init(&publication.now, &index_of_models);
 }
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "profile/zoo.h"
 #include "sim/sim.h"
+#include "table/zoo.h"
 #include "unit/cmocka_all.h"
 
 struct cluster {

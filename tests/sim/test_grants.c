@@ -1,6 +1,6 @@
 /* test_grants.c - every order in which candidates, grants, answers, ends and faults can meet, with the real cores.
  *
- * Model cores, a rank core and accelerators exchange the messages of sched/messages.h over one channel for each pair,
+ * Model cores, a rank core and accelerators exchange the messages of link/messages.h over one channel for each pair,
  * in order within a channel and however late between channels, as threads over rings may. The explorer (explore.h)
  * delivers them, lets timers fire late and batches end early or late, accelerators die, drain and join, and clients
  * leave, in every order. Times are a few nanoseconds, so that what is derived every 10 ms stays as it is.
@@ -26,10 +26,10 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
-#include "profile/profile.h"
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
 #include "sim/explore.h"
+#include "table/profile.h"
 
 #define MODELS_MAX       3
 #define ACCELERATORS_MAX 3

@@ -1,8 +1,8 @@
 /* test_policies.c - policies reach what an independent simulator of them reaches, and no more. */
 #include <stdlib.h>
 
-#include "profile/zoo.h"
 #include "sim/sim.h"
+#include "table/zoo.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS_MAX 64

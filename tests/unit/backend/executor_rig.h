@@ -8,7 +8,7 @@
 
 #include "backend/executor.h"
 #include "base/clock.h"
-#include "frontend/request.h"
+#include "link/request.h"
 #include "unit/cmocka_all.h"
 
 #define BATCH_MAX 8

@@ -6,7 +6,7 @@
 
 #include "backend/executor.h"
 #include "base/clock.h"
-#include "frontend/request.h"
+#include "link/request.h"
 #include "unit/cmocka_all.h"
 
 #define ACCELERATORS 200

@@ -41,8 +41,8 @@ static inline void rig_wait(void) {
 
 /* The place that serves a model, or -1, with what is said of it; said may be NULL. */
 static inline int rig_place_of(const struct control_rig *rig, const char *name, char said[600]) {
-    const struct v2_models *models = server_models_lock(rig->server);
-    int place = v2_models_find(models, name, strlen(name), 0);
+    const struct model_index *models = server_models_lock(rig->server);
+    int place = model_index_number(models, name, strlen(name), 0);
     if (said)
         strcpy(said, "");
     for (uint32_t i = 0; said && i < models->absent_count; i++)

@@ -18,10 +18,10 @@ static void model_make(struct served_model *m, const char *name, uint32_t inputs
 }
 
 static bool curl(struct served_model *models, uint32_t count, const char *server, char *line, size_t bytes) {
-    struct v2_models listed;
-    assert_int_equal(v2_models_init(&listed, models, count), 0);
+    struct model_index listed;
+    assert_int_equal(model_index_init(&listed, models, count), 0);
     bool any = curl_line(&listed, server, line, bytes);
-    v2_models_destroy(&listed);
+    model_index_destroy(&listed);
     return any;
 }
 

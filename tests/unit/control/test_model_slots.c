@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "frontend/infer_counters.h"
 #include "repository/repository.h"
+#include "request/infer_counters.h"
 #include "unit/control/control_rig.h"
 
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
@@ -49,7 +49,7 @@ static void a_place_goes_round(void **state) {
     assert_int_equal(rig_place_of(rig, "mlp", NULL), slot);
     assert_false(model_slots_drain(&slots)); /* somebody may still find it */
     assert_int_equal(slots.slots[slot].use, SLOT_RETIRED);
-    struct v2_absent absent = {.name = "mlp", .state = MODEL_UNLOADING};
+    struct model_absent absent = {.name = "mlp", .state = MODEL_UNLOADING};
     assert_int_equal(model_slots_publish(&slots, &absent, 1), 0);
     assert_int_equal(rig_place_of(rig, "mlp", NULL), -1);
     assert_int_equal(slots.slots[slot].use, SLOT_DRAINING);

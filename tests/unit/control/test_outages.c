@@ -80,7 +80,7 @@ static uint32_t part_of(const struct world *w, uint32_t model) {
 }
 
 static int state_of(const struct world *w, uint32_t model) {
-    return v2_model_state(&w->deployment.models[model]);
+    return served_model_state(&w->deployment.models[model]);
 }
 
 static void without_outages_nothing_happens(void **state) {

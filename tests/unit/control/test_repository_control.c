@@ -3,14 +3,14 @@
 
 #include <sys/eventfd.h>
 
-#include "frontend/frontend_loop.h"
-#include "frontend/repository_order.h"
+#include "request/inbox.h"
+#include "request/repository_order.h"
 #include "unit/control/control_rig.h"
 
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
 
 /* Somebody who gives orders. */
-static struct frontend_loop home;
+static struct inbox home;
 
 static int home_set_up(void **state) {
     memset(&home, 0, sizeof(home));
@@ -40,7 +40,7 @@ static unsigned order(struct control_rig *rig, enum order_kind kind, const char 
     while (!(back = orders_returned(&home)))
         rig_wait();
     unsigned status = back->status;
-    assert_null(back->next);
+    assert_null(order_next(back));
     *err = back->error;
     free(back);
     return status;
@@ -113,7 +113,7 @@ static void names_that_are_made_up_are_forgotten(void **state) {
         snprintf(name, sizeof(name), "made-up-%d", i);
         assert_int_equal(order(rig, ORDER_LOAD, name, body, &err), 400);
     }
-    const struct v2_models *models = server_models_lock(rig->server);
+    const struct model_index *models = server_models_lock(rig->server);
     assert_in_range(models->absent_count, 1, 64);
     server_models_unlock(rig->server);
     assert_int_equal(rig_place_of(rig, name, said), -1); /* the last one is still known */
@@ -131,7 +131,7 @@ static void orders_come_back_from_a_server_that_ends(void **state) {
     assert_int_equal(server_stop(rig->server, 0, 60 * NS_PER_S), 0);
     rig->server = NULL;
     for (struct repository_order *o = orders_returned(&home), *next; o; o = next, back++) {
-        next = o->next;
+        next = order_next(o);
         assert_true(o->status == 200 || o->status == 503);
         free(o);
     }

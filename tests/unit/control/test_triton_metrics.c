@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "control/deployment.h"
 #include "control/server_state.h"
-#include "frontend/infer_counters.h"
+#include "request/infer_counters.h"
 
 static const char cluster[] = "cluster: {accelerators: 1, type: test}\n"
                               "models:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 50, copies: 2}\n"
@@ -51,7 +51,7 @@ static void world_end(struct world *w) {
 /* What the page says under this name; fails if that is not there once. */
 static unsigned long long value(struct world *w, const char *row) {
     struct text page = {0};
-    const struct v2_models *listed = server_models_lock(w->server);
+    const struct model_index *listed = server_models_lock(w->server);
     server_render_triton_metrics(w->server, listed, &page);
     server_models_unlock(w->server);
     const char *text = text_end(&page), *at = strstr(text, row);

@@ -15,7 +15,7 @@ int main(void) {
 
 #include "base/container.h"
 #include "engine/onnxruntime_strings.h"
-#include "engine/strings.h"
+#include "tensor/strings.h"
 
 #define PACKED_MAX 4096
 

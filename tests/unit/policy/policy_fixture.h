@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "policy/policy.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 #include "unit/cmocka_all.h"
 
 #define MS        1e6

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "policy/policy.h"
 #include "sched/central.h"
+#include "sched/policy.h"
 #include "unit/cmocka_all.h"
 
 #define MODELS       4

@@ -1,7 +1,7 @@
 /* test_policies.c - policies by name, and their options from text. */
 #include <string.h>
 
-#include "policy/policy.h"
+#include "sched/policy.h"
 #include "unit/cmocka_all.h"
 
 static void a_policy_is_found_by_its_name(void **state) {

@@ -2,8 +2,8 @@
  * admitted are the test's to set. */
 #pragma once
 
-#include "policy/policy.h"
 #include "sched/model_view.h"
+#include "sched/policy.h"
 
 static uint32_t target; /* of the window drop */
 static bool admit;

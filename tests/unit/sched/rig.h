@@ -11,7 +11,7 @@
 #include "backend/executor.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "frontend/port.h"
+#include "request/port.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"

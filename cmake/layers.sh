@@ -1,0 +1,25 @@
+#!/bin/sh
+# layers.sh SOURCE_DIR - refuses includes that point upwards. A file may include its own folder and those that stand before
+# it in this list, which ARCHITECTURE.md draws; a folder that is not listed is refused, too. The build runs it.
+set -eu
+layers="base tensor link table engine repository profile plan sched policy backend request v2 stats net http grpc scenario
+    control sim load stress cli"
+
+cd "$1"
+find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include +"[a-z0-9_]+/[^"]+"' {} + | awk -F: -v layers="$layers" '
+    BEGIN { for (n = split(layers, names, " "); n > 0; n--) place[names[n]] = n }
+    {
+        split($1, from, "/")
+        split($3, include, "\"")
+        split(include[2], to, "/")
+        if (!(from[2] in place)) why = "src/" from[2] " is no layer"
+        else if (!(to[1] in place)) why = "src/" to[1] " is no layer"
+        else if (place[to[1]] > place[from[2]]) why = "src/" from[2] " stands before src/" to[1]
+        else next
+        print "layers: " $1 ":" $2 ": \"" include[2] "\": " why
+        bad = 1
+    }
+    END { exit bad }' || {
+    echo "layers: refused (see ARCHITECTURE.md, the folders)" >&2
+    exit 1
+}

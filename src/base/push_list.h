@@ -1,0 +1,44 @@
+/* push_list.h - a list that any thread pushes to, and one takes whole. Nobody waits: it is for what is handed over
+ * seldom, and in a number that nobody knows beforehand; else see ring.h. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Lies in what is pushed, which stays its pusher's to free, or becomes the taker's, as the two agree. */
+struct push_node {
+    struct push_node *next;
+};
+
+/* Zeros: it is empty. */
+struct push_list {
+    _Atomic(struct push_node *) newest;
+};
+
+static inline void push_list_push(struct push_list *list, struct push_node *node) {
+    node->next = atomic_load_explicit(&list->newest, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&list->newest, &node->next, node,
+                                                  memory_order_release, /* with push_list_take() */
+                                                  memory_order_relaxed)) {
+    }
+}
+
+/* Whether something is there; what that is, push_list_take() tells. */
+static inline bool push_list_any(const struct push_list *list) {
+    return atomic_load_explicit(&list->newest, memory_order_relaxed) != NULL;
+}
+
+/* All that is in it, the oldest first, linked by `next`; NULL: nothing. */
+static inline struct push_node *push_list_take(struct push_list *list) {
+    if (!push_list_any(list)) /* the usual case, without writing to a shared line */
+        return NULL;
+    struct push_node *newest = atomic_exchange_explicit(&list->newest, NULL, memory_order_acquire), *oldest = NULL;
+    while (newest) {
+        struct push_node *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}

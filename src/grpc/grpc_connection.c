@@ -1,0 +1,359 @@
+/* grpc_connection.c - a socket and the HTTP/2 session on it. nghttp2 keeps the protocol; its callbacks go to the calls.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "grpc/grpc_state.h"
+
+#define STREAMS_MAX           1024       /* calls at once on one connection */
+#define READS_MAX             8          /* of one connection in a turn: 1 MiB, some 0.2 ms */
+#define STREAM_WINDOW         (4 << 20)  /* bytes a client may send before it hears from us: a call's */
+#define CONNECTION_WINDOW     (32 << 20) /* and all calls' of a connection */
+#define HEADER_LIST_BYTES_MAX (32 << 10)
+/* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
+#define RESETS_BURST 20000
+#define RESETS_RATE  10000
+/* Frames that carry no call. A client that measures its bandwidth pings once for every round of data. */
+#define CONTROL_BURST 1000
+#define CONTROL_RATE  100 /* a second */
+
+static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
+    return nghttp2_session_get_stream_user_data(session, stream);
+}
+
+/* Frames that carry nothing (PING, SETTINGS, empty DATA, PRIORITY) cost us answers or time: a connection
+ * may send so many at once and a second, and one more for every frame that carries something. */
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *context) {
+    struct grpc_connection *c = context;
+    int64_t now_ns = c->frontend->turn_ns;
+    (void)session;
+    c->greeted = true;
+    if (hd->type == NGHTTP2_HEADERS || (hd->type == NGHTTP2_DATA && hd->length > 0)) {
+        c->control += c->control < CONTROL_BURST;
+        return 0;
+    }
+    if (hd->type == NGHTTP2_WINDOW_UPDATE || hd->type == NGHTTP2_RST_STREAM || hd->type == NGHTTP2_CONTINUATION ||
+        (hd->type == NGHTTP2_DATA && (hd->flags & NGHTTP2_FLAG_END_STREAM)))
+        return 0; /* cheap, or counted by nghttp2 */
+    if (c->control == 0) {
+        int64_t earned = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_RATE);
+        c->control = earned < CONTROL_BURST ? (uint32_t)earned : CONTROL_BURST;
+        c->control_ns = now_ns;
+    }
+    if (c->control > 0) {
+        c->control--;
+    } else if (!c->ending) {
+        counter_add(&c->frontend->dismissed, 1);
+        connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings"); /* what gRPC's clients look for */
+    }
+    return 0;
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
+    struct grpc_connection *c = context;
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct grpc_call *call = call_begin(c, frame->hd.stream_id);
+    if (!call) /* not begun: the client may try again elsewhere */
+        return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+    return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call);
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
+                     const uint8_t *value, size_t length, uint8_t flags, void *context) {
+    struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    (void)flags;
+    (void)context;
+    if (!call || frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    call->header_bytes += name_length + length + 32;
+    call->oversized = call->header_bytes > HEADER_LIST_BYTES_MAX;
+    if (!call->oversized)
+        call_header(call, name, name_length, value, length);
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data, size_t bytes,
+                   void *context) {
+    struct grpc_call *call = call_of(session, stream);
+    (void)flags;
+    (void)context;
+    nghttp2_session_consume_connection(session, bytes);
+    if (call)
+        call_data(call, data, bytes);
+    else
+        nghttp2_session_consume_stream(session, stream, bytes);
+    return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
+    (void)context;
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
+        return 0;
+    struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    if (!call)
+        return 0;
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        call_open(call);
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+        call_half_close(call);
+    return 0;
+}
+
+/* The end of an answer went out before the client's end came: the client need not go on. (Submitted any sooner, nghttp2
+ * would drop the answer.) */
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
+    (void)context;
+    if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        return 0;
+    struct grpc_call *call = call_of(session, frame->hd.stream_id);
+    if (call && !call->half_closed)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t error_code, void *context) {
+    struct grpc_call *call = call_of(session, stream);
+    (void)error_code;
+    (void)context;
+    if (call)
+        call_close(call);
+    return 0;
+}
+
+/* ---- begin and end ---- */
+
+void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) {
+    static const nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX},
+    };
+    struct grpc_connection *c = calloc(1, sizeof(*c));
+    if (!c)
+        goto err_close;
+    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = f->turn_ns, .peer = *peer};
+    list_init(&c->dirty);
+    list_init(&c->calls);
+    if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
+        goto err_free;
+    if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
+        nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
+        stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0)
+        goto err_session;
+    list_init(&c->link);
+    list_append(&f->connections, &c->link);
+    if (f->quiesced)
+        connection_goaway(c);
+    connection_touch(c);
+    return;
+
+err_session:
+    nghttp2_session_del(c->session);
+err_free:
+    free(c);
+err_close:
+    log_warn("no memory for a connection", "protocol=grpc");
+    close(fd);
+    acceptor_ended(&f->acceptor, peer);
+}
+
+void connection_close(struct grpc_connection *c) {
+    struct grpc_frontend *f = c->frontend;
+    list_for_each_safe (it, &c->calls)
+        call_close(list_entry(it, struct grpc_call, link));
+    list_remove(&c->link);
+    list_remove(&c->dirty);
+    nghttp2_session_del(c->session);
+    stream_close(&c->stream);
+    acceptor_ended(&f->acceptor, &c->peer);
+    free(c);
+}
+
+static void goaway(struct grpc_connection *c, uint32_t error, const char *why) {
+    int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
+    nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, error, (const uint8_t *)why, strlen(why));
+    connection_touch(c);
+}
+
+void connection_end(struct grpc_connection *c, uint32_t error, const char *why) {
+    goaway(c, error, why);
+    c->ending = true;
+}
+
+void connection_goaway(struct grpc_connection *c) {
+    goaway(c, NGHTTP2_NO_ERROR, "");
+}
+
+/* ---- sending ---- */
+
+/* Writes what is gathered. As stream_write(). */
+static int outgoing_write(struct grpc_connection *c) {
+    struct outgoing *o = &c->frontend->outgoing;
+    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->turn_ns);
+    o->count = 0;
+    o->copied = 0;
+    exchanges_free(c->frontend);
+    return rc;
+}
+
+static void outgoing_put(struct outgoing *o, const void *data, size_t bytes) {
+    CHECK_LT(o->count, OUTGOING_PIECES);
+    o->pieces[o->count++] = (struct iovec){(void *)data, bytes};
+}
+
+/* The same for what does not stay where it is. False: there is no room, write first. */
+static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t bytes) {
+    struct outgoing *o = &c->frontend->outgoing;
+    char *at = c->frontend->out + o->copied;
+    struct iovec *last = o->count > 0 ? &o->pieces[o->count - 1] : NULL;
+    if (o->copied + bytes > OUT_BYTES || o->count == OUTGOING_PIECES - 1) /* one is kept for a long frame */
+        return false;
+    memcpy(at, data, bytes);
+    o->copied += bytes;
+    if (last && (char *)last->iov_base + last->iov_len == at)
+        last->iov_len += bytes;
+    else
+        outgoing_put(o, at, bytes);
+    return true;
+}
+
+/* A frame of a long answer: its head is copied, the rest goes out from where the engine left it. */
+static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t bytes,
+                        nghttp2_data_source *source, void *context) {
+    struct grpc_connection *c = context;
+    struct outgoing *o = &c->frontend->outgoing;
+    (void)session;
+    (void)frame;
+    o->full = o->count + 1 + INFER_ANSWER_PIECES >= OUTGOING_PIECES || !outgoing_copy(c, head, FRAME_HEAD_BYTES);
+    if (o->full)
+        return NGHTTP2_ERR_WOULDBLOCK; /* comes again when it has been written */
+    o->count += call_take(source->ptr, bytes, &o->pieces[o->count]);
+    return 0;
+}
+
+static int frames_send(struct grpc_connection *c) {
+    struct outgoing *o = &c->frontend->outgoing;
+    int rc = 1;
+    while (rc == 1) {
+        const uint8_t *frame;
+        o->full = false;
+        ssize_t n = nghttp2_session_mem_send(c->session, &frame);
+        if (n > 0 && outgoing_copy(c, frame, (size_t)n))
+            continue;
+        if (n > 0)
+            outgoing_put(o, frame, (size_t)n);
+        rc = outgoing_write(c);
+        if (n < 0)
+            return -ENOMEM;
+        if (n == 0 && !o->full)
+            return rc;
+    }
+    return rc;
+}
+
+static bool connection_over(const struct grpc_connection *c) {
+    return c->ending || (!nghttp2_session_want_read(c->session) && !nghttp2_session_want_write(c->session));
+}
+
+void connection_send(struct grpc_connection *c) {
+    list_remove(&c->dirty);
+    if (connection_congested(c) || stream_greets(&c->stream))
+        return;
+    if (frames_send(c) < 0 || (!connection_congested(c) && connection_over(c)))
+        connection_close(c);
+}
+
+/* ---- reading ---- */
+
+/* False: not HTTP/2, or out of memory; lesser faults end in a GOAWAY. */
+static bool frames_take(struct grpc_connection *c, const char *data, size_t bytes) {
+    return c->ending || nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
+}
+
+static bool sealed_take(struct grpc_connection *c, const char *data, size_t bytes) {
+    struct stream *s = &c->stream;
+    char *opened = s->home->opened;
+    ssize_t n;
+    tls_stream_give(s->tls, data, bytes);
+    while ((n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
+        if (!frames_take(c, opened, (size_t)n))
+            return false;
+    return stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0; /* what the handshake says, or why it failed */
+}
+
+/* What is left is told again. */
+static void readable(struct grpc_connection *c) {
+    struct grpc_frontend *f = c->frontend;
+    if (stream_greets(&c->stream) && f->streams.handshakes-- <= 0)
+        return; /* told again */
+    connection_touch(c);
+    for (int reads = 0; reads < READS_MAX; reads++) {
+        ssize_t n = stream_receive(&c->stream, f->in, IN_BYTES, &c->arrived_ns);
+        if (n == -EAGAIN)
+            return;
+        if (n <= 0 || !(c->stream.tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n))) {
+            connection_close(c);
+            return;
+        }
+        if ((size_t)n < IN_BYTES)
+            return;
+    }
+}
+
+void connection_event(struct grpc_connection *c, uint32_t events) {
+    if (events & EPOLLRDHUP)
+        stream_shut(&c->stream);
+    if (!(events & EPOLLOUT) || !connection_congested(c)) {
+        readable(c);
+        return;
+    }
+    int rc = stream_flush(&c->stream, c->frontend->turn_ns); /* what came to be read is told again */
+    if (rc < 0)
+        connection_close(c);
+    else if (rc > 0)
+        connection_touch(c);
+}
+
+/* ---- for all connections ---- */
+
+static void *memory_take(size_t bytes, void *recycler) {
+    return recycler_take(recycler, bytes);
+}
+
+static void *memory_take_zeroed(size_t count, size_t bytes, void *recycler) {
+    return recycler_take_zeroed(recycler, count, bytes);
+}
+
+static void *memory_resize(void *piece, size_t bytes, void *recycler) {
+    return recycler_resize(recycler, piece, bytes);
+}
+
+static void memory_give(void *piece, void *recycler) {
+    recycler_give(recycler, piece);
+}
+
+int connections_init(struct grpc_frontend *f) {
+    f->memory = (nghttp2_mem){&f->recycler, memory_take, memory_give, memory_take_zeroed, memory_resize};
+    if (nghttp2_session_callbacks_new(&f->callbacks) != 0 || nghttp2_option_new(&f->options) != 0)
+        return -ENOMEM;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(f->callbacks, on_begin_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(f->callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(f->callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(f->callbacks, on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(f->callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(f->callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_send_data_callback(f->callbacks, on_send_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(f->callbacks, on_stream_close);
+    nghttp2_option_set_no_auto_window_update(f->options, 1);
+    nghttp2_option_set_no_closed_streams(f->options, 1);
+    nghttp2_option_set_stream_reset_rate_limit(f->options, RESETS_BURST, RESETS_RATE);
+    return 0;
+}

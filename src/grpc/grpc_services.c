@@ -1,0 +1,371 @@
+/* grpc_services.c - every method but inference, from message to message. */
+#include "grpc/grpc_services.h"
+
+#include <string.h>
+
+#include "base/container.h"
+#include "grpc/reflection.h"
+#include "health.pb-c.h"
+#include "v2/describe.h"
+#include "v2/settings.h"
+
+#define SERVICE "/inference.GRPCInferenceService/"
+
+enum grpc_method grpc_method_find(const char *path, size_t length) {
+    static const struct {
+        const char *path;
+        enum grpc_method method;
+    } rows[] = {
+        {SERVICE "ModelInfer", GRPC_MODEL_INFER},
+        {SERVICE "ModelStreamInfer", GRPC_MODEL_STREAM_INFER},
+        {SERVICE "ServerLive", GRPC_SERVER_LIVE},
+        {SERVICE "ServerReady", GRPC_SERVER_READY},
+        {SERVICE "ModelReady", GRPC_MODEL_READY},
+        {SERVICE "ServerMetadata", GRPC_SERVER_METADATA},
+        {SERVICE "ModelMetadata", GRPC_MODEL_METADATA},
+        {SERVICE "ModelConfig", GRPC_MODEL_CONFIG},
+        {SERVICE "RepositoryIndex", GRPC_REPOSITORY_INDEX},
+        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
+        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
+        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
+        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
+        {SERVICE "ModelStatistics", GRPC_MODEL_STATISTICS},
+        {SERVICE "RepositoryModelLoad", GRPC_LOAD},
+        {SERVICE "RepositoryModelUnload", GRPC_UNLOAD},
+        {SERVICE "SystemSharedMemoryStatus", GRPC_SHARED_STATUS},
+        {SERVICE "SystemSharedMemoryRegister", GRPC_SHARED_REGISTER},
+        {SERVICE "SystemSharedMemoryUnregister", GRPC_SHARED_UNREGISTER},
+        {SERVICE "CudaSharedMemoryStatus", GRPC_CUDA_STATUS},
+        {SERVICE "CudaSharedMemoryRegister", GRPC_NOT_SERVED},
+        {SERVICE "CudaSharedMemoryUnregister", GRPC_CUDA_UNREGISTER},
+        {SERVICE "TraceSetting", GRPC_TRACE_SETTING},
+        {SERVICE "LogSettings", GRPC_LOG_SETTINGS},
+    };
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        if (strlen(rows[i].path) == length && memcmp(rows[i].path, path, length) == 0)
+            return rows[i].method;
+    return GRPC_NO_METHOD;
+}
+
+/* ---- messages ---- */
+
+/* The request as the method knows it, on the heap; NULL with 400 if it is none. */
+static void *unpack(const ProtobufCMessageDescriptor *descriptor, const char *message, size_t bytes,
+                    struct sy_error *err) {
+    void *request = protobuf_c_message_unpack(descriptor, NULL, bytes, (const uint8_t *)message);
+    if (!request)
+        error_set(err, 400, "the message is not valid protobuf");
+    return request;
+}
+
+static unsigned pack(const void *response, struct text *out) {
+    const ProtobufCMessage *message = response;
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    if (text_reserve(out, bytes))
+        out->length += protobuf_c_message_pack(message, (uint8_t *)out->data + out->length);
+    return 200;
+}
+
+static bool flag(const _Atomic bool *where) {
+    return atomic_load_explicit(where, memory_order_acquire); /* with who sets it, after what it speaks of */
+}
+
+static bool server_ready(const struct grpc_services *s) {
+    return flag(s->config->ready) && !flag(s->config->draining);
+}
+
+/* ---- health ---- */
+
+enum grpc_health grpc_health_now(const struct grpc_services *s) {
+    return server_ready(s) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
+}
+
+enum grpc_health grpc_health_of(const struct grpc_services *s, const char *message, size_t bytes) {
+    Grpc__Health__V1__HealthCheckRequest *request =
+        unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
+    if (!request)
+        return GRPC_HEALTH_NONE;
+    bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return known ? grpc_health_now(s) : GRPC_HEALTH_UNKNOWN_SERVICE;
+}
+
+void grpc_health_put(struct text *out, enum grpc_health health) {
+    Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)health;
+    pack(&response, out);
+}
+
+/* A watcher is told of a service that is not known, one who asks once fails. */
+static unsigned health_answer(const struct grpc_services *s, bool watched, const char *message, size_t bytes,
+                              struct text *out, struct sy_error *err) {
+    enum grpc_health health = grpc_health_of(s, message, bytes);
+    if (health == GRPC_HEALTH_NONE)
+        return (unsigned)error_set(err, 400, "the message is not valid protobuf");
+    if (health == GRPC_HEALTH_UNKNOWN_SERVICE && !watched)
+        return (unsigned)error_set(err, 404, "there is no such service");
+    grpc_health_put(out, health);
+    return 200;
+}
+
+static unsigned model_ready(const struct grpc_services *s, const char *message, size_t bytes, struct text *out,
+                            struct sy_error *err) {
+    Inference__ModelReadyRequest *request = unpack(&inference__model_ready_request__descriptor, message, bytes, err);
+    Inference__ModelReadyResponse response = INFERENCE__MODEL_READY_RESPONSE__INIT;
+    bool retry;
+    if (!request)
+        return 400;
+    int model = model_index_find(s->models, request->name, strlen(request->name), request->version,
+                                 strlen(request->version), err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    response.ready = model >= 0 && served_model_ready(&s->models->models[model], &retry, NULL);
+    return pack(&response, out); /* false for a model that is not there: so clients expect it */
+}
+
+/* ---- descriptions ---- */
+
+/* The model that a request names. Requests for metadata, configuration and statistics are of one form. 200, or a status
+ * with a sentence. */
+static unsigned named_model(const struct grpc_services *s, const ProtobufCMessageDescriptor *descriptor,
+                            const char *message, size_t bytes, const struct served_model **model, bool *versioned,
+                            struct sy_error *err) {
+    Inference__ModelMetadataRequest *request = unpack(descriptor, message, bytes, err);
+    bool retry;
+    if (!request)
+        return 400;
+    int found = model_index_find(s->models, request->name, strlen(request->name), request->version,
+                                 strlen(request->version), err);
+    *versioned = request->version[0] != '\0';
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    if (found < 0)
+        return (unsigned)-found;
+    *model = &s->models->models[found];
+    return served_model_ready(*model, &retry, err) ? 200 : 503;
+}
+_Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelMetadataRequest) &&
+                   offsetof(Inference__ModelConfigRequest, name) == offsetof(Inference__ModelMetadataRequest, name) &&
+                   offsetof(Inference__ModelConfigRequest, version) ==
+                       offsetof(Inference__ModelMetadataRequest, version),
+               "requests of one form");
+
+static unsigned model_metadata(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                               struct text *out, struct sy_error *err) {
+    const struct served_model *model;
+    bool versioned;
+    unsigned status =
+        named_model(s, &inference__model_metadata_request__descriptor, message, bytes, &model, &versioned, err);
+    return status == 200 ? pack(describe_model(d, s->models, model, versioned), out) : status;
+}
+
+static unsigned model_config(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                             struct text *out, struct sy_error *err) {
+    const struct served_model *model;
+    bool versioned;
+    unsigned status =
+        named_model(s, &inference__model_config_request__descriptor, message, bytes, &model, &versioned, err);
+    if (status != 200)
+        return status;
+    Inference__ModelConfigResponse response = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
+    response.config = (Inference__ModelConfig *)describe_config(d, model);
+    return pack(&response, out);
+}
+
+static unsigned repository_index(const struct grpc_services *s, struct description *d, const char *message,
+                                 size_t bytes, struct text *out, struct sy_error *err) {
+    Inference__RepositoryIndexRequest *request =
+        unpack(&inference__repository_index_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    bool ready_only = request->ready;
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return pack(describe_index(d, s->models, ready_only), out);
+}
+
+static unsigned statistics(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                           struct text *out, struct sy_error *err) {
+    Inference__ModelStatisticsRequest *request =
+        unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    bool all = request->name[0] == '\0';
+    uint32_t number;
+    int model = all ? 0
+                    : model_index_find(s->models, request->name, strlen(request->name), request->version,
+                                       strlen(request->version), err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    if (model < 0)
+        return (unsigned)-model;
+    number = (uint32_t)model;
+    return pack(describe_statistics(d, s->models, all ? s->models->listed : &number, all ? s->models->count : 1,
+                                    &s->config->statistics),
+                out);
+}
+
+/* ---- settings ---- */
+
+static int log_settings_read_message(const Inference__LogSettingsRequest *request, struct sy_error *err) {
+    struct setting settings[LOG_SETTINGS];
+    if (request->n_settings > LOG_SETTINGS)
+        return error_set(err, 400, "there are not so many log settings");
+    for (size_t i = 0; i < request->n_settings; i++) {
+        static const Inference__LogSettingsRequest__SettingValue none =
+            INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__INIT;
+        const Inference__LogSettingsRequest__SettingValue *value =
+            request->settings[i]->value ? request->settings[i]->value : &none;
+        struct setting *s = &settings[i];
+        *s = (struct setting){.name = request->settings[i]->key};
+        switch (value->parameter_choice_case) {
+        case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM:
+            s->flag = value->bool_param;
+            break;
+        case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM:
+            s->kind = SETTING_NUMBER;
+            s->number = value->uint32_param > 0 ? 1 : 0; /* how much more than none makes no difference */
+            break;
+        case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM:
+            s->kind = SETTING_TEXT;
+            s->text = value->string_param;
+            break;
+        default:
+            return error_set(err, 400, "'%.64s' has no value", s->name);
+        }
+    }
+    return log_settings_change(settings, request->n_settings, err);
+}
+
+static unsigned log_settings(struct description *d, const char *message, size_t bytes, struct text *out,
+                             struct sy_error *err) {
+    Inference__LogSettingsRequest *request = unpack(&inference__log_settings_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    int status = log_settings_read_message(request, err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : pack(describe_log_settings(d), out);
+}
+
+static unsigned trace_settings(struct description *d, const char *message, size_t bytes, struct text *out,
+                               struct sy_error *err) {
+    Inference__TraceSettingRequest *request =
+        unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
+    int status = 0;
+    if (!request)
+        return 400;
+    for (size_t i = 0; i < request->n_settings && status == 0; i++) {
+        const Inference__TraceSettingRequest__SettingValue *value = request->settings[i]->value;
+        status = trace_setting_check(request->settings[i]->key, value ? (const char *const *)value->value : NULL,
+                                     value ? value->n_value : 0, err);
+    }
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : pack(describe_trace_settings(d), out);
+}
+
+/* ---- shared memory ---- */
+
+static unsigned shared_status(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+                              struct text *out, struct sy_error *err) {
+    const Inference__SystemSharedMemoryStatusResponse *response;
+    Inference__SystemSharedMemoryStatusRequest *request =
+        unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    int status = describe_regions(d, s->config->shared, request->name, &response, err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : pack(response, out);
+}
+
+static unsigned shared_register(const struct grpc_services *s, const char *message, size_t bytes,
+                                struct sy_error *err) {
+    Inference__SystemSharedMemoryRegisterRequest *request =
+        unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    int status = s->config->shared ? shared_memory_register(s->config->shared, request->name, request->key,
+                                                            request->offset, request->byte_size, err)
+                                   : error_set(err, 501, "shared memory is not served");
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status ? (unsigned)status : 200; /* an empty message */
+}
+
+static unsigned shared_unregister(const struct grpc_services *s, const char *message, size_t bytes,
+                                  struct sy_error *err) {
+    Inference__SystemSharedMemoryUnregisterRequest *request =
+        unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
+    if (!request)
+        return 400;
+    if (s->config->shared)
+        shared_memory_unregister(s->config->shared, request->name);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return 200;
+}
+
+/* ---- the table ---- */
+
+static unsigned server_live(struct text *out) {
+    Inference__ServerLiveResponse live = INFERENCE__SERVER_LIVE_RESPONSE__INIT;
+    live.live = true;
+    return pack(&live, out);
+}
+
+static unsigned server_is_ready(const struct grpc_services *s, struct text *out) {
+    Inference__ServerReadyResponse ready = INFERENCE__SERVER_READY_RESPONSE__INIT;
+    ready.ready = server_ready(s);
+    return pack(&ready, out);
+}
+
+static unsigned described(const struct grpc_services *s, enum grpc_method method, struct description *d,
+                          const char *message, size_t bytes, struct text *out, struct sy_error *err) {
+    switch (method) {
+    case GRPC_SERVER_METADATA:
+        return pack(describe_server(d, s->config->name, s->config->desk), out);
+    case GRPC_MODEL_METADATA:
+        return model_metadata(s, d, message, bytes, out, err);
+    case GRPC_MODEL_CONFIG:
+        return model_config(s, d, message, bytes, out, err);
+    case GRPC_REPOSITORY_INDEX:
+        return repository_index(s, d, message, bytes, out, err);
+    case GRPC_SHARED_STATUS:
+        return shared_status(s, d, message, bytes, out, err);
+    case GRPC_SHARED_REGISTER:
+        return shared_register(s, message, bytes, err);
+    case GRPC_SHARED_UNREGISTER:
+        return shared_unregister(s, message, bytes, err);
+    case GRPC_MODEL_STATISTICS:
+        return statistics(s, d, message, bytes, out, err);
+    case GRPC_LOG_SETTINGS:
+        return log_settings(d, message, bytes, out, err);
+    case GRPC_TRACE_SETTING:
+        return trace_settings(d, message, bytes, out, err);
+    default:
+        return (unsigned)error_set(err, 501, "this method is not served");
+    }
+}
+
+unsigned grpc_service_answer(const struct grpc_services *s, enum grpc_method method, const char *message, size_t bytes,
+                             struct text *out, struct sy_error *err) {
+    switch (method) {
+    case GRPC_SERVER_LIVE:
+        return server_live(out);
+    case GRPC_SERVER_READY:
+        return server_is_ready(s, out);
+    case GRPC_MODEL_READY:
+        return model_ready(s, message, bytes, out, err);
+    case GRPC_HEALTH_CHECK:
+    case GRPC_HEALTH_WATCH:
+        return health_answer(s, method == GRPC_HEALTH_WATCH, message, bytes, out, err);
+    case GRPC_REFLECTION:
+        return reflection_answer(message, bytes, out, err);
+    case GRPC_CUDA_STATUS: /* there are no regions: an empty message */
+    case GRPC_CUDA_UNREGISTER:
+        return 200;
+    default:
+        break;
+    }
+    struct description d;
+    unsigned status = 503;
+    if (describe_begin(&d, s->models) < 0)
+        error_set(err, 503, "out of memory for the answer");
+    else
+        status = described(s, method, &d, message, bytes, out, err);
+    describe_end(&d);
+    return status;
+}

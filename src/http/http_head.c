@@ -1,0 +1,139 @@
+/* http_head.c - one header after the other. */
+#include "http/http_head.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/container.h"
+#include "request/deflate.h"
+#include "v2/infer_parse.h"
+
+/* Digits only; -2: not a number, or over 2^62. */
+static int64_t digits_read(const char *value, size_t length) {
+    int64_t n = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (value[i] < '0' || value[i] > '9' || n > (INT64_MAX >> 1) / 10)
+            return -2;
+        n = n * 10 + (value[i] - '0');
+    }
+    return length > 0 ? n : -2;
+}
+
+static void content_length_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    (void)auth;
+    if (h->content_length != HEADER_ABSENT)
+        h->fault = "Content-Length is given more than once";
+    h->content_length = digits_read(value, length);
+    if (h->content_length < 0)
+        h->fault = "Content-Length is not a number";
+}
+
+static void json_bytes_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    (void)auth;
+    if (h->json_bytes != INFER_NO_HEADER)
+        h->fault = "Inference-Header-Content-Length is given more than once";
+    h->json_bytes = digits_read(value, length);
+    if (h->json_bytes < 0)
+        h->fault = "Inference-Header-Content-Length is not a number";
+}
+
+static void transfer_encoding_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    (void)auth;
+    if (h->chunked || length != 7 || strncasecmp(value, "chunked", 7) != 0)
+        h->fault = "the only Transfer-Encoding understood is 'chunked'";
+    h->chunked = true;
+}
+
+static void content_encoding_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    enum body_encoding encoding = body_encoding_of(value, length);
+    (void)auth;
+    if (encoding != BODY_IDENTITY) /* of two, they are one upon the other */
+        h->encoding = h->encoding == BODY_IDENTITY ? encoding : BODY_UNKNOWN;
+}
+
+static void accept_encoding_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    (void)auth;
+    h->accepts = accepted_encoding(value, length);
+}
+
+static void expect_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    (void)auth;
+    h->expects_continue = length == 12 && strncasecmp(value, "100-continue", 12) == 0;
+}
+
+static void host_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    (void)auth, (void)value, (void)length;
+    if (h->host)
+        h->fault = "Host is given more than once";
+    h->host = true;
+}
+
+static void authorization_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    h->authorized |= auth && auth_allows_bearer(auth, value, length);
+}
+
+static void api_key_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+    h->authorized |= auth && auth_allows(auth, value, length);
+}
+
+static bool blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+void http_head_begin(struct http_head *head) {
+    *head = (struct http_head){.content_length = HEADER_ABSENT, .json_bytes = INFER_NO_HEADER};
+}
+
+void http_head_field(struct http_head *head, const struct auth *auth, const char *name, size_t name_length,
+                     const char *value, size_t length) {
+    static const struct {
+        const char *name;
+        size_t length;
+        void (*read)(struct http_head *head, const struct auth *auth, const char *value, size_t length);
+    } rows[] = {
+        {"Host", 4, host_read},
+        {"Content-Length", 14, content_length_read},
+        {"Inference-Header-Content-Length", 31, json_bytes_read},
+        {"Transfer-Encoding", 17, transfer_encoding_read},
+        {"Content-Encoding", 16, content_encoding_read},
+        {"Accept-Encoding", 15, accept_encoding_read},
+        {"Expect", 6, expect_read},
+        {"Authorization", 13, authorization_read},
+        {"X-Api-Key", 9, api_key_read},
+    };
+    while (length > 0 && blank(value[length - 1]))
+        length--;
+    while (length > 0 && blank(*value)) {
+        value++;
+        length--;
+    }
+    for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
+        if (name_length == rows[i].length && strncasecmp(name, rows[i].name, name_length) == 0) {
+            rows[i].read(head, auth, value, length);
+            return;
+        }
+}
+
+void http_head_end(struct http_head *head, unsigned minor) {
+    if (head->chunked && head->content_length != HEADER_ABSENT)
+        head->fault = "Content-Length and Transfer-Encoding are given together";
+    if (!head->host && minor >= 1)
+        head->fault = "the Host header is missing";
+}
+
+static int digit_of(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+void http_path_decode(char *path) {
+    char *out = path;
+    path[strcspn(path, "?")] = '\0';
+    if (strstr(path, "%00"))
+        return;
+    for (const char *at = path; *at; at++) {
+        int high = *at == '%' ? digit_of(at[1]) : -1, low = high >= 0 ? digit_of(at[2]) : -1;
+        *out++ = low >= 0 ? (char)(high * 16 + low) : *at;
+        at += low >= 0 ? 2 : 0;
+    }
+    *out = '\0';
+}

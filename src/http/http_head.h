@@ -1,0 +1,42 @@
+/* http_head.h - what the headers of a request say that matters here, and the faults that make it unsafe.
+ *
+ * llhttp has taken the head apart, and refuses most of what two parties along the way may understand differently, so
+ * that one of them takes for a request what the other takes for a body: lengths that conflict or come together with a
+ * transfer encoding, lines that do not end in CR LF, folded headers, blanks in names. What it lets through is looked
+ * for here. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/auth.h"
+#include "request/inflate.h"
+
+#define HEADER_ABSENT       (-1)
+#define HTTP_HEAD_BYTES_MAX ((size_t)16 * 1024)
+
+struct http_head {
+    int64_t content_length; /* HEADER_ABSENT: none */
+    int64_t json_bytes;     /* Inference-Header-Content-Length, or INFER_NO_HEADER */
+    bool host;
+    bool chunked;
+    bool expects_continue;
+    bool authorized;             /* one of the tokens is there */
+    enum body_encoding encoding; /* of the body */
+    enum body_encoding accepts;  /* for the answer */
+    const char *fault;           /* NULL, or why the request is refused (400) and its connection closed */
+};
+
+void http_head_begin(struct http_head *head);
+/* A header; the blanks around its value do not count. Tokens come as `Authorization: Bearer TOKEN` or `X-Api-Key:
+ * TOKEN`; with `auth` NULL none is looked for. */
+void http_head_field(struct http_head *head, const struct auth *auth, const char *name, size_t name_length,
+                     const char *value, size_t length);
+/* All have come, of a request of HTTP/1.`minor`. */
+void http_head_end(struct http_head *head, unsigned minor);
+
+/* A path as it stands in a request, without what follows a '?', `%` and two digits taken for the byte they mean. A path
+ * does not end at an escaped zero, whatever a proxy saw behind it: such a one stays as it is, and is the name of
+ * nothing. In place; terminates it. */
+void http_path_decode(char *path);

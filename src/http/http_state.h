@@ -1,0 +1,199 @@
+/* http_state.h - what an HTTP frontend is made of; for the files http*.c and exchange.c only.
+ *
+ *     connection (a stream of bytes, llhttp's parser on it)
+ *       exchange (a request and its answer), one at a time
+ *
+ * While a request runs, or its answer goes out, nothing more of its connection is parsed, and no more than one receive
+ * of it is kept. Everything is owned by the frontend's thread but for requests while the scheduler has them, and bodies
+ * and answers while a bulk thread works them off (bulk.h). */
+#pragma once
+
+#include <llhttp.h>
+
+#include "base/list.h"
+#include "http/http.h"
+#include "http/http_head.h"
+#include "net/acceptor.h"
+#include "net/frontend_loop.h"
+#include "net/stream.h"
+#include "request/bulk.h"
+#include "request/deflate.h"
+#include "request/inference.h"
+#include "v2/v2.h"
+
+#define HTTP_STATUS_MAX 600
+#define HTTP_IN_BYTES   ((size_t)128 * 1024) /* received at once, of what is copied */
+
+/* What a connection does, and has time for (http_sweep.c). */
+enum http_doing {
+    HTTP_DOING_HEAD,    /* waits for a request, or reads its head */
+    HTTP_DOING_BODY,    /* reads a body */
+    HTTP_DOING_RUNNING, /* the client waits for us */
+    HTTP_DOING_ANSWER,  /* the answer goes out */
+    HTTP_DOING_LEAVING, /* has said its last; what still comes is thrown away, so that the client reads that */
+};
+
+/* A request whose answer is known before its body is read: the body is swallowed first, so that the client, which is
+ * still sending, reads the answer and keeps its connection. */
+enum verdict {
+    VERDICT_NONE,
+    VERDICT_ROUTE,
+    VERDICT_UNAUTHORIZED,
+    VERDICT_TOO_LARGE,
+    VERDICT_BUSY,
+    VERDICT_ENCODING,
+    VERDICT_PAGE, /* a page that is none of the protocol (frontend_config) */
+};
+
+/* A piece of a head, which may come in several pieces. */
+struct http_span {
+    const char *data;
+    size_t length;
+    struct text own; /* where it lies when it has to outlast what was received */
+};
+
+struct http_connection {
+    struct http_frontend *frontend;
+    struct stream stream;
+    struct list_node link;  /* in the frontend's list */
+    struct list_node again; /* in the frontend's list of those that go on next turn, whether or not something comes */
+    struct peer peer;
+    enum http_doing doing;
+    int64_t since_ns; /* when that began; of a head: when its first byte came, or since when there is none */
+    uint64_t bytes;   /* of the body, so far; of the answer, in all */
+    bool last;        /* no request is taken behind this one */
+    bool asked;       /* the client, whose end has come, was asked whether it is there still */
+    bool closed;      /* and is freed when the turn ends */
+    struct text kept; /* received behind the request under way */
+    size_t kept_at;
+
+    /* the request's head */
+    llhttp_t parser;
+    bool begun; /* a byte of a request has come */
+    struct http_head head;
+    struct http_span target, name, value;
+    struct text path; /* of the target, terminated */
+    size_t head_bytes;
+    bool head_over;     /* all of it has come */
+    bool whole;         /* so has the body */
+    int64_t arrived_ns; /* when the kernel had what was received last */
+
+    enum verdict verdict;
+    struct exchange *exchange; /* NULL: none yet, or there is a verdict */
+
+    /* the answer */
+    struct text out;  /* its head, and a body that is no exchange's */
+    bool body_out;    /* the exchange's body follows it */
+    size_t out_bytes; /* in all */
+    size_t out_sent;
+    char path_memory[128], out_memory[512];
+};
+
+struct exchange {
+    struct inference inference;
+    struct http_frontend *frontend;
+    struct http_connection *connection; /* NULL: gone while the request ran */
+    enum v2_kind kind;
+    enum body_encoding encoding, accepts; /* of the body; for the answer */
+    bool retry;                           /* worth trying again soon */
+    unsigned body_fault;                  /* status, when the body cannot be kept: the rest is swallowed */
+    char *block, *body;                   /* the body lies in the block */
+    size_t body_expected;                 /* SIZE_MAX: chunked, not known */
+    size_t body_bytes, body_room;         /* read, and there is room for */
+    int64_t json_bytes;
+    /* while a bulk thread has it: rarely touched */
+    struct bulk_job job;
+    unsigned status; /* what it made of it, with the sentence in `error` */
+    struct sy_error error;
+};
+
+struct http_frontend {
+    struct frontend_config config;
+    struct frontend_loop loop;
+    struct stream_home streams;
+    struct acceptor acceptor;
+    llhttp_settings_t callbacks;
+    int64_t turn_ns; /* when this turn began */
+    bool quiesced;
+    int64_t sweep_ns; /* when to look for slow ones */
+    struct list_node connections, again, closed;
+    char *in; /* [HTTP_IN_BYTES] */
+    struct inferences inferences;
+    struct inflater inflater;
+    struct deflater deflater;
+
+    /* read by other threads */
+    _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
+    _Atomic uint64_t dismissed;                 /* connections, for being slow or idle */
+};
+
+/* ---- http.c: a frontend without a thread, for tests ---- */
+
+int http_frontend_make(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
+/* One turn, without sleeping. */
+void http_frontend_step(struct http_frontend *frontend);
+void http_frontend_free(struct http_frontend *frontend);
+
+/* ---- http_connection.c, for http.c and http_sweep.c ---- */
+
+void http_callbacks_init(llhttp_settings_t *callbacks);
+/* Takes the socket over. */
+void http_connection_begin(struct http_frontend *frontend, int fd, const struct peer *peer);
+/* What epoll says of it; may close it. */
+void http_connection_event(struct http_connection *connection, uint32_t events);
+/* Goes on with what was kept of it; may close it. */
+void http_connection_go_on(struct http_connection *connection);
+/* Ends it at once. What its request waits for is cancelled. Its memory stays until the turn ends. */
+void http_connection_close(struct http_connection *connection);
+void http_connections_free(struct http_frontend *frontend);
+/* Says why (NULL: nothing), and ends it. */
+void http_connection_dismiss(struct http_connection *connection, const char *why);
+
+/* ---- the same, for exchange.c ---- */
+
+/* The answer's head, up to its blank line; more headers may be appended to `out`. */
+void http_answer_begin(struct http_connection *connection, unsigned status);
+/* Ends the head and sends it with a body: that many bytes at `body`, or of the connection's exchange (NULL), which is
+ * done with when it has gone. May close the connection. */
+void http_answer_send(struct http_connection *connection, const char *body, size_t bytes);
+/* Now it does this; `bytes` of an answer. */
+void http_connection_does(struct http_connection *connection, enum http_doing doing, uint64_t bytes);
+/* Sends an interim answer (100), to a client of HTTP/1.1: it may send its body, or is asked whether it is there still.
+ */
+void http_connection_continue(struct http_connection *connection);
+
+static inline void http_header_put(struct http_connection *connection, const char *name, const char *value) {
+    text_put(&connection->out, name);
+    text_put(&connection->out, ": ");
+    text_put(&connection->out, value);
+    text_put(&connection->out, "\r\n");
+}
+
+/* ---- exchange.c, for http_connection.c ---- */
+
+/* The head is complete. False: it was answered, and the connection takes nothing more. */
+bool exchange_begin(struct http_connection *connection);
+/* Bytes of its body. False: the same. */
+bool exchange_body(struct http_connection *connection, const char *data, size_t bytes);
+/* Where so many of them may be received at once; NULL: nowhere. */
+char *exchange_room(struct http_connection *connection, size_t *bytes);
+/* The body is complete. */
+void exchange_end(struct http_connection *connection);
+/* The connection is gone: what runs is cancelled. */
+void exchange_leave(struct exchange *exchange);
+/* The answer has gone out. */
+void exchange_sent(struct exchange *exchange);
+
+/* ---- exchange.c, for http.c ---- */
+
+/* The scheduler gave the request back. */
+void exchange_finish(struct exchange *exchange);
+/* A bulk thread gave it back. */
+void exchange_from_bulk(struct bulk_job *job);
+/* The order was carried out: 200, or another status with a sentence. */
+void exchange_ordered(struct exchange *exchange, unsigned status, const char *sentence);
+
+/* ---- http_sweep.c, for http.c ---- */
+
+/* Once a second: ends what takes too long. */
+void http_connections_sweep(struct http_frontend *frontend);

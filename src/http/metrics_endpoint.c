@@ -1,0 +1,85 @@
+/* metrics_endpoint.c - GET /metrics and /metrics/fine, by an HTTP frontend that serves these pages alone. */
+#include "http/metrics_endpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "http/http_state.h"
+#include "net/listen.h"
+
+#define CONNECTIONS_MAX 64
+#define IDLE_TIMEOUT_S  120
+
+struct metrics_server {
+    struct http_frontend *frontend;
+    int tcp_port;
+    struct metrics_config config;
+};
+
+static void answer(struct http_connection *c, unsigned status, const struct text *text, const char *type) {
+    http_answer_begin(c, status);
+    http_header_put(c, "Content-Type", type);
+    if (status == 405)
+        http_header_put(c, "Allow", "GET, HEAD");
+    if (status == 401)
+        http_header_put(c, "WWW-Authenticate", "Bearer");
+    http_answer_send(c, text->length > 0 ? text->data : "", text->length);
+}
+
+static void page(void *context, struct http_connection *c) {
+    const struct metrics_server *server = context;
+    bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
+    bool fine = strcmp(c->path.data, "/metrics/fine") == 0;
+    struct text text = {0};
+    if (strcmp(c->path.data, "/metrics") != 0 && !fine) {
+        text_put(&text, "the metrics are at /metrics\n");
+        answer(c, 404, &text, "text/plain");
+    } else if (!get) {
+        text_put(&text, "/metrics takes GET only\n");
+        answer(c, 405, &text, "text/plain");
+    } else if (server->config.auth && !c->head.authorized) {
+        text_put(&text, "/metrics needs a token\n");
+        answer(c, 401, &text, "text/plain");
+    } else {
+        (fine ? server->config.render_fine : server->config.render)(server->config.context, &text);
+        answer(c, text.failed ? 500 : 200, &text, "text/plain; version=0.0.4");
+    }
+    text_free(&text);
+}
+
+int metrics_server_start(struct metrics_server **server, const struct metrics_config *config, struct sy_error *err) {
+    struct metrics_server *s = calloc(1, sizeof(*s));
+    struct frontend_config frontend = {.tls = config->tls,
+                                       .auth = config->auth,
+                                       .page = page,
+                                       .page_context = s,
+                                       .requests_max = 1,
+                                       .connections_max = CONNECTIONS_MAX,
+                                       .idle_timeout_s = IDLE_TIMEOUT_S};
+    if (!s)
+        return error_set(err, -ENOMEM, "no memory for the metrics endpoint");
+    s->config = *config;
+    int rc = listen_open(config->host, config->tcp_port, &frontend.listen_fd, &s->tcp_port, err);
+    if (rc == 0) {
+        rc = http_frontend_start(&s->frontend, &frontend, err);
+        close(frontend.listen_fd); /* the frontend has its own */
+    }
+    if (rc < 0)
+        free(s);
+    else
+        *server = s;
+    return rc;
+}
+
+int metrics_server_port(const struct metrics_server *server) {
+    return server->tcp_port;
+}
+
+void metrics_server_stop(struct metrics_server *server) {
+    if (!server)
+        return;
+    http_frontend_stop(server->frontend);
+    free(server);
+}

@@ -1,0 +1,28 @@
+/* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine on a port of its own, served by a thread of
+ * its own.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/text.h"
+
+struct auth;
+struct metrics_server;
+struct tls;
+
+struct metrics_config {
+    const char *host;
+    int tcp_port;                                         /* 0: any free one */
+    struct tls *tls;                                      /* NULL: plain text */
+    const struct auth *auth;                              /* NULL: nobody needs a token */
+    void (*render)(void *context, struct text *out);      /* writes /metrics, on the metrics thread */
+    void (*render_fine)(void *context, struct text *out); /* the same for /metrics/fine */
+    void *context;
+};
+
+/* Starts it; what the configuration points to outlives it. 0 or -errno with a sentence. */
+int metrics_server_start(struct metrics_server **server, const struct metrics_config *config, struct sy_error *err);
+/* The port it listens on. */
+int metrics_server_port(const struct metrics_server *server);
+/* NULL is allowed. */
+void metrics_server_stop(struct metrics_server *server);

@@ -1,0 +1,96 @@
+/* acceptor.c - accept() with limits. */
+#include "net/acceptor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/counter.h"
+#include "base/log.h"
+#include "base/time.h"
+
+int acceptor_init(struct acceptor *a, struct frontend_loop *loop, const struct frontend_config *config, void *mark,
+                  struct sy_error *err) {
+    *a = (struct acceptor){.loop = loop,
+                           .fd = -1,
+                           .mark = mark,
+                           .connections_max = config->connections_max,
+                           .per_address = config->connections_per_address};
+    if (a->per_address > 0 && !(a->peers = peers_create(a->connections_max)))
+        return error_set(err, -ENOMEM, "no memory for a frontend");
+    if (config->listen_fd < 0)
+        return 0;
+    a->fd = fcntl(config->listen_fd, F_DUPFD_CLOEXEC, 0);
+    return a->fd < 0 ? error_set(err, -errno, "cannot duplicate the listening socket: %s", strerror(errno)) : 0;
+}
+
+void acceptor_destroy(struct acceptor *a) {
+    acceptor_close(a);
+    peers_destroy(a->peers);
+}
+
+void acceptor_begun(struct acceptor *a, const struct peer *peer) {
+    if (a->peers)
+        peers_add(a->peers, peer, UINT32_MAX);
+    gauge_add(&a->connections, 1);
+}
+
+void acceptor_ended(struct acceptor *a, const struct peer *peer) {
+    if (a->peers)
+        peers_remove(a->peers, peer);
+    gauge_add(&a->connections, -1);
+    a->paused_until_ns = 0;
+}
+
+static void hold_off(struct acceptor *a, int64_t now_ns) {
+    if (counter_get(&a->paused) == 0)
+        log_warn("cannot take a connection", "error=\"%s\" connections=%u", strerror(errno), acceptor_connections(a));
+    counter_add(&a->paused, 1);
+    a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
+}
+
+int acceptor_next(struct acceptor *a, struct peer *peer, int64_t now_ns) {
+    while (a->fd >= 0 && acceptor_connections(a) < a->connections_max && a->paused_until_ns == 0) {
+        struct sockaddr_storage address;
+        socklen_t bytes = sizeof(address);
+        int fd = accept4(a->fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+            hold_off(a, now_ns);
+        if (fd < 0)
+            return -1; /* none waits, or one that was gone already: it is told again */
+        *peer = peer_of((struct sockaddr *)&address);
+        if (a->peers && !peers_add(a->peers, peer, a->per_address)) {
+            close(fd);
+            continue;
+        }
+        gauge_add(&a->connections, 1);
+        return fd;
+    }
+    return -1;
+}
+
+void acceptor_look(struct acceptor *a, int64_t now_ns) {
+    if (a->paused_until_ns > 0 && now_ns >= a->paused_until_ns)
+        a->paused_until_ns = 0;
+    bool wanted = a->fd >= 0 && acceptor_connections(a) < a->connections_max && a->paused_until_ns == 0;
+    if (wanted == a->watched)
+        return;
+    if (wanted)
+        frontend_loop_watch(a->loop, a->fd, a->mark);
+    else
+        epoll_ctl(a->loop->epoll_fd, EPOLL_CTL_DEL, a->fd, NULL);
+    a->watched = wanted;
+}
+
+void acceptor_close(struct acceptor *a) {
+    if (a->fd < 0)
+        return;
+    if (a->watched)
+        epoll_ctl(a->loop->epoll_fd, EPOLL_CTL_DEL, a->fd, NULL);
+    close(a->fd);
+    a->fd = -1;
+    a->watched = false;
+}

@@ -1,0 +1,122 @@
+/* tls_stream.c - GnuTLS whose transport is memory. */
+#include "net/tls_stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct tls_stream {
+    gnutls_session_t session;
+    struct tls_credentials *credentials;
+    struct text *sealed;
+    const char *given; /* what the peer sent and GnuTLS has not taken yet */
+    size_t given_bytes;
+    bool established;
+};
+
+static ssize_t pull(gnutls_transport_ptr_t context, void *data, size_t bytes) {
+    struct tls_stream *s = context;
+    if (s->given_bytes == 0) {
+        gnutls_transport_set_errno(s->session, EAGAIN);
+        return -1;
+    }
+    bytes = bytes < s->given_bytes ? bytes : s->given_bytes;
+    memcpy(data, s->given, bytes);
+    s->given += bytes;
+    s->given_bytes -= bytes;
+    return (ssize_t)bytes;
+}
+
+static ssize_t push(gnutls_transport_ptr_t context, const void *data, size_t bytes) {
+    struct tls_stream *s = context;
+    text_append(s->sealed, data, bytes);
+    if (!s->sealed->failed)
+        return (ssize_t)bytes;
+    gnutls_transport_set_errno(s->session, ENOMEM);
+    return -1;
+}
+
+struct tls_stream *tls_stream_create(struct tls *tls, const char *alpn, struct text *sealed) {
+    struct tls_stream *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->sealed = sealed;
+    if (gnutls_init(&s->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS) < 0) {
+        free(s);
+        return NULL;
+    }
+    s->credentials = tls_prepare(tls, s->session, alpn);
+    if (!s->credentials) {
+        tls_stream_destroy(s);
+        return NULL;
+    }
+    gnutls_transport_set_ptr(s->session, s);
+    gnutls_transport_set_pull_function(s->session, pull);
+    gnutls_transport_set_push_function(s->session, push);
+    return s;
+}
+
+void tls_stream_destroy(struct tls_stream *s) {
+    if (!s)
+        return;
+    gnutls_deinit(s->session);
+    tls_release(s->credentials);
+    free(s);
+}
+
+void tls_stream_give(struct tls_stream *s, const void *data, size_t bytes) {
+    s->given = data;
+    s->given_bytes = bytes;
+}
+
+/* 1: established; 0: the peer is to go on; negative: failed. */
+static int handshake(struct tls_stream *s) {
+    int rc;
+    do
+        rc = gnutls_handshake(s->session);
+    while (rc == GNUTLS_E_INTERRUPTED || rc == GNUTLS_E_WARNING_ALERT_RECEIVED);
+    if (rc == GNUTLS_E_AGAIN)
+        return 0;
+    s->established = rc == GNUTLS_E_SUCCESS;
+    if (s->established)
+        return 1;
+    gnutls_alert_send_appropriate(s->session, rc);
+    return -ECONNRESET;
+}
+
+ssize_t tls_stream_read(struct tls_stream *s, void *data, size_t bytes) {
+    if (!s->established) {
+        int rc = handshake(s);
+        if (rc <= 0)
+            return rc;
+    }
+    for (;;) {
+        ssize_t n = gnutls_record_recv(s->session, data, bytes);
+        if (n > 0)
+            return n;
+        if (n == GNUTLS_E_AGAIN)
+            return 0;
+        if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) /* a renegotiation, too, is refused */
+            return -ECONNRESET;
+    }
+}
+
+bool tls_stream_established(const struct tls_stream *s) {
+    return s->established;
+}
+
+int tls_stream_write(struct tls_stream *s, const void *data, size_t bytes) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = gnutls_record_send(s->session, at, bytes);
+        if (n < 0)
+            return -EIO;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+void tls_stream_end(struct tls_stream *s) {
+    if (s->established)
+        gnutls_bye(s->session, GNUTLS_SHUT_WR);
+}

@@ -1,0 +1,253 @@
+/* infer_call.c - an infer request against its model. */
+#include "request/infer_call.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tensor/strings.h"
+
+#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are as good as that */
+_Static_assert(TENSORS_MAX <= 32, "inputs_named and outputs_named hold a bit each");
+
+void infer_call_begin(struct infer_call *call) {
+    call->output_count = 0;
+    call->inputs_named = call->outputs_named = call->inputs_shared = 0;
+    call->timeout_us = 0;
+    call->priority = 0;
+    call->best_effort = false;
+    call->classified = false;
+    call->classes = NULL;
+    call->id = NULL;
+    call->id_length = 0;
+}
+
+static int shown(size_t length) {
+    return length < 64 ? (int)length : 64;
+}
+
+int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
+                     uint32_t *index, struct sy_error *err) {
+    int found = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, length);
+    if (found < 0)
+        return error_set(err, 400, "unexpected inference input '%.*s' for model '%.64s'", shown(length), name,
+                         model->name);
+    if (call->inputs_named & 1u << found)
+        return error_set(err, 400, "input '%.*s' already exists in request: it is given twice", shown(length), name);
+    call->inputs_named |= 1u << found;
+    *index = (uint32_t)found;
+    return 0;
+}
+
+int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err) {
+    *type = datatype_parse(name, length);
+    if (*type == DATATYPE_INVALID)
+        return error_set(err, 400, "unknown datatype '%.*s'", shown(length), name);
+    return 0;
+}
+
+int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
+                     const int64_t *dims, uint32_t rank, struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.inputs[index];
+    struct tensor_view *view = &call->inputs[index];
+    char expected[160], got[200];
+    if (type != spec->type)
+        return error_set(err, 400, "inference input '%.64s' data-type is '%s', but model '%.64s' expects '%s'",
+                         spec->name, datatype_name(type), model->name, datatype_name(spec->type));
+    bool fits = rank == spec->rank;
+    for (uint32_t i = 0; fits && i < rank; i++)
+        fits = spec->dims[i] < 0 ? dims[i] > 0 || i > 0 || !model->signature.batched : dims[i] == spec->dims[i];
+    int64_t extent = dims_extent(dims, 0, rank), element_bytes = (int64_t)datatype_bytes_min(type);
+    if (!fits || extent < 0 || extent > INFER_TENSOR_BYTES_MAX / element_bytes) {
+        dims_format(spec->dims, 0, spec->rank, expected, sizeof(expected));
+        dims_format(dims, 0, rank, got, sizeof(got));
+        return error_set(err, 400, "unexpected shape for input '%.64s' for model '%.64s'. Expected %s, got %s%s",
+                         spec->name, model->name, expected, got,
+                         model->signature.batched ? ". The first dimension is the batch" : "");
+    }
+    if (model->signature.batched && dims[0] > model->batch_max)
+        return error_set(err, 400, "inference request batch-size must be <= %u for '%.64s': input '%.64s' has %" PRId64,
+                         model->batch_max, model->name, spec->name, dims[0]);
+    view->rank = rank;
+    memcpy(view->dims, dims, rank * sizeof(dims[0]));
+    view->bytes = (size_t)(dims_product(dims, 0, rank) * element_bytes);
+    return 0;
+}
+
+int infer_call_data(struct infer_call *call, const struct served_model *model, uint32_t index, void *data, size_t bytes,
+                    struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.inputs[index];
+    struct tensor_view *view = &call->inputs[index];
+    struct sy_error why;
+    if (spec->type == DATATYPE_BYTES && strings_check(data, bytes, dims_product(view->dims, 0, view->rank), &why) < 0)
+        return error_set(err, 400, "input '%.64s': %.300s", spec->name, why.text);
+    if (spec->type != DATATYPE_BYTES && bytes != view->bytes)
+        return error_set(err, 400, INFER_MISMATCH " %zu, got %zu", spec->name, model->name, view->bytes, bytes);
+    view->data = data;
+    view->bytes = bytes;
+    return 0;
+}
+
+int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
+                      const struct infer_shared *shared, struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.inputs[index];
+    struct tensor_view *view = &call->inputs[index];
+    bool strings = spec->type == DATATYPE_BYTES;
+    if (strings ? shared->bytes < view->bytes || shared->bytes > (uint64_t)INFER_TENSOR_BYTES_MAX
+                : shared->bytes != view->bytes)
+        return error_set(err, 400, INFER_MISMATCH " %s%zu, got %" PRIu64 ", the shared_memory_byte_size", spec->name,
+                         model->name, strings ? "at least " : "", view->bytes, shared->bytes);
+    call->shared[index] = *shared;
+    call->inputs_shared |= 1u << index;
+    return 0;
+}
+
+int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
+                      struct infer_output **output, struct sy_error *err) {
+    int found = tensor_spec_find(model->signature.outputs, model->signature.output_count, name, length);
+    if (found < 0)
+        return error_set(err, 400, "unexpected inference output '%.*s' for model '%.64s'", shown(length), name,
+                         model->name);
+    if (call->outputs_named & 1u << found)
+        return error_set(err, 400, "output '%.*s' is asked for twice", shown(length), name);
+    call->outputs_named |= 1u << found;
+    *output = &call->outputs[call->output_count++];
+    **output = (struct infer_output){.index = (uint32_t)found};
+    return 0;
+}
+
+/* What can be classified: whole numbers, FP32, FP64; as Triton has it. */
+static bool has_scores(enum datatype type) {
+    return (type >= DATATYPE_UINT8 && type <= DATATYPE_INT64) || type == DATATYPE_FP32 || type == DATATYPE_FP64;
+}
+
+int infer_call_classify(struct infer_call *call, const struct served_model *model, struct infer_output *output,
+                        int64_t classes, struct sy_error *err) {
+    const struct tensor_spec *spec = &model->signature.outputs[output->index];
+    if (classes < 0)
+        return error_set(err, 400, "output '%.64s': classification is %" PRId64 ", which is negative", spec->name,
+                         classes);
+    if (classes > 0 && !has_scores(spec->type))
+        return error_set(err, 400, "output '%.64s': class result not available for output due to unsupported type '%s'",
+                         spec->name, datatype_name(spec->type));
+    output->classified = classes > 0;
+    output->classes = classes < UINT32_MAX ? (uint32_t)classes : UINT32_MAX;
+    call->classified |= output->classified;
+    return 0;
+}
+
+int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err) {
+    if (timeout_us < 0)
+        return error_set(err, 400, "parameter 'timeout' is not a positive whole number of microseconds");
+    call->timeout_us = timeout_us < TIMEOUT_US_MAX ? timeout_us : TIMEOUT_US_MAX;
+    return 0;
+}
+
+int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_error *err) {
+    if (priority < 0)
+        return error_set(err, 400, "parameter 'priority' is not a whole number from 0 on");
+    call->priority = (uint64_t)priority;
+    return 0;
+}
+
+/* A hash of which inputs there are and of the dimensions that a batch must share. Clients choose these, and requests of
+ * one key are put together: so it is keyed with what no client knows. */
+static uint64_t shape_key(const struct infer_call *call, const struct served_model *model) {
+    uint64_t words[1 + TENSORS_MAX * TENSOR_DIMS_MAX], key;
+    uint32_t count = 0;
+    words[count++] = call->inputs_named;
+    for (uint32_t i = 0; i < model->signature.input_count; i++)
+        for (uint32_t d = model->signature.batched ? 1 : 0; d < call->inputs[i].rank; d++)
+            words[count++] = (uint64_t)call->inputs[i].dims[d];
+    key = siphash_words(&model->shape_secret, words, count);
+    return key ? key : 1;
+}
+
+static void all_outputs(struct infer_call *call, const struct signature *signature) {
+    call->output_count = signature->output_count;
+    for (uint32_t i = 0; i < call->output_count; i++)
+        call->outputs[i] = (struct infer_output){.index = i};
+}
+
+/* The names of the inputs in a set, as "'a','b'"; cut off where they do not fit. */
+static void names_format(const struct signature *signature, uint32_t set, char *text, size_t bytes) {
+    size_t at = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < signature->input_count && at < bytes; i++)
+        if (set & 1u << i)
+            at += (size_t)snprintf(text + at, bytes - at, "%s'%.64s'", at ? "," : "", signature->inputs[i].name);
+}
+
+static int inputs_missing(const struct infer_call *call, const struct served_model *model, struct sy_error *err) {
+    const struct signature *s = &model->signature;
+    uint32_t required = ((1u << s->input_count) - 1) & ~s->inputs_optional;
+    char got[140], missing[140], expected[64];
+    names_format(s, call->inputs_named, got, sizeof(got));
+    names_format(s, required & ~call->inputs_named, missing, sizeof(missing));
+    if (s->inputs_optional)
+        snprintf(expected, sizeof(expected), "number of inputs between %d and %u", __builtin_popcount(required),
+                 s->input_count);
+    else
+        snprintf(expected, sizeof(expected), "%u inputs", s->input_count);
+    return error_set(
+        err, 400,
+        "expected %s but got %d inputs for model '%.64s'. Got input(s) [%s], but missing required input(s) "
+        "[%s]. Please provide all required input(s).",
+        expected, __builtin_popcount(call->inputs_named), model->name, got, missing);
+}
+
+int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err) {
+    const struct signature *signature = &model->signature;
+    const struct tensor_view *inputs = call->inputs;
+    int64_t elements = 0;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
+        bool named = call->inputs_named & 1u << i, optional = signature->inputs_optional & 1u << i;
+        if (!named && !optional)
+            return inputs_missing(call, model, err);
+        if (!named) {
+            call->inputs[i] = (struct tensor_view){.data = NULL};
+            continue;
+        }
+        if (signature->batched && inputs[i].dims[0] != inputs[0].dims[0])
+            return error_set(err, 400,
+                             "input '%.64s' batch size does not match other inputs for '%.64s': %" PRId64
+                             ", but '%.64s' has %" PRId64,
+                             signature->inputs[i].name, model->name, inputs[i].dims[0], signature->inputs[0].name,
+                             inputs[0].dims[0]);
+        elements += optional ? 0 : dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
+    }
+    call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
+    call->shape_key = signature->variable_shapes ? shape_key(call, model) : 0;
+    call->work = signature->variable_shapes && model->item_elements > 0 && elements > 0
+                     ? (float)elements / (float)model->item_elements
+                     : 1;
+    if (call->output_count == 0)
+        all_outputs(call, signature);
+    return 0;
+}
+
+enum datatype infer_output_type(const struct served_model *model, const struct infer_output *wanted) {
+    return wanted->classified ? DATATYPE_BYTES : model->signature.outputs[wanted->index].type;
+}
+
+int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
+                       const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
+                       uint32_t first_item, struct sy_error *err) {
+    const char *name = model->signature.outputs[wanted->index].name;
+    if (wanted->classified && call->classes) {
+        *part =
+            (struct tensor_view){.data = (char *)call->classes + wanted->classes_at, .bytes = wanted->classes_bytes};
+        if (model->signature.batched)
+            part->dims[part->rank++] = call->items;
+        part->dims[part->rank++] = wanted->classes;
+        return 0;
+    }
+    if (wanted->index >= output_count)
+        return error_set(err, -EINVAL, "output '%s' is missing", name);
+    const struct tensor_view *output = &outputs[wanted->index];
+    *part = *output;
+    if (model->signature.batched && tensor_rows(output, first_item, call->items, part) < 0)
+        return error_set(err, -EINVAL, "output '%s' has fewer items than the batch", name);
+    return 0;
+}

@@ -1,0 +1,490 @@
+/* inference.c - slots of infer requests, and their hand-over. */
+#include "request/inference.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "request/classify.h"
+#include "sched/wiring.h"
+
+#define NO_FREE        UINT32_MAX
+#define SLO_DEFAULT_NS NS_PER_S /* for a model whose SLO nobody chose */
+/* A deadline that nobody asked for refuses nobody: who misses it is answered late, as long as that takes no longer than
+ * this, or so many times the deadline, if that is more. */
+#define LATE_MOST_NS       NS_PER_S
+#define LATE_SLOS          4
+#define IDLE_BEFORE_TRIM_S 10
+#define ROOM_MIN           ((size_t)4 * 1024)    /* of a body */
+#define ROOM_BELIEVED      ((size_t)1024 * 1024) /* at once, however much is announced */
+
+static struct inference *slot(const struct inferences *home, uint32_t index) {
+    return (struct inference *)(home->slots + index * home->slot_bytes);
+}
+
+int inferences_init(struct inferences *home, const struct inferences_config *config) {
+    *home = (struct inferences){.port = config->port,
+                                .slot_bytes = (config->slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE,
+                                .slot_count = config->slot_count,
+                                .shared = {.memory = config->shared},
+                                .free = NO_FREE,
+                                .read = NO_FREE,
+                                .busy_ns = clock_now_ns()};
+    /* calloc leaves pages untouched until a request needs them */
+    home->slots = calloc(home->slot_count, home->slot_bytes);
+    home->slab = slab_create(config->inputs_bytes_max);
+    return home->slots && home->slab ? infer_counters_init(&home->counters, config->model_count) : -ENOMEM;
+}
+
+void inferences_destroy(struct inferences *home) {
+    bool read = false;
+    for (uint32_t i = home->read; i != NO_FREE && !read; i = slot(home, i)->free_next)
+        read = request_is_read(&slot(home, i)->request);
+    if (read) { /* by a run that hangs: the process ends without it */
+        home->slab = NULL;
+        home->slots = NULL;
+    }
+    shared_view_end(&home->shared);
+    slab_destroy(home->slab);
+    infer_counters_destroy(&home->counters);
+    free(home->slots);
+}
+
+void *inference_take(struct inferences *home, int64_t now_ns) {
+    struct inference *taken;
+    if (home->free != NO_FREE) {
+        taken = slot(home, home->free);
+        home->free = taken->free_next;
+    } else if (home->fresh < home->slot_count) {
+        taken = slot(home, home->fresh++);
+    } else {
+        return NULL;
+    }
+    taken->home = home;
+    taken->model = NULL;
+    taken->state = INFERENCE_UPLOAD;
+    taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
+    taken->slab = home->slab;
+    taken->block_count = taken->region_count = 0;
+    taken->request.block = NULL;
+    taken->request.arrival_ns = now_ns;
+    text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
+    text_init(&taken->classes, NULL, 0);
+    text_init(&taken->packed, NULL, 0);
+    gauge_add(&home->counters.in_flight, 1);
+    return taken;
+}
+
+void inference_blocks_give(struct inference *inference) {
+    if (request_is_read(&inference->request)) /* with the slot, by reads_over() */
+        return;
+    while (inference->block_count > 0)
+        slab_give(inference->blocks[--inference->block_count]);
+}
+
+void inference_block_give(void *context, void *block) {
+    struct inference *inference = context;
+    for (uint32_t i = 0; i < inference->block_count; i++)
+        if (inference->blocks[i] == block) {
+            inference->blocks[i] = inference->blocks[--inference->block_count];
+            slab_give(block);
+            return;
+        }
+    CHECK(!"a block of this inference");
+}
+
+/* release: who sees that a model is held no more, and frees it, comes after all that was done with it */
+static void held_add(const struct inference *inference, int32_t n) {
+    _Atomic uint32_t *held = &inference->home->counters.models[inference->request.model].held;
+    atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + (uint32_t)n, memory_order_release);
+}
+
+static void list_push(struct inferences *home, uint32_t *list, struct inference *inference) {
+    inference->free_next = *list;
+    *list = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
+}
+
+/* Nobody reads its inputs any more. */
+static void slot_give(struct inferences *home, struct inference *inference) {
+    inference_blocks_give(inference);
+    if (inference->model)
+        held_add(inference, -1);
+    inference->state = INFERENCE_FREE;
+    list_push(home, &home->free, inference);
+}
+
+void inference_free(struct inference *inference) {
+    struct inferences *home = inference->home;
+    CHECK(inference->state != INFERENCE_RUNNING && inference->state != INFERENCE_ORDERED &&
+          inference->state != INFERENCE_BULK && inference->state != INFERENCE_FREE);
+    while (inference->region_count > 0)
+        shared_region_put(inference->regions[--inference->region_count]);
+    output_block_put(inference->request.block);
+    text_free(&inference->text);
+    text_free(&inference->classes);
+    text_free(&inference->packed);
+    gauge_add(&home->counters.in_flight, -1);
+    if (request_is_read(&inference->request)) {
+        inference->state = INFERENCE_READ;
+        list_push(home, &home->read, inference);
+    } else {
+        slot_give(home, inference);
+    }
+}
+
+/* Gives back those that no run reads any more. */
+static void reads_over(struct inferences *home) {
+    uint32_t next = home->read;
+    home->read = NO_FREE;
+    while (next != NO_FREE) {
+        struct inference *inference = slot(home, next);
+        next = inference->free_next;
+        if (request_is_read(&inference->request))
+            list_push(home, &home->read, inference);
+        else
+            slot_give(home, inference);
+    }
+}
+
+void inference_model(struct inference *inference, const struct served_model *models, uint32_t index) {
+    inference->model = &models[index];
+    inference->request.model = index;
+    held_add(inference, 1);
+}
+
+void *inference_block(void *context, size_t bytes) {
+    struct inference *inference = context;
+    CHECK_LT(inference->block_count, INFERENCE_BLOCKS_MAX);
+    void *block = slab_take(inference->slab, bytes);
+    if (block)
+        inference->blocks[inference->block_count++] = block;
+    return block;
+}
+
+size_t inference_room(const struct inference *inference, size_t arrived, size_t expected) {
+    size_t room = 2 * arrived < ROOM_MIN ? ROOM_MIN : 2 * arrived;
+    if (expected != SIZE_MAX && slab_plenty(inference->home->slab) && room < ROOM_BELIEVED)
+        room = ROOM_BELIEVED;
+    return room < expected ? room : expected;
+}
+
+/* ---- shared memory ---- */
+
+static int input_fetch(struct inference *inference, uint32_t index, struct sy_error *err) {
+    const struct infer_shared *place = &inference->call.shared[index];
+    int status = 0;
+    struct shared_region *region = shared_view_find(&inference->home->shared, place, &status, err);
+    if (!region)
+        return status;
+    void *data = inference_block(inference, place->bytes);
+    status =
+        data ? shared_region_read(region, place, data, err) : error_set(err, 503, "the memory for inputs is exhausted");
+    shared_region_put(region);
+    return status ? status : infer_call_data(&inference->call, inference->model, index, data, place->bytes, err);
+}
+
+/* Reads inputs, and finds outputs' regions, so that what is wrong with them is said before the run. */
+static int shared_fetch(struct inference *inference, struct sy_error *err) {
+    const struct infer_call *call = &inference->call;
+    int status = 0;
+    for (uint32_t i = 0; i < inference->model->signature.input_count && status == 0; i++)
+        if (call->inputs_shared & 1u << i)
+            status = input_fetch(inference, i, err);
+    for (uint32_t i = 0; i < call->output_count && status == 0; i++)
+        if (call->outputs[i].shared.region) {
+            struct shared_region *region =
+                shared_view_find(&inference->home->shared, &call->outputs[i].shared, &status, err);
+            if (region)
+                inference->regions[inference->region_count++] = region;
+        }
+    return status;
+}
+
+static int shared_store(struct inference *inference, struct sy_error *err) {
+    const struct infer_call *call = &inference->call;
+    const struct output_block *block = inference->request.block;
+    uint32_t region = 0;
+    for (uint32_t i = 0; i < call->output_count; i++) {
+        struct tensor_view part;
+        if (!call->outputs[i].shared.region)
+            continue;
+        if (infer_output_slice(&part, inference->model, call, &call->outputs[i], block->outputs, block->output_count,
+                               inference->request.first_item, err) < 0)
+            return 500;
+        int status =
+            shared_region_write(inference->regions[region++], &call->outputs[i].shared, part.data, part.bytes, err);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* ---- the way to the scheduler and back ---- */
+
+/* How long a request may take whose SLO the server has chosen. */
+static int64_t late_most_ns(int64_t slo_ns) {
+    return LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;
+}
+
+/* Sets the request's class; returns how long it has, and in *late_ns how long if it is late, 0 where somebody asked for
+ * the deadline. */
+static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model,
+                         int64_t *late_ns) {
+    int64_t asked_ns = call->timeout_us * NS_PER_US, slo_ns = model->slo_ns > 0 ? model->slo_ns : SLO_DEFAULT_NS;
+    *late_ns = 0;
+    request->delay = false;
+    request->priority = PRIORITY_BEST_EFFORT;
+    if (call->best_effort || (model->best_effort && asked_ns == 0))
+        return asked_ns > 0 ? asked_ns : BEST_EFFORT_WAIT_NS;
+    request->priority = queue_rules_priority(&model->queue, call->priority);
+    const struct queue_rule *rule = &model->queue.rules[request->priority];
+    request->delay = rule->delay;
+    if ((model->slo_chosen || model->slo_ns <= 0) && asked_ns == 0 && rule->timeout_ns == 0 && !rule->delay)
+        *late_ns = late_most_ns(slo_ns);
+    return queue_rules_timeout(&model->queue, request->priority, asked_ns, slo_ns);
+}
+
+/* Sets the request's deadlines: limit_ns is the client's, which binds where it is earlier. */
+static void deadline_set(struct inference *inference, int64_t limit_ns) {
+    struct request *request = &inference->request;
+    int64_t late_ns, slo_ns = class_set(request, &inference->call, inference->model, &late_ns);
+    request->deadline_ns = request->arrival_ns + slo_ns;
+    request->late_until_ns = late_ns > 0 ? request->arrival_ns + late_ns : 0;
+    int64_t last_ns = late_ns > 0 ? request->late_until_ns : request->deadline_ns;
+    inference->limited = limit_ns > 0 && limit_ns < last_ns;
+    if (inference->limited && limit_ns <= request->deadline_ns) {
+        request->deadline_ns = limit_ns;
+        request->late_until_ns = 0;
+    } else if (inference->limited) {
+        request->late_until_ns = limit_ns;
+    }
+    request->due_ns = request->deadline_ns;
+}
+
+unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err) {
+    const struct infer_call *call = &inference->call;
+    const struct served_model *model = inference->model;
+    struct request *request = &inference->request;
+    if (limit_ns > 0 &&
+        limit_ns <= clock_now_ns()) /* nobody waits for it: not a request that the scheduler should see */
+        return (unsigned)error_set(err, 504, "the client's deadline passed before the request was there");
+    deadline_set(inference, limit_ns);
+    int status = shared_fetch(inference, err);
+    if (status)
+        return (unsigned)status;
+    request->items = call->items;
+    request->shape_key = call->shape_key;
+    request->work = call->work;
+    request->failure[0] = '\0';
+    memcpy(request->inputs, call->inputs, model->signature.input_count * sizeof(call->inputs[0]));
+    int rc = port_submit(inference->home->port, request);
+    if (rc < 0)
+        return (unsigned)error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
+                                   rc == -EBUSY ? "best-effort " : "", port_most(rc == -EBUSY));
+    inference->state = INFERENCE_RUNNING;
+    inference->home->running++;
+    return 0;
+}
+
+void inference_cancel(struct inference *inference) {
+    if (inference->state == INFERENCE_RUNNING && !inference->cancelled) {
+        inference->cancelled = true;
+        port_cancel(inference->home->port, &inference->request);
+    }
+}
+
+void inferences_cancel(struct inferences *home) {
+    for (uint32_t i = 0; i < home->fresh; i++)
+        inference_cancel(slot(home, i));
+}
+
+bool inferences_away(const struct inferences *home) {
+    bool away = home->running > 0;
+    for (uint32_t i = 0; i < home->fresh && !away; i++)
+        away = slot(home, i)->state == INFERENCE_BULK;
+    return away;
+}
+
+struct inference *inferences_next(struct inferences *home) {
+    struct request *request = port_next(home->port);
+    if (!request)
+        return NULL;
+    struct inference *inference = container_of(request, struct inference, request);
+    CHECK_EQ(inference->state, INFERENCE_RUNNING);
+    home->running--;
+    inference->state = INFERENCE_FINISHED;
+    return inference;
+}
+
+/* How long the client gives it. */
+static double allowed_ms(const struct request *request) {
+    return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
+}
+
+static unsigned queue_full(const struct inference *inference, struct sy_error *err) {
+    const struct served_model *model = inference->model;
+    uint8_t priority = inference->request.priority;
+    char of[32] = "";
+    if (model->queue.priorities)
+        snprintf(of, sizeof(of), " of priority %u", priority + 1u);
+    return (unsigned)error_set(
+        err, 503, "Exceeds maximum queue size: %u requests%s wait for model '%s', as many as its max_queue_size lets",
+        model->queue.rules[priority].queue_max, of, model->name);
+}
+
+/* A newcomer who is told of a deadline that he never asked for wants to know whose it is. */
+#define CHOSEN_HELP "slo_ms in its symphony.yaml, --slo-ms or the request's timeout say how long it may take"
+
+static unsigned deadline_missed(const struct inference *inference, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    const char *name = inference->model->name;
+    double due_ms = (double)(request->due_ns - request->arrival_ns) / (double)NS_PER_MS;
+    bool spare = request->priority == PRIORITY_BEST_EFFORT;
+    int status = inference->limited ? 504 : 503;
+    if (request->late_until_ns > 0 && spare)
+        return (unsigned)error_set(err, status,
+                                   "model '%s' found no time for this request within %.6g ms (the server has chosen an "
+                                   "SLO of %.6g ms for it: " CHOSEN_HELP ")",
+                                   name, allowed_ms(request), due_ms);
+    if (request->late_until_ns > 0)
+        return (unsigned)error_set(err, status,
+                                   "model '%s' cannot finish this request within the SLO of %.6g ms that the server "
+                                   "has chosen, nor let it wait for longer (" CHOSEN_HELP ")",
+                                   name, due_ms);
+    return (unsigned)error_set(err, status,
+                               spare ? "model '%s' found no gap for this best-effort request within %.6g ms"
+                                     : "model '%s' cannot finish this request within its deadline of %.6g ms",
+                               name, allowed_ms(request));
+}
+
+static unsigned refusal_result(const struct inference *inference, bool *retry, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    const char *name = inference->model->name;
+    *retry = request->refusal != REFUSAL_DEADLINE && request->refusal != REFUSAL_CANCELLED;
+    switch (request->refusal) {
+    case REFUSAL_DEADLINE:
+        return deadline_missed(inference, err);
+    case REFUSAL_QUEUE_FULL:
+        return queue_full(inference, err);
+    case REFUSAL_BEST_EFFORT_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "%d best-effort or late requests of model '%s' wait already, as many as may",
+                                   BEST_EFFORT_MAX, name);
+    case REFUSAL_POOL_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler holds as many requests, of all models, as --queue-max lets it");
+    case REFUSAL_THREAD_BUSY:
+        return (unsigned)error_set(err, 503,
+                                   "the scheduler itself has no time left: a quarter of this request's time, %.6g ms, "
+                                   "was over before it was looked at",
+                                   allowed_ms(request) / 4);
+    case REFUSAL_PLANS_FULL:
+        return (unsigned)error_set(err, 503,
+                                   "the accelerator chosen for this request of model '%s' has its most, %d batches, "
+                                   "before it",
+                                   name, WIRING_PLANS_CENTRAL);
+    case REFUSAL_SHAPES:
+        return (unsigned)error_set(err, 503,
+                                   "%d input shapes of model '%s' wait at once, as many as may, and none is "
+                                   "this request's",
+                                   VARIANTS_MAX, name);
+    case REFUSAL_STRANDED:
+        return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
+    case REFUSAL_LOST:
+        return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
+    case REFUSAL_CANCELLED:
+    case REFUSAL_NONE:
+    case REFUSAL_COUNT:
+        break;
+    }
+    return (unsigned)error_set(err, 503, "the request was cancelled");
+}
+
+unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err) {
+    const struct request *request = &inference->request;
+    *retry = false;
+    if (request->status == REQUEST_REFUSED)
+        return refusal_result(inference, retry, err);
+    if (request->status == REQUEST_FAILED)
+        return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request->failure);
+    int rc = inference->call.classified
+                 ? classify_outputs(&inference->call, inference->model, request->block->outputs,
+                                    request->block->output_count, request->first_item, &inference->classes, err)
+                 : 0;
+    if (rc < 0)
+        return rc == -E2BIG ? 400 : 500;
+    int status = inference->region_count > 0 ? shared_store(inference, err) : 0;
+    return status ? (unsigned)status : 200;
+}
+
+void inference_answered(struct inference *inference, unsigned status) {
+    inference->state = INFERENCE_SENDING;
+    inference->status = status;
+    inference->answered_ns = clock_now_ns();
+}
+
+static enum outcome outcome_of(const struct inference *inference, bool sent) {
+    unsigned status = inference->status;
+    return !sent || inference->state != INFERENCE_SENDING ? OUTCOME_CANCELLED
+           : status == 200                                ? OUTCOME_OK
+           : status == 503 || status == 504               ? OUTCOME_REFUSED
+           : status < 500 || status == 501                ? OUTCOME_CLIENT_ERROR
+                                                          : OUTCOME_FAILED;
+}
+
+void inference_count(const struct inference *inference, int64_t sent_ns) {
+    const struct request *request = &inference->request;
+    if (!inference->model)
+        return;
+    struct model_infer_counters *counters = &inference->home->counters.models[request->model];
+    enum outcome outcome = outcome_of(inference, sent_ns > 0);
+    counter_add(&counters->outcomes[outcome], 1);
+    if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
+        counter_add(&counters->fail_ns, (uint64_t)(sent_ns - request->arrival_ns));
+    if (outcome != OUTCOME_OK)
+        return;
+    counter_add(&counters->items, request->items);
+    counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
+    counter_add(&counters->reply_ns, (uint64_t)(sent_ns - request->run_end_ns));
+    atomic_store_explicit(&counters->last_ns, sent_ns, memory_order_relaxed); /* statistics */
+    fine_histogram_add(&counters->latency_ns, sent_ns - request->arrival_ns);
+    histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
+    if (sent_ns <= request->due_ns)
+        counter_add(&counters->in_time, 1);
+    /* A client that reads slowly, wants its answers compressed or has large ones written as JSON must not lengthen the
+     * margin that everybody's deadlines are cut by. */
+    if (inference->packed.length == 0 && !inference->bulk && !inference->slow)
+        port_replied(inference->home->port, sent_ns - request->run_end_ns);
+}
+
+void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job) {
+    inference->state = INFERENCE_BULK;
+    inference->bulk = true;
+    inference->slab = bulk_slab(bulk);
+    bulk_submit(bulk, job);
+}
+
+void inference_from_bulk(struct inference *inference, enum inference_state state) {
+    inference->state = state;
+    inference->slab = inference->home->slab;
+}
+
+void inferences_publish(struct inferences *home) {
+    atomic_store_explicit(&home->counters.inputs_bytes_taken, slab_bytes_taken(home->slab),
+                          memory_order_relaxed); /* gauges */
+    atomic_store_explicit(&home->counters.inputs_bytes_mapped, slab_bytes_mapped(home->slab), memory_order_relaxed);
+}
+
+void inferences_trim(struct inferences *home, int64_t now_ns) {
+    if (home->read != NO_FREE)
+        reads_over(home);
+    if (slab_bytes_taken(home->slab) > 0) {
+        home->busy_ns = now_ns;
+    } else if (now_ns - home->busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(home->slab) > 0) {
+        slab_trim(home->slab);
+        inferences_publish(home);
+    }
+}

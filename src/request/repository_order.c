@@ -1,0 +1,237 @@
+/* repository_order.c - hands orders over and reads what they ask for. */
+#include "request/repository_order.h"
+
+#include <gnutls/gnutls.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "inference.pb-c.h"
+#include "request/inbox.h"
+
+/* ---- there and back ---- */
+
+static struct repository_order *orders_take(struct push_list *list) {
+    struct push_node *oldest = push_list_take(list);
+    return oldest ? container_of(oldest, struct repository_order, link) : NULL;
+}
+
+struct repository_order *order_next(const struct repository_order *order) {
+    return order->link.next ? container_of(order->link.next, struct repository_order, link) : NULL;
+}
+
+static void refuse_all(struct repository_desk *desk) {
+    for (struct repository_order *order = orders_take(&desk->orders), *next; order; order = next) {
+        next = order_next(order);
+        order->status = (unsigned)error_set(&order->error, 503, "the server is shutting down");
+        order_return(order);
+    }
+}
+
+int order_submit(struct repository_desk *desk, const struct repository_order *order, struct sy_error *err) {
+    struct repository_order *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return error_set(err, 503, "out of memory for the order");
+    *copy = *order;
+    copy->status = 200;
+    push_list_push(&desk->orders, &copy->link);
+    /* seq_cst: either this sees that the desk is closed, or desk_close() sees the order */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&desk->closed, memory_order_relaxed))
+        refuse_all(desk);
+    else
+        doorbell_ring(&desk->bell);
+    return 0;
+}
+
+void desk_close(struct repository_desk *desk) {
+    atomic_store_explicit(&desk->closed, true, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* with order_submit() */
+    refuse_all(desk);
+}
+
+struct repository_order *orders_returned(struct inbox *home) {
+    return orders_take(&home->orders);
+}
+
+struct repository_order *desk_take(struct repository_desk *desk) {
+    return orders_take(&desk->orders);
+}
+
+bool desk_pending(const struct repository_desk *desk) {
+    return push_list_any(&desk->orders);
+}
+
+void order_return(struct repository_order *order) {
+    struct inbox *home = order->home;
+    push_list_push(&home->orders, &order->link);
+    inbox_wake(home);
+}
+
+/* ---- what is in it ---- */
+
+/* A file that has no place in a repository. Triton finds out when it reads what it wrote there, and its example of
+ * model control insists on INTERNAL. */
+#define FILE_UNUSABLE 500
+
+int order_poll_failed(const char *name, int status, struct sy_error *err) {
+    struct sy_error why = *err;
+    return error_set(err, status == 404 ? 500 : status,
+                     "failed to load '%.*s', failed to poll from model repository: %.300s", MODEL_NAME_MAX, name,
+                     why.text);
+}
+
+/* "file:<version>/<name>": where it goes. */
+static int file_place(struct override_file *file, const char *key, struct sy_error *err) {
+    const char *version = key + strlen("file:"), *slash = strchr(version, '/');
+    size_t digits = strspn(version, "0123456789");
+    if (!slash || digits == 0 || version + digits != slash || digits >= sizeof(file->version) || version[0] == '0' ||
+        slash[1] == '\0' || slash[1] == '.' || strchr(slash + 1, '/') || strlen(slash + 1) >= sizeof(file->name))
+        return error_set(err, FILE_UNUSABLE, "'%.100s': expected file:<version>/<name>, as in file:1/model.onnx", key);
+    memcpy(file->version, version, digits);
+    file->version[digits] = '\0';
+    strcpy(file->name, slash + 1);
+    return 0;
+}
+
+/* The place for one more file. */
+static int file_add(struct model_override *override, const char *key, struct override_file **file,
+                    struct sy_error *err) {
+    if (override->file_count == OVERRIDE_FILES_MAX)
+        return error_set(err, 400, "more than %d files", OVERRIDE_FILES_MAX);
+    *file = &override->files[override->file_count];
+    int status = file_place(*file, key, err);
+    override->file_count += status == 0;
+    return status;
+}
+
+static bool is_file(const char *key) {
+    return strncmp(key, "file:", strlen("file:")) == 0;
+}
+
+static int unknown_parameter(const char *key, struct sy_error *err) {
+    return error_set(err, 400, "unknown parameter '%.100s' (expected config, file:<version>/<name>, unload_dependents)",
+                     key);
+}
+
+static int json_file(struct model_override *override, const char *key, const json_t *value, struct sy_error *err) {
+    struct override_file *file = NULL;
+    gnutls_datum_t decoded = {NULL, 0};
+    gnutls_datum_t text = {(unsigned char *)json_string_value(value), (unsigned)json_string_length(value)};
+    int status = file_add(override, key, &file, err);
+    if (status)
+        return status;
+    if (!json_is_string(value) || gnutls_base64_decode2(&text, &decoded) < 0)
+        return error_set(err, 400, "%.100s: expected the file's content in base64", key);
+    file->data = decoded.data; /* gnutls_malloc() is malloc() */
+    file->bytes = decoded.size;
+    return 0;
+}
+
+static int json_parameter(struct model_override *override, const char *key, const json_t *value, struct sy_error *err) {
+    if (is_file(key))
+        return json_file(override, key, value, err);
+    if (strcmp(key, "unload_dependents") == 0) /* nothing depends on a model */
+        return json_is_boolean(value) ? 0 : error_set(err, 400, "unload_dependents: expected true or false");
+    if (strcmp(key, "config") != 0)
+        return unknown_parameter(key, err);
+    override->config = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    override->config_bytes = override->config ? strlen(override->config) : 0;
+    return override->config ? 0 : error_set(err, 503, "out of memory for the configuration");
+}
+
+static int json_read(const struct repository_order *order, struct model_override *override, struct sy_error *err) {
+    json_error_t error;
+    const char *key;
+    json_t *value,
+        *request = order->body_bytes > 0 ? json_loadb(order->body, order->body_bytes, 0, &error) : json_object();
+    json_t *parameters = json_object_get(request, "parameters");
+    int status = 0;
+    if (!request)
+        status = error_set(err, 400, "the request's JSON is wrong: %s at byte %d", error.text, error.position);
+    else if (!json_is_object(request) || (parameters && !json_is_null(parameters) && !json_is_object(parameters)))
+        status = error_set(err, 400, "expected an object, and in it perhaps 'parameters', an object");
+    else
+        json_object_foreach(parameters, key, value) {
+            status = json_parameter(override, key, value, err);
+            if (status)
+                break;
+        }
+    json_decref(request);
+    return status;
+}
+
+static void *copy_of(const void *data, size_t bytes) {
+    char *copy = malloc(bytes + 1);
+    if (copy) {
+        memcpy(copy, data, bytes);
+        copy[bytes] = '\0';
+    }
+    return copy;
+}
+
+static int message_parameter(struct model_override *override, const char *key,
+                             const Inference__ModelRepositoryParameter *value, struct sy_error *err) {
+    bool bytes = value &&
+                 value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BYTES_PARAM,
+         text = value &&
+                value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
+    struct override_file *file = NULL;
+    if (is_file(key)) {
+        int status = file_add(override, key, &file, err);
+        if (status)
+            return status;
+        if (!bytes)
+            return error_set(err, 400, "%.100s: expected the file's content as bytes_param", key);
+        file->data = copy_of(value->bytes_param.data, value->bytes_param.len);
+        file->bytes = value->bytes_param.len;
+        return file->data ? 0 : error_set(err, 503, "out of memory for the files");
+    }
+    if (strcmp(key, "unload_dependents") == 0)
+        return 0;
+    if (strcmp(key, "config") != 0)
+        return unknown_parameter(key, err);
+    if (override->config)
+        return error_set(err, 400, "config is given twice");
+    if (!text)
+        return error_set(err, 400, "config: expected JSON as string_param");
+    override->config_bytes = strlen(value->string_param);
+    override->config = copy_of(value->string_param, override->config_bytes);
+    return override->config ? 0 : error_set(err, 503, "out of memory for the configuration");
+}
+
+static int name_set(struct repository_order *order, const char *name, struct sy_error *err) {
+    if (strlen(name) >= sizeof(order->name))
+        return error_set(err, 404, "there is no model '%.*s'", MODEL_NAME_MAX, name);
+    strcpy(order->name, name);
+    return 0;
+}
+
+static int message_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
+    Inference__RepositoryModelLoadRequest *request = (void *)protobuf_c_message_unpack(
+        order->kind == ORDER_LOAD ? &inference__repository_model_load_request__descriptor
+                                  : &inference__repository_model_unload_request__descriptor,
+        NULL, order->body_bytes, (const uint8_t *)order->body);
+    if (!request)
+        return error_set(err, 400, "the message is not valid protobuf");
+    int status = name_set(order, request->model_name, err);
+    for (size_t i = 0; i < request->n_parameters && status == 0; i++)
+        status = message_parameter(override, request->parameters[i]->key, request->parameters[i]->value, err);
+    protobuf_c_message_free_unpacked(&request->base, NULL);
+    return status;
+}
+_Static_assert(sizeof(Inference__RepositoryModelLoadRequest) == sizeof(Inference__RepositoryModelUnloadRequest) &&
+                   offsetof(Inference__RepositoryModelLoadRequest, model_name) ==
+                       offsetof(Inference__RepositoryModelUnloadRequest, model_name) &&
+                   sizeof(Inference__RepositoryModelLoadRequest__ParametersEntry) ==
+                       sizeof(Inference__RepositoryModelUnloadRequest__ParametersEntry) &&
+                   offsetof(Inference__RepositoryModelLoadRequest, parameters) ==
+                       offsetof(Inference__RepositoryModelUnloadRequest, parameters),
+               "requests of one form");
+
+int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err) {
+    memset(override, 0, sizeof(*override));
+    int status = order->form == ORDER_JSON ? json_read(order, override, err) : message_read(order, override, err);
+    return status == FILE_UNUSABLE ? order_poll_failed(order->name, status, err) : status;
+}

@@ -1,0 +1,258 @@
+/* slab.c - size classes over mappings aligned to 1 MiB.
+ *
+ * Every mapping begins with a `chunk` header at a multiple of 1 MiB and every block begins within the first 1 MiB of
+ * its mapping, so a block's header is found by masking its address:
+ *
+ *     |chunk header 64 B|block|block|block| ... |      1 MiB, one class      |
+ *     |chunk header 64 B|one large block ................................... |      as long as it must be
+ *
+ * Classes are 4 to a power of two, so at most a fifth of a block is lost to rounding. */
+#include "request/slab.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/assert.h"
+#include "base/list.h"
+
+#define CHUNK_BYTES  ((size_t)1 << 20)
+#define HEADER_BYTES 64
+#define PAGE_BYTES   ((size_t)4096)
+#define CLASS_MIN    ((size_t)256) /* a block of class 0 */
+#define CLASS_COUNT  (4 * 24)      /* up to 4 GiB */
+#define SMALL_MAX    (CHUNK_BYTES / 8)
+#define PLENTY_PART  4
+
+struct free_block {
+    struct free_block *next;
+};
+
+/* At the start of each mapping. */
+struct chunk {
+    struct list_node link;   /* in its class's list: `partial` if a block is free, else `full` */
+    struct free_block *free; /* blocks given back */
+    struct slab *home;
+    uint16_t size_class;
+    uint16_t used;  /* blocks taken */
+    uint16_t fresh; /* blocks never taken yet */
+    uint32_t mapped_pages;
+    size_t block_bytes;
+};
+_Static_assert(sizeof(struct chunk) <= HEADER_BYTES, "blocks begin behind the header");
+
+struct size_class {
+    struct list_node partial, full;
+};
+
+/* Owned by the frontend's thread, or by who holds the lock. */
+struct slab {
+    bool shared;
+    pthread_mutex_t lock; /* of a shared one */
+    size_t bytes_max, bytes_mapped, bytes_taken;
+    struct size_class classes[CLASS_COUNT];
+};
+
+/* The class of the smallest block that holds `bytes`, and that block's size. */
+static uint32_t class_find(size_t bytes, size_t *block_bytes) {
+    if (bytes <= CLASS_MIN) {
+        *block_bytes = CLASS_MIN;
+        return 0;
+    }
+    /* 2^power < bytes <= 2^(power+1), in quarters of 2^power */
+    uint32_t power = 63 - (uint32_t)__builtin_clzl(bytes - 1);
+    uint32_t quarter = (uint32_t)((bytes - 1) >> (power - 2)) & 3;
+    *block_bytes = (size_t)(5 + quarter) << (power - 2);
+    return 4 * (power - 8) + quarter + 1;
+}
+
+static struct chunk *chunk_of(const void *block) {
+    return (struct chunk *)((uintptr_t)block & ~(uintptr_t)(CHUNK_BYTES - 1));
+}
+
+static void begin(struct slab *slab) {
+    if (slab->shared)
+        pthread_mutex_lock(&slab->lock);
+}
+
+static void end(struct slab *slab) {
+    if (slab->shared)
+        pthread_mutex_unlock(&slab->lock);
+}
+
+struct slab *slab_create(size_t bytes_max) {
+    struct slab *slab = calloc(1, sizeof(*slab));
+    if (!slab)
+        return NULL;
+    slab->bytes_max = bytes_max;
+    for (uint32_t i = 0; i < CLASS_COUNT; i++) {
+        list_init(&slab->classes[i].partial);
+        list_init(&slab->classes[i].full);
+    }
+    return slab;
+}
+
+struct slab *slab_create_shared(size_t bytes_max) {
+    struct slab *slab = slab_create(bytes_max);
+    if (slab) {
+        slab->shared = true;
+        pthread_mutex_init(&slab->lock, NULL);
+    }
+    return slab;
+}
+
+static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
+    size_t bytes = (size_t)chunk->mapped_pages * PAGE_BYTES;
+    list_remove(&chunk->link);
+    slab->bytes_mapped -= bytes;
+    munmap(chunk, bytes);
+}
+
+static void list_unmap(struct slab *slab, struct list_node *head, bool used_too) {
+    list_for_each_safe (it, head) {
+        struct chunk *chunk = list_entry(it, struct chunk, link);
+        if (used_too || chunk->used == 0)
+            chunk_unmap(slab, chunk);
+    }
+}
+
+void slab_destroy(struct slab *slab) {
+    if (!slab)
+        return;
+    for (uint32_t i = 0; i < CLASS_COUNT; i++) {
+        list_unmap(slab, &slab->classes[i].partial, true);
+        list_unmap(slab, &slab->classes[i].full, true);
+    }
+    if (slab->shared)
+        pthread_mutex_destroy(&slab->lock);
+    free(slab);
+}
+
+static void trim(struct slab *slab) {
+    for (uint32_t i = 0; i < CLASS_COUNT; i++)
+        list_unmap(slab, &slab->classes[i].partial, false);
+}
+
+void slab_trim(struct slab *slab) {
+    begin(slab);
+    trim(slab);
+    end(slab);
+}
+
+/* A mapping of `bytes` at a multiple of CHUNK_BYTES, or NULL. */
+static void *map_aligned(size_t bytes) {
+    size_t span = bytes + CHUNK_BYTES;
+    char *base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)base & (CHUNK_BYTES - 1);
+    if (before > 0)
+        munmap(base, before);
+    if (CHUNK_BYTES - before > 0)
+        munmap(base + before + bytes, CHUNK_BYTES - before);
+    return base + before;
+}
+
+static struct chunk *chunk_map(struct slab *slab, uint32_t size_class, size_t block_bytes) {
+    bool small = block_bytes <= SMALL_MAX;
+    size_t mapped_bytes = small ? CHUNK_BYTES : (HEADER_BYTES + block_bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
+        trim(slab);
+    if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
+        return NULL;
+    struct chunk *chunk = map_aligned(mapped_bytes);
+    if (!chunk)
+        return NULL;
+    chunk->home = slab;
+    chunk->size_class = (uint16_t)size_class;
+    chunk->mapped_pages = (uint32_t)(mapped_bytes / PAGE_BYTES);
+    chunk->block_bytes = block_bytes;
+    chunk->fresh = small ? (uint16_t)((CHUNK_BYTES - HEADER_BYTES) / block_bytes) : 1;
+    list_init(&chunk->link);
+    list_append(&slab->classes[size_class].partial, &chunk->link);
+    slab->bytes_mapped += mapped_bytes;
+    return chunk;
+}
+
+static void *take(struct slab *slab, size_t bytes) {
+    size_t block_bytes;
+    uint32_t size_class = class_find(bytes, &block_bytes);
+    if (size_class >= CLASS_COUNT)
+        return NULL;
+    struct size_class *class = &slab->classes[size_class];
+    struct chunk *chunk = list_empty(&class->partial) ? chunk_map(slab, size_class, block_bytes)
+                                                      : list_entry(class->partial.next, struct chunk, link);
+    if (!chunk)
+        return NULL;
+    void *block = chunk->free;
+    if (block) {
+        chunk->free = chunk->free->next;
+    } else {
+        chunk->fresh--;
+        block = (char *)chunk + HEADER_BYTES + chunk->fresh * block_bytes;
+    }
+    chunk->used++;
+    slab->bytes_taken += block_bytes;
+    if (!chunk->free && chunk->fresh == 0) {
+        list_remove(&chunk->link);
+        list_append(&class->full, &chunk->link);
+    }
+    return block;
+}
+
+void *slab_take(struct slab *slab, size_t bytes) {
+    begin(slab);
+    void *block = take(slab, bytes);
+    end(slab);
+    return block;
+}
+
+static void give(struct slab *slab, struct chunk *chunk, void *block) {
+    CHECK_LT(0, chunk->used);
+    bool was_full = !chunk->free && chunk->fresh == 0;
+    struct free_block *free_block = block;
+    free_block->next = chunk->free;
+    chunk->free = free_block;
+    chunk->used--;
+    slab->bytes_taken -= chunk->block_bytes;
+    if (was_full) {
+        /* to the front: the fuller chunks are filled first, so that others may become empty */
+        list_remove(&chunk->link);
+        list_insert_before(slab->classes[chunk->size_class].partial.next, &chunk->link);
+    }
+}
+
+void slab_give(void *block) {
+    if (!block)
+        return;
+    struct chunk *chunk = chunk_of(block);
+    struct slab *slab = chunk->home;
+    begin(slab);
+    give(slab, chunk, block);
+    end(slab);
+}
+
+size_t slab_block_bytes(const void *block) {
+    return chunk_of(block)->block_bytes;
+}
+
+struct slab_use slab_use(struct slab *slab) {
+    begin(slab);
+    struct slab_use use = {slab->bytes_taken, slab->bytes_mapped};
+    end(slab);
+    return use;
+}
+
+size_t slab_bytes_mapped(struct slab *slab) {
+    return slab_use(slab).mapped;
+}
+
+size_t slab_bytes_taken(struct slab *slab) {
+    return slab_use(slab).taken;
+}
+
+bool slab_plenty(struct slab *slab) {
+    return slab_bytes_taken(slab) < slab->bytes_max / PLENTY_PART;
+}

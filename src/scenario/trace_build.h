@@ -1,0 +1,42 @@
+/* trace_build.h - what the readers of the formats hand to trace.c. For src/sim/trace*.c. */
+#pragma once
+
+#include "base/lines.h"
+#include "base/rng.h"
+#include "scenario/trace.h"
+
+struct trace_entry {
+    double at_s, rate_rps; /* rate_rps: 0 in a trace of arrivals */
+    uint32_t model, slo_us;
+};
+
+/* A name that lines may say: a model's, or that of its copies, which take turns. */
+struct trace_name {
+    const char *text;
+    uint32_t length, first, count, next;
+};
+
+struct trace_builder {
+    const struct trace_spec *spec;
+    const struct trace_model *models;
+    uint32_t model_count;
+    struct rng rng;
+    double *share_sums; /* [model_count] */
+    struct trace_name *names;
+    uint32_t name_count;
+    struct trace_entry *entries;
+    uint64_t count, capacity;
+    bool rates;
+    double length_s;
+    struct lines lines;
+};
+
+/* Adds an entry, shifted by where the trace is to begin; what is over by then is left out. -EINVAL over the limit. */
+int trace_add(struct trace_builder *b, struct trace_entry entry, struct sy_error *err);
+/* The model that a line names; an error if there is none. NULL or "": one drawn by the shares. */
+int trace_model_find(struct trace_builder *b, const char *name, uint32_t *model, struct sy_error *err);
+
+/* Reads the whole file, whose first line is in b->lines already. */
+int trace_read_azure(struct trace_builder *b, struct sy_error *err);
+int trace_read_timestamps(struct trace_builder *b, struct sy_error *err);
+int trace_read_blox(struct trace_builder *b, struct sy_error *err);

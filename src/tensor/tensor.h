@@ -1,0 +1,85 @@
+/* tensor.h - data types, shapes and signatures of models, as the Open Inference Protocol names them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TENSOR_DIMS_MAX 8   /* dimensions of a tensor */
+#define TENSOR_NAME_MAX 128 /* bytes of a tensor's name, terminator included */
+#define TENSORS_MAX     16  /* inputs, and outputs, of a model */
+#define MODEL_NAME_MAX  128 /* bytes of a model's name, terminator included */
+
+enum datatype {
+    DATATYPE_INVALID,
+    DATATYPE_BOOL,
+    DATATYPE_UINT8,
+    DATATYPE_UINT16,
+    DATATYPE_UINT32,
+    DATATYPE_UINT64,
+    DATATYPE_INT8,
+    DATATYPE_INT16,
+    DATATYPE_INT32,
+    DATATYPE_INT64,
+    DATATYPE_FP16,
+    DATATYPE_FP32,
+    DATATYPE_FP64,
+    DATATYPE_BF16,
+    DATATYPE_BYTES, /* strings: elements of any size (tensor/strings.h) */
+    DATATYPE_COUNT,
+};
+
+/* "FP32" and so on; "INVALID" for what is not one. */
+const char *datatype_name(enum datatype type);
+/* DATATYPE_INVALID for an unknown name. */
+enum datatype datatype_parse(const char *name, size_t length);
+/* Bytes of an element; 0 for BYTES and INVALID. */
+size_t datatype_bytes(enum datatype type);
+#define STRING_LEAD_BYTES 4 /* of the length that leads a BYTES element */
+/* Bytes of an element, of BYTES at least: those of an empty string, which is all zeros. */
+size_t datatype_bytes_min(enum datatype type);
+
+struct tensor_spec {
+    char name[TENSOR_NAME_MAX];
+    enum datatype type;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX]; /* -1: any size. With `batched` the first is -1, the batch dimension */
+};
+
+/* Which of the specs has this name of `length` bytes, or -1. */
+static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t count, const char *name, size_t length) {
+    for (uint32_t i = 0; i < count && length < TENSOR_NAME_MAX; i++)
+        if (memcmp(specs[i].name, name, length) == 0 && specs[i].name[length] == '\0')
+            return (int)i;
+    return -1;
+}
+
+/* What a model takes and gives. */
+struct signature {
+    struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
+    uint32_t input_count, output_count;
+    uint32_t inputs_optional; /* bits: those for which the model has a value of its own. Their views may have no data */
+    bool batched;             /* every input and output has a leading batch dimension that may be any size */
+    bool variable_shapes;     /* requests may differ: in some other dimension of an input, or in which they give */
+};
+
+/* A tensor's place and shape; the memory is somebody else's. */
+struct tensor_view {
+    void *data;
+    size_t bytes;
+    uint32_t rank;
+    int64_t dims[TENSOR_DIMS_MAX];
+    const size_t *row_at; /* [dims[0] + 1] where rows begin in the data, and the last one ends; NULL: they are equal */
+};
+
+/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it has not so many. */
+int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
+
+/* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
+int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
+/* The product of those that are not zero, or -1 likewise: what is to be bounded of a shape that somebody chooses, since
+ * beside a zero a dimension could be anything. */
+int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
+/* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
+void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);

@@ -1,0 +1,440 @@
+/* describe.c - messages put together from the served models. */
+#include "v2/describe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/container.h"
+#include "repository/model_config.h"
+
+#define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
+#define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
+#define BYTES_PER_SIZE  ((size_t)256)         /* of a model's batches */
+
+int describe_begin(struct description *d, const struct model_index *models) {
+    d->bytes = BYTES_FIXED + (models->count + models->absent_count) * BYTES_PER_MODEL;
+    for (uint32_t i = 0; i < models->count; i++)
+        d->bytes += models->models[models->listed[i]].batch_max * BYTES_PER_SIZE;
+    d->used = 0;
+    d->memory = malloc(d->bytes);
+    return d->memory ? 0 : -ENOMEM;
+}
+
+void describe_end(struct description *d) {
+    free(d->memory);
+    d->memory = NULL;
+}
+
+static void *take(struct description *d, size_t bytes) {
+    void *piece = d->memory + d->used;
+    d->used += (bytes + 15) & ~(size_t)15;
+    CHECK_LE(d->used, d->bytes);
+    return piece;
+}
+
+/* A message of the type, as its initialiser has it. */
+#define NEW(d, type, initialiser) memcpy(take(d, sizeof(type)), &(type)initialiser, sizeof(type))
+
+static char *version_text(struct description *d, uint32_t version) {
+    char *text = take(d, 12);
+    snprintf(text, 12, "%u", version);
+    return text;
+}
+
+/* A string of ours for a field that is not const. */
+static char *text_of(const char *literal) {
+    return (char *)literal;
+}
+
+const ProtobufCMessage *describe_server(struct description *d, const char *name, bool takes_orders) {
+    static const char *const extensions[] = {
+        "binary_tensor_data",
+        "parameters",
+        "model_configuration",
+        "statistics",
+        "logging",
+        "system_shared_memory",
+        "classification",
+        "model_repository",
+        "model_repository(unload_dependents)", /* the last two: orders to load and unload */
+    };
+    Inference__ServerMetadataResponse *server =
+        NEW(d, Inference__ServerMetadataResponse, INFERENCE__SERVER_METADATA_RESPONSE__INIT);
+    server->name = text_of(name ? name : "symphony");
+    server->version = text_of(SYMPHONY_VERSION);
+    server->n_extensions = ARRAY_COUNT(extensions) - (takes_orders ? 0 : 2);
+    server->extensions = (char **)extensions;
+    return &server->base;
+}
+
+static Inference__ModelMetadataResponse__TensorMetadata **
+tensors_describe(struct description *d, const struct tensor_spec *specs, uint32_t count) {
+    Inference__ModelMetadataResponse__TensorMetadata **tensors = take(d, count * sizeof(*tensors));
+    for (uint32_t i = 0; i < count; i++) {
+        tensors[i] = NEW(d, Inference__ModelMetadataResponse__TensorMetadata,
+                         INFERENCE__MODEL_METADATA_RESPONSE__TENSOR_METADATA__INIT);
+        tensors[i]->name = text_of(specs[i].name);
+        tensors[i]->datatype = text_of(datatype_name(specs[i].type));
+        tensors[i]->n_shape = specs[i].rank;
+        tensors[i]->shape = (int64_t *)specs[i].dims;
+    }
+    return tensors;
+}
+
+const ProtobufCMessage *describe_model(struct description *d, const struct model_index *models,
+                                       const struct served_model *model, bool versioned) {
+    Inference__ModelMetadataResponse *m =
+        NEW(d, Inference__ModelMetadataResponse, INFERENCE__MODEL_METADATA_RESPONSE__INIT);
+    const struct signature *signature = &model->signature;
+    m->name = text_of(model->name);
+    m->platform = text_of(model->platform);
+    m->versions = take(d, models->count * sizeof(*m->versions));
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *other = &models->models[models->listed[i]];
+        if (strcmp(other->name, model->name) == 0 && (!versioned || other->version == model->version))
+            m->versions[m->n_versions++] = version_text(d, other->version);
+    }
+    m->n_inputs = signature->input_count;
+    m->inputs = tensors_describe(d, signature->inputs, signature->input_count);
+    m->n_outputs = signature->output_count;
+    m->outputs = tensors_describe(d, signature->outputs, signature->output_count);
+    return &m->base;
+}
+
+/* ---- configuration ---- */
+
+static Inference__DataType config_type(enum datatype type) {
+    static const Inference__DataType types[DATATYPE_COUNT] = {
+        [DATATYPE_INVALID] = INFERENCE__DATA_TYPE__TYPE_INVALID, [DATATYPE_BOOL] = INFERENCE__DATA_TYPE__TYPE_BOOL,
+        [DATATYPE_UINT8] = INFERENCE__DATA_TYPE__TYPE_UINT8,     [DATATYPE_UINT16] = INFERENCE__DATA_TYPE__TYPE_UINT16,
+        [DATATYPE_UINT32] = INFERENCE__DATA_TYPE__TYPE_UINT32,   [DATATYPE_UINT64] = INFERENCE__DATA_TYPE__TYPE_UINT64,
+        [DATATYPE_INT8] = INFERENCE__DATA_TYPE__TYPE_INT8,       [DATATYPE_INT16] = INFERENCE__DATA_TYPE__TYPE_INT16,
+        [DATATYPE_INT32] = INFERENCE__DATA_TYPE__TYPE_INT32,     [DATATYPE_INT64] = INFERENCE__DATA_TYPE__TYPE_INT64,
+        [DATATYPE_FP16] = INFERENCE__DATA_TYPE__TYPE_FP16,       [DATATYPE_FP32] = INFERENCE__DATA_TYPE__TYPE_FP32,
+        [DATATYPE_FP64] = INFERENCE__DATA_TYPE__TYPE_FP64,       [DATATYPE_BF16] = INFERENCE__DATA_TYPE__TYPE_BF16,
+        [DATATYPE_BYTES] = INFERENCE__DATA_TYPE__TYPE_STRING};
+    return types[type];
+}
+
+/* As Triton's configuration has dims: without the batch. */
+static void config_dims(const struct signature *signature, const struct tensor_spec *spec, size_t *count,
+                        int64_t **dims) {
+    uint32_t skip = signature->batched ? 1 : 0;
+    *count = spec->rank - skip;
+    *dims = (int64_t *)spec->dims + skip;
+}
+
+static Inference__ModelQueuePolicy *queue_policy(struct description *d, const struct queue_rule *rule) {
+    Inference__ModelQueuePolicy *policy = NEW(d, Inference__ModelQueuePolicy, INFERENCE__MODEL_QUEUE_POLICY__INIT);
+    policy->timeout_action = rule->delay ? INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__DELAY
+                                         : INFERENCE__MODEL_QUEUE_POLICY__TIMEOUT_ACTION__REJECT;
+    policy->default_timeout_microseconds = (uint64_t)(rule->timeout_ns / NS_PER_US);
+    policy->allow_timeout_override = rule->may_shorten;
+    policy->max_queue_size = rule->queue_max;
+    return policy;
+}
+
+/* What is in force of dynamic_batching: every model that can be batched is, by the scheduler. */
+static Inference__ModelDynamicBatching *dynamic_batching(struct description *d, const struct queue_rules *rules) {
+    Inference__ModelDynamicBatching *b =
+        NEW(d, Inference__ModelDynamicBatching, INFERENCE__MODEL_DYNAMIC_BATCHING__INIT);
+    const struct queue_rule *usual = &rules->rules[queue_rules_priority(rules, 0)];
+    b->max_queue_delay_microseconds = (uint64_t)(rules->wait_ns / NS_PER_US);
+    b->n_preferred_batch_size = rules->preferred_count;
+    b->preferred_batch_size = (int32_t *)rules->preferred;
+    b->priority_levels = rules->priorities;
+    b->default_priority_level = rules->priority_default;
+    if (usual->timeout_ns || usual->delay || usual->queue_max)
+        b->default_queue_policy = queue_policy(d, usual);
+    b->priority_queue_policy = take(d, PRIORITIES_MAX * sizeof(*b->priority_queue_policy));
+    for (uint32_t i = 0; i < rules->priorities; i++) {
+        const struct queue_rule *rule = &rules->rules[i];
+        if (rule->timeout_ns == usual->timeout_ns && rule->delay == usual->delay &&
+            rule->may_shorten == usual->may_shorten && rule->queue_max == usual->queue_max)
+            continue;
+        Inference__ModelDynamicBatching__PriorityQueuePolicyEntry *entry =
+            NEW(d, Inference__ModelDynamicBatching__PriorityQueuePolicyEntry,
+                INFERENCE__MODEL_DYNAMIC_BATCHING__PRIORITY_QUEUE_POLICY_ENTRY__INIT);
+        entry->key = i + 1;
+        entry->value = queue_policy(d, rule);
+        b->priority_queue_policy[b->n_priority_queue_policy++] = entry;
+    }
+    return b;
+}
+
+/* The accelerators that run the model, a group for each type. As Triton counts, `count` is of each GPU in `gpus`, or of
+ * all instances where none are named: CPUs, and accelerators that only stand for GPUs. */
+static void instance_groups(struct description *d, const struct served_model *model, Inference__ModelConfig *c) {
+    c->instance_group = take(d, ACCELERATOR_TYPES_MAX * sizeof(*c->instance_group));
+    for (const struct served_on *on = model->on; on < model->on + ACCELERATOR_TYPES_MAX; on++) {
+        if (on->count == 0)
+            continue;
+        Inference__ModelInstanceGroup *group =
+            NEW(d, Inference__ModelInstanceGroup, INFERENCE__MODEL_INSTANCE_GROUP__INIT);
+        group->name = text_of(on->type);
+        group->kind =
+            on->gpu ? INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU : INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;
+        group->count = (int32_t)on->count;
+        if (on->gpu && !on->emulated) {
+            group->count = 1;
+            group->n_gpus = on->count;
+            group->gpus = take(d, on->count * sizeof(*group->gpus));
+            for (uint32_t i = 0; i < on->count; i++)
+                group->gpus[i] = (int32_t)i;
+        }
+        c->instance_group[c->n_instance_group++] = group;
+    }
+}
+
+const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model) {
+    static const Inference__ModelInput__Format formats[] = {
+        [IMAGE_NONE] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE,
+        [IMAGE_NHWC] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NHWC,
+        [IMAGE_NCHW] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NCHW,
+    };
+    const struct signature *signature = &model->signature;
+    bool onnx = strncmp(model->platform, "onnxruntime", 11) == 0;
+    Inference__ModelConfig *c = NEW(d, Inference__ModelConfig, INFERENCE__MODEL_CONFIG__INIT);
+    c->name = text_of(model->name);
+    c->platform = text_of(model->platform);
+    c->backend = onnx ? text_of("onnxruntime") : text_of(model->platform);
+    c->max_batch_size = signature->batched ? (int32_t)model->batch_max : 0;
+    c->n_input = signature->input_count;
+    c->input = take(d, c->n_input * sizeof(*c->input));
+    for (size_t i = 0; i < c->n_input; i++) {
+        c->input[i] = NEW(d, Inference__ModelInput, INFERENCE__MODEL_INPUT__INIT);
+        c->input[i]->name = text_of(signature->inputs[i].name);
+        c->input[i]->data_type = config_type(signature->inputs[i].type);
+        config_dims(signature, &signature->inputs[i], &c->input[i]->n_dims, &c->input[i]->dims);
+        c->input[i]->format = formats[model->formats[i]];
+        c->input[i]->optional = signature->inputs_optional >> i & 1;
+    }
+    c->n_output = signature->output_count;
+    c->output = take(d, c->n_output * sizeof(*c->output));
+    for (size_t i = 0; i < c->n_output; i++) {
+        c->output[i] = NEW(d, Inference__ModelOutput, INFERENCE__MODEL_OUTPUT__INIT);
+        c->output[i]->name = text_of(signature->outputs[i].name);
+        c->output[i]->data_type = config_type(signature->outputs[i].type);
+        config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
+        c->output[i]->label_filename = text_of(model->label_files[i]);
+    }
+    const struct queue_rules *rules = &model->queue;
+    if (signature->batched || rules->priorities || rules->rules[0].queue_max || rules->rules[0].timeout_ns) {
+        c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
+        c->dynamic_batching = dynamic_batching(d, rules);
+    }
+    instance_groups(d, model, c);
+    return c;
+}
+
+/* ---- repository ---- */
+
+static void index_add(struct description *d, Inference__RepositoryIndexResponse *index, const char *name,
+                      uint32_t version, int state, const char *reason) {
+    static const char *const states[] = {[MODEL_LOADING] = "LOADING",
+                                         [MODEL_READY] = "READY",
+                                         [MODEL_UNAVAILABLE] = "UNAVAILABLE",
+                                         [MODEL_UNLOADING] = "UNLOADING"};
+    Inference__RepositoryIndexResponse__ModelIndex *entry =
+        NEW(d, Inference__RepositoryIndexResponse__ModelIndex, INFERENCE__REPOSITORY_INDEX_RESPONSE__MODEL_INDEX__INIT);
+    entry->name = text_of(name);
+    entry->version = version ? version_text(d, version) : text_of("");
+    entry->state = text_of(states[state]);
+    entry->reason = text_of(reason);
+    index->models[index->n_models++] = entry;
+}
+
+const Inference__RepositoryIndexResponse *describe_index(struct description *d, const struct model_index *models,
+                                                         bool ready_only) {
+    Inference__RepositoryIndexResponse *index =
+        NEW(d, Inference__RepositoryIndexResponse, INFERENCE__REPOSITORY_INDEX_RESPONSE__INIT);
+    index->models = take(d, (models->count + models->absent_count) * sizeof(*index->models));
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *model = &models->models[models->listed[i]];
+        int state = served_model_state(model);
+        if (!ready_only || state == MODEL_READY)
+            index_add(d, index, model->name, model->version, state, state == MODEL_UNAVAILABLE ? model->reason : "");
+    }
+    for (uint32_t i = 0; i < models->absent_count && !ready_only; i++) {
+        const struct model_absent *absent = &models->absent[i];
+        index_add(d, index, absent->name, absent->version, (int)absent->state, absent->reason);
+    }
+    return index;
+}
+
+/* ---- statistics ---- */
+
+static Inference__StatisticDuration *duration(struct description *d, uint64_t count, uint64_t ns) {
+    Inference__StatisticDuration *duration = NEW(d, Inference__StatisticDuration, INFERENCE__STATISTIC_DURATION__INIT);
+    duration->count = count;
+    duration->ns = ns;
+    return duration;
+}
+
+/* Of the sizes that were run. */
+static void batches_describe(struct description *d, Inference__ModelStatistics *m,
+                             const struct statistics_source *source, uint32_t number, uint32_t batch_max) {
+    struct batch_statistics *by_size = take(d, batch_max * sizeof(*by_size));
+    m->batch_stats = take(d, batch_max * sizeof(*m->batch_stats));
+    source->read_batches(source->context, number, by_size);
+    for (uint32_t b = 0; b < batch_max; b++) {
+        const struct batch_statistics *size = &by_size[b];
+        if (size->batches == 0)
+            continue;
+        Inference__InferBatchStatistics *batch =
+            NEW(d, Inference__InferBatchStatistics, INFERENCE__INFER_BATCH_STATISTICS__INIT);
+        batch->batch_size = b + 1;
+        batch->compute_input = duration(d, size->batches, size->gather_ns);
+        batch->compute_infer = duration(d, size->batches, size->run_ns);
+        batch->compute_output = duration(d, size->batches, 0); /* not measured a batch */
+        m->batch_stats[m->n_batch_stats++] = batch;
+    }
+}
+
+/* What the profile says that it takes. */
+static void memory_describe(struct description *d, Inference__ModelStatistics *m, uint64_t cpu_bytes) {
+    Inference__MemoryUsage *usage = NEW(d, Inference__MemoryUsage, INFERENCE__MEMORY_USAGE__INIT);
+    usage->type = text_of("CPU");
+    usage->byte_size = cpu_bytes;
+    m->memory_usage = take(d, sizeof(*m->memory_usage));
+    m->memory_usage[m->n_memory_usage++] = usage;
+}
+
+static Inference__ModelStatistics *model_statistics(struct description *d, const struct served_model *model,
+                                                    const struct model_statistics *s) {
+    Inference__ModelStatistics *m = NEW(d, Inference__ModelStatistics, INFERENCE__MODEL_STATISTICS__INIT);
+    Inference__InferStatistics *i = NEW(d, Inference__InferStatistics, INFERENCE__INFER_STATISTICS__INIT);
+    i->success = duration(d, s->answered, s->answered_ns);
+    i->fail = duration(d, s->refused + s->failed, s->unanswered_ns);
+    i->queue = duration(d, s->answered, s->queue_ns);
+    i->compute_input = duration(d, s->answered, 0); /* counts as queueing */
+    i->compute_infer = duration(d, s->answered, s->run_ns);
+    i->compute_output = duration(d, s->answered, s->reply_ns);
+    i->cache_hit = duration(d, 0, 0);
+    i->cache_miss = duration(d, 0, 0);
+    m->name = text_of(model->name);
+    m->version = version_text(d, model->version);
+    m->last_inference = (uint64_t)s->last_ms;
+    m->inference_count = s->items;
+    m->execution_count = s->batches;
+    m->inference_stats = i;
+    if (s->cpu_bytes > 0)
+        memory_describe(d, m, s->cpu_bytes);
+    return m;
+}
+
+const ProtobufCMessage *describe_statistics(struct description *d, const struct model_index *models,
+                                            const uint32_t *numbers, uint32_t count,
+                                            const struct statistics_source *source) {
+    Inference__ModelStatisticsResponse *all =
+        NEW(d, Inference__ModelStatisticsResponse, INFERENCE__MODEL_STATISTICS_RESPONSE__INIT);
+    all->n_model_stats = count;
+    all->model_stats = take(d, count * sizeof(*all->model_stats));
+    for (uint32_t i = 0; i < count; i++) {
+        const struct served_model *model = &models->models[numbers[i]];
+        struct model_statistics statistics = {0};
+        if (source->read)
+            source->read(source->context, numbers[i], &statistics);
+        all->model_stats[i] = model_statistics(d, model, &statistics);
+        if (source->read_batches)
+            batches_describe(d, all->model_stats[i], source, numbers[i], model->batch_max);
+    }
+    return &all->base;
+}
+
+/* ---- settings ---- */
+
+const Inference__LogSettingsResponse *describe_log_settings(struct description *d) {
+    typedef Inference__LogSettingsResponse__SettingValue Value;
+    typedef Inference__LogSettingsResponse__SettingsEntry Entry;
+    Inference__LogSettingsResponse *response =
+        NEW(d, Inference__LogSettingsResponse, INFERENCE__LOG_SETTINGS_RESPONSE__INIT);
+    struct setting settings[LOG_SETTINGS];
+    log_settings_read(settings);
+    response->n_settings = LOG_SETTINGS;
+    response->settings = take(d, LOG_SETTINGS * sizeof(*response->settings));
+    for (int i = 0; i < LOG_SETTINGS; i++) {
+        Value *value = NEW(d, Value, INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__INIT);
+        Entry *entry = NEW(d, Entry, INFERENCE__LOG_SETTINGS_RESPONSE__SETTINGS_ENTRY__INIT);
+        if (settings[i].kind == SETTING_BOOL) {
+            value->parameter_choice_case = INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_BOOL_PARAM;
+            value->bool_param = settings[i].flag;
+        } else if (settings[i].kind == SETTING_NUMBER) {
+            value->parameter_choice_case =
+                INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM;
+            value->uint32_param = settings[i].number;
+        } else {
+            value->parameter_choice_case =
+                INFERENCE__LOG_SETTINGS_RESPONSE__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM;
+            value->string_param = text_of(settings[i].text);
+        }
+        entry->key = text_of(settings[i].name);
+        entry->value = value;
+        response->settings[i] = entry;
+    }
+    return response;
+}
+
+const Inference__TraceSettingResponse *describe_trace_settings(struct description *d) {
+    typedef Inference__TraceSettingResponse__SettingValue Value;
+    typedef Inference__TraceSettingResponse__SettingsEntry Entry;
+    static const char *const off[] = {"OFF"};
+    Inference__TraceSettingResponse *response =
+        NEW(d, Inference__TraceSettingResponse, INFERENCE__TRACE_SETTING_RESPONSE__INIT);
+    Entry *entry = NEW(d, Entry, INFERENCE__TRACE_SETTING_RESPONSE__SETTINGS_ENTRY__INIT);
+    entry->key = text_of("trace_level");
+    entry->value = NEW(d, Value, INFERENCE__TRACE_SETTING_RESPONSE__SETTING_VALUE__INIT);
+    entry->value->n_value = 1;
+    entry->value->value = (char **)off;
+    response->n_settings = 1;
+    response->settings = take(d, sizeof(*response->settings));
+    response->settings[0] = entry;
+    return response;
+}
+
+/* ---- shared memory ---- */
+
+static char *text_copy(struct description *d, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    return memcpy(take(d, bytes), text, bytes);
+}
+
+static Inference__SystemSharedMemoryStatusResponse__RegionsEntry *region_describe(struct description *d,
+                                                                                  const struct shared_region *region) {
+    typedef Inference__SystemSharedMemoryStatusResponse__RegionStatus Status;
+    typedef Inference__SystemSharedMemoryStatusResponse__RegionsEntry Entry;
+    Entry *entry = NEW(d, Entry, INFERENCE__SYSTEM_SHARED_MEMORY_STATUS_RESPONSE__REGIONS_ENTRY__INIT);
+    Status *status = NEW(d, Status, INFERENCE__SYSTEM_SHARED_MEMORY_STATUS_RESPONSE__REGION_STATUS__INIT);
+    status->name = entry->key = text_copy(d, region->name);
+    status->key = text_copy(d, region->key);
+    status->offset = region->offset;
+    status->byte_size = region->bytes;
+    entry->value = status;
+    return entry;
+}
+
+int describe_regions(struct description *d, struct shared_memory *memory, const char *name,
+                     const Inference__SystemSharedMemoryStatusResponse **response, struct sy_error *err) {
+    if (!memory)
+        return error_set(err, 501, "shared memory is not served");
+    struct shared_region **regions = malloc(SHARED_REGIONS_MAX * sizeof(*regions));
+    if (!regions)
+        return error_set(err, 503, "out of memory for the answer");
+    uint32_t count = shared_memory_list(memory, name, regions);
+    Inference__SystemSharedMemoryStatusResponse *all =
+        NEW(d, Inference__SystemSharedMemoryStatusResponse, INFERENCE__SYSTEM_SHARED_MEMORY_STATUS_RESPONSE__INIT);
+    all->n_regions = count;
+    all->regions = take(d, count * sizeof(*all->regions));
+    for (uint32_t i = 0; i < count; i++) {
+        all->regions[i] = region_describe(d, regions[i]);
+        shared_region_put(regions[i]);
+    }
+    free(regions);
+    *response = all;
+    return count == 0 && name[0] != '\0'
+               ? error_set(err, 404, "Unable to find system shared memory region: '%.64s'", name)
+               : 0;
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# layers_refuses.sh CHECK - tries cmake/layers.sh on small trees that must pass and that must not.
+set -eu
+check=$1
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+# expect pass|refuse WHAT FILE=TEXT...
+expect() {
+    wanted=$1 what=$2
+    shift 2
+    rm -rf "$tmp/src"
+    for pair; do
+        file=$tmp/src/${pair%%=*}
+        mkdir -p "${file%/*}"
+        printf '%s\n' "${pair#*=}" >"$file"
+    done
+    got=pass
+    sh "$check" "$tmp" >"$tmp/out" 2>&1 || got=refuse
+    if [ $got != "$wanted" ]; then
+        echo "$what: wanted $wanted, got $got"
+        cat "$tmp/out"
+        failed=1
+    fi
+}
+
+expect pass "its own folder" sched/a.c='#include "sched/b.h"'
+expect pass "a lower folder" control/a.c='#include "base/b.h"'
+expect pass "a generated header" v2/a.c='#include "inference.pb-c.h"'
+expect pass "a system header" base/a.c='#include <sys/socket.h>'
+expect refuse "a higher folder" sched/a.c='#include "http/b.h"'
+expect refuse "a higher folder in a header, with blanks" base/a.h='#  include   "link/b.h"'
+expect refuse "a folder that is no layer" sched/a.c='#include "odd/b.h"'
+expect refuse "a file in a folder that is no layer" odd/a.c='#include "base/b.h"'
+expect refuse "one of many" base/a.c='#include "base/b.h"' link/c.h='#include "sched/d.h"' cli/e.c='#include "sim/f.h"'
+exit $failed

@@ -1,0 +1,261 @@
+/* test_grpc_sweep.c - connections and calls over gRPC that take too long: a real frontend, stepped by hand, over a pair
+ * of sockets, whose clock is set ahead before it sweeps: by seconds, so that a slow machine makes no difference. */
+#include "unit/cmocka_all.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fuzz/scheduler.h"
+#include "grpc/grpc_state.h"
+
+#define CONNECTIONS_MAX 16 /* two of them are to stay free */
+#define HEAD_S          15
+#define IDLE_S          60
+#define RATE_MIN        1024
+
+static struct grpc_frontend *frontend;
+
+static int set_up(void **state) {
+    (void)state;
+    if (!wiring.requests)
+        scheduler_set_up();
+    struct frontend_config config = scheduler_frontend();
+    config.connections_max = CONNECTIONS_MAX;
+    config.idle_timeout_s = IDLE_S;
+    config.head_timeout_s = HEAD_S;
+    config.rate_min = RATE_MIN;
+    assert_int_equal(grpc_frontend_make(&frontend, &config, NULL), 0);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct port *port = frontend->config.port;
+    (void)state;
+    grpc_frontend_free(frontend);
+    port_destroy(port);
+    return 0;
+}
+
+/* ---- the client: frames by hand ---- */
+
+enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, GOAWAY = 7, END_STREAM = 1, END_HEADERS = 4 };
+
+static void step(void) {
+    for (int i = 0; i < 4; i++)
+        grpc_frontend_step(frontend);
+}
+
+static int client_connect(void) {
+    static const struct peer nobody;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    step();
+    acceptor_begun(&frontend->acceptor, &nobody);
+    connection_begin(frontend, ends[0], &nobody);
+    return ends[1];
+}
+
+static void say(int fd, const void *bytes, size_t length) {
+    assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), (ssize_t)length);
+    step();
+}
+
+static void frame(int fd, int type, int flags, int stream, const void *payload, size_t length) {
+    uint8_t bytes[512] = {0, (uint8_t)(length >> 8), (uint8_t)length, (uint8_t)type, (uint8_t)flags, 0, 0,
+                          0, (uint8_t)stream};
+    memcpy(bytes + 9, payload, length);
+    say(fd, bytes, 9 + length);
+}
+
+static void greet(int fd) {
+    say(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
+    frame(fd, SETTINGS, 0, 0, "", 0);
+}
+
+static void call(int fd, int stream, const char *path, bool whole) {
+    const char *const headers[][2] = {{":method", "POST"},
+                                      {":scheme", "http"},
+                                      {":path", path},
+                                      {":authority", "localhost"},
+                                      {"content-type", "application/grpc"},
+                                      {"te", "trailers"}};
+    struct text block = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(headers); i++) {
+        text_put_char(&block, 0); /* never indexed (RFC 7541, 6.2.2) */
+        for (int k = 0; k < 2; k++) {
+            text_put_char(&block, (char)strlen(headers[i][k]));
+            text_put(&block, headers[i][k]);
+        }
+    }
+    frame(fd, HEADERS, whole ? END_HEADERS : 0, stream, block.data, block.length);
+    text_free(&block);
+}
+
+#define INFER  "/inference.GRPCInferenceService/ModelInfer"
+#define STREAM "/inference.GRPCInferenceService/ModelStreamInfer"
+
+/* Whether a frame of this type has come, of the stream, by now; what came is gone. */
+static bool came(int fd, int type, int stream) {
+    static uint8_t bytes[1 << 16];
+    step();
+    ssize_t length = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    bool found = false;
+    for (ssize_t at = 0; at + 9 <= length; at += 9 + (bytes[at + 1] << 8 | bytes[at + 2]))
+        found |= bytes[at + 3] == type && bytes[at + 8] == stream;
+    return found;
+}
+
+static uint32_t connections(void) {
+    return acceptor_connections(&frontend->acceptor);
+}
+
+static uint64_t dismissed(void) {
+    return counter_get(&frontend->dismissed);
+}
+
+/* Sweeps so many seconds after the time of the last turn. */
+static void sweep(double seconds) {
+    frontend->turn_ns += (int64_t)(seconds * (double)NS_PER_S);
+    connections_sweep(frontend);
+}
+
+static struct grpc_call *call_first(void) {
+    struct grpc_connection *c = list_entry(frontend->connections.next, struct grpc_connection, link);
+    return list_entry(c->calls.next, struct grpc_call, link);
+}
+
+/* ---- tests ---- */
+
+static void who_never_begins_is_closed(void **state) {
+    (void)state;
+    int fd = client_connect();
+    sweep(HEAD_S / 2);
+    assert_int_equal(connections(), 1);
+    sweep(2 * HEAD_S);
+    assert_int_equal(connections(), 0);
+    assert_int_equal(dismissed(), 1);
+    close(fd);
+}
+
+static void who_is_idle_is_told_and_ended(void **state) {
+    (void)state;
+    int fd = client_connect();
+    greet(fd);
+    sweep(IDLE_S / 2);
+    assert_false(came(fd, GOAWAY, 0));
+    sweep(2 * IDLE_S);
+    assert_int_equal(dismissed(), 1);
+    assert_true(came(fd, GOAWAY, 0));
+    assert_int_equal(connections(), 0);
+    close(fd);
+}
+
+static void idle_ones_make_way_as_many_as_needed(void **state) {
+    (void)state;
+    int fds[CONNECTIONS_MAX - 1];
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        greet(fds[i] = client_connect());
+    sweep(1);
+    assert_int_equal(dismissed(), 0);
+    sweep(2 * HEAD_S);
+    assert_int_equal(dismissed(), 1); /* 15 of 16 are open */
+    step();
+    assert_int_equal(connections(), ARRAY_COUNT(fds) - 1);
+    sweep(11);
+    assert_int_equal(dismissed(), 1);
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        close(fds[i]);
+}
+
+static void half_of_a_calls_headers_end_the_connection(void **state) {
+    (void)state;
+    int fd = client_connect();
+    greet(fd);
+    call(fd, 1, INFER, false);
+    sweep(HEAD_S / 2);
+    assert_int_equal(connections(), 1);
+    sweep(2 * HEAD_S);
+    assert_int_equal(connections(), 0);
+    assert_int_equal(dismissed(), 1);
+    close(fd);
+}
+
+static void a_unary_call_without_its_message_fails(void **state) {
+    (void)state;
+    int fd = client_connect();
+    greet(fd);
+    call(fd, 1, INFER, true);
+    sweep(HEAD_S / 2);
+    assert_int_equal(call_first()->status, 200);
+    sweep(2 * HEAD_S);
+    assert_int_equal(call_first()->status, 408);
+    assert_true(came(fd, HEADERS, 1)); /* DEADLINE_EXCEEDED */
+    assert_int_equal(connections(), 1);
+    close(fd);
+}
+
+static void a_message_is_late_by_its_bytes(void **state) {
+    (void)state;
+    /* a tenth of a second's worth of a message of 10 KiB, whose first field is a long id */
+    static const uint8_t begun[5 + RATE_MIN / 10] = {0, 0, 0, 0x28, 0, 0x1a, 0xfd, 0x4f};
+    for (int streaming = 0; streaming < 2; streaming++) {
+        int fd = client_connect();
+        greet(fd);
+        call(fd, 1, streaming ? STREAM : INFER, true);
+        frame(fd, DATA, 0, 1, begun, sizeof(begun));
+        sweep(HEAD_S / 2);
+        assert_int_equal(call_first()->status, 200);
+        sweep(2 * HEAD_S);
+        assert_int_equal(call_first()->status, 408);
+        close(fd);
+        step();
+    }
+}
+
+static void a_stream_may_be_silent_unless_there_are_too_many(void **state) {
+    (void)state;
+    int fd = client_connect();
+    greet(fd);
+    call(fd, 1, STREAM, true);
+    for (int i = 0; i < 5; i++)
+        sweep(100 * HEAD_S);
+    assert_int_equal(call_first()->status, 200);
+    frontend->open_calls = frontend->call_count; /* as if */
+    sweep(0);
+    frontend->open_calls = 1;
+    assert_int_equal(call_first()->status, 503);
+    assert_true(came(fd, HEADERS, 1));
+    close(fd);
+}
+
+static void an_answer_that_nobody_takes_is_reset(void **state) {
+    (void)state;
+    int fd = client_connect();
+    say(fd, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
+    frame(fd, SETTINGS, 0, 0, "\0\4\0\0\0\0", 6); /* a window of nothing */
+    call(fd, 1, "/inference.GRPCInferenceService/ServerLive", true);
+    frame(fd, DATA, END_STREAM, 1, "\0\0\0\0\0", 5);
+    struct grpc_exchange *x = list_entry(call_first()->exchanges.next, struct grpc_exchange, link);
+    assert_true(x->answered);
+    sweep(HEAD_S / 2);
+    assert_false(came(fd, RST_STREAM, 1));
+    sweep(2 * HEAD_S);
+    assert_true(came(fd, RST_STREAM, 1));
+    close(fd);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(who_never_begins_is_closed),
+        TEST(who_is_idle_is_told_and_ended),
+        TEST(idle_ones_make_way_as_many_as_needed),
+        TEST(half_of_a_calls_headers_end_the_connection),
+        TEST(a_unary_call_without_its_message_fails),
+        TEST(a_message_is_late_by_its_bytes),
+        TEST(a_stream_may_be_silent_unless_there_are_too_many),
+        TEST(an_answer_that_nobody_takes_is_reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+/* test_http_head.c - headers one by one, and paths. */
+#include "unit/cmocka_all.h"
+
+#include <string.h>
+
+#include "http/http_head.h"
+#include "v2/infer_parse.h"
+
+struct line {
+    const char *name, *value;
+};
+
+static struct http_head head_of(const struct line *lines, unsigned minor) {
+    struct http_head head;
+    http_head_begin(&head);
+    for (; lines->name; lines++)
+        http_head_field(&head, NULL, lines->name, strlen(lines->name), lines->value, strlen(lines->value));
+    http_head_end(&head, minor);
+    return head;
+}
+
+#define HEAD(...) head_of((const struct line[]){__VA_ARGS__, {NULL, NULL}}, 1)
+
+static void what_matters_is_read(void **state) {
+    (void)state;
+    struct http_head head =
+        HEAD({"host", "x"}, {"Content-LENGTH", "12"}, {"inference-header-content-length", " 7\t"},
+             {"Content-Encoding", "gzip"}, {"Accept-Encoding", "deflate"}, {"Expect", "100-Continue"}, {"X", "y"});
+    assert_null(head.fault);
+    assert_int_equal(head.content_length, 12);
+    assert_int_equal(head.json_bytes, 7);
+    assert_int_equal(head.encoding, BODY_GZIP);
+    assert_int_equal(head.accepts, BODY_DEFLATE);
+    assert_true(head.expects_continue && !head.chunked && !head.authorized);
+    head = HEAD({"Host", ""}, {"Transfer-Encoding", "Chunked"});
+    assert_null(head.fault);
+    assert_true(head.chunked);
+    assert_int_equal(head.content_length, HEADER_ABSENT);
+    assert_int_equal(head.json_bytes, INFER_NO_HEADER);
+    assert_int_equal(HEAD({"Host", "x"}, {"Content-Encoding", "gzip"}, {"Content-Encoding", "gzip"}).encoding,
+                     BODY_UNKNOWN);
+}
+
+static void faults(void **state) {
+    (void)state;
+    assert_non_null(HEAD({"X", "y"}).fault); /* no Host */
+    assert_null(head_of((const struct line[]){{NULL, NULL}}, 0).fault);
+    assert_non_null(HEAD({"Host", "x"}, {"Host", "x"}).fault);
+    assert_non_null(HEAD({"Host", "x"}, {"Content-Length", "5"}, {"Content-Length", "5"}).fault);
+    assert_non_null(HEAD({"Host", "x"}, {"Content-Length", "5"}, {"Transfer-Encoding", "chunked"}).fault);
+    assert_non_null(HEAD({"Host", "x"}, {"Transfer-Encoding", "gzip, chunked"}).fault);
+    assert_non_null(HEAD({"Host", "x"}, {"Transfer-Encoding", "chunked"}, {"Transfer-Encoding", "chunked"}).fault);
+    static const char *const wrong[] = {"", "-5", "+5", "0x5", "5 5", "5,5", "99999999999999999999"};
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_non_null(HEAD({"Host", "x"}, {"Content-Length", wrong[i]}).fault);
+        assert_non_null(HEAD({"Host", "x"}, {"Inference-Header-Content-Length", wrong[i]}).fault);
+    }
+}
+
+static void paths(void **state) {
+    static const struct {
+        const char *sent, *path;
+    } rows[] = {{"/v2", "/v2"},
+                {"/v2?a=%00", "/v2"},
+                {"/l%69ve", "/live"},
+                {"/a%2Fb%", "/a/b%"},
+                {"/a%4", "/a%4"},
+                {"/%zz", "/%zz"},
+                {"/a%00b", "/a%00b"},
+                {"/%41%00%41", "/%41%00%41"},
+                {"*", "*"},
+                {"", ""},
+                {"?", ""},
+                {"/%e4%BD%a0", "/\xe4\xbd\xa0"}};
+    (void)state;
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char path[32];
+        strcpy(path, rows[i].sent);
+        http_path_decode(path);
+        assert_string_equal(path, rows[i].path);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_matters_is_read),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(paths),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

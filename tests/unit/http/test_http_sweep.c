@@ -1,0 +1,317 @@
+/* test_http_sweep.c - connections over HTTP that are slow, too many or gone: a real frontend, stepped by hand, over
+ * loopback, whose clock is set ahead before it looks: by seconds, so that a slow machine makes no difference. */
+#include "unit/cmocka_all.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fuzz/scheduler.h"
+#include "http/http_state.h"
+#include "net/listen.h"
+
+#define STEPS_MAX       100000
+#define CONNECTIONS_MAX 16 /* two of them are to stay free */
+#define HEAD_S          15
+#define RATE_MIN        1024
+#define REQUEST                                                                                                        \
+    "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 74\r\n\r\n"                                   \
+    "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP64\",\"shape\":[2,2],\"data\":[1,2,3,4]}]}"
+
+static struct http_frontend *frontend;
+static int tcp_port;
+
+static int set_up(void **state) {
+    (void)state;
+    if (!wiring.requests)
+        scheduler_set_up();
+    struct frontend_config config = scheduler_frontend();
+    config.connections_max = CONNECTIONS_MAX;
+    config.head_timeout_s = HEAD_S;
+    config.rate_min = RATE_MIN;
+    assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, NULL), 0);
+    assert_int_equal(http_frontend_make(&frontend, &config, NULL), 0);
+    close(config.listen_fd);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct port *port = frontend->config.port;
+    (void)state;
+    http_frontend_free(frontend);
+    port_destroy(port);
+    return 0;
+}
+
+static struct http_connection *connection_nth(uint32_t n) {
+    list_for_each (it, &frontend->connections)
+        if (n-- == 0)
+            return list_entry(it, struct http_connection, link);
+    return NULL;
+}
+
+static uint32_t connections(void) {
+    return acceptor_connections(&frontend->acceptor);
+}
+
+static bool steps_until(bool (*holds)(const void *), const void *context) {
+    for (int i = 0; i < STEPS_MAX; i++) {
+        if (holds(context))
+            return true;
+        http_frontend_step(frontend);
+        sched_yield();
+    }
+    return false;
+}
+
+static bool as_many(const void *count) {
+    return connections() == *(const uint32_t *)count;
+}
+
+static bool doing(const void *what) {
+    return connection_nth(0) && connection_nth(0)->doing == *(const enum http_doing *)what;
+}
+
+/* A client, taken in. */
+static int client_connect(void) {
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)tcp_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint32_t count = connections() + 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_true(steps_until(as_many, &count));
+    return fd;
+}
+
+static void say(int fd, const char *text) {
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+/* Looks at the clients, so many seconds after the time of the last turn. */
+static void look_after(double seconds) {
+    frontend->turn_ns += (int64_t)(seconds * (double)NS_PER_S);
+    http_connections_sweep(frontend);
+    http_connections_free(frontend);
+}
+
+static uint64_t dismissed(void) {
+    return counter_get(&frontend->dismissed);
+}
+
+/* The client reads this, closes, and its connection is no more. */
+static void gone(int fd, const char *last_words) {
+    char got[4096] = "";
+    uint32_t none = 0;
+    ssize_t n = recv(fd, got, sizeof(got) - 1, 0);
+    assert_int_equal(n > 0, *last_words != '\0');
+    assert_memory_equal(got, last_words, strlen(last_words));
+    close(fd);
+    assert_true(steps_until(as_many, &none));
+}
+
+static void who_says_nothing_may_stay(void **state) {
+    (void)state;
+    int fd = client_connect();
+    for (int i = 0; i < 10; i++)
+        look_after(HEAD_S);
+    assert_int_equal(dismissed(), 0);
+    close(fd);
+}
+
+static bool begun(const void *nothing) {
+    (void)nothing;
+    return connection_nth(0)->begun;
+}
+
+static void half_a_head_is_late_from_its_first_byte(void **state) {
+    (void)state;
+    int fd = client_connect();
+    look_after(HEAD_S); /* silent so far */
+    say(fd, "GET /v2/health/live HTTP/1.1\r\nHo");
+    assert_true(steps_until(begun, NULL));
+    look_after(HEAD_S - 1);
+    assert_int_equal(dismissed(), 0);
+    look_after(2);
+    assert_int_equal(dismissed(), 1);
+    gone(fd, "HTTP/1.1 408");
+}
+
+/* What it still sends is thrown away, for a while. */
+static void who_does_not_leave_is_left(void **state) {
+    (void)state;
+    const uint32_t none = 0;
+    int fd = client_connect();
+    say(fd, "rubbish\r\n\r\n");
+    while (connection_nth(0)->doing != HTTP_DOING_LEAVING)
+        http_frontend_step(frontend);
+    say(fd, "more rubbish");
+    http_frontend_step(frontend);
+    look_after(1);
+    assert_int_equal(connections(), 1);
+    look_after(2);
+    assert_int_equal(connections(), 0);
+    assert_true(steps_until(as_many, &none));
+    close(fd);
+}
+
+static void a_slow_body_is_late_by_its_bytes(void **state) {
+    (void)state;
+    static const enum http_doing body = HTTP_DOING_BODY;
+    int fd = client_connect();
+    say(fd, "POST /v2/models/single/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{");
+    assert_true(steps_until(doing, &body));
+    connection_nth(0)->bytes = 100 * RATE_MIN; /* a hundred seconds' worth */
+    look_after(HEAD_S + 50);
+    assert_int_equal(dismissed(), 0);
+    look_after(100);
+    assert_int_equal(dismissed(), 1);
+    gone(fd, "HTTP/1.1 408");
+}
+
+/* It is in the middle of it: another answer would not be understood. */
+static void who_does_not_take_an_answer_is_told_nothing(void **state) {
+    (void)state;
+    int fd = client_connect();
+    http_connection_does(connection_nth(0), HTTP_DOING_ANSWER, 100 * RATE_MIN);
+    look_after(HEAD_S + 50);
+    assert_int_equal(dismissed(), 0);
+    look_after(100);
+    assert_int_equal(dismissed(), 1);
+    gone(fd, "");
+}
+
+static void nobody_waits_too_long_for_us(void **state) {
+    (void)state;
+    static const enum http_doing running = HTTP_DOING_RUNNING;
+    int fd = client_connect();
+    say(fd, REQUEST);
+    assert_true(steps_until(doing, &running));
+    look_after(100 * HEAD_S);
+    assert_int_equal(dismissed(), 0);
+    scheduler_refuse_all();
+    for (int i = 0; i < STEPS_MAX && frontend->inferences.running > 0; i++)
+        http_frontend_step(frontend);
+    assert_int_equal(frontend->inferences.running, 0);
+    close(fd);
+}
+
+static void idle_ones_make_way_as_many_as_needed(void **state) {
+    (void)state;
+    int fds[CONNECTIONS_MAX - 1];
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        fds[i] = client_connect();
+    look_after(1);
+    assert_int_equal(dismissed(), 0); /* nobody has been idle for long */
+    connection_nth(0)->doing = HTTP_DOING_RUNNING;
+    look_after(10);
+    assert_int_equal(dismissed(), 1); /* 15 of 16 are open */
+    uint32_t left = ARRAY_COUNT(fds) - 1;
+    assert_true(steps_until(as_many, &left));
+    look_after(20);
+    assert_int_equal(dismissed(), 1); /* an eighth is free */
+    assert_int_equal(connection_nth(0)->doing, HTTP_DOING_RUNNING);
+    for (unsigned i = 0; i < ARRAY_COUNT(fds); i++)
+        close(fds[i]);
+}
+
+/* A turn takes a part of what one connection sends; the rest goes on in the next ones, without anything new. */
+static void requests_behind_each_other_are_all_answered(void **state) {
+    (void)state;
+    enum { MANY = 100 };
+    char got[MANY * 64];
+    int fd = client_connect(), answers = 0;
+    for (int i = 0; i < MANY; i++)
+        say(fd, "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < STEPS_MAX && answers < MANY; i++) {
+        http_frontend_step(frontend);
+        ssize_t n = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT);
+        got[n > 0 ? n : 0] = '\0';
+        for (const char *at = got; (at = strstr(at, "HTTP/1.1 200")); at++)
+            answers++;
+    }
+    assert_int_equal(answers, MANY);
+    assert_int_equal(connections(), 1);
+    close(fd);
+}
+
+/* The scheduler's end: the next message of the frontend. */
+static struct request_message message_taken(void) {
+    const struct request_message *message;
+    for (int i = 0; i < STEPS_MAX && !(message = ring_peek(&wiring.requests[0])); i++)
+        http_frontend_step(frontend);
+    assert_non_null(message);
+    struct request_message taken = *message;
+    ring_pop(&wiring.requests[0]);
+    ring_release(&wiring.requests[0]);
+    return taken;
+}
+
+/* The scheduler refuses. */
+static void refuse(uint64_t handle) {
+    struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
+    *refusal = (struct refusal_message){handle, REFUSAL_CANCELLED};
+    ring_push(&wiring.refusals[0]);
+    ring_publish(&wiring.refusals[0]);
+}
+
+static void who_leaves_has_its_request_cancelled(void **state) {
+    (void)state;
+    const uint32_t none = 0;
+    int fd = client_connect();
+    say(fd, REQUEST);
+    struct request_message asked = message_taken();
+    assert_int_equal(asked.kind, REQUEST_ARRIVED);
+    close(fd);
+    struct request_message cancelled = message_taken();
+    assert_int_equal(cancelled.kind, REQUEST_CANCELLED);
+    assert_int_equal(cancelled.handle, asked.handle);
+    assert_int_equal(frontend->inferences.running, 1); /* until it is given back */
+    refuse(asked.handle);
+    assert_true(steps_until(as_many, &none));
+    for (int i = 0; i < STEPS_MAX && frontend->inferences.running > 0; i++)
+        http_frontend_step(frontend);
+    assert_int_equal(atomic_load(&frontend->inferences.counters.in_flight), 0);
+}
+
+/* It says that it sends no more, and reads: nothing tells it from one that left, but that it takes what is sent. */
+static void who_ends_its_sending_side_is_answered(void **state) {
+    (void)state;
+    const uint32_t none = 0;
+    char got[4096] = "";
+    size_t bytes = 0;
+    int fd = client_connect();
+    say(fd, REQUEST);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    struct request_message asked = message_taken();
+    assert_int_equal(asked.kind, REQUEST_ARRIVED);
+    for (int i = 0; i < 100; i++)
+        http_frontend_step(frontend);
+    assert_null(ring_peek(&wiring.requests[0])); /* not cancelled */
+    refuse(asked.handle);
+    assert_true(steps_until(as_many, &none));
+    for (ssize_t n; (n = recv(fd, got + bytes, sizeof(got) - 1 - bytes, 0)) > 0;)
+        bytes += (size_t)n;
+    assert_memory_equal(got, "HTTP/1.1 100 ", 13);
+    assert_non_null(strstr(got, "HTTP/1.1 503 "));
+    close(fd);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(who_says_nothing_may_stay),
+        TEST(half_a_head_is_late_from_its_first_byte),
+        TEST(who_does_not_leave_is_left),
+        TEST(a_slow_body_is_late_by_its_bytes),
+        TEST(who_does_not_take_an_answer_is_told_nothing),
+        TEST(nobody_waits_too_long_for_us),
+        TEST(idle_ones_make_way_as_many_as_needed),
+        TEST(requests_behind_each_other_are_all_answered),
+        TEST(who_leaves_has_its_request_cancelled),
+        TEST(who_ends_its_sending_side_is_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,63 @@
+/* test_peers.c - connections by address, against a plain list. */
+#include "net/peers.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "unit/cmocka_all.h"
+
+#define ADDRESSES 40
+#define MOST      3
+
+static struct peer peer_number(uint32_t number) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(number)};
+    return peer_of((struct sockaddr *)&address);
+}
+
+static void an_address_has_so_many_and_no_more(void **state) {
+    (void)state;
+    struct peers *peers = peers_create(ADDRESSES * MOST);
+    uint32_t counts[ADDRESSES] = {0};
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (int i = 0; i < 100000; i++) {
+        uint32_t n = (uint32_t)(rng_next(&rng) % ADDRESSES);
+        struct peer peer = peer_number(n * 7);
+        if (rng_next(&rng) % 2) {
+            assert_int_equal(peers_add(peers, &peer, MOST), counts[n] < MOST);
+            counts[n] += counts[n] < MOST;
+        } else if (counts[n] > 0) {
+            peers_remove(peers, &peer);
+            counts[n]--;
+        }
+    }
+    for (uint32_t n = 0; n < ADDRESSES; n++) {
+        struct peer peer = peer_number(n * 7);
+        for (; counts[n] < MOST; counts[n]++)
+            assert_true(peers_add(peers, &peer, MOST));
+        assert_false(peers_add(peers, &peer, MOST));
+    }
+    peers_destroy(peers);
+}
+
+static void addresses_are_told_apart(void **state) {
+    (void)state;
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = 1};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = 2};
+    inet_pton(AF_INET6, "::ffff:10.0.0.1", &six.sin6_addr);
+    inet_pton(AF_INET, "10.0.0.1", &four.sin_addr);
+    struct peer a = peer_of((struct sockaddr *)&six), b = peer_of((struct sockaddr *)&four);
+    assert_memory_equal(&a, &b, sizeof(a));
+    inet_pton(AF_INET6, "2001:db8::1", &six.sin6_addr);
+    a = peer_of((struct sockaddr *)&six);
+    assert_memory_not_equal(&a, &b, sizeof(a));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_has_so_many_and_no_more),
+        cmocka_unit_test(addresses_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

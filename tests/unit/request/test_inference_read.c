@@ -1,0 +1,83 @@
+/* test_inference_read.c - slots whose inputs a run that hangs may still read (inference.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "request/inference.h"
+#include "sched/wiring.h"
+#include "unit/cmocka_all.h"
+
+#define SLOTS 2
+
+static void inferences_start(struct inferences *home) {
+    struct inferences_config config = {
+        .model_count = 1, .slot_count = SLOTS, .slot_bytes = sizeof(struct inference), .inputs_bytes_max = 16 << 20};
+    assert_int_equal(inferences_init(home, &config), 0);
+}
+
+static uint32_t held(const struct inferences *home) {
+    return atomic_load(&home->counters.models[0].held);
+}
+
+static void inputs_stay_until_no_run_reads_them(void **state) {
+    (void)state;
+    struct inferences home;
+    struct served_model model;
+    memset(&model, 0, sizeof(model));
+    inferences_start(&home);
+
+    struct inference *a = inference_take(&home, 0);
+    inference_model(a, &model, 0);
+    char *block = inference_block(a, 1000);
+    memset(block, 'x', 1000);
+    atomic_fetch_add(&a->request.readers, 1);
+    inference_blocks_give(a); /* the answer is built */
+    inference_free(a);        /* and sent */
+    assert_int_equal(atomic_load(&home.counters.in_flight), 0);
+    assert_int_equal(held(&home), 1);
+    assert_true(slab_bytes_taken(home.slab) >= 1000);
+    assert_int_equal(block[999], 'x');
+
+    struct inference *b = inference_take(&home, 0);
+    assert_non_null(b);
+    assert_ptr_not_equal(a, b);
+    assert_ptr_not_equal(inference_block(b, 1000), block);
+    assert_null(inference_take(&home, 0)); /* the other slot is not free */
+    inferences_trim(&home, clock_now_ns());
+    assert_null(inference_take(&home, 0));
+
+    atomic_fetch_sub(&a->request.readers, 1);
+    inferences_trim(&home, clock_now_ns());
+    assert_int_equal(held(&home), 0);
+    assert_ptr_equal(inference_take(&home, 0), a);
+    assert_int_equal(a->block_count, 0);
+    inference_free(a);
+    inference_free(b);
+    assert_int_equal(slab_bytes_taken(home.slab), 0);
+    inferences_destroy(&home);
+}
+
+static void what_is_read_outlives_its_frontend(void **state) {
+    (void)state;
+    struct inferences home;
+    inferences_start(&home);
+    struct inference *a = inference_take(&home, 0);
+    char *block = inference_block(a, 1000);
+    atomic_fetch_add(&a->request.readers, 1);
+    inference_free(a);
+
+    struct inferences kept = home; /* for this test to give it back */
+    inferences_destroy(&home);
+    memset(block, 'x', 1000);
+    atomic_fetch_sub(&a->request.readers, 1);
+    slab_destroy(kept.slab);
+    free(kept.slots);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inputs_stay_until_no_run_reads_them),
+        cmocka_unit_test(what_is_read_outlives_its_frontend),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
