@@ -119,14 +119,17 @@ static void item_dims(const struct served_model *model, uint32_t input, int64_t 
         dims[0] = 1;
 }
 
+/* In the memory that accelerators read, so that a request's inputs may be where they lie. */
 static void data_make(struct bench *b) {
     const struct served_model *model = &b->deployment.models[b->model];
     int64_t dims[TENSOR_DIMS_MAX];
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
         item_dims(model, i, dims);
-        b->data[i] = calloc((size_t)dims_product(dims, 0, input->rank), datatype_bytes_min(input->type));
+        size_t bytes = (size_t)dims_product(dims, 0, input->rank) * datatype_bytes_min(input->type);
+        b->data[i] = slab_take(b->inferences.slab, bytes);
         CHECK(b->data[i]);
+        memset(b->data[i], 0, bytes);
     }
 }
 
@@ -281,10 +284,10 @@ int main(int argc, char **argv) {
     while (b->inferences.running > 0)
         turn(b);
     close(b->epoll_fd);
+    for (uint32_t i = 0; i < TENSORS_MAX; i++)
+        slab_give(b->data[i]);
     inferences_destroy(&b->inferences);
     server_stop(b->server, 0, NS_PER_S);
     deployment_free(&b->deployment);
-    for (uint32_t i = 0; i < TENSORS_MAX; i++)
-        free(b->data[i]);
     return 0;
 }

@@ -94,6 +94,7 @@ static void executor_free(struct executor *x) {
     batch_under_way_destroy(x);
     run_watch_destroy(x);
     free(x->models);
+    free(x->beside);
     free(x->gather);
     free(x->counters);
     free(x->members);
@@ -114,13 +115,14 @@ int executor_start(struct executor **executor, const struct executor_config *con
     atomic_init(&x->load_status, 1);
     doorbell_init(&x->loaded, false, false);
     x->models = calloc(config->model_count + 1, sizeof(*x->models));
+    x->beside = calloc(config->model_count + 1, sizeof(*x->beside));
     x->counters = calloc(config->accelerators, sizeof(*x->counters));
     x->members = calloc(config->accelerators, sizeof(*x->members));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
-    if (!x->models || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
+    if (!x->models || !x->beside || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
         !x->emulation != !config->engine->emulate ||
         (!x->emulation && (batch_under_way_init(x) < 0 || run_watch_init(x) < 0))) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
@@ -177,6 +179,8 @@ int executor_stop(struct executor *x) {
     if (x->lost && !run_is_back(x->lost))
         return -EBUSY;
     if (x->lost) {
+        if (x->lost_handle)
+            request_release(x, x->lost_handle);
         pthread_join(x->lost_thread, NULL);
         executor_unload_all(x);
     }

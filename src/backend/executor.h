@@ -29,7 +29,8 @@ struct executor_config {
 /* Counters of an accelerator; written by the executor, read by anyone. */
 struct executor_counters {
     _Atomic uint64_t batches, items, requests, failed_batches, expired_batches, lost_batches;
-    _Atomic uint64_t busy_ns; /* running batches */
+    _Atomic uint64_t absent_batches; /* not run, since their model was not resident */
+    _Atomic uint64_t busy_ns;        /* running batches */
 };
 
 /* A run that takes longer than RUN_TIMES_MOST times what the model's profile says, and than RUN_NS_MOST, hangs: it is
@@ -47,12 +48,12 @@ int executor_start(struct executor **executor, const struct executor_config *con
 int executor_wait_ready(struct executor *executor, struct sy_error *err);
 /* Loads a model beside the running executor, and runs a batch of every size once and the samples of its model_warmup:
  * for a thread that loads models, one at a time, once the executor is ready. The served model and its profile are
- * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true.
- * wiring_model_loaded() hands it over. */
-int executor_load(struct executor *executor, uint32_t served_model, struct executor_model *loaded,
-                  const _Atomic bool *stop, struct sy_error *err);
-/* Frees one that the executor does not have: not yet, or not any more (wiring_executor_settled()). The same thread. */
-void executor_unload(const struct executor *executor, struct executor_model *loaded);
+ * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true. The model then
+ * lies beside the executor until that is told to have it resident (wiring_model_command()). */
+int executor_load(struct executor *executor, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err);
+/* Frees the model of this number that lies beside the executor: not resident yet, or not any more, by its answer. There
+ * need not be one. The same thread. */
+void executor_unload(struct executor *executor, uint32_t served_model);
 /* One thread at a time, every second or so: stops a run that hangs, or gives it up with all that its accelerator has. A
  * further thread then stands in for the one that does not come back; should it, then its accelerator serves again.
  * `ending`: runs get RUN_STOP_NS at most, and another second to stop. */

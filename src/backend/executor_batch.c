@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/log.h"
-#include "link/transport.h"
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
 
@@ -30,60 +29,67 @@ static size_t aligned(size_t bytes) {
     return (bytes + INPUT_ALIGN - 1) / INPUT_ALIGN * INPUT_ALIGN;
 }
 
+uint32_t batch_items(const struct executor *x, const struct batch_plan *plan) {
+    return plan->items == ITEMS_OF_REQUEST ? wiring_card(x->wiring, plan->handles[0])->items : plan->items;
+}
+
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err) {
     const struct signature *signature = &x->config.models[plan->served_model].signature;
-    const struct request *first = transport_local.request(plan->handles[0]);
+    const struct wiring *w = x->wiring;
+    const struct request_card *first = wiring_card(w, plan->handles[0]);
     size_t total = INPUT_ALIGN; /* tensors of no bytes have a place, too */
-    char *at;
 
-    memcpy(inputs, first->inputs, signature->input_count * sizeof(*inputs));
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        inputs[i] = card_view(first, i, w->regions);
     if (plan->request_count == 1)
         return 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         inputs[i].bytes = 0; /* strings are of any length, so that each request has to be asked */
         for (uint32_t k = 0; k < plan->request_count; k++)
-            inputs[i].bytes += transport_local.request(plan->handles[k])->inputs[i].bytes;
+            inputs[i].bytes += wiring_card(w, plan->handles[k])->inputs[i].bytes;
         total += aligned(inputs[i].bytes);
     }
     int rc = gather_reserve(x, total, err);
-    at = x->gather;
-    for (uint32_t i = 0; i < signature->input_count && rc == 0; i++) {
+    if (rc < 0)
+        return rc;
+    char *at = x->gather;
+    for (uint32_t i = 0; i < signature->input_count; i++) {
         if (!inputs[i].data) /* none of the requests has it: they are alike */
             continue;
         inputs[i].data = at;
         inputs[i].dims[0] = plan->items;
-        for (uint32_t k = 0; k < plan->request_count && rc == 0; k++) {
-            size_t bytes = transport_local.request(plan->handles[k])->inputs[i].bytes;
-            rc = transport_local.pull(plan->handles[k], i, at, bytes, err);
-            at += bytes;
+        for (uint32_t k = 0; k < plan->request_count; k++) {
+            const struct card_input *input = &wiring_card(w, plan->handles[k])->inputs[i];
+            memcpy(at, region_at(w->regions, input), input->bytes);
+            at += input->bytes;
         }
         at = (char *)inputs[i].data + aligned(inputs[i].bytes);
     }
-    return rc;
+    return 0;
 }
 
 /* Whether an input of two requests can be one tensor's rows: both have it or none, with the same other dimensions. */
-static bool input_alike(const struct tensor_view *a, const struct tensor_view *b, uint32_t from) {
-    return !a->data == !b->data && a->rank == b->rank &&
+static bool input_alike(const struct card_input *a, const struct card_input *b, uint32_t from) {
+    return (a->region == REGION_NONE) == (b->region == REGION_NONE) && a->rank == b->rank &&
            (a->rank <= from || memcmp(a->dims + from, b->dims + from, (a->rank - from) * sizeof(*a->dims)) == 0);
 }
 
 /* Whether all requests of a batch have one shape. The scheduler puts them together by a hash of it; whoever finds two
  * shapes of one hash, by chance or because the secret is out, is not to be given, or to spoil, what others asked for.
  * Models of one shape need no look: requests of others were refused. */
-void batch_part(struct executor *x, const struct batch_plan *plan) {
+void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone) {
     const struct served_model *model = &x->config.models[plan->served_model];
     const struct signature *signature = &model->signature;
     bool parted = false;
     if (!signature->variable_shapes || plan->request_count == 1)
         return;
-    const struct request *first = transport_local.request(plan->handles[0]);
+    const struct request_card *first = wiring_card(x->wiring, plan->handles[0]);
     for (uint32_t k = 1; k < plan->request_count; k++) {
-        struct request *request = transport_local.request(plan->handles[k]);
+        const struct request_card *card = wiring_card(x->wiring, plan->handles[k]);
         bool alike = true;
         for (uint32_t i = 0; i < signature->input_count; i++)
-            alike = alike && input_alike(&first->inputs[i], &request->inputs[i], signature->batched);
-        request->alone = request->alone || !alike;
+            alike = alike && input_alike(&first->inputs[i], &card->inputs[i], signature->batched);
+        alone[k] = alone[k] || !alike;
         parted = parted || !alike;
     }
     if (parted)
@@ -91,12 +97,12 @@ void batch_part(struct executor *x, const struct batch_plan *plan) {
                  model->name, plan->request_count);
 }
 
-bool batch_expired(const struct batch_plan *plan, int64_t now_ns) {
+bool batch_expired(const struct executor *x, const struct batch_plan *plan, int64_t now_ns) {
     if (now_ns > plan->latest_ns)
         return true;
     for (uint32_t k = 0; k < plan->request_count; k++) {
-        const struct request *request = transport_local.request(plan->handles[k]);
-        if (request->deadline_ns > now_ns || request->delay)
+        const struct request_card *card = wiring_card(x->wiring, plan->handles[k]);
+        if (card->deadline_ns > now_ns || card->delay)
             return false;
     }
     return true;
@@ -108,7 +114,7 @@ struct ran_message batch_ran(const struct executor *x, const struct batch_plan *
         .model = plan->model,
         .generation = plan->generation,
         .type = x->config.type,
-        .items = plan->items,
+        .items = batch_items(x, plan),
         .accelerator = plan->accelerator,
         .tag = plan->tag,
         .dispatch_ns = plan->sealed_ns < ended_ns ? -1 : now_ns - plan->sealed_ns,
@@ -122,21 +128,23 @@ void batch_count(struct executor *x, const struct batch_plan *plan, const struct
         counter_add(&counters->expired_batches, 1);
     else if (result->status == REQUEST_FAILED)
         counter_add(&counters->failed_batches, 1);
+    else if (result->absent)
+        counter_add(&counters->absent_batches, 1);
     else if (result->status == REQUEST_LOST)
         counter_add(&counters->lost_batches, 1);
     counter_add(&counters->busy_ns, (uint64_t)(result->end_ns - result->start_ns));
     counter_add(&counters->batches, 1);
-    counter_add(&counters->items, plan->items);
+    counter_add(&counters->items, batch_items(x, plan));
     counter_add(&counters->requests, plan->request_count);
 }
 
-uint32_t batch_late(const struct batch_plan *plan, const struct run_result *result) {
+uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result) {
     uint32_t late = 0;
 
     if (result->status == REQUEST_REFUSED)
         return plan->request_count;
     while (result->status == REQUEST_OK && late < plan->request_count &&
-           transport_local.request(plan->handles[late])->deadline_ns < result->end_ns)
+           wiring_card(x->wiring, plan->handles[late])->deadline_ns < result->end_ns)
         late++;
     return late;
 }
@@ -196,36 +204,56 @@ void executor_publish_reports(struct executor *x) {
     executor_publish_ran(x);
 }
 
-static void answer(struct executor *x, uint64_t handle, const struct request *request) {
-    struct wiring *w = x->wiring;
-    struct ring *ring = &w->done[x->config.index * w->frontends + request->port];
-    struct done_message *message = ring_reserve(ring);
-
-    CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
-    message->handle = handle;
-    x->frontend_rung[request->port] = true;
-    ring_push(ring);
+/* The place of the next message to a request's frontend. NULL: the ring is full. */
+static struct result_message *result_reserve(struct executor *x, uint64_t handle, struct ring **ring) {
+    uint32_t frontend = handle_frontend(handle);
+    *ring = &x->wiring->results[x->config.index * x->wiring->frontends + frontend];
+    x->frontend_rung[frontend] = true;
+    return ring_reserve(*ring);
 }
 
 void batch_answer(struct executor *x, const struct batch_plan *plan, const struct run_result *result) {
-    uint32_t item = 0;
+    struct output_block *block = result->status == REQUEST_FAILED ? output_block_failed(result->error.text)
+                                 : result->status == REQUEST_OK   ? result->block
+                                                                  : NULL;
+    uint32_t item = 0, items = batch_items(x, plan);
 
-    if (result->block) /* before anyone else sees the block; published by the rings' release */
-        atomic_store_explicit(&result->block->references, plan->request_count, memory_order_relaxed);
+    if (block) /* before anyone else sees the block; published by the rings' release */
+        atomic_store_explicit(&block->references, plan->request_count, memory_order_relaxed);
     for (uint32_t k = 0; k < plan->request_count; k++) {
-        struct request *request = transport_local.request(plan->handles[k]);
-        request->status = result->status;
-        request->refusal = REFUSAL_DEADLINE;
-        request->block = result->block;
-        request->first_item = item;
-        request->batch_items = plan->items;
-        request->run_start_ns = result->start_ns;
-        request->run_end_ns = result->end_ns;
-        if (result->status == REQUEST_FAILED)
-            snprintf(request->failure, sizeof(request->failure), "%.159s", result->error.text);
-        item += request->items;
-        answer(x, plan->handles[k], request);
+        uint64_t handle = plan->handles[k];
+        struct ring *ring;
+        struct result_message *message = result_reserve(x, handle, &ring);
+        CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
+        *message = (struct result_message){
+            .handle = handle,
+            .run_start_ns = result->start_ns,
+            .run_end_ns = result->end_ns,
+            .block = block,
+            .first_item = item,
+            .batch_items = items,
+            .status = (uint8_t)result->status,
+            .refusal = REFUSAL_DEADLINE,
+            .suspect = result->suspect,
+            .broke = result->broke,
+            .absent = result->absent,
+            .read = result->read && k == 0,
+        };
+        item += wiring_card(x->wiring, handle)->items;
+        ring_push(ring);
     }
+}
+
+bool request_release(struct executor *x, uint64_t handle) {
+    struct ring *ring;
+    struct result_message *message = result_reserve(x, handle, &ring);
+
+    if (!message)
+        return false;
+    *message = (struct result_message){.handle = handle, .status = REQUEST_RELEASED};
+    ring_push(ring);
+    executor_publish_answers(x);
+    return true;
 }
 
 void executor_publish_answers(struct executor *x) {
@@ -234,7 +262,7 @@ void executor_publish_answers(struct executor *x) {
     for (uint32_t f = 0; f < w->frontends; f++)
         if (x->frontend_rung[f]) {
             x->frontend_rung[f] = false;
-            ring_publish(&w->done[x->config.index * w->frontends + f]);
+            ring_publish(&w->results[x->config.index * w->frontends + f]);
             doorbell_ring(&w->frontend_bells[f]);
         }
 }

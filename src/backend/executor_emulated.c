@@ -114,7 +114,7 @@ static void first_over(struct executor *x, struct emulated_accelerator *a, const
     a->first = held->next;
     a->running = false;
     a->ended_ns = result->end_ns;
-    held->ran.late = batch_late(&held->plan, result);
+    held->ran.late = batch_late(x, &held->plan, result);
     batch_count(x, &held->plan, result);
     batch_report(x, held->model_thread, &held->ran, result->end_ns);
     batch_answer(x, &held->plan, result);
@@ -134,14 +134,13 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
         return true;
     }
     held->ran = batch_ran(x, &held->plan, result.start_ns, a->ended_ns);
-    if (!batch_expired(&held->plan, result.start_ns)) {
-        result.status = REQUEST_FAILED;
-        if (!model) {
-            error_set(&result.error, -ENOENT, "the model is not loaded on accelerator %u", held->plan.accelerator);
-        } else if (batch_gather(x, &held->plan, inputs, &result.error) == 0) {
+    if (!batch_expired(x, &held->plan, result.start_ns)) {
+        result.status = model ? REQUEST_FAILED : REQUEST_LOST;
+        result.absent = !model;
+        if (model && batch_gather(x, &held->plan, inputs, &result.error) == 0) {
             held->start_ns = clock_now_ns();
             held->ran.gather_ns = held->start_ns - result.start_ns;
-            int rc = x->config.engine->emulate(model, held->plan.items, &held->block, &run_ns, &result.error);
+            int rc = x->config.engine->emulate(model, held->ran.items, &held->block, &run_ns, &result.error);
             if (rc == 0) {
                 a->running = true;
                 heap_set(&x->emulation->due, index, held->start_ns + run_ns);

@@ -45,12 +45,12 @@ enum run_end engine_works(struct executor *x, bool *works) {
         struct engine_model *loaded = x->models[i].model;
         const struct engine_ops *engine = x->config.engine;
         struct sy_error err;
-        if (!x->models[i].warmed)
+        if (!x->models[i].tried)
             continue;
         struct run_watch *watch = run_begin(x, loaded, run_limit(x, i, 1, 1));
         int rc = measure_run(engine, loaded, &model->signature, model->reference_dims, 1, &err);
         if (run_over(watch, engine, loaded) == RUN_LOST) {
-            run_back(watch, NULL);
+            run_back(watch);
             return RUN_LOST;
         }
         any = true;
@@ -71,8 +71,9 @@ void engine_lose(struct executor *x, uint32_t accelerator, const char *reason) {
 bool engine_return(struct executor *x) {
     bool works;
 
-    if (!x->lost || !run_is_back(x->lost))
+    if (!x->lost || !run_is_back(x->lost) || (x->lost_handle && !request_release(x, x->lost_handle)))
         return true;
+    x->lost_handle = 0;
     pthread_join(x->lost_thread, NULL);
     free(x->lost);
     x->lost = NULL;
@@ -102,7 +103,7 @@ static void obey(struct executor *x, const struct accelerator_command *command) 
         accelerator_fail(x, command->accelerator);
         break;
     case EXECUTOR_MODEL:
-        x->models[command->served_model] = command->model;
+        executor_model_obey(x, command);
         break;
     }
 }

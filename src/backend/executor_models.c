@@ -3,21 +3,22 @@
 #include <errno.h>
 
 #include "backend/executor_state.h"
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "profile/measure.h"
 #include "profile/warmup.h"
 
-#define WARM_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that are left then are not run */
+#define TRY_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that are left then are not run */
 
 /* A first run, and the first of a size, take up to twice as long (memory is mapped, weights are read): better now than
  * in front of clients, and than learnt as what the model takes. So every size that was profiled is run once, up to the
  * greatest that the scheduler makes of several requests. True if a run worked. */
-static bool warm(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
+static bool sizes_try(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
     struct served_model *model = &x->config.models[served_model];
     const struct queue_rules *queue = &model->queue;
     uint32_t last = profile_batch_cheapest(x->config.profiles[served_model]), next;
-    int64_t until_ns = clock_now_ns() + WARM_NS_MAX;
+    int64_t until_ns = clock_now_ns() + TRY_NS_MAX;
     struct sy_error err;
     bool any = false;
 
@@ -35,7 +36,7 @@ static bool warm(const struct executor *x, uint32_t served_model, struct engine_
     return any;
 }
 
-struct warming {
+struct sampling {
     const struct executor *x;
     struct engine_model *model;
     const _Atomic bool *stop;
@@ -43,7 +44,7 @@ struct warming {
 
 /* All runs of a sample of model_warmup. */
 static int sample_run(void *context, const struct warmup_sample *sample, struct sy_error *err) {
-    const struct warming *w = context;
+    const struct sampling *w = context;
     int64_t start_ns = clock_now_ns();
     int rc = 0;
 
@@ -59,8 +60,14 @@ static int sample_run(void *context, const struct warmup_sample *sample, struct 
     return rc;
 }
 
-int executor_load(struct executor *x, uint32_t served_model, struct executor_model *loaded, const _Atomic bool *stop,
-                  struct sy_error *err) {
+static void unload(const struct executor *x, struct executor_model *loaded) {
+    if (loaded->model)
+        x->config.engine->unload(loaded->model);
+    *loaded = (struct executor_model){.model = NULL};
+}
+
+static int load(struct executor *x, uint32_t served_model, struct executor_model *loaded, const _Atomic bool *stop,
+                struct sy_error *err) {
     struct served_model *model = &x->config.models[served_model];
     struct engine_model_source source = {
         .name = model->name,
@@ -76,17 +83,37 @@ int executor_load(struct executor *x, uint32_t served_model, struct executor_mod
         return rc;
     if (!x->config.engine->signature) /* it does not compute */
         return 0;
-    loaded->warmed = warm(x, served_model, loaded->model);
-    rc = warmup_each(model, sample_run, &(struct warming){x, loaded->model, stop ? stop : &x->stop}, err);
+    loaded->tried = sizes_try(x, served_model, loaded->model);
+    rc = warmup_each(model, sample_run, &(struct sampling){x, loaded->model, stop ? stop : &x->stop}, err);
     if (rc < 0)
-        executor_unload(x, loaded);
+        unload(x, loaded);
     return rc;
 }
 
-void executor_unload(const struct executor *x, struct executor_model *loaded) {
-    if (loaded->model)
-        x->config.engine->unload(loaded->model);
-    *loaded = (struct executor_model){.model = NULL};
+int executor_load(struct executor *x, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err) {
+    CHECK(!x->beside[served_model].model);
+    return load(x, served_model, &x->beside[served_model], stop, err);
+}
+
+void executor_unload(struct executor *x, uint32_t served_model) {
+    unload(x, &x->beside[served_model]);
+}
+
+void executor_model_obey(struct executor *x, const struct accelerator_command *command) {
+    uint32_t m = command->served_model;
+    struct executor_model *resident = &x->models[m], *beside = &x->beside[m], was = *resident;
+    struct ring *ring = &x->wiring->answers[x->config.index];
+    struct model_answer *answer = ring_reserve(ring);
+
+    CHECK(answer); /* as many as there are commands, and whoever gives them reads the answers */
+    if (command->resident != (resident->model != NULL) && command->version == x->config.models[m].version) {
+        *resident = *beside;
+        *beside = was;
+    }
+    *answer =
+        (struct model_answer){.served_model = m, .version = command->version, .resident = resident->model != NULL};
+    ring_push(ring);
+    ring_publish(ring);
 }
 
 static void load_from_start(struct executor *x, uint32_t index) {
@@ -96,7 +123,7 @@ static void load_from_start(struct executor *x, uint32_t index) {
 
     /* acquire: the reason and the signature were written before the state */
     if (atomic_load_explicit(&model->state, memory_order_acquire) != MODEL_READY ||
-        executor_load(x, index, &x->models[index], NULL, &err) == 0)
+        load(x, index, &x->models[index], NULL, &err) == 0)
         return;
     log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
               x->config.first_accelerator, err.text);
@@ -119,8 +146,10 @@ int executor_load_all(struct executor *x) {
 }
 
 void executor_unload_all(struct executor *x) {
-    for (uint32_t i = 0; i < x->config.model_count; i++)
-        executor_unload(x, &x->models[i]);
+    for (uint32_t i = 0; i < x->config.model_count; i++) {
+        unload(x, &x->models[i]);
+        unload(x, &x->beside[i]);
+    }
     if (x->engine)
         x->config.engine->close(x->engine);
 }

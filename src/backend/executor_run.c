@@ -5,7 +5,6 @@
 
 #include "backend/executor_state.h"
 #include "base/clock.h"
-#include "link/transport.h"
 #include "table/profile.h"
 
 /* Once a run has failed, the parts of its batch run for so many times what the whole batch was to take, and this beside
@@ -17,32 +16,32 @@
 int batch_under_way_init(struct executor *x) {
     x->batch.part = malloc(batch_plan_bytes(PROFILE_BATCH_MAX));
     x->batch.handles = malloc(PROFILE_BATCH_MAX * sizeof(uint64_t));
-    return x->batch.part && x->batch.handles ? 0 : -ENOMEM;
+    x->batch.alone = malloc(PROFILE_BATCH_MAX * sizeof(bool));
+    return x->batch.part && x->batch.handles && x->batch.alone ? 0 : -ENOMEM;
 }
 
 void batch_under_way_destroy(struct executor *x) {
     free(x->batch.part);
     free(x->batch.handles);
+    free(x->batch.alone);
 }
 
 /* ---- parts ---- */
 
-/* Orders the requests: those that are under suspicion come last, and run alone. */
-static void requests_order(struct batch_under_way *b) {
-    uint32_t count = b->plan->request_count, together = 0, alone = 0;
+/* Orders the requests: those that are under suspicion, or unlike the first one, come last, and run alone. */
+static void requests_order(struct executor *x) {
+    struct batch_under_way *b = &x->batch;
+    uint32_t count = b->plan->request_count, together = 0, apart = 0;
 
     for (uint32_t k = 0; k < count; k++)
-        alone += transport_local.request(b->plan->handles[k])->alone;
-    b->together = count - alone;
-    if (!alone) {
-        memcpy(b->handles, b->plan->handles, count * sizeof(*b->handles));
-        return;
-    }
-    alone = b->together;
-    for (uint32_t k = 0; k < count; k++) {
-        uint64_t handle = b->plan->handles[k];
-        b->handles[transport_local.request(handle)->alone ? alone++ : together++] = handle;
-    }
+        b->alone[k] = wiring_card(x->wiring, b->plan->handles[k])->alone;
+    batch_part(x, b->plan, b->alone);
+    for (uint32_t k = 0; k < count; k++)
+        apart += b->alone[k];
+    b->together = count - apart;
+    apart = b->together;
+    for (uint32_t k = 0; k < count; k++)
+        b->handles[b->alone[k] ? apart++ : together++] = b->plan->handles[k];
 }
 
 /* How many run next. Where one is known to be bad, half of them: if those are not, it is among the others, which need
@@ -54,7 +53,8 @@ static uint32_t part_next(const struct batch_under_way *b) {
 }
 
 /* The `count` requests that run next, as a plan of their own. */
-static const struct batch_plan *part_of(struct batch_under_way *b, uint32_t count) {
+static const struct batch_plan *part_of(struct executor *x, uint32_t count) {
+    struct batch_under_way *b = &x->batch;
     struct batch_plan *part = b->part;
 
     b->run_count = count;
@@ -66,7 +66,7 @@ static const struct batch_plan *part_of(struct batch_under_way *b, uint32_t coun
     part->latest_ns = TIME_NEVER; /* the deadlines hold */
     for (uint32_t k = 0; k < count; k++) {
         part->handles[k] = b->handles[b->done + k];
-        part->items += transport_local.request(part->handles[k])->items;
+        part->items += wiring_card(x->wiring, part->handles[k])->items;
     }
     return part;
 }
@@ -87,7 +87,7 @@ static void batch_over(struct executor *x, const struct batch_plan *part, const 
     x->ended_ns = b->ended_ns;
     x->spin_until_ns = b->ended_ns + (int64_t)(x->config.spin * (double)(b->ended_ns - whole.start_ns));
     if (part == b->plan && !b->failed) {
-        b->ran.late = batch_late(part, result);
+        b->ran.late = batch_late(x, part, result);
         if (result->status == REQUEST_OK)
             b->ran.run_ns = result->end_ns - result->start_ns;
     } else {
@@ -118,20 +118,21 @@ static void part_over(struct executor *x, const struct batch_plan *part, const s
         executor_publish_ran(x);
 }
 
-/* All that is not answered goes back to be sent again. */
-static void rest_lost(struct executor *x) {
-    struct run_result result = {.status = REQUEST_LOST, .start_ns = x->batch.ended_ns, .end_ns = x->batch.ended_ns};
+/* All that is not answered goes back to be sent again. Of those the ones before `suspect_end` may be why a run ended
+ * badly; it `broke` the accelerator, and may still `read` the first one. */
+static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool read) {
+    struct batch_under_way *b = &x->batch;
+    struct run_result result = {.status = REQUEST_LOST, .start_ns = b->ended_ns, .end_ns = b->ended_ns};
 
-    part_over(x, part_of(&x->batch, x->batch.plan->request_count - x->batch.done), &result);
-}
-
-/* Of those that are not answered, the ones before `end` may be why a run ended badly. */
-static void requests_suspect(struct batch_under_way *b, uint32_t end, bool broke) {
-    for (uint32_t k = b->done; k < end; k++) {
-        struct request *request = transport_local.request(b->handles[k]);
-        request->alone = true;
-        request->breaks += broke;
+    if (suspect_end > b->done) {
+        result.suspect = true;
+        result.broke = broke;
+        result.read = read;
+        part_over(x, part_of(x, suspect_end - b->done), &result);
+        result.suspect = result.broke = result.read = false;
     }
+    if (b->plan)
+        part_over(x, part_of(x, b->plan->request_count - b->done), &result);
 }
 
 void batch_abandon(struct executor *x) {
@@ -141,12 +142,10 @@ void batch_abandon(struct executor *x) {
         return;
     struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
     uint32_t slots = batch_plan_slots(b->plan->request_count);
-    /* relaxed: handing the request back publishes it */
-    atomic_fetch_add_explicit(&transport_local.request(b->handles[b->done])->readers, 1, memory_order_relaxed);
-    requests_suspect(b, b->done + b->run_count, true);
+    x->lost_handle = b->handles[b->done];
     b->failed = true;
     b->ended_ns = clock_now_ns();
-    rest_lost(x);
+    rest_lost(x, b->done + b->run_count, true, true);
     ring_pop_run(ring, slots);
     ring_release(ring);
 }
@@ -191,19 +190,19 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
 
 static enum outcome engine_run(struct executor *x, struct engine_model *model, const struct tensor_view *inputs,
                                const struct batch_plan *part, struct run_result *result) {
-    /* what is touched when the executor may be lost */
-    struct request *first = transport_local.request(part->handles[0]);
-    const struct engine_ops *engine = x->config.engine;
+    const struct engine_ops *engine = x->config.engine; /* touched when the executor may be lost */
+    uint32_t items = batch_items(x, part);
+    float work = wiring_card(x->wiring, part->handles[0])->work;
 
-    struct run_watch *watch = run_begin(x, model, run_limit(x, part->served_model, part->items, first->work));
-    int rc = engine->run(model, inputs, part->items, &result->block, &result->error);
+    struct run_watch *watch = run_begin(x, model, run_limit(x, part->served_model, items, work));
+    int rc = engine->run(model, inputs, items, &result->block, &result->error);
     enum run_end end = run_over(watch, engine, model);
     if (end == RUN_LOST) {
         if (rc == 0)
             output_block_put(result->block);
         if (engine->go_on)
             engine->go_on(model); /* the request holds it */
-        run_back(watch, first);
+        run_back(watch);
         return OUTCOME_GONE;
     }
     if (rc < 0)
@@ -223,13 +222,14 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     struct tensor_view inputs[TENSORS_MAX];
     int64_t now_ns = result->start_ns;
 
-    if (batch_expired(part, now_ns))
+    if (batch_expired(x, part, now_ns))
         return OUTCOME_ANSWER;
-    result->status = REQUEST_FAILED;
     if (!model) {
-        error_set(&result->error, -ENOENT, "the model is not loaded on accelerator %u", part->accelerator);
+        result->status = REQUEST_LOST;
+        result->absent = true;
         return OUTCOME_ANSWER;
     }
+    result->status = REQUEST_FAILED;
     if (batch_gather(x, part, inputs, &result->error) < 0) {
         x->batch.failed = true;
         return part->request_count > 1 ? OUTCOME_HALVE : OUTCOME_ANSWER;
@@ -246,10 +246,11 @@ static bool apart_too_long(struct executor *x, int64_t now_ns) {
 
     if (b->apart_ns)
         return now_ns > b->apart_ns;
-    if (b->failed || b->done > 0)
+    if (b->failed || b->done > 0) {
+        uint32_t items = b->ran.items;
         b->apart_ns =
-            now_ns + APART_NS +
-            (profile && b->plan->items <= profile->batch_max ? APART_TIMES * profile->latency_ns[b->plan->items] : 0);
+            now_ns + APART_NS + (profile && items <= profile->batch_max ? APART_TIMES * profile->latency_ns[items] : 0);
+    }
     return false;
 }
 
@@ -264,16 +265,14 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     b->apart_ns = 0;
     b->engine_ran = b->failed = false;
     b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
-    batch_part(x, plan);
-    requests_order(b);
+    requests_order(x);
     while (b->plan) {
         struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns};
         if (apart_too_long(x, b->ended_ns)) {
-            requests_suspect(b, plan->request_count, false);
-            rest_lost(x);
+            rest_lost(x, plan->request_count, false, false);
             break;
         }
-        const struct batch_plan *part = part_of(b, part_next(b));
+        const struct batch_plan *part = part_of(x, part_next(b));
         enum outcome outcome = part_run(x, part, &result);
         if (outcome == OUTCOME_GONE)
             return false;
@@ -284,12 +283,10 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
             break;
         case OUTCOME_BROKEN:
             engine_lose(x, plan->accelerator, result.error.text);
-            requests_suspect(b, b->failed_end, true);
-            rest_lost(x);
+            rest_lost(x, b->failed_end, true, false);
             break;
         case OUTCOME_GIVE:
-            requests_suspect(b, b->done + part->request_count, false);
-            rest_lost(x);
+            rest_lost(x, b->done + part->request_count, false, false);
             break;
         default:
             part_over(x, part, &result);

@@ -3,10 +3,15 @@
 
 #include "backend/executor.h"
 #include "base/doorbell.h"
-#include "link/request.h"
 
 struct emulation; /* executor_emulated.c: the accelerators of an engine that emulates them */
 struct run_watch; /* executor_watch.c: what the executor shows of its runs */
+
+/* A model as an executor has it. */
+struct executor_model {
+    struct engine_model *model; /* NULL: not loaded */
+    bool tried;                 /* a trial run has worked, so one that fails says something */
+};
 
 /* Whether an accelerator takes part. */
 struct member {
@@ -31,6 +36,7 @@ struct batch_under_way {
     bool failed;             /* one has not */
     struct batch_plan *part; /* the requests that run, when these are not all; room for the greatest plan */
     uint64_t *handles;       /* [PROFILE_BATCH_MAX] all, those that may run together first */
+    bool *alone;             /* [PROFILE_BATCH_MAX] by the plan's order: it runs apart from the others */
 };
 
 /* owned by the executor's thread; counters and load_status are read by anyone */
@@ -38,7 +44,9 @@ struct executor {
     struct executor_config config;
     struct wiring *wiring;
     struct engine *engine;
-    struct executor_model *models; /* [model_count] */
+    struct executor_model *models; /* [model_count] resident */
+    struct executor_model *beside; /* [model_count] loaded and not resident: of who loads models. The commands and
+                                    * answers about a model hand the two over */
     char *gather;                  /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
     struct executor_counters *counters; /* [config.accelerators] */
@@ -62,8 +70,9 @@ struct executor {
     struct run_watch *watch; /* NULL: runs cannot hang */
     struct run_watch *lost;  /* of a thread whose run was given up and has not come back; NULL: none */
     pthread_t lost_thread;
-    struct {           /* owned by who started it */
-        uint64_t word; /* the run as it was looked at last */
+    uint64_t lost_handle; /* what its run may still read, and the frontend was told so; 0: nothing */
+    struct {              /* owned by who started it */
+        uint64_t word;    /* the run as it was looked at last */
         int64_t looked_ns, waited_ns;
         bool vacant; /* no thread has it: the one to take over could not be started yet, or it has ended */
     } watching;
@@ -79,35 +88,43 @@ bool executor_serve(struct executor *x);
 /* Opens the engine and loads what is there from the start. */
 int executor_load_all(struct executor *x);
 void executor_unload_all(struct executor *x);
+/* Makes what lies beside the executor resident, or the reverse, and answers. */
+void executor_model_obey(struct executor *x, const struct accelerator_command *command);
 
 /* ---- executor_batch.c: what every batch needs, however it runs ---- */
 
 struct run_result {
     enum request_status status;
-    struct output_block *block;
+    struct output_block *block; /* of OK; batch_answer() hands it on */
+    bool suspect, broke, read;  /* of LOST: as in result_message; `read` of the first request alone */
+    bool absent;                /* of LOST: the model is not resident */
     int64_t start_ns, end_ns;
-    struct sy_error error;
+    struct sy_error error; /* of FAILED */
 };
 
 /* Whether it is too late to start: every request's deadline has passed, so that running it helps nobody, or the
  * scheduler said so. */
-bool batch_expired(const struct batch_plan *plan, int64_t now_ns);
+bool batch_expired(const struct executor *x, const struct batch_plan *plan, int64_t now_ns);
+/* Its items. */
+uint32_t batch_items(const struct executor *x, const struct batch_plan *plan);
 /* Makes whole-batch inputs: in place for one request, else copied one after the other. The requests are alike, or the
  * engine does not look at its inputs. */
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
 /* Compares the shapes of a batch's requests, and marks those unlike the first's to run alone: the scheduler knows
  * shapes by a number, and what a number stands for must not decide whose inputs lie in one tensor. */
-void batch_part(struct executor *x, const struct batch_plan *plan);
+void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone);
 /* What is told of a batch that an accelerator takes up now; its last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
 /* How many of a batch's requests are late: all if it was too late to start, else those of its first, which are due
  * first, whose deadline had passed when it ended. What failed for another reason is not. */
-uint32_t batch_late(const struct batch_plan *plan, const struct run_result *result);
+uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result);
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
 /* Tells the rank thread that the accelerator is free, and the model thread what the run took. */
 void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns);
-/* Hands every request of the batch back to its frontend. */
+/* Tells the frontends what became of the batch's requests. */
 void batch_answer(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
+/* Tells a request's frontend that a run which read its inputs, and had been given up, is over. False: not now. */
+bool request_release(struct executor *x, uint64_t handle);
 /* Publish what was reported (to rank threads, to model threads), and what was answered. */
 void executor_publish_reports(struct executor *x);
 void executor_publish_freed(struct executor *x);
@@ -125,7 +142,7 @@ void batch_under_way_destroy(struct executor *x);
  * more. */
 bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
 /* For who takes the executor over from a thread whose run does not come back: the batch's requests that are not
- * answered are lost, and those that ran may still be read until the thread comes back (request_is_read()). */
+ * answered are lost, and those that ran may still be read until the thread comes back (result_message.read). */
 void batch_abandon(struct executor *x);
 
 /* ---- executor_watch.c: runs that hang ---- */
@@ -146,9 +163,8 @@ struct run_watch *run_begin(struct executor *x, struct engine_model *model, int6
 enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, struct engine_model *model);
 /* What a batch of a model may take, `work` times dearer than the profiled one. */
 int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work);
-/* A thread that lost the executor has got back from its run: the last that it does. `read`: what the run may have read
- * until then, or NULL. */
-void run_back(struct run_watch *watch, struct request *read);
+/* A thread that lost the executor has got back from its run, and reads nothing any more: the last that it does. */
+void run_back(struct run_watch *watch);
 /* Whether it has; then it may be joined. */
 bool run_is_back(const struct run_watch *watch);
 

@@ -12,8 +12,8 @@
  * no longer has it: it takes itself off what it read, says BACK, and ends. Meanwhile a thread that stands in for it
  * answers what it left behind and serves as the thread of an accelerator that has failed; when the other is back and a
  * trial run works, as one that has joined again. What the hanging run may still read stays as it is until then: the
- * gathered inputs, since nothing else runs; the inputs of a request that runs in its place, and its model, by
- * request_is_read(). */
+ * gathered inputs, since nothing else runs; the inputs of a request that runs in its place, and its model, since its
+ * frontend has been told that they are read, and keeps them until it is told that they are not (REQUEST_RELEASED). */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -119,11 +119,9 @@ enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, 
     }
 }
 
-void run_back(struct run_watch *watch, struct request *read) {
+void run_back(struct run_watch *watch) {
     uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* nobody else changes it any more */
 
-    if (read) /* release: with request_is_read() */
-        atomic_fetch_sub_explicit(&read->readers, 1, memory_order_release);
     /* release: with run_is_back() */
     atomic_store_explicit(&watch->word, with_state(word, WATCH_BACK), memory_order_release);
 }

@@ -26,11 +26,6 @@ int model_slots_init(struct model_slots *slots, struct server *server, const str
     slots->variant_taken = calloc(server->wiring.models + 1, sizeof(bool));
     if (!slots->slots || !slots->variant_taken)
         return -ENOMEM;
-    for (uint32_t i = 0; i < slots->count; i++) {
-        slots->slots[i].loaded = calloc(server->wiring.executors, sizeof(struct executor_model));
-        if (!slots->slots[i].loaded)
-            return -ENOMEM;
-    }
     return 0;
 }
 
@@ -51,7 +46,7 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     model_cores_free(slot->cores);
     slot->cores = NULL;
     for (uint32_t e = 0; e < s->wiring.executors; e++)
-        executor_unload(s->executors[e], &slot->loaded[e]);
+        executor_unload(s->executors[e], index);
     for (uint32_t type = 0; type < s->config.type_count; type++) {
         free((void *)s->config.accelerators[type].profiles[index]);
         s->config.accelerators[type].profiles[index] = NULL;
@@ -143,9 +138,8 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
     if (rc == 0)
         rc = served_model_labels_read(model, err);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
-        rc = is_stopping(slots)
-                 ? error_set(err, -EINTR, "the server is shutting down")
-                 : executor_load(s->executors[e], i, &slots->slots[i].loaded[e], slots->control->how[0].stop, err);
+        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
+                                : executor_load(s->executors[e], i, slots->control->how[0].stop, err);
     if (rc == 0)
         rc = slot_cores(slots, i, err);
     if (rc) {
@@ -158,17 +152,20 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
 
 /* ---- handing over, and taking back ---- */
 
-/* Tells every executor what runs the model from now on, and waits until it does. */
-static void executors_tell(struct model_slots *slots, uint32_t slot, const struct executor_model *loaded) {
+/* Has every executor take the model up, or put it down, and waits until they have. */
+static void executors_tell(struct model_slots *slots, uint32_t slot, bool resident) {
     struct server *s = slots->server;
+    uint32_t version = served(slots, slot)->version;
+    struct model_answer answer;
 
     for (uint32_t e = 0; e < s->wiring.executors; e++)
-        while (wiring_model_loaded(&s->wiring, e, slot, loaded ? loaded[e] : (struct executor_model){.model = NULL}) ==
-               -EAGAIN)
+        while (wiring_model_command(&s->wiring, e, slot, version, resident) == -EAGAIN)
             wait_a_little();
-    for (uint32_t e = 0; e < s->wiring.executors; e++)
-        while (!wiring_executor_settled(&s->wiring, e))
+    for (uint32_t e = 0; e < s->wiring.executors; e++) {
+        while (!wiring_model_answer(&s->wiring, e, &answer))
             wait_a_little();
+        CHECK_EQ(answer.served_model, slot); /* nobody else gives such orders */
+    }
 }
 
 /* Waits until all variants of a model are with the scheduler, or none. */
@@ -210,7 +207,7 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
 
     for (uint32_t f = 0; f < server_frontends(s); f++) /* whose place it was has its own counted */
         memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
-    executors_tell(slots, slot, slots->slots[slot].loaded);
+    executors_tell(slots, slot, true);
     scheduler_tell(slots, slot, true);
     slots->slots[slot].use = SLOT_SERVING;
     slots->serving++;
@@ -245,7 +242,7 @@ bool model_slots_drain(struct model_slots *slots) {
             continue;
         }
         scheduler_tell(slots, i, false);
-        executors_tell(slots, i, NULL);
+        executors_tell(slots, i, false);
         slot_free(slots, i);
     }
     return left;
@@ -310,11 +307,8 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
 }
 
 void model_slots_free(struct model_slots *slots) {
-    for (uint32_t i = 0; slots->slots && i < slots->count; i++) {
-        struct model_slot *slot = &slots->slots[i];
-        model_cores_free(slot->cores);
-        free(slot->loaded);
-    }
+    for (uint32_t i = 0; slots->slots && i < slots->count; i++)
+        model_cores_free(slots->slots[i].cores);
     free(slots->slots);
     free(slots->variant_taken);
 }

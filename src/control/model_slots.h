@@ -14,8 +14,7 @@ enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_RETIRED, SLOT_DRAININ
 
 struct model_slot {
     enum slot_use use;
-    struct model_cores *cores;     /* model_thread_prepare()'s */
-    struct executor_model *loaded; /* [executors] */
+    struct model_cores *cores; /* model_thread_prepare()'s */
 };
 
 struct model_slots {

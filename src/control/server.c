@@ -16,6 +16,7 @@
 #include "control/statistics.h"
 #include "net/listen.h"
 #include "request/bulk.h"
+#include "request/slab.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
@@ -311,6 +312,10 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
     /* one more than frontends: one that is at a very large body leaves one for the others */
     rc = rc < 0 ? rc : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), s->config.grpc_level, err);
+    if (rc == 0) {
+        struct region *region = &s->wiring.regions[s->wiring.frontends];
+        region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
+    }
     rc = rc < 0 ? rc : listen_open(s->config.host, s->config.http_port, &s->http_fd, &s->bound.http, err);
     for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
         struct frontend_config config = frontend_config(s, f, s->http_fd);

@@ -1,7 +1,10 @@
 /* engine.c - the engines this program was built with. */
 #include "engine/engine.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/container.h"
 
 const struct engine_ops *const engines[] = {
 #ifdef SYMPHONY_HAVE_ONNXRUNTIME
@@ -16,4 +19,24 @@ const struct engine_ops *engine_find(const char *name) {
         if (strcmp((*engine)->name, name) == 0)
             return *engine;
     return NULL;
+}
+
+struct failure {
+    struct output_block block;
+    char sentence[];
+};
+
+static void failure_release(struct output_block *block) {
+    free(container_of(block, struct failure, block));
+}
+
+struct output_block *output_block_failed(const char *sentence) {
+    size_t bytes = strlen(sentence) + 1;
+    struct failure *failure = malloc(sizeof(*failure) + bytes);
+    if (!failure)
+        return NULL;
+    failure->block = (struct output_block){.failure = failure->sentence, .release = failure_release};
+    atomic_init(&failure->block.references, 1);
+    memcpy(failure->sentence, sentence, bytes);
+    return &failure->block;
 }

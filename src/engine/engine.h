@@ -37,11 +37,12 @@ struct engine_trial {
     uint32_t items;
 };
 
-/* The outputs of one batch. The executor gets it from run() with one reference; each answered request holds one until
- * its frontend has sent it; who drops the last one calls release(). */
+/* The outputs of one batch, or why there are none. The executor gets it from run() with one reference; each answered
+ * request holds one until its frontend has sent it; who drops the last one calls release(). */
 struct output_block {
     _Atomic uint32_t references;
     uint32_t output_count;
+    const char *failure;                     /* NULL: there are outputs */
     struct tensor_view outputs[TENSORS_MAX]; /* whole batch; with `batched`, item i is the i-th slice of dimension 0 */
     void (*release)(struct output_block *block); /* any thread */
 };
@@ -51,6 +52,9 @@ static inline void output_block_put(struct output_block *block) {
     if (block && atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) == 1)
         block->release(block);
 }
+
+/* A block that says why there are no outputs, with one reference. NULL without memory. */
+struct output_block *output_block_failed(const char *sentence);
 
 struct engine_ops {
     const char *name;

@@ -210,13 +210,17 @@ struct grant_message {
 
 /* ---- model thread -> executor ---- */
 
+/* Of a batch of one request whose items the scheduler does not count: its card says. */
+#define ITEMS_OF_REQUEST 0
+
 /* A sealed batch, copied whole into the ring, whose slots are cache lines: the handles follow the struct. */
 struct batch_plan {
     uint32_t accelerator;
     uint32_t model;        /* the model thread's index: a variant of a served model */
     uint32_t generation;   /* of the variant, which may be given to another shape later */
     uint32_t served_model; /* which loaded model runs it */
-    uint32_t request_count, items;
+    uint32_t request_count;
+    uint32_t items;                 /* ITEMS_OF_REQUEST: as many as its one request has */
     int64_t sealed_ns;              /* when the scheduling thread decided */
     int64_t earliest_ns, latest_ns; /* of its start: not run before, and not at all after */
     uint64_t tag;                   /* comes back in ran_message */
@@ -281,26 +285,50 @@ enum accelerator_order {
     ACCELERATOR_JOIN,  /* take batches again */
     ACCELERATOR_DRAIN, /* end what is sealed, and take no more */
     ACCELERATOR_FAIL,  /* lose what it has, and what is still sent to it */
-    EXECUTOR_MODEL,    /* of all its accelerators: this is what runs a served model from now on */
-};
-
-struct engine_model;
-
-/* A model as an executor has it. */
-struct executor_model {
-    struct engine_model *model; /* NULL: not loaded */
-    bool warmed;                /* a trial run has worked, so one that fails says something */
+    EXECUTOR_MODEL,    /* of all its accelerators: have a served model resident from now on, or not any more */
 };
 
 struct accelerator_command {
     uint32_t accelerator;
     enum accelerator_order order;
-    uint32_t served_model; /* MODEL, and: */
-    struct executor_model model;
+    /* MODEL: */
+    uint32_t served_model;
+    uint32_t version; /* of it, so that nothing else of its number is taken for it */
+    bool resident;
+};
+
+/* ---- executor -> who started the threads ---- */
+
+/* Each order about a model is answered, in the order given. */
+struct model_answer {
+    uint32_t served_model, version;
+    bool resident; /* it is, from now on; if not, nothing is of that number */
 };
 
 /* ---- executor -> frontend ---- */
 
-struct done_message {
-    uint64_t handle; /* results lie in the request (link/request.h) */
+enum request_status {
+    REQUEST_OK,       /* `block` holds the outputs */
+    REQUEST_REFUSED,  /* `refusal` says why; never run */
+    REQUEST_FAILED,   /* the engine failed; `block` says how */
+    REQUEST_LOST,     /* not run, or not to an end: the port sends it again, or does not */
+    REQUEST_RELEASED, /* no result: a run that was given up, and still read the inputs, is over (`read`) */
 };
+
+struct output_block;
+
+/* What became of a request, by value. */
+struct result_message {
+    _Alignas(CACHE_LINE) uint64_t handle;
+    int64_t run_start_ns, run_end_ns;
+    struct output_block *block; /* a reference, the frontend's from now on; may be NULL unless OK */
+    uint32_t first_item;        /* of this request in the block's outputs */
+    uint32_t batch_items;       /* of the batch that it ran in */
+    uint8_t status;             /* enum request_status */
+    uint8_t refusal;            /* enum refusal */
+    bool suspect;               /* LOST: it may be why its batch failed, so it is to share no run any more */
+    bool broke;                 /* LOST: its accelerator failed while it ran */
+    bool absent;                /* LOST: the accelerator had not its model resident */
+    bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
+};
+_Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

@@ -47,9 +47,9 @@ static inline const struct model_index *frontend_loop_models(const struct fronte
 int frontend_loop_watch(struct frontend_loop *loop, int fd, void *mark);
 
 /* A turn begins, and with it nothing of the models of the last one is in use. */
-static inline void frontend_loop_turn(struct frontend_loop *loop, const struct model_publication *publication) {
+static inline void frontend_loop_turn(struct frontend_loop *loop, const struct model_publication *published) {
     /* acquire: with who publishes them */
-    const struct model_index *now = atomic_load_explicit(&publication->now, memory_order_acquire);
+    const struct model_index *now = atomic_load_explicit(&published->now, memory_order_acquire);
     if (now == loop->models)
         return;
     loop->models = now;

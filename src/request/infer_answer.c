@@ -2,8 +2,8 @@
 #include "request/infer_answer.h"
 
 #include "engine/engine.h"
-#include "link/request.h"
 #include "request/bulk.h"
+#include "request/request.h"
 
 size_t infer_answer_work(const struct infer_call *call, const struct request *request, bool as_json, bool compressed) {
     const struct output_block *block = request->block;

@@ -36,7 +36,13 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
     /* calloc leaves pages untouched until a request needs them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
     home->slab = slab_create(config->inputs_bytes_max);
-    return home->slots && home->slab ? infer_counters_init(&home->counters, config->model_count) : -ENOMEM;
+    if (!home->slots || !home->slab)
+        return -ENOMEM;
+    size_t bytes;
+    uintptr_t base = slab_range(home->slab, &bytes);
+    if (home->port)
+        port_region(home->port, base, bytes);
+    return infer_counters_init(&home->counters, config->model_count);
 }
 
 void inferences_destroy(struct inferences *home) {
@@ -70,6 +76,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->slab = home->slab;
     taken->block_count = taken->region_count = 0;
     taken->request.block = NULL;
+    taken->request.readers = 0;
     taken->request.arrival_ns = now_ns;
     text_init(&taken->text, taken->text_memory, sizeof(taken->text_memory));
     text_init(&taken->classes, NULL, 0);
@@ -278,12 +285,14 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
     request->items = call->items;
     request->shape_key = call->shape_key;
     request->work = call->work;
-    request->failure[0] = '\0';
-    memcpy(request->inputs, call->inputs, model->signature.input_count * sizeof(call->inputs[0]));
+    request->inputs = call->inputs;
+    request->input_count = model->signature.input_count;
     int rc = port_submit(inference->home->port, request);
+    if (rc == -EFAULT)
+        return (unsigned)error_set(err, 500, "an input lies where no accelerator can read it");
     if (rc < 0)
         return (unsigned)error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
-                                   rc == -EBUSY ? "best-effort " : "", port_most(rc == -EBUSY));
+                                   rc == -EBUSY ? "best-effort " : "", port_most(inference->home->port, rc == -EBUSY));
     inference->state = INFERENCE_RUNNING;
     inference->home->running++;
     return 0;
@@ -409,7 +418,7 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
     if (request->status == REQUEST_REFUSED)
         return refusal_result(inference, retry, err);
     if (request->status == REQUEST_FAILED)
-        return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request->failure);
+        return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request_failure(request));
     int rc = inference->call.classified
                  ? classify_outputs(&inference->call, inference->model, request->block->outputs,
                                     request->block->output_count, request->first_item, &inference->classes, err)

@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/margin.h"
-#include "link/transport.h"
 #include "sched/wiring.h"
 
 #define BEST_EFFORT_PART 4 /* this part of the requests outstanding may be best effort: it may wait for long */
@@ -21,8 +22,9 @@
 
 struct port {
     struct wiring *wiring;
-    uint32_t index, outstanding;
-    uint32_t best_effort; /* of those outstanding */
+    uint32_t index;
+    uint32_t outstanding; /* requests that have not come back, and those that a run still reads */
+    uint32_t best_effort; /* of those that have not come back */
     bool *model_rung;     /* [model_threads] */
     uint32_t sent;        /* messages of this turn */
     uint32_t turn;        /* which ring port_next() looks at next */
@@ -30,33 +32,107 @@ struct port {
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
     int64_t relaxed_ns;      /* when there were enough of them first, or the margin relaxed last */
+    /* by slot, [wiring->port_requests] */
+    struct request **requests;
+    struct request_card *cards;
+    uint32_t *submissions; /* so far */
+    uint32_t *free;        /* slots that nobody has; [outstanding] is the next one to be taken */
 };
 
 struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
+    uint32_t most = wiring->port_requests;
     struct port *port = calloc(1, sizeof(*port));
     if (!port)
         return NULL;
-    port->model_rung = calloc(wiring->model_threads, sizeof(bool));
-    if (!port->model_rung) {
-        free(port);
-        return NULL;
-    }
     port->wiring = wiring;
     port->index = index;
+    port->model_rung = calloc(wiring->model_threads, sizeof(bool));
+    port->requests = calloc(most, sizeof(*port->requests));
+    port->submissions = calloc(most, sizeof(*port->submissions));
+    port->free = calloc(most, sizeof(*port->free));
+    port->cards = aligned_alloc(CACHE_LINE, most * sizeof(*port->cards)); /* touched when a request needs them */
+    if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards) {
+        port_destroy(port);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < most; i++)
+        port->free[i] = i;
     margin_init(&port->reply, reply_margin_ns);
+    wiring->cards[index] = port->cards;
     return port;
 }
 
 void port_destroy(struct port *port) {
     if (!port)
         return;
+    free(port->cards);
+    free(port->free);
+    free(port->submissions);
+    free(port->requests);
     free(port->model_rung);
     free(port);
 }
 
-uint32_t port_most(bool best_effort) {
-    return best_effort ? PORT_REQUESTS_MAX / BEST_EFFORT_PART : PORT_REQUESTS_MAX;
+void port_region(struct port *port, uintptr_t base, size_t bytes) {
+    port->wiring->regions[port->index] = (struct region){base, bytes};
 }
+
+uint32_t port_most(const struct port *port, bool best_effort) {
+    uint32_t most = port->wiring->port_requests;
+    return best_effort ? most / BEST_EFFORT_PART : most;
+}
+
+/* ---- cards ---- */
+
+static bool region_has(const struct region *region, uintptr_t at, size_t bytes) {
+    return at - region->base <= region->bytes && bytes <= region->bytes - (at - region->base);
+}
+
+/* Where an input lies: in the frontend's own region, or in that of the bulk threads. */
+static int input_place(const struct port *port, struct card_input *place, const struct tensor_view *input) {
+    const struct wiring *w = port->wiring;
+    const uint32_t numbers[] = {port->index, w->frontends};
+    uintptr_t at = (uintptr_t)input->data;
+
+    place->bytes = input->bytes;
+    place->rank = input->rank;
+    memcpy(place->dims, input->dims, sizeof(place->dims));
+    place->region = REGION_NONE;
+    if (!input->data)
+        return 0;
+    for (unsigned i = 0; i < ARRAY_COUNT(numbers); i++) {
+        const struct region *region = &w->regions[numbers[i]];
+        if (input->bytes > 0 && !region_has(region, at, input->bytes))
+            continue;
+        place->region = numbers[i];
+        place->offset = input->bytes > 0 ? at - region->base : 0;
+        return 0;
+    }
+    return -EFAULT;
+}
+
+static int card_write(struct port *port, const struct request *request) {
+    struct request_card *card = &port->cards[request->slot];
+    int rc = 0;
+
+    for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
+        rc = input_place(port, &card->inputs[i], &request->inputs[i]);
+    card->handle = handle_of(port->index, request->slot, ++port->submissions[request->slot]);
+    card->deadline_ns = request->deadline_ns;
+    card->items = request->items;
+    card->work = request->work;
+    card->delay = request->delay;
+    card->alone = request->alone;
+    card->input_count = request->input_count;
+    return rc;
+}
+
+static void slot_give(struct port *port, struct request *request) {
+    port->requests[request->slot] = NULL;
+    port->free[--port->outstanding] = request->slot;
+}
+
+/* ---- there ---- */
 
 static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
     struct wiring *w = port->wiring;
@@ -66,7 +142,7 @@ static void port_send(struct port *port, const struct request *request, enum req
 
     CHECK(message); /* two messages a request, and outstanding requests are bounded */
     *message = (struct request_message){
-        .handle = (uintptr_t)request,
+        .handle = port->cards[request->slot].handle,
         .arrival_ns = request->arrival_ns,
         .deadline_ns = request->deadline_sched_ns,
         .shape_key = request->shape_key,
@@ -91,18 +167,24 @@ static int64_t reply_margin(const struct port *port, const struct request *reque
 
 int port_submit(struct port *port, struct request *request) {
     bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
-    if (port->outstanding == PORT_REQUESTS_MAX)
+    if (port->outstanding == port_most(port, false))
         return -EAGAIN;
-    if (best_effort && port->best_effort == port_most(true))
+    if (best_effort && port->best_effort >= port_most(port, true))
         return -EBUSY;
-    port->outstanding++;
-    port->best_effort += best_effort;
-    request->port = port->index;
+    request->slot = port->free[port->outstanding];
     request->status = REQUEST_FAILED;
     request->block = NULL;
     request->cancelled = request->alone = false;
-    request->breaks = 0;
+    request->breaks = request->absent = 0;
+    request->readers = 0;
+    request->back = false;
     request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
+    int rc = card_write(port, request);
+    if (rc < 0)
+        return rc;
+    port->requests[request->slot] = request;
+    port->outstanding++;
+    port->best_effort += best_effort;
     port_send(port, request, REQUEST_ARRIVED);
     return 0;
 }
@@ -130,58 +212,103 @@ void port_flush(struct port *port) {
     port->unflushed = false;
 }
 
+/* ---- and back ---- */
+
+/* Once more: the scheduler has nothing of it any more. The ring has room: what it carried of this request has been
+ * read, or is a cancellation. */
+static void send_again(struct port *port, struct request *request) {
+    int rc = card_write(port, request);
+    CHECK_EQ(rc, 0); /* the inputs lie where they lay */
+    port_send(port, request, REQUEST_ARRIVED);
+    port->unflushed = true;
+}
+
 /* A request that missed a deadline which nobody asked for goes on as best effort: it hinders none that are in time, and
  * does not count as one any more. (Central policies know no best effort, and would plan for it again.) True if it was
- * sent; the ring has room, as in sent_again(). */
+ * sent. */
 static bool waits_on(struct port *port, struct request *request) {
     if (request->late_until_ns == 0 || request->cancelled || request->priority == PRIORITY_BEST_EFFORT ||
-        port->wiring->central || port->best_effort == port_most(true))
+        port->wiring->central || port->best_effort >= port_most(port, true))
         return false;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns = request->late_until_ns;
     request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
     port->best_effort++;
-    port_send(port, request, REQUEST_ARRIVED);
-    port->unflushed = true;
+    send_again(port, request);
     return true;
 }
 
-/* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused, or has failed. The
- * ring has room: what it carried of this request has been read, or is a cancellation. */
+static void refuse(struct request *request, enum refusal refusal) {
+    request->status = REQUEST_REFUSED;
+    request->refusal = refusal;
+}
+
+/* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused, or has failed. */
 static bool sent_again(struct port *port, struct request *request) {
+    char sentence[96];
+
     if (request->cancelled) {
-        request->status = REQUEST_REFUSED;
-        request->refusal = REFUSAL_CANCELLED;
-        return false;
-    }
-    if (request->breaks >= REQUEST_BREAKS_MAX) {
+        refuse(request, REFUSAL_CANCELLED);
+    } else if (request->breaks >= REQUEST_BREAKS_MAX) {
         request->status = REQUEST_FAILED;
-        snprintf(request->failure, sizeof(request->failure),
+        snprintf(sentence, sizeof(sentence),
                  "%u accelerators failed while they ran this request; it is not sent to another", request->breaks);
-        return false;
+        request->block = output_block_failed(sentence);
+    } else if (request->absent >= REQUEST_ABSENT_MAX) {
+        refuse(request, REFUSAL_STRANDED);
+    } else if (clock_now_ns() <= request->deadline_sched_ns) {
+        send_again(port, request);
+        return true;
+    } else if (waits_on(port, request)) {
+        return true;
+    } else {
+        refuse(request, request->alone && !request->breaks ? REFUSAL_DEADLINE : REFUSAL_LOST);
     }
-    if (clock_now_ns() > request->deadline_sched_ns) {
-        if (waits_on(port, request))
-            return true;
-        request->status = REQUEST_REFUSED;
-        request->refusal = request->alone && !request->breaks ? REFUSAL_DEADLINE : REFUSAL_LOST;
-        return false;
+    return false;
+}
+
+/* Whether the request is finished. */
+static bool result_take(struct port *port, struct request *request, const struct result_message *message) {
+    request->status = message->status;
+    request->refusal = message->refusal;
+    request->block = message->block;
+    request->first_item = message->first_item;
+    request->batch_items = message->batch_items;
+    request->run_start_ns = message->run_start_ns;
+    request->run_end_ns = message->run_end_ns;
+    if (message->status == REQUEST_LOST) {
+        request->alone |= message->suspect;
+        request->breaks = (uint8_t)(request->breaks + message->broke);
+        request->absent = (uint8_t)(request->absent + message->absent);
+        request->readers += message->read;
+        return !sent_again(port, request);
     }
-    port_send(port, request, REQUEST_ARRIVED);
-    port_flush(port);
-    return true;
+    bool late = message->status == REQUEST_REFUSED && message->refusal == REFUSAL_DEADLINE;
+    return !late || !waits_on(port, request);
+}
+
+/* A run is over that was given up, and read this request's inputs. The slot has been kept for that. */
+static void released(struct port *port, struct request *request) {
+    request->readers--;
+    if (request->readers == 0 && request->back)
+        slot_give(port, request);
 }
 
 static struct request *next_done(struct port *port, uint32_t executor) {
-    struct ring *ring = &port->wiring->done[executor * port->wiring->frontends + port->index];
-    const struct done_message *message;
+    struct ring *ring = &port->wiring->results[executor * port->wiring->frontends + port->index];
+    const struct result_message *slot;
 
-    while ((message = ring_peek(ring))) {
-        struct request *request = transport_local.request(message->handle);
+    while ((slot = ring_peek(ring))) {
+        struct result_message message = *slot;
+        struct request *request = port->requests[handle_slot(message.handle)];
         ring_pop(ring);
         ring_release(ring);
-        bool late = request->status == REQUEST_REFUSED && request->refusal == REFUSAL_DEADLINE;
-        if (request->status == REQUEST_LOST ? !sent_again(port, request) : !late || !waits_on(port, request))
+        if (message.status == REQUEST_RELEASED) {
+            released(port, request);
+            continue;
+        }
+        CHECK_EQ(message.handle, port->cards[request->slot].handle);
+        if (result_take(port, request, &message))
             return request;
     }
     return NULL;
@@ -203,9 +330,9 @@ static struct request *next_refused(struct port *port, uint32_t thread) {
     const struct refusal_message *message;
 
     while ((message = ring_peek(ring))) {
-        struct request *request = transport_local.request(message->handle);
-        request->status = REQUEST_REFUSED;
-        request->refusal = message->reason;
+        struct request *request = port->requests[handle_slot(message->handle)];
+        CHECK_EQ(message->handle, port->cards[request->slot].handle);
+        refuse(request, message->reason);
         count_refused(port);
         ring_pop(ring);
         ring_release(ring);
@@ -222,8 +349,10 @@ struct request *port_next(struct port *port) {
         struct request *request =
             port->turn < executors ? next_done(port, port->turn) : next_refused(port, port->turn - executors);
         if (request) { /* the same ring again next time: its line is in the cache */
-            port->outstanding--;
             port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
+            request->back = true;
+            if (!request_is_read(request))
+                slot_give(port, request);
             return request;
         }
     }
@@ -243,7 +372,7 @@ bool port_arm(struct port *port) {
 
     doorbell_arm(bell);
     for (uint32_t e = 0; e < w->executors && !any; e++)
-        any = ring_pending(&w->done[e * w->frontends + port->index]);
+        any = ring_pending(&w->results[e * w->frontends + port->index]);
     for (uint32_t t = 0; t < w->model_threads && !any; t++)
         any = ring_pending(&w->refusals[t * w->frontends + port->index]);
     if (any)

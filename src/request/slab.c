@@ -1,18 +1,20 @@
-/* slab.c - size classes over mappings aligned to 1 MiB.
+/* slab.c - size classes over chunks aligned to 1 MiB.
  *
- * Every mapping begins with a `chunk` header at a multiple of 1 MiB and every block begins within the first 1 MiB of
- * its mapping, so a block's header is found by masking its address:
+ * Every chunk begins with a header at a multiple of 1 MiB and every block begins within the first 1 MiB of its chunk,
+ * so a block's header is found by masking its address:
  *
  *     |chunk header 64 B|block|block|block| ... |      1 MiB, one class      |
  *     |chunk header 64 B|one large block ................................... |      as long as it must be
  *
- * Classes are 4 to a power of two, so at most a fifth of a block is lost to rounding. */
+ * Classes are 4 to a power of two, so at most a fifth of a block is lost to rounding. The range of addresses is a few
+ * times as long as the memory may be, so that large chunks find room between small ones. */
 #include "request/slab.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/assert.h"
@@ -25,12 +27,13 @@
 #define CLASS_COUNT  (4 * 24)      /* up to 4 GiB */
 #define SMALL_MAX    (CHUNK_BYTES / 8)
 #define PLENTY_PART  4
+#define RANGE_TIMES  4 /* the range over the bound on the memory, where the system lets it be so long */
 
 struct free_block {
     struct free_block *next;
 };
 
-/* At the start of each mapping. */
+/* At the start of each chunk. */
 struct chunk {
     struct list_node link;   /* in its class's list: `partial` if a block is free, else `full` */
     struct free_block *free; /* blocks given back */
@@ -52,6 +55,10 @@ struct slab {
     bool shared;
     pthread_mutex_t lock; /* of a shared one */
     size_t bytes_max, bytes_mapped, bytes_taken;
+    char *range;    /* of `units` times CHUNK_BYTES, at a multiple of it */
+    size_t units;   /* every chunk takes whole ones */
+    size_t looked;  /* a unit from which on the next free ones are looked for */
+    uint8_t *taken; /* [units] 1: of a chunk */
     struct size_class classes[CLASS_COUNT];
 };
 
@@ -82,6 +89,25 @@ static void end(struct slab *slab) {
         pthread_mutex_unlock(&slab->lock);
 }
 
+/* Addresses that no memory is behind: a number of chunks that hold `bytes_max`, or some more. */
+static bool range_reserve(struct slab *slab, size_t bytes_max) {
+    size_t least = (bytes_max + CHUNK_BYTES - 1) / CHUNK_BYTES + 1;
+    for (size_t times = RANGE_TIMES; times > 0 && !slab->range; times /= 2) {
+        slab->units = times * least;
+        char *base =
+            mmap(NULL, (slab->units + 1) * CHUNK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED)
+            continue;
+        size_t before = -(uintptr_t)base & (CHUNK_BYTES - 1);
+        if (before > 0)
+            munmap(base, before);
+        munmap(base + before + slab->units * CHUNK_BYTES, CHUNK_BYTES - before);
+        slab->range = base + before;
+    }
+    slab->taken = calloc(slab->units, 1);
+    return slab->range && slab->taken;
+}
+
 struct slab *slab_create(size_t bytes_max) {
     struct slab *slab = calloc(1, sizeof(*slab));
     if (!slab)
@@ -90,6 +116,10 @@ struct slab *slab_create(size_t bytes_max) {
     for (uint32_t i = 0; i < CLASS_COUNT; i++) {
         list_init(&slab->classes[i].partial);
         list_init(&slab->classes[i].full);
+    }
+    if (!range_reserve(slab, bytes_max)) {
+        slab_destroy(slab);
+        return NULL;
     }
     return slab;
 }
@@ -103,36 +133,43 @@ struct slab *slab_create_shared(size_t bytes_max) {
     return slab;
 }
 
+static size_t chunk_units(size_t bytes) {
+    return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+}
+
 static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
     size_t bytes = (size_t)chunk->mapped_pages * PAGE_BYTES;
     list_remove(&chunk->link);
     slab->bytes_mapped -= bytes;
-    munmap(chunk, bytes);
-}
-
-static void list_unmap(struct slab *slab, struct list_node *head, bool used_too) {
-    list_for_each_safe (it, head) {
-        struct chunk *chunk = list_entry(it, struct chunk, link);
-        if (used_too || chunk->used == 0)
-            chunk_unmap(slab, chunk);
-    }
+    memset(slab->taken + (size_t)((char *)chunk - slab->range) / CHUNK_BYTES, 0, chunk_units(bytes));
+    /* addresses without memory again; without memory for the system's own lists it stays, and is used again as it is */
+    if (mmap(chunk, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        madvise(chunk, bytes, MADV_DONTNEED);
 }
 
 void slab_destroy(struct slab *slab) {
     if (!slab)
         return;
-    for (uint32_t i = 0; i < CLASS_COUNT; i++) {
-        list_unmap(slab, &slab->classes[i].partial, true);
-        list_unmap(slab, &slab->classes[i].full, true);
-    }
+    if (slab->range)
+        munmap(slab->range, slab->units * CHUNK_BYTES);
     if (slab->shared)
         pthread_mutex_destroy(&slab->lock);
+    free(slab->taken);
     free(slab);
+}
+
+uintptr_t slab_range(const struct slab *slab, size_t *bytes) {
+    *bytes = slab->units * CHUNK_BYTES;
+    return (uintptr_t)slab->range;
 }
 
 static void trim(struct slab *slab) {
     for (uint32_t i = 0; i < CLASS_COUNT; i++)
-        list_unmap(slab, &slab->classes[i].partial, false);
+        list_for_each_safe (it, &slab->classes[i].partial) {
+            struct chunk *chunk = list_entry(it, struct chunk, link);
+            if (chunk->used == 0)
+                chunk_unmap(slab, chunk);
+        }
 }
 
 void slab_trim(struct slab *slab) {
@@ -141,18 +178,28 @@ void slab_trim(struct slab *slab) {
     end(slab);
 }
 
-/* A mapping of `bytes` at a multiple of CHUNK_BYTES, or NULL. */
-static void *map_aligned(size_t bytes) {
-    size_t span = bytes + CHUNK_BYTES;
-    char *base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED)
+/* So many free units, one after the other, from `from` on; `units` of the slab: there are none. */
+static size_t units_find(const struct slab *slab, size_t from, size_t count) {
+    size_t begin = from;
+    for (size_t at = from; at < slab->units && at - begin < count; at++)
+        if (slab->taken[at])
+            begin = at + 1;
+    return begin + count <= slab->units ? begin : slab->units;
+}
+
+/* Memory for a chunk, or NULL. */
+static void *chunk_memory(struct slab *slab, size_t bytes) {
+    size_t count = chunk_units(bytes), at = units_find(slab, slab->looked, count);
+    if (at == slab->units && slab->looked > 0)
+        at = units_find(slab, 0, count);
+    if (at == slab->units)
         return NULL;
-    size_t before = -(uintptr_t)base & (CHUNK_BYTES - 1);
-    if (before > 0)
-        munmap(base, before);
-    if (CHUNK_BYTES - before > 0)
-        munmap(base + before + bytes, CHUNK_BYTES - before);
-    return base + before;
+    char *memory = slab->range + at * CHUNK_BYTES;
+    if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) < 0)
+        return NULL;
+    memset(slab->taken + at, 1, count);
+    slab->looked = at + count;
+    return memory;
 }
 
 static struct chunk *chunk_map(struct slab *slab, uint32_t size_class, size_t block_bytes) {
@@ -162,10 +209,10 @@ static struct chunk *chunk_map(struct slab *slab, uint32_t size_class, size_t bl
         trim(slab);
     if (slab->bytes_mapped + mapped_bytes > slab->bytes_max)
         return NULL;
-    struct chunk *chunk = map_aligned(mapped_bytes);
+    struct chunk *chunk = chunk_memory(slab, mapped_bytes);
     if (!chunk)
         return NULL;
-    chunk->home = slab;
+    *chunk = (struct chunk){.home = slab};
     chunk->size_class = (uint16_t)size_class;
     chunk->mapped_pages = (uint32_t)(mapped_bytes / PAGE_BYTES);
     chunk->block_bytes = block_bytes;

@@ -1,22 +1,28 @@
-/* slab.h - the memory of requests' inputs: size classes over large mappings, with a bound on the total.
+/* slab.h - the memory of requests' inputs: size classes over chunks of one range of addresses, with a bound on the
+ * memory that they hold.
  *
  * A slab belongs to one frontend thread, which alone takes and gives, or is shared: then any thread may, under a lock.
  * Others may read and write a block while its owner lets them. Blocks are aligned to 64 bytes. Small blocks (to 128
- * KiB) are carved from chunks of 1 MiB, larger ones have a mapping of their own; free ones are kept for the next
- * request, since mapping and touching 1 MiB costs ten times what copying into it does, and given up when the bound is
- * reached or slab_trim() is called. */
+ * KiB) are carved from chunks of 1 MiB, larger ones have a chunk of their own; free ones are kept for the next
+ * request, since getting and touching 1 MiB costs ten times what copying into it does, and given up when the bound is
+ * reached or slab_trim() is called. All blocks lie in one range of addresses, so that a block's place is an offset in
+ * it, for whoever knows the memory by a number (link/card.h). */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct slab;
 
-/* Maps nothing yet. `bytes_max` bounds what is mapped, free blocks included. NULL when memory is out. */
+/* Takes addresses, and no memory yet. `bytes_max` bounds the memory, free blocks included. NULL: there are not enough
+ * of either. */
 struct slab *slab_create(size_t bytes_max);
 struct slab *slab_create_shared(size_t bytes_max);
-/* Unmaps everything, given back or not. */
+/* Gives everything up, given back or not. */
 void slab_destroy(struct slab *slab);
+/* The range of addresses of all blocks, and its length: the same from slab_create() on. */
+uintptr_t slab_range(const struct slab *slab, size_t *bytes);
 /* A block of at least `bytes` (its content is undefined), or NULL: the bound is reached, or the system's memory. */
 void *slab_take(struct slab *slab, size_t bytes);
 /* Gives a block back to the slab that it is of; NULL is allowed. */

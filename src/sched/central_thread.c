@@ -8,7 +8,6 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "link/transport.h"
 
 struct central_thread {
     struct thread_rings rings; /* of all served models: the thread's index is theirs, and the policy's */
@@ -66,7 +65,7 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
         return;
     }
     if (alone(t, action->model))
-        batch.items = transport_local.request(t->rings.pool.nodes[action->first].handle)->items;
+        batch.items = ITEMS_OF_REQUEST;
     rings_queued_add(&t->rings, action->model, -(int32_t)action->requests);
     if (t->outstanding[action->accelerator] == WIRING_PLANS_CENTRAL || !rings_fit(&t->rings, action->accelerator)) {
         batch_refuse(t, action);

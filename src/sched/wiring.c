@@ -91,12 +91,14 @@ static uint32_t part_accelerators(const struct wiring *w) {
     return most;
 }
 
-/* What is written by one thread and read by any. */
+/* What is written by one thread and read by any, and what frontends set before they begin. */
 static int states_make(struct wiring *w) {
     w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
     w->parts = calloc(w->models + 1, sizeof(*w->parts));
     w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
-    if (!w->states || !w->parts || !w->hints)
+    w->cards = calloc(w->frontends, sizeof(*w->cards));
+    w->regions = calloc(wiring_regions(w), sizeof(*w->regions));
+    if (!w->states || !w->parts || !w->hints || !w->cards || !w->regions)
         return -ENOMEM;
     for (uint32_t m = 0; m < w->models && w->part_of_model; m++)
         atomic_init(&w->parts[m], w->part_of_model[m]);
@@ -131,13 +133,14 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
      * older ones. */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
-        (rc = rings_make(&w->done, e * f, w->port_requests, sizeof(struct done_message))) < 0 ||
+        (rc = rings_make(&w->results, e * f, w->port_requests, sizeof(struct result_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
         (rc = rings_make(&w->ran, e * t, plans + NEWS_MAX, sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e * k, plans + NEWS_MAX, sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
+        (rc = rings_make(&w->answers, e, COMMANDS_MAX, sizeof(struct model_answer))) < 0 ||
         (rc = rings_make(&w->to_rank, t * k, 1024 + w->part_accelerators + TO_RANK_RESERVED,
                          rank_message_bytes(w->types))) < 0 ||
         (rc = candidate_board_init(&w->candidates)) < 0 ||
@@ -195,15 +198,28 @@ int wiring_command(struct wiring *w, uint32_t accelerator, enum accelerator_orde
                         (struct accelerator_command){.accelerator = accelerator, .order = order});
 }
 
-int wiring_model_loaded(struct wiring *w, uint32_t executor, uint32_t served_model, struct executor_model model) {
+int wiring_model_command(struct wiring *w, uint32_t executor, uint32_t served_model, uint32_t version, bool resident) {
     uint32_t accelerator = 0; /* any of its own */
 
     while (w->executor_of[accelerator] != executor)
         accelerator++;
-    return command_tell(
-        w, executor,
-        (struct accelerator_command){
-            .accelerator = accelerator, .order = EXECUTOR_MODEL, .served_model = served_model, .model = model});
+    return command_tell(w, executor,
+                        (struct accelerator_command){.accelerator = accelerator,
+                                                     .order = EXECUTOR_MODEL,
+                                                     .served_model = served_model,
+                                                     .version = version,
+                                                     .resident = resident});
+}
+
+bool wiring_model_answer(struct wiring *w, uint32_t executor, struct model_answer *answer) {
+    const struct model_answer *message = ring_peek(&w->answers[executor]);
+
+    if (!message)
+        return false;
+    *answer = *message;
+    ring_pop(&w->answers[executor]);
+    ring_release(&w->answers[executor]);
+    return true;
 }
 
 void wiring_destroy(struct wiring *w) {
@@ -213,6 +229,7 @@ void wiring_destroy(struct wiring *w) {
     free(w->parts);
     free(w->hints);
     bells_free(w->rank_bells, k);
+    rings_free(w->answers, e);
     rings_free(w->commands, e);
     rings_free(w->moves, t);
     bells_free(w->executor_bells, e);
@@ -224,7 +241,9 @@ void wiring_destroy(struct wiring *w) {
     rings_free(w->freed, e * k);
     rings_free(w->ran, e * t);
     rings_free(w->plans, t * e);
-    rings_free(w->done, e * f);
+    rings_free(w->results, e * f);
+    free(w->cards);
+    free(w->regions);
     rings_free(w->refusals, t * f);
     rings_free(w->requests, f * t);
 }

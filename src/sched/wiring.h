@@ -2,9 +2,9 @@
  *
  *     frontend f --requests[f][t]--> model thread t --to_rank[t][k], candidates--> rank thread k
  *              <--refusals[t][f]--                 <--grants[t][k]----
- *              <--done[e][f]------- executor e <--plans[t][e]-- model thread t
+ *              <--results[e][f]---- executor e <--plans[t][e]-- model thread t
  *                                   executor e --ran[e][t]--> model thread t, --freed[e][k]--> rank thread k
- *     who started them --commands[e]--> executor e, --moves[t]--> model thread t
+ *     who started them --commands[e]--> executor e --answers[e]--> who started them; --moves[t]--> model thread t
  *
  * Each rank thread has a sub-cluster ("part"): some of the accelerators, for good, and some of the models, which may
  * move. A model thread speaks with the rank thread of each of its models.
@@ -14,9 +14,11 @@
  * wiring_init(). Built before the threads start; constant afterwards. */
 #pragma once
 
+#include "base/assert.h"
 #include "base/doorbell.h"
 #include "base/error.h"
 #include "base/ring.h"
+#include "link/card.h"
 #include "link/messages.h"
 #include "sched/candidate_board.h"
 
@@ -65,13 +67,28 @@ struct wiring {
     struct ring *plans;                           /* [t * executors + e] struct batch_plan, a run of cache lines */
     struct ring *ran;                             /* [e * model_threads + t] struct ran_message */
     struct ring *freed;                           /* [e * rank_threads + k] struct freed_message */
-    struct ring *done;                            /* [e * frontends + f] struct done_message */
+    struct ring *results;                         /* [e * frontends + f] struct result_message */
     struct ring *commands;                        /* [e] struct accelerator_command */
+    struct ring *answers;                         /* [e] struct model_answer */
+    /* What executors look requests up in. Each is set by its frontend's starter, before the frontend submits any. */
+    const struct request_card **cards; /* [frontends][port_requests] */
+    struct region *regions; /* [wiring_regions()] a frontend's own has its number; the next: of bulk threads */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
     _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */
     _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */
 };
+
+static inline uint32_t wiring_regions(const struct wiring *wiring) {
+    return wiring->frontends + 1;
+}
+
+/* The card of a request that a plan names. Executors. */
+static inline const struct request_card *wiring_card(const struct wiring *wiring, uint64_t handle) {
+    const struct request_card *card = &wiring->cards[handle_frontend(handle)][handle_slot(handle)];
+    CHECK_EQ(card->handle, handle); /* it stays as it is until its result is there */
+    return card;
+}
 
 static inline uint32_t wiring_part_of_accelerator(const struct wiring *wiring, uint32_t accelerator) {
     return wiring->part_of_accelerator ? wiring->part_of_accelerator[accelerator] : 0;
@@ -108,13 +125,12 @@ void wiring_destroy(struct wiring *wiring);
  * much has been said that the executor has not read yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
-/* The same thread, or several under a lock of theirs: hands an executor a loaded model, or takes one that nobody sends
- * batches to back (a NULL one). It has done so when it is settled. 0 or -EAGAIN. */
-int wiring_model_loaded(struct wiring *wiring, uint32_t executor, uint32_t served_model, struct executor_model model);
-/* Whether the executor has done all that it was told. */
-static inline bool wiring_executor_settled(const struct wiring *wiring, uint32_t executor) {
-    return ring_drained(&wiring->commands[executor]);
-}
+/* The same thread, or several under a lock of theirs: a served model, which the executor has loaded (executor_load()),
+ * is to be resident, or is not to be any more. 0 or -EAGAIN. */
+int wiring_model_command(struct wiring *wiring, uint32_t executor, uint32_t served_model, uint32_t version,
+                         bool resident);
+/* Takes the executor's next answer to such orders. False: there is none yet. */
+bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_answer *answer);
 
 /* The same: moves a model to another part, with all that it has queued;
  * wiring_part() tells when it is there. 0, or -EAGAIN if too many moves have not been read yet. */

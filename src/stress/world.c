@@ -201,11 +201,11 @@ static void finished_add(struct world *w, uint32_t world, uint64_t n) {
 /* A request of the sample goes home, to be ticked off. */
 static void send_home(struct world *w, uint64_t handle) {
     uint32_t home = handle_world(handle);
-    struct ring *ring = &w->wiring->done[w->config.index * w->wiring->frontends + home];
-    struct done_message *message = ring_reserve(ring);
+    struct ring *ring = &w->wiring->results[w->config.index * w->wiring->frontends + home];
+    struct result_message *message = ring_reserve(ring);
 
-    CHECK(message); /* as large as what a world may have outstanding */
-    message->handle = handle;
+    CHECK(message);           /* as large as what a world may have outstanding */
+    message->handle = handle; /* that is all there is to say */
     ring_push(ring);
     w->frontend_rung[home] = true;
 }
@@ -221,8 +221,8 @@ static bool take_done(struct world *w) {
     bool any = false;
 
     for (uint32_t e = 0; e < w->wiring->executors; e++) {
-        struct ring *ring = &w->wiring->done[e * w->wiring->frontends + w->config.index];
-        const struct done_message *message;
+        struct ring *ring = &w->wiring->results[e * w->wiring->frontends + w->config.index];
+        const struct result_message *message;
         for (; (message = ring_peek(ring)); ring_pop(ring), any = true)
             tick_off(w, message->handle);
         ring_release(ring);
@@ -452,7 +452,7 @@ static void publish(struct world *w) {
     for (uint32_t f = 0; f < wiring->frontends; f++)
         if (w->frontend_rung[f]) {
             w->frontend_rung[f] = false;
-            ring_publish(&wiring->done[w->config.index * wiring->frontends + f]); /* worlds look by themselves */
+            ring_publish(&wiring->results[w->config.index * wiring->frontends + f]); /* worlds look by themselves */
         }
 }
 

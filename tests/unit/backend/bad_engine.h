@@ -149,7 +149,7 @@ static const struct engine_ops bad_engine = {
 
 /* Requests of one item each. */
 struct crowd {
-    struct request requests[CROWD_MAX], *pointers[CROWD_MAX];
+    struct rig_request requests[CROWD_MAX], *pointers[CROWD_MAX];
     float data[CROWD_MAX][2];
     uint32_t count;
 };
@@ -166,10 +166,8 @@ static inline void crowd_make(struct crowd *c, const float *firsts, uint32_t cou
 
 /* As many answers as there are requests, in any order. */
 static inline void crowd_take(struct rig *rig, const struct crowd *c) {
-    for (uint32_t i = 0; i < c->count; i++) {
-        struct done_message done;
-        take(&rig->wiring.done[0], &done);
-    }
+    for (uint32_t i = 0; i < c->count; i++)
+        take_result(rig);
 }
 
 /* What the scheduler is told of a batch: that it is over, and nothing to learn from. */
@@ -187,18 +185,18 @@ static inline void take_unlike(struct rig *rig) {
     assert_int_equal(ran.late, 0);
 }
 
-static inline void expect_ok(struct request *r) {
-    assert_int_equal(r->status, REQUEST_OK);
-    const float *y = (const float *)r->block->outputs[0].data + 2 * r->first_item;
-    const float *x = r->inputs[0].data;
+static inline void expect_ok(struct rig_request *r) {
+    assert_int_equal(r->result.status, REQUEST_OK);
+    const float *y = (const float *)r->result.block->outputs[0].data + 2 * r->result.first_item;
+    const float *x = request_data(r);
     assert_true(y[0] == 2 * x[0] && y[1] == 2 * x[1]);
-    output_block_put(r->block);
+    output_block_put(r->result.block);
 }
 
-static inline void expect_failed(const struct request *r, const char *failure) {
-    assert_int_equal(r->status, REQUEST_FAILED);
-    assert_string_equal(r->failure, failure);
-    assert_null(r->block);
+static inline void expect_failed(const struct rig_request *r, const char *failure) {
+    assert_int_equal(r->result.status, REQUEST_FAILED);
+    assert_string_equal(r->result.block->failure, failure);
+    output_block_put(r->result.block);
 }
 
 /* One good request on its own. */

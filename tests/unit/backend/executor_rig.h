@@ -8,13 +8,22 @@
 
 #include "backend/executor.h"
 #include "base/clock.h"
-#include "link/request.h"
 #include "unit/cmocka_all.h"
 
 #define BATCH_MAX 8
+#define RIG_SLOTS 64 /* of the frontend */
+
+/* A request of the frontend: its card goes into the slot when it is sent. */
+struct rig_request {
+    struct request_card card;
+    struct result_message result;
+};
 
 struct rig {
     struct wiring wiring;
+    struct request_card cards[RIG_SLOTS];
+    struct rig_request *requests[RIG_SLOTS]; /* that are there */
+    uint32_t sent;
     struct served_model model;
     struct profile *profile;
     struct executor *executor;
@@ -29,8 +38,11 @@ static inline struct rig *rig_start_with(const struct engine_ops *engine) {
     rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
         rig->wiring.models = 1;
     rig->wiring.batch_max = BATCH_MAX;
+    rig->wiring.port_requests = RIG_SLOTS;
     rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
+    rig->wiring.cards[0] = rig->cards;
+    rig->wiring.regions[0] = (struct region){0, SIZE_MAX}; /* inputs lie anywhere */
     snprintf(rig->model.name, sizeof(rig->model.name), "m");
     rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
     rig->model.signature.inputs[0] =
@@ -60,14 +72,27 @@ static inline void rig_stop(struct rig *rig) {
     free(rig);
 }
 
-static inline void request_make(struct request *r, float *data, uint32_t items, int64_t deadline_ns) {
+static inline void request_make(struct rig_request *r, float *data, uint32_t items, int64_t deadline_ns) {
     memset(r, 0, sizeof(*r));
-    r->items = items;
-    r->deadline_ns = deadline_ns;
-    r->inputs[0] = (struct tensor_view){.data = data, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
+    r->card = (struct request_card){.items = items, .deadline_ns = deadline_ns, .work = 1, .input_count = 1};
+    r->card.inputs[0] =
+        (struct card_input){.offset = (uintptr_t)data, .bytes = items * 8, .rank = 2, .dims = {items, 2}};
 }
 
-static inline void run_plan_between(struct rig *rig, struct request *const *requests, uint32_t count,
+/* Puts the card into a slot, as another submission. */
+static inline uint64_t request_send(struct rig *rig, struct rig_request *r) {
+    uint32_t slot = rig->sent++ % RIG_SLOTS;
+    r->card.handle = handle_of(0, slot, rig->sent);
+    rig->cards[slot] = r->card;
+    rig->requests[slot] = r;
+    return r->card.handle;
+}
+
+static inline const float *request_data(const struct rig_request *r) {
+    return (const float *)(uintptr_t)r->card.inputs[0].offset;
+}
+
+static inline void run_plan_between(struct rig *rig, struct rig_request *const *requests, uint32_t count,
                                     int64_t earliest_ns, int64_t latest_ns) {
     struct batch_plan *plan = ring_reserve_run(&rig->wiring.plans[0], batch_plan_slots(count));
     assert_non_null(plan);
@@ -77,15 +102,15 @@ static inline void run_plan_between(struct rig *rig, struct request *const *requ
                                 .latest_ns = latest_ns,
                                 .tag = 77};
     for (uint32_t i = 0; i < count; i++) {
-        plan->handles[i] = (uintptr_t)requests[i];
-        plan->items += requests[i]->items;
+        plan->handles[i] = request_send(rig, requests[i]);
+        plan->items += requests[i]->card.items;
     }
     ring_push_run(&rig->wiring.plans[0], batch_plan_slots(count));
     ring_publish(&rig->wiring.plans[0]);
     doorbell_ring(&rig->wiring.executor_bells[0]);
 }
 
-static inline void run_plan(struct rig *rig, struct request *const *requests, uint32_t count) {
+static inline void run_plan(struct rig *rig, struct rig_request *const *requests, uint32_t count) {
     run_plan_between(rig, requests, count, INT64_MIN, TIME_NEVER);
 }
 
@@ -100,10 +125,18 @@ static inline void take(struct ring *ring, void *message) {
     ring_release(ring);
 }
 
-static inline void take_done(struct rig *rig, struct request *expected) {
-    struct done_message done;
-    take(&rig->wiring.done[0], &done);
-    assert_ptr_equal((void *)(uintptr_t)done.handle, expected);
+/* Waits for the next result, and gives whose it is. */
+static inline struct rig_request *take_result(struct rig *rig) {
+    struct result_message result;
+    take(&rig->wiring.results[0], &result);
+    struct rig_request *r = rig->requests[handle_slot(result.handle)];
+    assert_int_equal(result.handle, r->card.handle);
+    r->result = result;
+    return r;
+}
+
+static inline void take_done(struct rig *rig, struct rig_request *expected) {
+    assert_ptr_equal(take_result(rig), expected);
 }
 
 static inline void take_report(struct rig *rig, struct ran_message *ran) {

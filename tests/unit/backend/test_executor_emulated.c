@@ -6,19 +6,20 @@
 
 #include "backend/executor.h"
 #include "base/clock.h"
-#include "link/request.h"
 #include "unit/cmocka_all.h"
 
 #define ACCELERATORS 200
 #define BATCH_MAX    4
 #define RUN_NS       (20 * NS_PER_MS)
+#define REQUESTS     (2 * ACCELERATORS * BATCH_MAX)
 
 struct rig {
     struct wiring wiring;
     struct served_model model;
     struct profile *profile;
     struct executor *executor;
-    struct request *requests;
+    struct request_card *cards;     /* [REQUESTS] by slot */
+    struct result_message *results; /* likewise */
     uint32_t zero[1], executor_of[ACCELERATORS];
 };
 
@@ -41,7 +42,10 @@ static struct rig *rig_start(void) {
     atomic_init(&rig->model.state, MODEL_READY);
     rig->profile = malloc(profile_bytes(BATCH_MAX));
     profile_set_line(rig->profile, BATCH_MAX, 1, RUN_NS);
-    rig->requests = calloc(2 * ACCELERATORS * BATCH_MAX, sizeof(*rig->requests));
+    rig->cards = aligned_alloc(CACHE_LINE, REQUESTS * sizeof(*rig->cards));
+    rig->results = aligned_alloc(CACHE_LINE, REQUESTS * sizeof(*rig->results));
+    w->cards[0] = rig->cards;
+    w->regions[0] = (struct region){0, SIZE_MAX}; /* inputs lie anywhere */
     struct executor_config config = {.wiring = w,
                                      .accelerators = ACCELERATORS,
                                      .engine = &engine_emulated,
@@ -57,7 +61,8 @@ static void rig_stop(struct rig *rig) {
     executor_stop(rig->executor);
     wiring_destroy(&rig->wiring);
     free(rig->profile);
-    free(rig->requests);
+    free(rig->cards);
+    free(rig->results);
     free(rig);
 }
 
@@ -76,11 +81,15 @@ static void plan_push(struct rig *rig, uint32_t n, uint32_t accelerator, uint32_
                                 .latest_ns = latest_ns,
                                 .tag = n};
     for (uint32_t i = 0; i < count; i++) {
-        struct request *r = &rig->requests[n * BATCH_MAX + i];
-        r->items = 1;
-        r->deadline_ns = clock_now_ns() + 60 * NS_PER_S;
-        r->inputs[0] = (struct tensor_view){.data = &input, .bytes = sizeof(input), .rank = 2, .dims = {1, 1}};
-        plan->handles[i] = (uintptr_t)r;
+        uint32_t slot = n * BATCH_MAX + i;
+        rig->cards[slot] = (struct request_card){
+            .handle = handle_of(0, slot, 1),
+            .items = 1,
+            .deadline_ns = clock_now_ns() + 60 * NS_PER_S,
+            .input_count = 1,
+            .inputs = {{.offset = (uintptr_t)&input, .bytes = sizeof(input), .rank = 2, .dims = {1, 1}}},
+        };
+        plan->handles[i] = rig->cards[slot].handle;
     }
     ring_push_run(ring, batch_plan_slots(count));
 }
@@ -105,17 +114,16 @@ static struct ran_message take_ran(struct rig *rig) {
 }
 
 static void take_done(struct rig *rig, uint32_t count) {
-    struct ring *ring = &rig->wiring.done[0];
+    struct ring *ring = &rig->wiring.results[0];
     struct timespec ts = {.tv_nsec = 100000};
     while (count > 0) {
-        const struct done_message *done = ring_peek(ring);
-        if (!done) {
+        const struct result_message *result = ring_peek(ring);
+        if (!result) {
             nanosleep(&ts, NULL);
             continue;
         }
-        struct request *r = (struct request *)(uintptr_t)done->handle;
-        assert_int_equal(r->status, REQUEST_OK);
-        output_block_put(r->block);
+        rig->results[handle_slot(result->handle)] = *result;
+        output_block_put(result->block);
         ring_pop(ring);
         ring_release(ring);
         count--;
@@ -146,6 +154,9 @@ static void test_accelerators_run_beside_each_other(void **state) {
     }
     assert_true(clock_now_ns() - began_ns < runs_ns);
     take_done(rig, requests);
+    for (uint32_t n = 0; n < 2 * ACCELERATORS; n++)
+        for (uint32_t i = 0; i < 1 + n % BATCH_MAX; i++)
+            assert_int_equal(rig->results[n * BATCH_MAX + i].status, REQUEST_OK);
     for (uint32_t a = 0; a < ACCELERATORS; a++)
         assert_int_equal(executor_counters(rig->executor, a)->batches, 2);
     rig_stop(rig);
@@ -164,12 +175,10 @@ static void test_starts_are_kept_to(void **state) {
     assert_int_equal(ran.tag, 1);
     assert_int_equal(ran.run_ns, 0);
     assert_int_equal(take_ran(rig).tag + take_ran(rig).tag, 0 + 2); /* in this order, but where the machine is slow */
-    assert_true(rig->requests[0].run_start_ns >= now_ns + 2 * RUN_NS);
-    assert_int_equal(rig->requests[BATCH_MAX].status, REQUEST_REFUSED);
+    take_done(rig, 5);
+    assert_true(rig->results[0].run_start_ns >= now_ns + 2 * RUN_NS);
+    assert_int_equal(rig->results[BATCH_MAX].status, REQUEST_REFUSED);
     assert_int_equal(executor_counters(rig->executor, 6)->expired_batches, 1);
-    output_block_put(rig->requests[0].block);
-    for (uint32_t i = 0; i < 2; i++)
-        output_block_put(rig->requests[2 * BATCH_MAX + i].block);
     rig_stop(rig);
 }
 

@@ -79,14 +79,14 @@ static void what_is_late_after_a_failure_is_not_run(void **state) {
     int64_t deadline_ns = clock_now_ns() + 50 * NS_PER_MS;
 
     crowd_make(&c, (const float[]){1, BAD, 3, 4}, 4, later());
-    c.requests[0].deadline_ns = c.requests[1].deadline_ns = deadline_ns;
+    c.requests[0].card.deadline_ns = c.requests[1].card.deadline_ns = deadline_ns;
     atomic_store(&bad.fails_at_ns, deadline_ns + 1);
     run_plan(rig, c.pointers, c.count);
     take_unlike(rig);
     crowd_take(rig, &c);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(c.requests[i].status, REQUEST_REFUSED);
-        assert_int_equal(c.requests[i].refusal, REFUSAL_DEADLINE);
+        assert_int_equal(c.requests[i].result.status, REQUEST_REFUSED);
+        assert_int_equal(c.requests[i].result.refusal, REFUSAL_DEADLINE);
     }
     expect_ok(&c.requests[2]);
     expect_ok(&c.requests[3]);
@@ -105,9 +105,9 @@ static void what_takes_too_long_apart_goes_back(void **state) {
     take_unlike(rig);
     crowd_take(rig, &c);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(c.requests[i].status, REQUEST_LOST);
-        assert_true(c.requests[i].alone);
-        assert_int_equal(c.requests[i].breaks, 0);
+        assert_int_equal(c.requests[i].result.status, REQUEST_LOST);
+        assert_true(c.requests[i].result.suspect);
+        assert_int_equal(c.requests[i].result.broke, 0);
     }
     assert_int_equal(bad.runs, 2);
     rig_stop(rig);
@@ -119,7 +119,7 @@ static void who_is_under_suspicion_runs_alone(void **state) {
     struct crowd c;
 
     crowd_make(&c, (const float[]){1, 2, 3, 4}, 4, later());
-    c.requests[0].alone = c.requests[2].alone = true;
+    c.requests[0].card.alone = c.requests[2].card.alone = true;
     run_plan(rig, c.pointers, c.count);
     take_unlike(rig);
     crowd_take(rig, &c);
@@ -140,15 +140,15 @@ static void what_breaks_the_engine_is_known_by_it(void **state) {
     struct crowd c;
 
     crowd_make(&c, (const float[]){1, 2, BREAKS, 4}, 4, later());
-    c.requests[3].alone = true;
+    c.requests[3].card.alone = true;
     run_plan(rig, c.pointers, c.count);
     take_unlike(rig);
     crowd_take(rig, &c);
     take_news(rig, NEWS_LEAVES);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(c.requests[i].status, REQUEST_LOST);
-        assert_int_equal(c.requests[i].breaks, i < 3); /* the last had not run */
-        assert_true(c.requests[i].alone);
+        assert_int_equal(c.requests[i].result.status, REQUEST_LOST);
+        assert_int_equal(c.requests[i].result.broke, i < 3); /* the last had not run */
+        assert_int_equal(c.requests[i].result.suspect, i < 3);
     }
     rig_stop(rig);
 }

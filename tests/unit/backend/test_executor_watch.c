@@ -44,9 +44,10 @@ static void a_run_that_hangs_is_stopped(void **state) {
     watch_for(rig, &now_ns, NS_PER_S);
     take_unlike(rig);
     crowd_take(rig, &c);
-    assert_int_equal(c.requests[0].status, REQUEST_FAILED);
-    assert_non_null(strstr(c.requests[0].failure, "took too long, and was stopped"));
-    assert_false(request_is_read(&c.requests[0]));
+    assert_int_equal(c.requests[0].result.status, REQUEST_FAILED);
+    assert_non_null(strstr(c.requests[0].result.block->failure, "took too long, and was stopped"));
+    output_block_put(c.requests[0].result.block);
+    assert_false(c.requests[0].result.read);
     expect_serving(rig);
     rig_stop(rig);
 }
@@ -63,9 +64,9 @@ static void who_hangs_together_runs_alone_from_then_on(void **state) {
     take_unlike(rig);
     crowd_take(rig, &c);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(c.requests[i].status, REQUEST_LOST);
-        assert_true(c.requests[i].alone);
-        assert_int_equal(c.requests[i].breaks, 0);
+        assert_int_equal(c.requests[i].result.status, REQUEST_LOST);
+        assert_true(c.requests[i].result.suspect);
+        assert_int_equal(c.requests[i].result.broke, 0);
     }
     assert_null(ring_peek(&rig->wiring.freed[0])); /* it does not leave */
     expect_serving(rig);
@@ -106,21 +107,23 @@ static void what_does_not_stop_takes_its_accelerator_along_until_it_is_back(void
     take_unlike(rig);
     crowd_take(rig, &c);
     take_news(rig, NEWS_LEAVES);
-    assert_int_equal(c.requests[0].status, REQUEST_LOST);
-    assert_int_equal(c.requests[0].breaks, 1);
-    assert_true(request_is_read(&c.requests[0]));
+    assert_int_equal(c.requests[0].result.status, REQUEST_LOST);
+    assert_int_equal(c.requests[0].result.broke, 1);
+    assert_true(c.requests[0].result.read);
 
     crowd_make(&next, (const float[]){1}, 1, later()); /* lost without having run */
     run_plan(rig, next.pointers, 1);
     take_report(rig, &ran);
     crowd_take(rig, &next);
-    assert_int_equal(next.requests[0].status, REQUEST_LOST);
-    assert_int_equal(next.requests[0].breaks, 0);
-    assert_true(request_is_read(&c.requests[0]));
+    assert_int_equal(next.requests[0].result.status, REQUEST_LOST);
+    assert_int_equal(next.requests[0].result.broke, 0);
+    assert_false(next.requests[0].result.read);
 
+    assert_null(ring_peek(&rig->wiring.results[0]));
     atomic_store(&bad.let_go, true);
+    take_done(rig, &c.requests[0]);
+    assert_int_equal(c.requests[0].result.status, REQUEST_RELEASED);
     take_news(rig, NEWS_JOINS);
-    assert_false(request_is_read(&c.requests[0]));
     expect_serving(rig);
     rig_stop(rig);
 }
@@ -133,20 +136,21 @@ static void who_waits_behind_a_run_that_hangs_is_sent_elsewhere(void **state) {
     int64_t now_ns;
 
     crowd_make(&c, (const float[]){1, DEAF, 3, 4}, 4, later());
-    c.requests[1].alone = c.requests[3].alone = true; /* two runs before it, one after */
+    c.requests[1].card.alone = c.requests[3].card.alone = true; /* two runs before it, one after */
     hang(rig, &c, &now_ns);
     watch_for(rig, &now_ns, limit_ns(1) + RUN_STOP_NS + NS_PER_S);
     take_unlike(rig);
     crowd_take(rig, &c);
     expect_ok(&c.requests[0]);
     expect_ok(&c.requests[2]);
-    assert_int_equal(c.requests[1].status, REQUEST_LOST);
-    assert_int_equal(c.requests[1].breaks, 1);
-    assert_int_equal(c.requests[3].status, REQUEST_LOST);
-    assert_int_equal(c.requests[3].breaks, 0);
+    assert_int_equal(c.requests[1].result.status, REQUEST_LOST);
+    assert_int_equal(c.requests[1].result.broke, 1);
+    assert_int_equal(c.requests[3].result.status, REQUEST_LOST);
+    assert_int_equal(c.requests[3].result.broke, 0);
     atomic_store(&bad.let_go, true);
     take_news(rig, NEWS_LEAVES);
     take_news(rig, NEWS_JOINS);
+    take_done(rig, &c.requests[1]); /* it was read until now */
     expect_serving(rig);
     rig_stop(rig);
 }
@@ -166,7 +170,7 @@ static void an_engine_that_cannot_stop_runs_is_given_up_at_once(void **state) {
     take_unlike(rig);
     crowd_take(rig, &c);
     take_news(rig, NEWS_LEAVES);
-    assert_int_equal(c.requests[0].breaks, 1);
+    assert_int_equal(c.requests[0].result.broke, 1);
     atomic_store(&bad.let_go, true);
     take_news(rig, NEWS_JOINS);
     rig_stop(rig);
@@ -184,13 +188,15 @@ static void an_executor_ends_without_a_run_that_hangs(void **state) {
     hang(rig, &c, &now_ns);
     watch_for(rig, &now_ns, limit_ns(1) + RUN_STOP_NS + NS_PER_S);
     take_unlike(rig);
+    crowd_take(rig, &c);
     assert_int_equal(executor_stop(rig->executor), -EBUSY);
-    assert_true(request_is_read(&c.requests[0]));
+    assert_true(c.requests[0].result.read);
     atomic_store(&bad.let_go, true);
     while ((rc = executor_stop(rig->executor)) == -EBUSY)
         wait_a_little();
     assert_int_equal(rc, 0);
-    assert_false(request_is_read(&c.requests[0]));
+    take_done(rig, &c.requests[0]);
+    assert_int_equal(c.requests[0].result.status, REQUEST_RELEASED);
     wiring_destroy(&rig->wiring);
     free(rig->profile);
     free(rig);

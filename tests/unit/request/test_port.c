@@ -1,6 +1,7 @@
 /* test_port.c - requests that come back because their accelerator failed. */
 #include "request/port.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,16 +14,18 @@ struct rig {
     struct wiring wiring;
     struct port *port;
     struct request request;
+    uint64_t handle; /* as it was sent last */
     uint32_t zero[1];
 };
 
-static struct rig *rig_start(int64_t deadline_ns) {
+static struct rig *rig_start_most(int64_t deadline_ns, uint32_t most) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
     memset(rig, 0, sizeof(*rig));
     rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
         rig->wiring.models = rig->wiring.batch_max = 1;
+    rig->wiring.port_requests = most;
     rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->port = port_create(&rig->wiring, 0, 0);
@@ -31,6 +34,10 @@ static struct rig *rig_start(int64_t deadline_ns) {
     assert_int_equal(port_submit(rig->port, &rig->request), 0);
     port_flush(rig->port);
     return rig;
+}
+
+static struct rig *rig_start(int64_t deadline_ns) {
+    return rig_start_most(deadline_ns, 0);
 }
 
 static void rig_stop(struct rig *rig) {
@@ -44,20 +51,28 @@ static void expect_sent(struct rig *rig) {
     const struct request_message *message = ring_peek(&rig->wiring.requests[0]);
     assert_non_null(message);
     assert_int_equal(message->kind, REQUEST_ARRIVED);
+    assert_int_not_equal(message->handle, rig->handle); /* another submission is another handle */
+    assert_int_equal(wiring_card(&rig->wiring, message->handle)->items, rig->request.items);
+    assert_int_equal(wiring_card(&rig->wiring, message->handle)->alone, rig->request.alone);
+    rig->handle = message->handle;
     ring_pop(&rig->wiring.requests[0]);
     assert_null(ring_peek(&rig->wiring.requests[0]));
     ring_release(&rig->wiring.requests[0]);
 }
 
-/* An executor gives it back: `broke` more accelerators failed while they ran it. */
-static struct request *lost(struct rig *rig, uint8_t broke) {
-    struct done_message *message = ring_reserve(&rig->wiring.done[0]);
+static void push_result(struct rig *rig, struct result_message result) {
+    struct result_message *message = ring_reserve(&rig->wiring.results[0]);
 
-    rig->request.status = REQUEST_LOST;
-    rig->request.breaks = (uint8_t)(rig->request.breaks + broke);
-    message->handle = (uintptr_t)&rig->request;
-    ring_push(&rig->wiring.done[0]);
-    ring_publish(&rig->wiring.done[0]);
+    assert_non_null(message);
+    *message = result;
+    ring_push(&rig->wiring.results[0]);
+    ring_publish(&rig->wiring.results[0]);
+}
+
+/* An executor loses it: as its run broke the accelerator, or with `suspect` alone. */
+static struct request *lost(struct rig *rig, bool suspect, bool broke) {
+    push_result(rig, (struct result_message){
+                         .handle = rig->handle, .status = REQUEST_LOST, .suspect = suspect || broke, .broke = broke});
     return port_next(rig->port);
 }
 
@@ -68,46 +83,125 @@ static void what_breaks_accelerators_is_sent_on_once(void **state) {
     expect_sent(rig);
     assert_false(rig->request.alone); /* nobody's before */
     for (int i = 0; i < 5; i++) {
-        assert_null(lost(rig, 0)); /* it had not run */
+        assert_null(lost(rig, false, false)); /* it had not run */
         expect_sent(rig);
     }
-    assert_null(lost(rig, 1));
+    assert_null(lost(rig, true, true));
     expect_sent(rig);
-    assert_ptr_equal(lost(rig, 1), &rig->request);
+    assert_ptr_equal(lost(rig, true, true), &rig->request);
     assert_int_equal(rig->request.status, REQUEST_FAILED);
-    assert_string_equal(rig->request.failure,
+    assert_string_equal(request_failure(&rig->request),
                         "2 accelerators failed while they ran this request; it is not sent to another");
     assert_null(ring_peek(&rig->wiring.requests[0]));
+    output_block_put(rig->request.block);
     rig_stop(rig);
 }
 
 static void what_has_no_time_left_is_refused_with_its_reason(void **state) {
     (void)state;
     static const struct {
-        bool alone;
-        uint8_t broke;
+        bool suspect, broke;
         enum refusal refusal;
     } cases[] = {
-        {false, 0, REFUSAL_LOST},    /* its accelerator failed */
-        {true, 1, REFUSAL_LOST},     /* while it ran */
-        {true, 0, REFUSAL_DEADLINE}, /* the accelerator serves, but had to run it apart */
+        {false, false, REFUSAL_LOST},    /* its accelerator failed */
+        {true, true, REFUSAL_LOST},      /* while it ran */
+        {true, false, REFUSAL_DEADLINE}, /* the accelerator serves, but had to run it apart */
     };
 
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct rig *rig = rig_start(clock_now_ns() - 1);
         expect_sent(rig);
-        rig->request.alone = cases[i].alone;
-        assert_ptr_equal(lost(rig, cases[i].broke), &rig->request);
+        assert_ptr_equal(lost(rig, cases[i].suspect, cases[i].broke), &rig->request);
         assert_int_equal(rig->request.status, REQUEST_REFUSED);
         assert_int_equal(rig->request.refusal, cases[i].refusal);
         rig_stop(rig);
     }
 }
 
+/* Its slot is kept until the run is over, though it has come back; another request gets another slot. */
+static void what_is_still_read_keeps_its_slot(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
+    struct request other = {.items = 1, .deadline_ns = clock_now_ns() + 600 * NS_PER_S};
+
+    expect_sent(rig);
+    uint64_t read = rig->handle;
+    push_result(rig, (struct result_message){.handle = read, .status = REQUEST_LOST, .suspect = true, .read = true});
+    assert_null(port_next(rig->port));
+    assert_true(request_is_read(&rig->request));
+    expect_sent(rig); /* elsewhere */
+    push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_OK});
+    assert_ptr_equal(port_next(rig->port), &rig->request);
+    assert_int_equal(port_submit(rig->port, &other), 0);
+    assert_int_not_equal(other.slot, rig->request.slot);
+    assert_true(request_is_read(&rig->request));
+    push_result(rig, (struct result_message){.handle = read, .status = REQUEST_RELEASED});
+    assert_null(port_next(rig->port));
+    assert_false(request_is_read(&rig->request));
+    assert_int_equal(port_submit(rig->port, &rig->request), 0);
+    assert_int_equal(rig->request.slot, handle_slot(read));
+    rig_stop(rig);
+}
+
+/* The port of a frontend that may have few requests. */
+static void as_many_are_outstanding_as_the_wiring_says(void **state) {
+    (void)state;
+    struct rig *rig = rig_start_most(clock_now_ns() + 600 * NS_PER_S, 8);
+    struct request others[8];
+
+    assert_int_equal(port_most(rig->port, false), 8);
+    assert_int_equal(port_most(rig->port, true), 2);
+    for (int i = 0; i < 8; i++) {
+        others[i] = (struct request){.items = 1, .deadline_ns = rig->request.deadline_ns};
+        others[i].priority = i < 3 ? PRIORITY_BEST_EFFORT : 0;
+        assert_int_equal(port_submit(rig->port, &others[i]), i == 2 ? -EBUSY : 0);
+    }
+    assert_int_equal(port_submit(rig->port, &others[2]), -EAGAIN);
+    rig_stop(rig);
+}
+
+/* Inputs are known by where they lie: in the frontend's region, in that of the bulk threads, or nowhere. */
+static void inputs_are_found_in_their_region(void **state) {
+    (void)state;
+    struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
+    char own[64], bulk[64], elsewhere[64];
+    struct tensor_view inputs[] = {
+        {.data = own + 8, .bytes = 56, .rank = 1, .dims = {56}},
+        {.data = bulk, .bytes = 64, .rank = 1, .dims = {64}},
+        {.data = NULL},
+        {.data = elsewhere, .bytes = 0, .rank = 1, .dims = {0}}, /* nothing to be read */
+    };
+    struct request r = {.items = 1, .deadline_ns = rig->request.deadline_ns, .inputs = inputs, .input_count = 4};
+
+    port_region(rig->port, (uintptr_t)own, sizeof(own));
+    rig->wiring.regions[1] = (struct region){(uintptr_t)bulk, sizeof(bulk)};
+    expect_sent(rig);
+    assert_int_equal(port_submit(rig->port, &r), 0);
+    const struct request_card *card = &rig->wiring.cards[0][r.slot];
+    for (uint32_t i = 0; i < 4; i++) {
+        struct tensor_view view = card_view(card, i, rig->wiring.regions);
+        assert_int_equal(view.bytes, inputs[i].bytes);
+        assert_int_equal(view.dims[0], inputs[i].dims[0]);
+        if (i < 3)
+            assert_ptr_equal(view.data, inputs[i].data);
+    }
+    assert_int_not_equal(card->inputs[3].region, REGION_NONE); /* it is given */
+    inputs[0].bytes = 57;                                      /* a byte too far */
+    struct request beyond = r;
+    assert_int_equal(port_submit(rig->port, &beyond), -EFAULT);
+    inputs[0].bytes = 56;
+    inputs[1].data = elsewhere;
+    assert_int_equal(port_submit(rig->port, &beyond), -EFAULT);
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
         cmocka_unit_test(what_has_no_time_left_is_refused_with_its_reason),
+        cmocka_unit_test(what_is_still_read_keeps_its_slot),
+        cmocka_unit_test(as_many_are_outstanding_as_the_wiring_says),
+        cmocka_unit_test(inputs_are_found_in_their_region),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,8 +181,10 @@ static struct rig *rig_start_spare(const struct policy_ops *policy, uint32_t acc
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
     start_scheduler(rig);
-    for (uint32_t f = 0; f < PORTS; f++)
+    for (uint32_t f = 0; f < PORTS; f++) {
         rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
+        port_region(rig->ports[f], (uintptr_t)rig->input, sizeof(rig->input));
+    }
     return rig;
 }
 
@@ -219,6 +221,7 @@ static void rig_stop(struct rig *rig) {
 /* Requests of a test, and how often each came back. */
 struct crowd {
     struct request *requests;
+    struct tensor_view *inputs; /* of each */
     uint32_t *back, count, done, ran;
     struct rng rng;
 };
@@ -226,12 +229,14 @@ struct crowd {
 static void crowd_init(struct crowd *c, uint32_t count) {
     *c = (struct crowd){.count = count};
     c->requests = calloc(count, sizeof(*c->requests));
+    c->inputs = calloc(count, sizeof(*c->inputs));
     c->back = calloc(count, sizeof(*c->back));
     rng_seed(&c->rng, 17);
 }
 
 static void crowd_free(struct crowd *c) {
     free(c->requests);
+    free(c->inputs);
     free(c->back);
 }
 
@@ -245,8 +250,10 @@ static struct request *crowd_request(struct crowd *c, struct rig *rig, uint32_t 
     r->deadline_ns = r->arrival_ns + slo_ns;
     r->shape_key = is_variable(model) ? columns : 0;
     r->work = 1;
-    r->inputs[0] = (struct tensor_view){
+    c->inputs[i] = (struct tensor_view){
         .data = rig->input, .bytes = r->items * columns * sizeof(float), .rank = 2, .dims = {r->items, columns}};
+    r->inputs = &c->inputs[i];
+    r->input_count = 1;
     return r;
 }
 
@@ -263,7 +270,6 @@ static void crowd_collect(struct crowd *c, struct rig *rig, uint32_t f) {
     struct request *r;
 
     while ((r = port_next(rig->ports[f]))) {
-        assert_int_equal(r->port, f);
         assert_true(r >= c->requests && r < c->requests + c->count);
         assert_int_equal(c->back[r - c->requests]++, 0);
         c->done++;
