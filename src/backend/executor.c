@@ -20,11 +20,13 @@ static bool poll_plans(struct executor *x, bool *any) {
     for (uint32_t t = 0; t < w->model_threads; t++) {
         struct ring *ring = &w->plans[t * w->executors + x->config.index];
         const struct batch_plan *plan = ring_peek(ring);
+        x->plan_waits[t] = false;
         if (!plan)
             continue;
         bool dead = executor_member(x, plan->accelerator)->dead;
         if (plan->earliest_ns > clock_now_ns() && !dead) {
-            x->wake_ns = plan->earliest_ns;
+            x->wake_ns = plan->earliest_ns < x->wake_ns ? plan->earliest_ns : x->wake_ns;
+            x->plan_waits[t] = true;
             continue;
         }
         if (dead) {
@@ -41,9 +43,10 @@ static bool poll_plans(struct executor *x, bool *any) {
     return true;
 }
 
+/* Whether there is anything to do but what waits until wake_ns. */
 static bool anything_pending(struct executor *x) {
     for (uint32_t t = 0; t < x->wiring->model_threads; t++)
-        if (ring_pending(&x->wiring->plans[t * x->wiring->executors + x->config.index]))
+        if (!x->plan_waits[t] && ring_pending(&x->wiring->plans[t * x->wiring->executors + x->config.index]))
             return true;
     return ring_pending(&x->wiring->commands[x->config.index]) ||
            atomic_load_explicit(&x->stop, memory_order_acquire); /* with executor_stop() */
@@ -66,7 +69,7 @@ bool executor_serve(struct executor *x) {
             continue;
         struct doorbell *bell = &x->wiring->executor_bells[x->config.index];
         doorbell_arm(bell);
-        if ((x->emulation || x->wake_ns == TIME_NEVER || x->lost) && anything_pending(x))
+        if (anything_pending(x))
             doorbell_cancel(bell);
         else
             doorbell_sleep(bell, x->wake_ns);
@@ -100,6 +103,7 @@ static void executor_free(struct executor *x) {
     free(x->members);
     free(x->frontend_rung);
     free(x->model_rung);
+    free(x->plan_waits);
     free(x);
 }
 
@@ -120,10 +124,11 @@ int executor_start(struct executor **executor, const struct executor_config *con
     x->members = calloc(config->accelerators, sizeof(*x->members));
     x->frontend_rung = calloc(x->wiring->frontends, sizeof(bool));
     x->model_rung = calloc(x->wiring->model_threads, sizeof(bool));
+    x->plan_waits = calloc(x->wiring->model_threads, sizeof(bool));
     if (config->engine->emulate)
         x->emulation = emulation_new(config);
     if (!x->models || !x->beside || !x->counters || !x->members || !x->frontend_rung || !x->model_rung ||
-        !x->emulation != !config->engine->emulate ||
+        !x->plan_waits || !x->emulation != !config->engine->emulate ||
         (!x->emulation && (batch_under_way_init(x) < 0 || run_watch_init(x) < 0))) {
         error_set(err, rc, "no memory for accelerator %u", config->first_accelerator);
         goto err_free;
@@ -179,7 +184,7 @@ int executor_stop(struct executor *x) {
     if (x->lost && !run_is_back(x->lost))
         return -EBUSY;
     if (x->lost) {
-        if (x->lost_handle)
+        if (x->lost_reads)
             request_release(x, x->lost_handle);
         pthread_join(x->lost_thread, NULL);
         executor_unload_all(x);

@@ -71,9 +71,9 @@ void engine_lose(struct executor *x, uint32_t accelerator, const char *reason) {
 bool engine_return(struct executor *x) {
     bool works;
 
-    if (!x->lost || !run_is_back(x->lost) || (x->lost_handle && !request_release(x, x->lost_handle)))
+    if (!x->lost || !run_is_back(x->lost) || (x->lost_reads && !request_release(x, x->lost_handle)))
         return true;
-    x->lost_handle = 0;
+    x->lost_reads = false;
     pthread_join(x->lost_thread, NULL);
     free(x->lost);
     x->lost = NULL;

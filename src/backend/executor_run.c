@@ -142,6 +142,7 @@ void batch_abandon(struct executor *x) {
         return;
     struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
     uint32_t slots = batch_plan_slots(b->plan->request_count);
+    x->lost_reads = true;
     x->lost_handle = b->handles[b->done];
     b->failed = true;
     b->ended_ns = clock_now_ns();

@@ -62,6 +62,7 @@ struct executor {
     struct doorbell loaded;  /* rung when loading is over */
     _Atomic int load_status; /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
+    bool *plan_waits;                 /* [model_threads] the ring's first plan waits for its earliest start */
     bool *frontend_rung, *model_rung; /* who gets the bell when what was pushed is published */
     uint32_t reports;                 /* since the bells were last rung */
     pthread_t thread;
@@ -70,9 +71,10 @@ struct executor {
     struct run_watch *watch; /* NULL: runs cannot hang */
     struct run_watch *lost;  /* of a thread whose run was given up and has not come back; NULL: none */
     pthread_t lost_thread;
-    uint64_t lost_handle; /* what its run may still read, and the frontend was told so; 0: nothing */
-    struct {              /* owned by who started it */
-        uint64_t word;    /* the run as it was looked at last */
+    bool lost_reads; /* its run may still read a request, whose frontend was told so: */
+    uint64_t lost_handle;
+    struct {           /* owned by who started it */
+        uint64_t word; /* the run as it was looked at last */
         int64_t looked_ns, waited_ns;
         bool vacant; /* no thread has it: the one to take over could not be started yet, or it has ended */
     } watching;

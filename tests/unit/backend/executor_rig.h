@@ -30,13 +30,13 @@ struct rig {
     uint32_t zero[1];
 };
 
-static inline struct rig *rig_start_with(const struct engine_ops *engine) {
+static inline struct rig *rig_start_threads(const struct engine_ops *engine, uint32_t model_threads) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
     memset(rig, 0, sizeof(*rig));
-    rig->wiring.frontends = rig->wiring.model_threads = rig->wiring.executors = rig->wiring.accelerators =
-        rig->wiring.models = 1;
+    rig->wiring.model_threads = model_threads;
+    rig->wiring.frontends = rig->wiring.executors = rig->wiring.accelerators = rig->wiring.models = 1;
     rig->wiring.batch_max = BATCH_MAX;
     rig->wiring.port_requests = RIG_SLOTS;
     rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
@@ -63,6 +63,10 @@ static inline struct rig *rig_start_with(const struct engine_ops *engine) {
     assert_int_equal(executor_start(&rig->executor, &config, &err), 0);
     assert_int_equal(executor_wait_ready(rig->executor, &err), 0);
     return rig;
+}
+
+static inline struct rig *rig_start_with(const struct engine_ops *engine) {
+    return rig_start_threads(engine, 1);
 }
 
 static inline void rig_stop(struct rig *rig) {
@@ -92,9 +96,11 @@ static inline const float *request_data(const struct rig_request *r) {
     return (const float *)(uintptr_t)r->card.inputs[0].offset;
 }
 
-static inline void run_plan_between(struct rig *rig, struct rig_request *const *requests, uint32_t count,
-                                    int64_t earliest_ns, int64_t latest_ns) {
-    struct batch_plan *plan = ring_reserve_run(&rig->wiring.plans[0], batch_plan_slots(count));
+/* A batch of a model thread's. */
+static inline void run_plan_of(struct rig *rig, uint32_t model_thread, struct rig_request *const *requests,
+                               uint32_t count, int64_t earliest_ns, int64_t latest_ns) {
+    struct ring *ring = &rig->wiring.plans[model_thread];
+    struct batch_plan *plan = ring_reserve_run(ring, batch_plan_slots(count));
     assert_non_null(plan);
     *plan = (struct batch_plan){.request_count = count,
                                 .sealed_ns = clock_now_ns(),
@@ -105,9 +111,14 @@ static inline void run_plan_between(struct rig *rig, struct rig_request *const *
         plan->handles[i] = request_send(rig, requests[i]);
         plan->items += requests[i]->card.items;
     }
-    ring_push_run(&rig->wiring.plans[0], batch_plan_slots(count));
-    ring_publish(&rig->wiring.plans[0]);
+    ring_push_run(ring, batch_plan_slots(count));
+    ring_publish(ring);
     doorbell_ring(&rig->wiring.executor_bells[0]);
+}
+
+static inline void run_plan_between(struct rig *rig, struct rig_request *const *requests, uint32_t count,
+                                    int64_t earliest_ns, int64_t latest_ns) {
+    run_plan_of(rig, 0, requests, count, earliest_ns, latest_ns);
 }
 
 static inline void run_plan(struct rig *rig, struct rig_request *const *requests, uint32_t count) {

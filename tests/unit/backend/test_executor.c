@@ -436,6 +436,25 @@ static void test_what_may_not_start_yet_waits(void **state) {
     rig_stop(rig);
 }
 
+/* Of two batches that may not start yet the one that may first does, whichever thread it is of. */
+static void test_the_earliest_start_is_kept_to(void **state) {
+    (void)state;
+    struct rig *rig = rig_start_threads(&spy, 2);
+    float a[] = {1, 2}, b[] = {3, 4};
+    struct rig_request soon, late;
+    int64_t now_ns = clock_now_ns();
+
+    request_make(&soon, a, 1, now_ns + 600 * NS_PER_S);
+    request_make(&late, b, 1, now_ns + 600 * NS_PER_S);
+    run_plan_of(rig, 1, (struct rig_request *const[]){&late}, 1, now_ns + 300 * NS_PER_S, TIME_NEVER);
+    run_plan_of(rig, 0, (struct rig_request *const[]){&soon}, 1, now_ns + 50 * NS_PER_MS, TIME_NEVER);
+    take_done(rig, &soon);
+    assert_int_equal(soon.result.status, REQUEST_OK);
+    assert_true(clock_now_ns() < now_ns + 300 * NS_PER_S);
+    output_block_put(soon.result.block);
+    rig_stop(rig);
+}
+
 static void test_a_model_that_does_not_load_is_set_aside(void **state) {
     (void)state;
     seen.fail_load = true;
@@ -562,6 +581,7 @@ int main(void) {
         cmocka_unit_test(test_what_ends_after_its_deadline_is_counted),
         cmocka_unit_test(test_what_would_start_after_its_latest_is_not_run),
         cmocka_unit_test(test_what_may_not_start_yet_waits),
+        cmocka_unit_test(test_the_earliest_start_is_kept_to),
         cmocka_unit_test(test_a_model_that_does_not_load_is_set_aside),
         cmocka_unit_test(test_a_model_is_taken_up_and_put_down),
         cmocka_unit_test(test_a_model_warms_up_with_its_samples_or_is_not_loaded),

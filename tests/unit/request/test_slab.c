@@ -109,12 +109,75 @@ static void memory_is_used_again(void **state) {
     slab_destroy(slab);
 }
 
+static void assert_inside(const struct slab *slab, const char *block) {
+    size_t bytes;
+    uintptr_t range = slab_range(slab, &bytes);
+    assert_true((uintptr_t)block >= range);
+    assert_true((uintptr_t)block + slab_block_bytes(block) <= range + bytes);
+}
+
+/* Large blocks between small ones that stay: the range has room for as much memory as the bound allows, wherever the
+ * small ones lie, and every block is in it. */
+static void large_blocks_find_room_in_the_range(void **state) {
+    (void)state;
+    enum { SMALL = 8, ROUNDS = 50 };
+    struct slab *slab = slab_create(64 * MIB);
+    void *small[SMALL];
+    struct rng rng;
+    rng_seed(&rng, 5);
+    for (int i = 0; i < SMALL; i++) { /* a chunk of each class, with a large block given up behind each */
+        small[i] = slab_take(slab, (size_t)300 << i);
+        void *between = slab_take(slab, 5 * MIB);
+        assert_non_null(small[i]);
+        assert_non_null(between);
+        assert_inside(slab, small[i]);
+        assert_inside(slab, between);
+        slab_give(between);
+        slab_trim(slab);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t bytes = MIB + rng_below(&rng, 40 * MIB);
+        char *large = slab_take(slab, bytes);
+        assert_non_null(large);
+        assert_inside(slab, large);
+        large[0] = large[bytes - 1] = 'x';
+        slab_give(large);
+        slab_trim(slab);
+    }
+    for (int i = 0; i < SMALL; i++)
+        slab_give(small[i]);
+    slab_trim(slab);
+    assert_int_equal(slab_bytes_mapped(slab), 0);
+    slab_destroy(slab);
+}
+
+/* What was trimmed is zeros when it is used again: the memory did go back to the system. */
+static void trimmed_memory_is_given_back(void **state) {
+    (void)state;
+    struct slab *slab = slab_create(8 * MIB);
+    char *block = slab_take(slab, 2 * MIB);
+    memset(block, 'x', 2 * MIB);
+    slab_give(block);
+    slab_trim(slab);
+    for (int i = 0; i < 40; i++) { /* round the range, and over the same place again */
+        block = slab_take(slab, 2 * MIB);
+        assert_non_null(block);
+        assert_int_equal(block[MIB], 0);
+        block[MIB] = 'x';
+        slab_give(block);
+        slab_trim(slab);
+    }
+    slab_destroy(slab);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_hold_what_was_asked_for),
         cmocka_unit_test(blocks_do_not_overlap),
         cmocka_unit_test(the_bound_holds),
         cmocka_unit_test(memory_is_used_again),
+        cmocka_unit_test(large_blocks_find_room_in_the_range),
+        cmocka_unit_test(trimmed_memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
