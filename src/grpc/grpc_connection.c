@@ -32,7 +32,7 @@ static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
  * may send so many at once and a second, and one more for every frame that carries something. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *context) {
     struct grpc_connection *c = context;
-    int64_t now_ns = c->frontend->turn_ns;
+    int64_t now_ns = c->frontend->base.turn_ns;
     (void)session;
     c->greeted = true;
     if (hd->type == NGHTTP2_HEADERS || (hd->type == NGHTTP2_DATA && hd->length > 0)) {
@@ -50,7 +50,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     if (c->control > 0) {
         c->control--;
     } else if (!c->ending) {
-        counter_add(&c->frontend->dismissed, 1);
+        counter_add(&c->frontend->base.dismissed, 1);
         connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings"); /* what gRPC's clients look for */
     }
     return 0;
@@ -130,27 +130,28 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
 
 /* ---- begin and end ---- */
 
-void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) {
+void connection_begin(struct frontend *base, int fd, const struct peer *peer) {
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX},
     };
+    struct grpc_frontend *f = grpc_frontend_of(base);
     struct grpc_connection *c = calloc(1, sizeof(*c));
     if (!c)
         goto err_close;
-    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = f->turn_ns, .peer = *peer};
+    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = base->turn_ns, .peer = *peer};
     list_init(&c->dirty);
     list_init(&c->calls);
     if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
         goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
-        stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0)
+        stream_open(&c->stream, &base->streams, fd, c, base->turn_ns) < 0)
         goto err_session;
     list_init(&c->link);
-    list_append(&f->connections, &c->link);
-    if (f->quiesced)
+    list_append(&base->connections, &c->link);
+    if (base->quiesced)
         connection_goaway(c);
     connection_touch(c);
     return;
@@ -162,7 +163,7 @@ err_free:
 err_close:
     log_warn("no memory for a connection", "protocol=grpc");
     close(fd);
-    acceptor_ended(&f->acceptor, peer);
+    acceptor_ended(&base->acceptor, peer);
 }
 
 void connection_close(struct grpc_connection *c) {
@@ -173,7 +174,7 @@ void connection_close(struct grpc_connection *c) {
     list_remove(&c->dirty);
     nghttp2_session_del(c->session);
     stream_close(&c->stream);
-    acceptor_ended(&f->acceptor, &c->peer);
+    acceptor_ended(&f->base.acceptor, &c->peer);
     free(c);
 }
 
@@ -197,7 +198,7 @@ void connection_goaway(struct grpc_connection *c) {
 /* Writes what is gathered. As stream_write(). */
 static int outgoing_write(struct grpc_connection *c) {
     struct outgoing *o = &c->frontend->outgoing;
-    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->turn_ns);
+    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->base.turn_ns);
     o->count = 0;
     o->copied = 0;
     exchanges_free(c->frontend);
@@ -286,36 +287,39 @@ static bool sealed_take(struct grpc_connection *c, const char *data, size_t byte
     while ((n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
         if (!frames_take(c, opened, (size_t)n))
             return false;
-    return stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0; /* what the handshake says, or why it failed */
+    /* what the handshake says, or why it failed */
+    return stream_write_sealed(s, c->frontend->base.turn_ns) >= 0 && n == 0;
 }
 
 /* What is left is told again. */
 static void readable(struct grpc_connection *c) {
     struct grpc_frontend *f = c->frontend;
-    if (stream_greets(&c->stream) && f->streams.handshakes-- <= 0)
+    if (!stream_may_greet(&c->stream))
         return; /* told again */
     connection_touch(c);
     for (int reads = 0; reads < READS_MAX; reads++) {
-        ssize_t n = stream_receive(&c->stream, f->in, IN_BYTES, &c->arrived_ns);
+        ssize_t n = stream_receive(&c->stream, f->base.in, FRONTEND_IN_BYTES, &c->arrived_ns);
         if (n == -EAGAIN)
             return;
-        if (n <= 0 || !(c->stream.tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n))) {
+        if (n <= 0 ||
+            !(c->stream.tls ? sealed_take(c, f->base.in, (size_t)n) : frames_take(c, f->base.in, (size_t)n))) {
             connection_close(c);
             return;
         }
-        if ((size_t)n < IN_BYTES)
+        if ((size_t)n < FRONTEND_IN_BYTES)
             return;
     }
 }
 
-void connection_event(struct grpc_connection *c, uint32_t events) {
+void connection_event(void *connection, uint32_t events) {
+    struct grpc_connection *c = connection;
     if (events & EPOLLRDHUP)
         stream_shut(&c->stream);
     if (!(events & EPOLLOUT) || !connection_congested(c)) {
         readable(c);
         return;
     }
-    int rc = stream_flush(&c->stream, c->frontend->turn_ns); /* what came to be read is told again */
+    int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* what came to be read is told again */
     if (rc < 0)
         connection_close(c);
     else if (rc > 0)

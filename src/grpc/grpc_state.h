@@ -15,18 +15,11 @@
 #include "grpc/grpc_message.h"
 #include "grpc/grpc_services.h"
 #include "grpc/grpc_status.h"
-#include "net/acceptor.h"
-#include "net/frontend_loop.h"
+#include "net/frontend.h"
 #include "net/recycler.h"
-#include "net/stream.h"
-#include "request/bulk.h"
-#include "request/deflate.h"
-#include "request/inference.h"
-#include "v2/v2.h"
 
-#define IN_BYTES         ((size_t)128 * 1024) /* read from a socket at once */
-#define OUT_BYTES        ((size_t)64 * 1024)  /* copied together for a write */
-#define OUTGOING_PIECES  128                  /* of a write: a long answer has two a frame of 16 KiB */
+#define OUT_BYTES        ((size_t)64 * 1024) /* copied together for a write */
+#define OUTGOING_PIECES  128                 /* of a write: a long answer has two a frame of 16 KiB */
 #define FRAME_HEAD_BYTES 9
 
 struct grpc_connection {
@@ -55,7 +48,7 @@ struct grpc_call {
     enum body_encoding encoding;
     enum body_encoding accepts; /* for the answers */
     bool opened;                /* its headers are complete */
-    bool watcher;               /* counts among the frontend\'s */
+    bool watcher;               /* counts among the frontend's */
     bool watching;              /* is told of changes, whether or not it says more */
     enum grpc_health told;      /* last, of a service that is known */
     bool oversized;             /* and more than they may be */
@@ -106,49 +99,36 @@ struct outgoing {
 };
 
 struct grpc_frontend {
-    struct frontend_config config;
-    struct grpc_services services;
-    struct frontend_loop loop;
-    struct stream_home streams;
-    struct acceptor acceptor;
-    int64_t turn_ns;
-    int64_t sweep_ns; /* when to look for idle connections */
-    bool quiesced;
+    struct frontend base;
     struct recycler recycler; /* nghttp2's memory */
     nghttp2_mem memory;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
-    struct list_node connections, dirty;
-    struct inferences inferences;
+    struct list_node dirty;  /* connections that may have something to send */
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
     uint32_t open_calls, watchers; /* of these, and those of them that watch health */
-    struct inflater inflater;
-    struct deflater deflater;
-    char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
+    char *out;                     /* [OUT_BYTES] */
     struct outgoing outgoing;
     struct list_node ended;   /* exchanges that go when that has been written */
     struct list_node resumed; /* calls */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
-    _Atomic uint64_t dismissed;              /* connections, for being slow or idle, and floods */
 };
 
-/* ---- grpc.c: a frontend without a thread and a listening socket, for tests ---- */
-
-int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
-/* One turn, without sleeping. */
-void grpc_frontend_step(struct grpc_frontend *frontend);
-void grpc_frontend_free(struct grpc_frontend *frontend);
+static inline struct grpc_frontend *grpc_frontend_of(struct frontend *base) {
+    return container_of(base, struct grpc_frontend, base);
+}
 
 /* ---- grpc_connection.c, for grpc.c ---- */
 
 /* nghttp2's callbacks and options, once for all connections. 0 or -ENOMEM. */
 int connections_init(struct grpc_frontend *frontend);
 /* Takes the socket over. */
-void connection_begin(struct grpc_frontend *frontend, int fd, const struct peer *peer);
-void connection_event(struct grpc_connection *connection, uint32_t events);
+void connection_begin(struct frontend *frontend, int fd, const struct peer *peer);
+/* What epoll says of a connection; may close it. */
+void connection_event(void *connection, uint32_t events);
 /* Sends what there is; may close it. */
 void connection_send(struct grpc_connection *connection);
 /* No new calls on it. */
@@ -200,7 +180,8 @@ void call_reset(struct grpc_call *call);
 
 /* ---- grpc_sweep.c, for grpc.c ---- */
 
-void connections_sweep(struct grpc_frontend *frontend);
+/* Once a second: ends what takes too long. */
+void connections_sweep(struct frontend *frontend);
 
 /* ---- grpc_call.c, for grpc.c ---- */
 
@@ -209,7 +190,7 @@ void exchange_returned(struct grpc_exchange *exchange);
 /* A bulk thread gave it back. */
 void exchange_bulk_returned(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
-void exchange_order_returned(struct grpc_exchange *exchange, unsigned status, const char *sentence);
+void exchange_order_returned(void *exchange, unsigned status, const char *sentence);
 /* Takes messages that streams sent while too many waited. False: there was nothing to do. */
 bool calls_resume(struct grpc_frontend *frontend);
 /* The server ends: the call does, too, when what it has under way does. */

@@ -25,11 +25,11 @@
 #define SEND_MOST    ((size_t)1024 * 1024) /* in a turn, of one connection */
 #define SEAL_MOST    ((size_t)256 * 1024)  /* the same over TLS, which takes five times as long */
 #define SEND_PIECES  (2 + INFER_ANSWER_PIECES)
-_Static_assert(HEAD_RECEIVE <= HTTP_IN_BYTES, "received into the frontend's buffer");
+_Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
 void http_connection_does(struct http_connection *c, enum http_doing doing, uint64_t bytes) {
     c->doing = doing;
-    c->since_ns = c->frontend->turn_ns;
+    c->since_ns = c->frontend->base.turn_ns;
     c->bytes = bytes;
 }
 
@@ -81,7 +81,7 @@ static void request_reset(struct http_connection *c) {
 static int on_begin(llhttp_t *parser) {
     struct http_connection *c = parser->data;
     c->begun = true;
-    c->since_ns = c->frontend->turn_ns;
+    c->since_ns = c->frontend->base.turn_ns;
     return 0;
 }
 
@@ -117,7 +117,8 @@ static int on_value_complete(llhttp_t *parser) {
     struct http_connection *c = parser->data;
     if (c->head_over)
         return 0;
-    http_head_field(&c->head, c->frontend->config.auth, c->name.data, c->name.length, c->value.data, c->value.length);
+    http_head_field(&c->head, c->frontend->base.config.auth, c->name.data, c->name.length, c->value.data,
+                    c->value.length);
     span_clear(&c->name);
     span_clear(&c->value);
     return 0;
@@ -161,7 +162,7 @@ void http_callbacks_init(llhttp_settings_t *callbacks) {
 
 /* ---- begin and end ---- */
 
-void http_connection_begin(struct http_frontend *f, int fd, const struct peer *peer) {
+void http_connection_begin(struct frontend *f, int fd, const struct peer *peer) {
     struct http_connection *c = calloc(1, sizeof(*c));
     if (!c || stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0) {
         log_warn("no memory for a connection", "protocol=http");
@@ -170,14 +171,14 @@ void http_connection_begin(struct http_frontend *f, int fd, const struct peer *p
         free(c);
         return;
     }
-    c->frontend = f;
+    c->frontend = http_frontend_of(f);
     c->peer = *peer;
     text_init(&c->path, c->path_memory, sizeof(c->path_memory));
     text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     list_init(&c->link);
     list_init(&c->again);
     list_append(&f->connections, &c->link);
-    llhttp_init(&c->parser, HTTP_REQUEST, &f->callbacks);
+    llhttp_init(&c->parser, HTTP_REQUEST, &c->frontend->callbacks);
     c->parser.data = c;
     request_reset(c);
     http_connection_does(c, HTTP_DOING_HEAD, 0);
@@ -196,10 +197,11 @@ void http_connection_close(struct http_connection *c) {
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
     stream_close(&c->stream);
-    acceptor_ended(&f->acceptor, &c->peer);
+    acceptor_ended(&f->base.acceptor, &c->peer);
 }
 
-void http_connections_free(struct http_frontend *f) {
+void http_connections_free(struct frontend *base) {
+    struct http_frontend *f = http_frontend_of(base);
     while (!list_empty(&f->closed)) {
         struct http_connection *c = list_entry(f->closed.next, struct http_connection, link);
         list_remove(&c->link);
@@ -216,7 +218,7 @@ void http_connections_free(struct http_frontend *f) {
 static void leave(struct http_connection *c) {
     if (c->stream.tls)
         tls_stream_end(c->stream.tls);
-    if (c->stream.tls && stream_write_sealed(&c->stream, c->frontend->turn_ns) < 0) {
+    if (c->stream.tls && stream_write_sealed(&c->stream, c->frontend->base.turn_ns) < 0) {
         http_connection_close(c);
         return;
     }
@@ -321,7 +323,7 @@ static void answer_over(struct http_connection *c) {
 /* Sends what the socket takes; may close it. */
 static void send_out(struct http_connection *c) {
     struct iovec pieces[SEND_PIECES];
-    int64_t now_ns = c->frontend->turn_ns;
+    int64_t now_ns = c->frontend->base.turn_ns;
     size_t count = pieces_left(c, pieces, c->stream.tls ? SEAL_MOST : SEND_MOST), bytes = pieces_bytes(pieces, count);
     ssize_t n = !c->stream.tls                                        ? stream_send(&c->stream, pieces, count, now_ns)
                 : stream_write(&c->stream, pieces, count, now_ns) < 0 ? -EIO
@@ -343,8 +345,8 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
     struct http_frontend *f = c->frontend;
     char digits[JSON_DIGITS_MAX];
     bool head_only = c->parser.method == HTTP_HEAD && c->head_over;
-    c->last = c->last || f->quiesced ||
-              (f->config.draining && atomic_load_explicit(f->config.draining, memory_order_relaxed));
+    c->last = c->last || f->base.quiesced ||
+              (f->base.config.draining && atomic_load_explicit(f->base.config.draining, memory_order_relaxed));
     text_put(&c->out, "Content-Length: ");
     text_append(&c->out, digits, json_digits(digits, bytes));
     text_put(&c->out, "\r\n");
@@ -385,12 +387,12 @@ void http_connection_continue(struct http_connection *c) {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (llhttp_get_http_minor(&c->parser) == 0)
         return;
-    if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->turn_ns) < 0)
+    if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->base.turn_ns) < 0)
         stream_reading(&c->stream, true); /* the event that ends it comes */
 }
 
 void http_connection_dismiss(struct http_connection *c, const char *why) {
-    counter_add(&c->frontend->dismissed, 1);
+    counter_add(&c->frontend->base.dismissed, 1);
     if (why && !stream_congested(&c->stream) && !stream_greets(&c->stream))
         answer_fault(c, 408, why);
     else
@@ -495,26 +497,26 @@ static bool receive_sealed(struct http_connection *c, const char *data, size_t b
     while (!c->closed && (n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
         if (c->doing != HTTP_DOING_LEAVING)
             take(c, opened, (size_t)n);
-    return c->closed || (stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0);
+    return c->closed || (stream_write_sealed(s, c->frontend->base.turn_ns) >= 0 && n == 0);
 }
 
 static void receive(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
-    size_t bytes = c->doing == HTTP_DOING_HEAD ? HEAD_RECEIVE : HTTP_IN_BYTES;
+    size_t bytes = c->doing == HTTP_DOING_HEAD ? HEAD_RECEIVE : FRONTEND_IN_BYTES;
     char *room = c->stream.tls || c->doing != HTTP_DOING_BODY ? NULL : exchange_room(c, &bytes);
     bytes = bytes < BODY_RECEIVE ? bytes : BODY_RECEIVE;
-    ssize_t n = stream_receive(&c->stream, room ? room : f->in, bytes, &c->arrived_ns);
+    ssize_t n = stream_receive(&c->stream, room ? room : f->base.in, bytes, &c->arrived_ns);
     if (n == -EAGAIN)
         return;
-    if (n <= 0 || (c->stream.tls && !receive_sealed(c, f->in, (size_t)n)))
+    if (n <= 0 || (c->stream.tls && !receive_sealed(c, f->base.in, (size_t)n)))
         http_connection_close(c);
     else if (!c->stream.tls && c->doing != HTTP_DOING_LEAVING)
-        take(c, room ? room : f->in, (size_t)n);
+        take(c, room ? room : f->base.in, (size_t)n);
 }
 
 /* There is something to be received. What comes while a request is under way stays in the socket. */
 static void readable(struct http_connection *c) {
-    if (stream_greets(&c->stream) && c->frontend->streams.handshakes-- <= 0)
+    if (!stream_may_greet(&c->stream))
         return; /* told again */
     if (takes(c) || c->doing == HTTP_DOING_LEAVING)
         receive(c);
@@ -523,13 +525,14 @@ static void readable(struct http_connection *c) {
 }
 
 static void writable(struct http_connection *c) {
-    if (stream_congested(&c->stream) && stream_flush(&c->stream, c->frontend->turn_ns) < 0)
+    if (stream_congested(&c->stream) && stream_flush(&c->stream, c->frontend->base.turn_ns) < 0)
         http_connection_close(c);
     else if (!stream_congested(&c->stream) && c->doing == HTTP_DOING_ANSWER)
         send_out(c);
 }
 
-void http_connection_event(struct http_connection *c, uint32_t events) {
+void http_connection_event(void *connection, uint32_t events) {
+    struct http_connection *c = connection;
     if (c->closed)
         return;
     if (events & (EPOLLERR | EPOLLHUP)) {

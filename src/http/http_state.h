@@ -13,16 +13,10 @@
 #include "base/list.h"
 #include "http/http.h"
 #include "http/http_head.h"
-#include "net/acceptor.h"
-#include "net/frontend_loop.h"
-#include "net/stream.h"
-#include "request/bulk.h"
-#include "request/deflate.h"
-#include "request/inference.h"
+#include "net/frontend.h"
 #include "v2/v2.h"
 
 #define HTTP_STATUS_MAX 600
-#define HTTP_IN_BYTES   ((size_t)128 * 1024) /* received at once, of what is copied */
 
 /* What a connection does, and has time for (http_sweep.c). */
 enum http_doing {
@@ -108,44 +102,32 @@ struct exchange {
 };
 
 struct http_frontend {
-    struct frontend_config config;
-    struct frontend_loop loop;
-    struct stream_home streams;
-    struct acceptor acceptor;
+    struct frontend base;
     llhttp_settings_t callbacks;
-    int64_t turn_ns; /* when this turn began */
-    bool quiesced;
-    int64_t sweep_ns; /* when to look for slow ones */
-    struct list_node connections, again, closed;
-    char *in; /* [HTTP_IN_BYTES] */
-    struct inferences inferences;
-    struct inflater inflater;
-    struct deflater deflater;
+    struct list_node again;  /* connections that go on next turn, whether or not something comes */
+    struct list_node closed; /* connections that are freed when the turn ends */
 
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
-    _Atomic uint64_t dismissed;                 /* connections, for being slow or idle */
 };
 
-/* ---- http.c: a frontend without a thread, for tests ---- */
-
-int http_frontend_make(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
-/* One turn, without sleeping. */
-void http_frontend_step(struct http_frontend *frontend);
-void http_frontend_free(struct http_frontend *frontend);
+static inline struct http_frontend *http_frontend_of(struct frontend *base) {
+    return container_of(base, struct http_frontend, base);
+}
 
 /* ---- http_connection.c, for http.c and http_sweep.c ---- */
 
 void http_callbacks_init(llhttp_settings_t *callbacks);
 /* Takes the socket over. */
-void http_connection_begin(struct http_frontend *frontend, int fd, const struct peer *peer);
-/* What epoll says of it; may close it. */
-void http_connection_event(struct http_connection *connection, uint32_t events);
+void http_connection_begin(struct frontend *frontend, int fd, const struct peer *peer);
+/* What epoll says of a connection; may close it. */
+void http_connection_event(void *connection, uint32_t events);
 /* Goes on with what was kept of it; may close it. */
 void http_connection_go_on(struct http_connection *connection);
-/* Ends it at once. What its request waits for is cancelled. Its memory stays until the turn ends. */
+/* Ends it at once. What its request waits for is cancelled. Its memory stays until http_connections_free(). */
 void http_connection_close(struct http_connection *connection);
-void http_connections_free(struct http_frontend *frontend);
+/* Frees those that are closed. */
+void http_connections_free(struct frontend *frontend);
 /* Says why (NULL: nothing), and ends it. */
 void http_connection_dismiss(struct http_connection *connection, const char *why);
 
@@ -191,9 +173,9 @@ void exchange_finish(struct exchange *exchange);
 /* A bulk thread gave it back. */
 void exchange_from_bulk(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
-void exchange_ordered(struct exchange *exchange, unsigned status, const char *sentence);
+void exchange_ordered(void *exchange, unsigned status, const char *sentence);
 
 /* ---- http_sweep.c, for http.c ---- */
 
 /* Once a second: ends what takes too long. */
-void http_connections_sweep(struct http_frontend *frontend);
+void http_connections_sweep(struct frontend *frontend);

@@ -7,13 +7,14 @@
 
 #include <stdatomic.h>
 
-#include "net/frontend_loop.h"
+#include "base/error.h"
+#include "net/frontend_config.h"
 #include "net/peers.h"
 
 #define ACCEPTOR_PAUSE_MS 100
 
 struct acceptor {
-    struct frontend_loop *loop;
+    int epoll_fd;
     int fd; /* -1: nobody is to be taken (any more) */
     void *mark;
     bool watched;
@@ -25,10 +26,10 @@ struct acceptor {
     _Atomic uint64_t paused; /* how often there was no descriptor or memory */
 };
 
-/* Duplicates `listen_fd`; -1: there is none. `mark` comes back with its events. 0 or -errno with a sentence; destroy it
- * in either case. */
-int acceptor_init(struct acceptor *acceptor, struct frontend_loop *loop, const struct frontend_config *config,
-                  void *mark, struct sy_error *err);
+/* Duplicates `listen_fd`; -1: there is none. `mark` comes back from epoll with its events. 0 or -errno with a sentence;
+ * destroy it in either case. */
+int acceptor_init(struct acceptor *acceptor, int epoll_fd, const struct frontend_config *config, void *mark,
+                  struct sy_error *err);
 void acceptor_destroy(struct acceptor *acceptor);
 
 /* The next connection, which counts until acceptor_ended(); -1: there is none now. */

@@ -121,3 +121,16 @@ bool auth_allows_bearer(const struct auth *auth, const char *value, size_t lengt
         at++;
     return auth_allows(auth, value + at, length - at);
 }
+
+static bool name_is(const char *name, size_t length, const char *header) {
+    return length == strlen(header) && strncasecmp(name, header, length) == 0;
+}
+
+bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value,
+                        size_t length) {
+    if (!auth)
+        return false;
+    return name_is(name, name_length, "authorization") ? auth_allows_bearer(auth, value, length)
+           : name_is(name, name_length, "x-api-key")   ? auth_allows(auth, value, length)
+                                                       : false;
+}

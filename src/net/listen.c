@@ -1,4 +1,4 @@
-/* listen.c - opens listening sockets, and completes what frontends are told. */
+/* listen.c - opens listening sockets. */
 #include "net/listen.h"
 
 #include <errno.h>

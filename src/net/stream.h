@@ -63,6 +63,10 @@ void stream_shut(struct stream *stream);
 static inline bool stream_greets(const struct stream *stream) {
     return stream->tls && !tls_stream_established(stream->tls);
 }
+/* Before a receive: false, where this thread has done enough steps of handshakes in this turn. */
+static inline bool stream_may_greet(struct stream *stream) {
+    return !stream_greets(stream) || stream->home->handshakes-- > 0;
+}
 static inline bool stream_congested(const struct stream *stream) {
     return stream->unsent.length > 0;
 }
