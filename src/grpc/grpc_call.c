@@ -18,8 +18,8 @@
 #define NO_FREE      UINT32_MAX
 #define WATCHERS_MAX 1024
 #define TAKE_MIN     ((size_t)16 * 1024) /* so much of an answer is not copied to be sent */
-/* Exchanges of one call that wait: beyond so many the client's window is not refilled, and beyond so many what is still
- * within it is kept as it came. */
+/* While more exchanges of a call than MANY wait, the client's window is not refilled; while MAX wait, messages that
+ * come within it are kept as they are. */
 #define STREAM_EXCHANGES_MANY 256
 #define STREAM_EXCHANGES_MAX  1024
 
@@ -166,7 +166,7 @@ static void exchange_detach(struct grpc_exchange *x) {
         list_append(&call->connection->frontend->resumed, &call->resumed);
 }
 
-/* It goes at once, or with the write under way, which may send parts of its answer from where they lie. */
+/* It is freed at once, or after the write under way, which may send parts of its answer from where they lie. */
 static void exchange_end(struct grpc_exchange *x, bool sent) {
     struct grpc_frontend *f = x->call->connection->frontend;
     exchange_detach(x);
@@ -197,7 +197,7 @@ static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
 }
 
 static void answer_ready(struct grpc_exchange *x, unsigned status) {
-    inference_blocks_give(&x->inference); /* the answer points into the outputs only */
+    inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
     inference_answered(&x->inference, status);
     x->answered = true;
     x->piece = 0;
@@ -205,7 +205,7 @@ static void answer_ready(struct grpc_exchange *x, unsigned status) {
     call_progress(x->call);
 }
 
-/* A mistake or a refusal ends a unary call; a streaming one goes on, and tells of it in its place. */
+/* A mistake or a refusal ends a unary call. A streaming call goes on: the answer to this message tells of it. */
 static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
     struct grpc_call *call = x->call;
     struct inference *i = &x->inference;
@@ -248,7 +248,7 @@ void call_watch(struct grpc_call *call) {
         return;
     struct grpc_exchange *x = exchange_take(call);
     if (!x)
-        return; /* the next time */
+        return; /* tried again at the next sweep */
     static const char room[GRPC_ANSWER_ROOM];
     text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
     grpc_health_put(&x->inference.text, now);
@@ -362,7 +362,7 @@ static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_err
     if (status == 0)
         return;
     grpc_infer_words(&x->message, &words, &ignored);
-    i->call.id = words.id; /* what was wrong may have come before it */
+    i->call.id = words.id; /* the mistake may stand before the id in the message */
     i->call.id_length = words.id_length;
     exchange_fail(x, status, err->text);
 }
@@ -525,7 +525,7 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
     }
 }
 
-/* What is no gRPC at all is answered as HTTP. */
+/* A request that is no gRPC at all is answered as HTTP. */
 static void not_grpc(struct grpc_call *call, const char *status) {
     nghttp2_nv headers[] = {HEADER(":status", "415")};
     headers[0].value = (uint8_t *)status;
@@ -539,7 +539,7 @@ static bool is_health(const struct grpc_call *call) {
            call->method == GRPC_HEALTH_WATCH;
 }
 
-/* They may stay for ever, and need no token. */
+/* Watchers may stay for ever, and need no token: their number is limited. */
 static void watcher_begin(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     if (f->watchers == WATCHERS_MAX) {
@@ -600,7 +600,7 @@ static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
     return list_entry(call->exchanges.next, struct grpc_exchange, link);
 }
 
-/* Returns how many bytes it took: all but for messages of a stream that has too many. */
+/* Returns how many bytes it took: all, unless the stream has too many exchanges. */
 static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     const struct grpc_frontend *f = call->connection->frontend;
     bool streaming = grpc_method_streams(call->method);
@@ -635,7 +635,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
         else
             call->receiving = NULL;
     }
-    return bytes; /* what comes behind the end is swallowed */
+    return bytes; /* what comes behind the end is thrown away */
 }
 
 /* All messages of the call have been taken. */
@@ -656,15 +656,15 @@ static void messages_end(struct grpc_call *call) {
 
 /* ---- messages of a stream that has too many under way ----
  *
- * What is kept of a call is no more than its window. As long as something is, half as many of its exchanges wait as
- * may, so that all calls together keep no more than 64 MiB. */
+ * A call keeps at most its window's bytes, and only while at least half of STREAM_EXCHANGES_MAX of its exchanges wait.
+ * As exchanges are limited, all calls together keep no more than 64 MiB. */
 
 static void kept_free(struct grpc_call *call) {
     text_free(&call->kept);
     list_remove(&call->resumed);
 }
 
-/* So many bytes have been taken. */
+/* So many bytes have been taken: refills the window by them, now or later. */
 static void consume(struct grpc_call *call, size_t bytes) {
     if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
         call->unconsumed += bytes;
@@ -756,7 +756,7 @@ static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) 
     return used;
 }
 
-/* Whether the call ends with its last answer, of which nothing is left. */
+/* Whether the call ends when its last answer has been read. */
 static bool call_over(const struct grpc_call *call) {
     return call->ended || (call->half_closed && !call->watching && call->kept.length == 0);
 }

@@ -1,5 +1,4 @@
-/* grpc_connection.c - a socket and the HTTP/2 session on it. nghttp2 keeps the protocol; its callbacks go to the calls.
- */
+/* grpc_connection.c - a socket and the HTTP/2 session on it. nghttp2 does HTTP/2; its callbacks go to the calls. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,8 @@
 
 #define STREAMS_MAX           1024       /* calls at once on one connection */
 #define READS_MAX             8          /* of one connection in a turn: 1 MiB, some 0.2 ms */
-#define STREAM_WINDOW         (4 << 20)  /* bytes a client may send before it hears from us: a call's */
-#define CONNECTION_WINDOW     (32 << 20) /* and all calls' of a connection */
+#define STREAM_WINDOW         (4 << 20)  /* bytes that a client may send of a call before it hears from us */
+#define CONNECTION_WINDOW     (32 << 20) /* the same, of all calls of a connection */
 #define HEADER_LIST_BYTES_MAX (32 << 10)
 /* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
@@ -41,7 +40,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     }
     if (hd->type == NGHTTP2_WINDOW_UPDATE || hd->type == NGHTTP2_RST_STREAM || hd->type == NGHTTP2_CONTINUATION ||
         (hd->type == NGHTTP2_DATA && (hd->flags & NGHTTP2_FLAG_END_STREAM)))
-        return 0; /* cheap, or counted by nghttp2 */
+        return 0; /* these cost little, or nghttp2 counts them */
     if (c->control == 0) {
         int64_t earned = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_RATE);
         c->control = earned < CONTROL_BURST ? (uint32_t)earned : CONTROL_BURST;
@@ -61,7 +60,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     struct grpc_call *call = call_begin(c, frame->hd.stream_id);
-    if (!call) /* not begun: the client may try again elsewhere */
+    if (!call) /* REFUSED_STREAM: the client knows that it may try again elsewhere */
         return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
     return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call);
 }
@@ -107,7 +106,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* The end of an answer went out before the client's end came: the client need not go on. (Submitted any sooner, nghttp2
+/* An answer has ended before the client's message did: tells the client to stop sending. (Submitted any sooner, nghttp2
  * would drop the answer.) */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
     (void)context;
@@ -210,12 +209,12 @@ static void outgoing_put(struct outgoing *o, const void *data, size_t bytes) {
     o->pieces[o->count++] = (struct iovec){(void *)data, bytes};
 }
 
-/* The same for what does not stay where it is. False: there is no room, write first. */
+/* The same for bytes that do not stay where they are. False: there is no room; write first. */
 static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t bytes) {
     struct outgoing *o = &c->frontend->outgoing;
     char *at = c->frontend->out + o->copied;
     struct iovec *last = o->count > 0 ? &o->pieces[o->count - 1] : NULL;
-    if (o->copied + bytes > OUT_BYTES || o->count == OUTGOING_PIECES - 1) /* one is kept for a long frame */
+    if (o->copied + bytes > OUT_BYTES || o->count == OUTGOING_PIECES - 1) /* one piece is kept for a long frame */
         return false;
     memcpy(at, data, bytes);
     o->copied += bytes;
@@ -226,7 +225,7 @@ static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t by
     return true;
 }
 
-/* A frame of a long answer: its head is copied, the rest goes out from where the engine left it. */
+/* A frame of a long answer: its head is copied, the rest is sent from where the engine left it. */
 static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t bytes,
                         nghttp2_data_source *source, void *context) {
     struct grpc_connection *c = context;
@@ -235,7 +234,7 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
     (void)frame;
     o->full = o->count + 1 + INFER_ANSWER_PIECES >= OUTGOING_PIECES || !outgoing_copy(c, head, FRAME_HEAD_BYTES);
     if (o->full)
-        return NGHTTP2_ERR_WOULDBLOCK; /* comes again when it has been written */
+        return NGHTTP2_ERR_WOULDBLOCK; /* nghttp2 offers the frame again after the write */
     o->count += call_take(source->ptr, bytes, &o->pieces[o->count]);
     return 0;
 }
@@ -279,16 +278,16 @@ static bool frames_take(struct grpc_connection *c, const char *data, size_t byte
     return c->ending || nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
 }
 
-static bool sealed_take(struct grpc_connection *c, const char *data, size_t bytes) {
+static bool encrypted_take(struct grpc_connection *c, const char *data, size_t bytes) {
     struct stream *s = &c->stream;
-    char *opened = s->home->opened;
+    char *decrypted = s->home->decrypted;
     ssize_t n;
     tls_stream_give(s->tls, data, bytes);
-    while ((n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
-        if (!frames_take(c, opened, (size_t)n))
+    while ((n = tls_stream_read(s->tls, decrypted, STREAM_RECORD_BYTES)) > 0)
+        if (!frames_take(c, decrypted, (size_t)n))
             return false;
-    /* what the handshake says, or why it failed */
-    return stream_write_sealed(s, c->frontend->base.turn_ns) >= 0 && n == 0;
+    /* sends what the handshake has to say, or why it failed */
+    return stream_write_encrypted(s, c->frontend->base.turn_ns) >= 0 && n == 0;
 }
 
 /* What is left is told again. */
@@ -302,7 +301,7 @@ static void readable(struct grpc_connection *c) {
         if (n == -EAGAIN)
             return;
         if (n <= 0 ||
-            !(c->stream.tls ? sealed_take(c, f->base.in, (size_t)n) : frames_take(c, f->base.in, (size_t)n))) {
+            !(c->stream.tls ? encrypted_take(c, f->base.in, (size_t)n) : frames_take(c, f->base.in, (size_t)n))) {
             connection_close(c);
             return;
         }
@@ -319,7 +318,7 @@ void connection_event(void *connection, uint32_t events) {
         readable(c);
         return;
     }
-    int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* what came to be read is told again */
+    int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* what there is to read is told again */
     if (rc < 0)
         connection_close(c);
     else if (rc > 0)

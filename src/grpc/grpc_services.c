@@ -96,7 +96,7 @@ void grpc_health_put(struct text *out, enum grpc_health health) {
     pack(&response, out);
 }
 
-/* A watcher is told of a service that is not known, one who asks once fails. */
+/* Where the service is not known, a watcher is told so, and who asks once gets an error. */
 static unsigned health_answer(const struct frontend *f, bool watched, const char *message, size_t bytes,
                               struct text *out, struct sy_error *err) {
     enum grpc_health health = grpc_health_of(f, message, bytes);
@@ -119,7 +119,7 @@ static unsigned model_ready(const struct frontend *f, const char *message, size_
                                  strlen(request->version), err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     response.ready = model >= 0 && served_model_ready(&f->models->models[model], &retry, NULL);
-    return pack(&response, out); /* false for a model that is not there: so clients expect it */
+    return pack(&response, out); /* false for a model that is not there: clients expect no error */
 }
 
 /* ---- descriptions ---- */
@@ -219,7 +219,7 @@ static int log_settings_read_message(const Inference__LogSettingsRequest *reques
             break;
         case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM:
             s->kind = SETTING_NUMBER;
-            s->number = value->uint32_param > 0 ? 1 : 0; /* how much more than none makes no difference */
+            s->number = value->uint32_param > 0 ? 1 : 0; /* every level above 0 is the same */
             break;
         case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM:
             s->kind = SETTING_TEXT;

@@ -1,6 +1,5 @@
-/* grpc_services.h - the methods of the services, and the answers to all but inference.
- *
- * Any thread; not on the hot path. */
+/* grpc_services.h - the methods of the services, and the answers to all but inference. The frontend's thread; not on
+ * the hot path. */
 #pragma once
 
 #include <stddef.h>
@@ -31,7 +30,7 @@ enum grpc_method {
     GRPC_HEALTH_CHECK,
     GRPC_HEALTH_WATCH,
     GRPC_REFLECTION,
-    GRPC_LOAD, /* and the next: orders, which grpc_call.c hands in; not answered here */
+    GRPC_LOAD, /* this and the next: orders, which grpc_call.c hands in; not answered here */
     GRPC_UNLOAD,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,
@@ -54,7 +53,7 @@ unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method m
 
 /* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
 enum grpc_health grpc_health_of(const struct frontend *frontend, const char *message, size_t bytes);
-/* Of one that is known. */
+/* Of a service that is known. */
 enum grpc_health grpc_health_now(const struct frontend *frontend);
 /* Appends a HealthCheckResponse. */
 void grpc_health_put(struct text *out, enum grpc_health health);

@@ -1,6 +1,6 @@
-/* grpc_state.h - what a gRPC frontend is made of; for the files grpc*.c only.
+/* grpc_state.h - what a gRPC frontend is made of; for the files of grpc/ only.
  *
- * Everything is owned by the frontend's thread but for requests while the scheduler has them.
+ * Everything is owned by the frontend's thread, but for requests while the scheduler or a bulk thread has them.
  *
  *     connection (a socket, an nghttp2 session)
  *       call (a stream of HTTP/2: one method, one status at its end)
@@ -31,8 +31,8 @@ struct grpc_connection {
     struct list_node calls;
     int64_t arrived_ns; /* when the kernel had what was received last */
     bool greeted;       /* a frame has come */
-    bool ending;        /* ends when what there is to send is sent; what comes is not read */
-    uint32_t control;   /* frames that carry no call and may still come */
+    bool ending;        /* closed when all there is to send has gone; what comes is not read */
+    uint32_t control;   /* how many more frames that carry no call it may send */
     int64_t control_ns; /* when that was counted up last */
     struct peer peer;
 };
@@ -49,22 +49,22 @@ struct grpc_call {
     enum body_encoding accepts; /* for the answers */
     bool opened;                /* its headers are complete */
     bool watcher;               /* counts among the frontend's */
-    bool watching;              /* is told of changes, whether or not it says more */
-    enum grpc_health told;      /* last, of a service that is known */
-    bool oversized;             /* and more than they may be */
+    bool watching;              /* a health watcher that has its first answer: it is told of changes */
+    enum grpc_health told;      /* what a watcher was told last */
+    bool oversized;             /* its headers are longer than they may be */
     bool posted, typed;         /* its headers are those of a gRPC call */
     bool half_closed;           /* the client sends no more */
     bool responded;             /* the answer's headers are submitted */
     bool deferred;              /* nghttp2 waits to be told that there is more to send */
-    bool ended;                 /* its status is settled: what comes is swallowed */
+    bool ended;                 /* its status is known: what comes is thrown away */
     bool authorized;            /* it has one of the tokens */
     bool timeout_wrong;         /* grpc-timeout makes no sense */
     size_t header_bytes;
-    size_t unconsumed;        /* of the stream's window: withheld while many exchanges wait */
-    struct text kept;         /* what a stream sent while too many wait; not consumed either */
+    size_t unconsumed;        /* bytes taken, but the client's window is not refilled while many exchanges wait */
+    struct text kept;         /* what a stream sent while too many exchanges wait */
     struct list_node resumed; /* in the frontend's list: what is kept may be taken */
     int64_t begun_ns;
-    int64_t first_ns;   /* since when its first exchange is the first */
+    int64_t first_ns;   /* since when the exchange that is first now is the first */
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
     int64_t limit_ns;   /* when that ends; 0: never */
     unsigned status;    /* at the end */
@@ -77,10 +77,10 @@ struct grpc_exchange {
     struct grpc_call *call; /* NULL: gone while the request ran */
     struct list_node link;  /* in the call's list, in the order of arrival */
     bool answered;          /* its answer may be sent */
-    bool sent;              /* when it has ended: all of it went out */
+    bool sent;              /* once it has ended: whether all of it went out */
     int piece;              /* being sent */
     size_t piece_at;
-    /* of the call, for a bulk thread, which knows of none */
+    /* copied from the call, which a bulk thread does not touch */
     enum grpc_method method;
     enum body_encoding encoding, accepts;
     size_t bytes_max;
@@ -91,7 +91,7 @@ struct grpc_exchange {
     struct sy_error error;
 };
 
-/* Gathered for one write: frames, copied into `out`, and parts of large answers where they lie. */
+/* Gathered for one write: frames, copied into `out`, and parts of large answers, which stay where they lie. */
 struct outgoing {
     struct iovec pieces[OUTGOING_PIECES];
     size_t count, copied; /* pieces, bytes in the frontend's `out` */
@@ -135,7 +135,7 @@ void connection_send(struct grpc_connection *connection);
 void connection_goaway(struct grpc_connection *connection);
 /* Says why, and ends it. */
 void connection_end(struct grpc_connection *connection, uint32_t error, const char *why);
-/* What its calls wait for is cancelled. */
+/* Ends it at once, and frees it. What its calls wait for is cancelled. */
 void connection_close(struct grpc_connection *connection);
 
 static inline bool connection_congested(const struct grpc_connection *c) {
@@ -144,7 +144,7 @@ static inline bool connection_congested(const struct grpc_connection *c) {
 
 /* ---- the same, for grpc_call.c ---- */
 
-/* There may be something to send, before this turn's end. */
+/* It may have something to send: connection_send() is called in this turn. */
 static inline void connection_touch(struct grpc_connection *c) {
     if (list_empty(&c->dirty))
         list_append(&c->frontend->dirty, &c->dirty);
@@ -164,7 +164,7 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
 /* The next so many bytes of an answer that call_read() left where it is (NGHTTP2_DATA_FLAG_NO_COPY), in at most
  * INFER_ANSWER_PIECES pieces. They stay there until exchanges_free(). Returns the number of pieces. */
 size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces);
-/* What was taken has been written, or never will be. */
+/* Frees exchanges that have ended: what call_take() gave of them has been written, or never will be. */
 void exchanges_free(struct grpc_frontend *frontend);
 /* The stream is over, with whatever result. */
 void call_close(struct grpc_call *call);
@@ -175,7 +175,7 @@ void call_close(struct grpc_call *call);
 void call_watch(struct grpc_call *call);
 /* What the client was sending is given up, and the call ends with this status. */
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence);
-/* Ends without a status. */
+/* Ends the stream without a status. */
 void call_reset(struct grpc_call *call);
 
 /* ---- grpc_sweep.c, for grpc.c ---- */
@@ -193,5 +193,5 @@ void exchange_bulk_returned(struct bulk_job *job);
 void exchange_order_returned(void *exchange, unsigned status, const char *sentence);
 /* Takes messages that streams sent while too many waited. False: there was nothing to do. */
 bool calls_resume(struct grpc_frontend *frontend);
-/* The server ends: the call does, too, when what it has under way does. */
+/* The server ends: so does the call, once it has no exchanges. */
 void call_abandon(struct grpc_call *call);

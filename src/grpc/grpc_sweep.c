@@ -2,10 +2,10 @@
  *
  *     TLS, and the first frame       head_timeout_s
  *     a call's headers               head_timeout_s; nothing else can come meanwhile, so the connection ends
- *     a message, once it has begun   head_timeout_s, and what it takes at rate_min
- *     a unary call's message         counts as begun with the call
- *     an answer that is ready        as a message: the client may not open its window, or not read
- *     a stream without messages      as long as it likes, but where there are too many calls
+ *     a message, once it has begun   head_timeout_s, and what its bytes take at rate_min
+ *     a unary call's message         the same, from the call's begin
+ *     an answer that is ready        as a message: the client may keep its window closed, or not read
+ *     a stream without messages      no limit, unless there are too many calls
  *     a connection without calls     idle_timeout_s since its last byte; less where there are too many */
 #include "base/clock.h"
 #include "grpc/grpc_state.h"
@@ -26,14 +26,14 @@ static uint64_t answer_bytes(const struct infer_answer *answer) {
     return bytes;
 }
 
-/* An answer's time begins when those before it are gone. */
+/* An answer's time begins when those before it have gone. */
 static bool leaves_late(const struct grpc_frontend *f, const struct grpc_call *call, const struct grpc_exchange *x) {
     int64_t answered_ns = x->inference.answered_ns;
     return x->answered && passed_ns(f, answered_ns > call->first_ns ? answered_ns : call->first_ns) >
                               frontend_transfer_ns(&f->base.config, answer_bytes(&x->inference.answer));
 }
 
-/* The message that the client has begun and not ended; of a unary call, whose end is the stream's. */
+/* The message that the client has begun and not ended; NULL: there is none. A unary call's ends with its stream. */
 static const struct grpc_exchange *incomplete(const struct grpc_call *call, const struct grpc_exchange *first) {
     bool unary = !grpc_method_streams(call->method) && !call->half_closed && !call->ended;
     return call->receiving ? call->receiving : unary ? first : NULL;
@@ -71,7 +71,7 @@ static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c) {
     return true;
 }
 
-/* Whether the peer has given up, or never began. */
+/* The peer never began, or does not take what is sent to it. */
 static bool connection_dead(const struct grpc_frontend *f, const struct grpc_connection *c) {
     return (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->base.config.head_timeout_s * NS_PER_S) ||
            (connection_congested(c) &&

@@ -19,7 +19,7 @@
 
 #define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
 #define SWALLOW_BYTES_MAX  (256LL << 20)
-#define STRANGER_BYTES_MAX (1LL << 20) /* the same of clients without a token */
+#define STRANGER_BYTES_MAX (1LL << 20) /* the same, of clients without a token */
 #define NO_MEMORY          "the memory for inputs is exhausted"
 
 static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
@@ -36,7 +36,7 @@ static void route_find(const struct http_connection *c, struct v2_route *route) 
 
 /* ---- answers of one piece ---- */
 
-/* Sends an answer of v2.c; takes its text. */
+/* Sends an answer of v2.c, and frees its text. */
 static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
     http_answer_begin(c, answer->status);
     if (answer->text.length > 0)
@@ -168,7 +168,7 @@ static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 
 /* ---- reading ---- */
 
-/* What to leave free before a body so that its binary part is aligned. */
+/* How many bytes to leave free before a body so that its binary part is aligned. */
 static size_t bytes_before(const struct exchange *x) {
     return x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
 }
@@ -212,8 +212,8 @@ static enum verdict verdict_of(const struct http_connection *c, const struct v2_
     return VERDICT_NONE;
 }
 
-/* Answers once the body has been swallowed. At once, which ends the connection, if there is too much of it, or nobody
- * knows how much, or the client asks first. */
+/* The answer follows when the body has been read and thrown away. It is sent at once, and ends the connection, if the
+ * body is too long, or of unknown length, or if the client waits for an interim answer before it sends one. */
 static bool verdict_begin(struct http_connection *c) {
     bool strange = c->verdict == VERDICT_UNAUTHORIZED || c->verdict == VERDICT_PAGE;
     int64_t swallowed_max = strange ? STRANGER_BYTES_MAX : SWALLOW_BYTES_MAX;
@@ -281,9 +281,9 @@ static void body_fail(struct exchange *x, unsigned status) {
 bool exchange_body(struct http_connection *c, const char *data, size_t bytes) {
     struct exchange *x = c->exchange;
     if (!x)
-        return true; /* swallowed, for its verdict */
+        return true; /* thrown away: there is a verdict */
     size_t total = x->body_bytes + bytes;
-    if (x->body_fault == 0 && total > body_bytes_max(c->frontend, x->kind)) /* chunked: nobody said how much comes */
+    if (x->body_fault == 0 && total > body_bytes_max(c->frontend, x->kind)) /* chunked: its length was not announced */
         body_fail(x, 413);
     else if (x->body_fault == 0 && total > x->body_room &&
              body_reserve(x, inference_room(&x->inference, total, x->body_expected)) < 0)
@@ -304,7 +304,7 @@ char *exchange_room(struct http_connection *c, size_t *bytes) {
         return NULL;
     if (x->body_bytes == x->body_room &&
         body_reserve(x, inference_room(&x->inference, x->body_bytes, x->body_expected)) < 0)
-        return NULL; /* tried again, and failed, when the bytes have come */
+        return NULL; /* exchange_body() tries again, and fails, when the bytes have come */
     size_t room = x->body_room - x->body_bytes, left = x->body_expected - x->body_bytes;
     *bytes = room < left ? room : left;
     return x->body + x->body_bytes;
@@ -312,7 +312,7 @@ char *exchange_room(struct http_connection *c, size_t *bytes) {
 
 /* ---- running ---- */
 
-/* The connection waits until the exchange goes on. */
+/* The connection waits until somebody gives the exchange back. */
 static void connection_waits(struct exchange *x) {
     http_connection_does(x->connection, HTTP_DOING_RUNNING, 0);
 }
@@ -379,7 +379,7 @@ static int body_inflate(struct exchange *x, struct inflater *inflater, struct sy
     return 0;
 }
 
-/* Inflates it, and lays it out as the model's inputs. */
+/* Inflates the body, and lays it out as the model's inputs. */
 static unsigned read_body(struct exchange *x, struct inflater *inflater, struct sy_error *err) {
     int status = x->encoding == BODY_IDENTITY ? 0 : body_inflate(x, inflater, err);
     if (status || x->kind != V2_INFER)
@@ -422,7 +422,7 @@ static bool reads_long(const struct exchange *x) {
     return x->encoding != BODY_IDENTITY || (x->kind == V2_INFER && json > BULK_JSON_BYTES);
 }
 
-/* How much there is to be written, of what has run: zero where it is little. */
+/* How many bytes writing the answer takes; 0 where they are few. */
 static size_t writes_long(const struct exchange *x) {
     const struct inference *i = &x->inference;
     return i->request.status == REQUEST_OK ? infer_answer_work(&i->call, &i->request, true, x->accepts != BODY_IDENTITY)
@@ -453,7 +453,6 @@ void exchange_end(struct http_connection *c) {
     }
 }
 
-/* Back from a bulk thread. */
 void exchange_from_bulk(struct bulk_job *job) {
     struct exchange *x = container_of(job, struct exchange, job);
     struct inference *i = &x->inference;

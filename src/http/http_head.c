@@ -43,7 +43,7 @@ static void transfer_encoding_read(struct http_head *h, const char *value, size_
 
 static void content_encoding_read(struct http_head *h, const char *value, size_t length) {
     enum body_encoding encoding = body_encoding_of(value, length);
-    if (encoding != BODY_IDENTITY) /* of two, they are one upon the other */
+    if (encoding != BODY_IDENTITY) /* two encodings, one upon the other, are not decoded */
         h->encoding = h->encoding == BODY_IDENTITY ? encoding : BODY_UNKNOWN;
 }
 

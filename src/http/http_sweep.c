@@ -1,17 +1,17 @@
 /* http_sweep.c - once a second: which connections have taken too long.
  *
- *     TLS, and a head       head_timeout_s from its first byte (TLS: from the connection's begin)
+ *     TLS, a head           head_timeout_s from its first byte (TLS: from the connection's begin)
  *     no request            idle_timeout_s; less where there are too many connections
- *     BODY                  head_timeout_s, and what it takes at rate_min
- *     RUNNING               waits for us
- *     ANSWER                as the body
+ *     BODY                  head_timeout_s, and what its bytes take at rate_min
+ *     RUNNING               no limit: the client waits for us
+ *     ANSWER                as BODY
  *     LEAVING               LEAVE_S */
 #include "base/clock.h"
 #include "http/http_state.h"
 
 #define LEAVE_S 2
 
-/* True: dismissed for want of room. */
+/* True: it was dismissed to make room for others. */
 static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
     int64_t passed_ns = f->turn_ns - c->since_ns;
     int64_t head_ns = f->config.head_timeout_s * NS_PER_S, idle_ns = f->config.idle_timeout_s * NS_PER_S;

@@ -64,7 +64,7 @@ int metrics_server_start(struct metrics_server **server, const struct metrics_co
     int rc = listen_open(config->host, config->tcp_port, &frontend.listen_fd, &s->tcp_port, err);
     if (rc == 0) {
         rc = frontend_start(&s->frontend, &http_protocol, &frontend, err);
-        close(frontend.listen_fd); /* the frontend has its own */
+        close(frontend.listen_fd); /* the frontend has duplicated it */
     }
     if (rc < 0)
         free(s);

@@ -60,7 +60,7 @@ int acceptor_next(struct acceptor *a, struct peer *peer, int64_t now_ns) {
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
             hold_off(a, now_ns);
         if (fd < 0)
-            return -1; /* none waits, or one that was gone already: it is told again */
+            return -1; /* none waits, or its client has left already; epoll tells of others again */
         *peer = peer_of((struct sockaddr *)&address);
         if (a->peers && !peers_add(a->peers, peer, a->per_address)) {
             close(fd);

@@ -22,8 +22,8 @@ struct token_set {
     struct token tokens[];
 };
 
-/* Frontends read `current` without a lock, so a set that is replaced stays until the end: 20 KiB for 40 tokens, when an
- * operator changes them. */
+/* Frontends read `current` without a lock, so a set that was replaced is kept until the end: 20 KiB for 40 tokens, each
+ * time that an operator changes them. */
 struct auth {
     const char *path;
     _Atomic(struct token_set *) current;

@@ -9,11 +9,11 @@
 #define IDLE_TIMEOUT_S  300
 #define HEAD_TIMEOUT_S  15
 
-#define FILES_OTHERWISE 256 /* of the process: models, shared memory, metrics */
+#define FILES_OTHERWISE 256 /* that the process needs beside: models, shared memory, metrics */
 #define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
 
-/* How many of `wanted` connections each of so many frontends may have, by the limit of open files, which is raised as
- * far as it may be. */
+/* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
+ * that limit first, as far as it may. */
 static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0)

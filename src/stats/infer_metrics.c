@@ -1,4 +1,4 @@
-/* infer_metrics.c - the frontends' counters as Prometheus text. */
+/* infer_metrics.c - what frontends count of infer requests, summed over them. */
 #include "stats/infer_metrics.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 struct rendering {
     const struct frontend_counters *frontends;
     uint32_t count;
-    const struct model_index *models; /* as they are now: those listed are shown */
+    const struct model_index *models; /* as they are now; those listed are shown */
     struct text *out;
 };
 

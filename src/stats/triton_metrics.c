@@ -44,7 +44,7 @@ static void render_sums(const struct statistics_source *source, const struct mod
     }
 }
 
-/* Triton's fourth reason, OTHER, has no row: nothing is left for it. The mistakes of clients are no failures, as with
+/* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as with
  * Triton 2.51. */
 static void render_failures(const struct statistics_source *source, const struct model_index *listed,
                             struct text *out) {
