@@ -315,6 +315,7 @@ struct frontend_counters frontend_counters(const struct frontend *f) {
         .protocol = f->protocol->metrics,
         .index = f->config.index,
         .requests = &f->inferences.counters,
+        .reply = f->config.port ? port_reply_margin(f->config.port) : NULL,
         .waited_ns = &f->waited_ns,
         .connections = &f->acceptor.connections,
         .answers = f->answers,

@@ -27,6 +27,7 @@ static int set_up(void **state) {
     struct frontend *made;
     assert_int_equal(frontend_make(&made, &grpc_protocol, &config, NULL), 0);
     frontend = grpc_frontend_of(made);
+    made->sweep_ns = TIME_NEVER; /* only the test sweeps */
     return 0;
 }
 

@@ -35,6 +35,7 @@ static int set_up(void **state) {
     struct frontend *made;
     assert_int_equal(frontend_make(&made, &http_protocol, &config, NULL), 0);
     frontend = http_frontend_of(made);
+    made->sweep_ns = TIME_NEVER; /* only the test sweeps */
     close(config.listen_fd);
     return 0;
 }

@@ -221,6 +221,18 @@ static void what_comes_back_is_taken_first(void **state) {
     assert_int_equal(frontend_in_flight(frontend), 0);
 }
 
+static void where_it_counts(void **state) {
+    struct frontend_counters counters = frontend_counters(frontend);
+    (void)state;
+    assert_ptr_equal(counters.protocol, &metrics);
+    assert_ptr_equal(counters.requests, &frontend->inferences.counters);
+    assert_ptr_equal(counters.reply, port_reply_margin(frontend->config.port));
+    assert_ptr_equal(counters.waited_ns, &frontend->waited_ns);
+    assert_ptr_equal(counters.answers, frontend->answers);
+    assert_ptr_equal(counters.dismissed, &frontend->dismissed);
+    assert_ptr_equal(counters.connections, &frontend->acceptor.connections);
+}
+
 /* A thread that has started ends, and sees the models before. */
 static void it_starts_and_ends(void **state) {
     struct frontend_config config = scheduler_frontend();
@@ -261,6 +273,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_order_of_a_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_come_behind_the_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_comes_back_is_taken_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(where_it_counts, set_up, tear_down),
         cmocka_unit_test(it_starts_and_ends),
         cmocka_unit_test(who_is_let_in),
     };
