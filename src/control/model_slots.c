@@ -9,7 +9,6 @@
 
 #include "base/assert.h"
 #include "control/instances.h"
-#include "net/frontend_loop.h"
 #include "profile/prepare.h"
 #include "request/infer_counters.h"
 
@@ -268,10 +267,9 @@ static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) 
 
 /* Every frontend looks at them once a turn; a turn is short. */
 static void frontends_await(struct server *s, const struct model_index *models) {
+    server_frontends_wake(s);
     for (uint32_t f = 0; f < server_frontends(s); f++)
-        inbox_wake(&server_frontend_loop(s, f)->inbox);
-    for (uint32_t f = 0; f < server_frontends(s); f++)
-        while (frontend_loop_models(server_frontend_loop(s, f)) != models)
+        while (frontend_models(s->frontends[f]) != models)
             wait_a_little();
 }
 
@@ -294,7 +292,7 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
     }
     pthread_mutex_lock(&s->models_lock); /* metrics have ended with the old ones */
     struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
-    atomic_store_explicit(&s->models.now, models, memory_order_release); /* with frontend_loop_turn() */
+    atomic_store_explicit(&s->models.now, models, memory_order_release); /* with models_look() in net/frontend.c */
     pthread_mutex_unlock(&s->models_lock);
     frontends_await(s, models);
     model_index_destroy(old);

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/server_state.h"
-#include "net/frontend_loop.h"
 
 /* The types of which a part has accelerators in service, a bit each. False: all there are, are in service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
@@ -87,8 +86,7 @@ void server_serving_update(struct server *s) {
     /* with the frontends' loads; two who find different flags at once: the next look settles it */
     if (atomic_exchange_explicit(&s->serving, serving, memory_order_acq_rel) == serving)
         return;
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* they may have clients that watch it */
-        inbox_wake(&server_frontend_loop(s, f)->inbox);
+    server_frontends_wake(s); /* they may have clients that watch it */
 }
 
 /* Whether anything can run: any model, or without models any accelerator. */

@@ -13,7 +13,9 @@
 #include "control/balance.h"
 #include "control/repository_control.h"
 #include "control/server_state.h"
-#include "control/statistics.h"
+#include "control/server_statistics.h"
+#include "grpc/grpc.h"
+#include "http/http.h"
 #include "net/listen.h"
 #include "request/bulk.h"
 #include "request/slab.h"
@@ -308,6 +310,20 @@ static void models_withdraw(struct server *s) {
     free(models);
 }
 
+/* The protocols in the order of their frontends. */
+static const struct protocol *const protocols[SERVER_PROTOCOLS] = {&http_protocol, &grpc_protocol};
+
+/* Opens a protocol's port and starts its frontends. */
+static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int *bound, struct sy_error *err) {
+    int rc = listen_open(s->config.host, tcp_port, &s->listen_fds[protocol], bound, err);
+    for (uint32_t n = 0; n < s->config.frontends && rc == 0; n++) {
+        uint32_t index = protocol * s->config.frontends + n;
+        struct frontend_config config = frontend_config(s, index, s->listen_fds[protocol]);
+        rc = frontend_start(&s->frontends[index], protocols[protocol], &config, err);
+    }
+    return rc;
+}
+
 static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
     /* one more than frontends: one that is at a very large body leaves one for the others */
@@ -316,19 +332,8 @@ static int start_frontends(struct server *s, struct sy_error *err) {
         struct region *region = &s->wiring.regions[s->wiring.frontends];
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
     }
-    rc = rc < 0 ? rc : listen_open(s->config.host, s->config.http_port, &s->http_fd, &s->bound.http, err);
-    for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
-        struct frontend_config config = frontend_config(s, f, s->http_fd);
-        rc = http_frontend_start(&s->http[f], &config, err);
-    }
-    if (rc < 0 || s->config.grpc_port < 0)
-        return rc;
-    rc = listen_open(s->config.host, s->config.grpc_port, &s->grpc_fd, &s->bound.grpc, err);
-    for (uint32_t f = 0; f < s->config.frontends && rc == 0; f++) {
-        struct frontend_config config = frontend_config(s, s->config.frontends + f, s->grpc_fd);
-        rc = grpc_frontend_start(&s->grpc[f], &config, err);
-    }
-    return rc;
+    rc = rc < 0 ? rc : start_protocol(s, 0, s->config.http_port, &s->bound.http, err);
+    return rc < 0 || s->config.grpc_port < 0 ? rc : start_protocol(s, 1, s->config.grpc_port, &s->bound.grpc, err);
 }
 
 static int start_metrics(struct server *s, struct sy_error *err) {
@@ -366,10 +371,9 @@ static int server_allocate(struct server *s) {
     s->rank_threads = calloc(s->wiring.rank_threads, sizeof(*s->rank_threads));
     s->model_threads = calloc(s->wiring.model_threads, sizeof(*s->model_threads));
     s->ports = calloc(s->wiring.frontends, sizeof(*s->ports));
-    s->http = calloc(s->config.frontends, sizeof(*s->http));
-    s->grpc = calloc(s->config.frontends, sizeof(*s->grpc));
+    s->frontends = calloc(server_frontends(s), sizeof(*s->frontends));
     if (!s->accelerator_type || !s->wiring.executor_of || !s->wiring.part_of_accelerator || !s->executors ||
-        !s->rank_threads || !s->model_threads || !s->ports || !s->http || !s->grpc ||
+        !s->rank_threads || !s->model_threads || !s->ports || !s->frontends ||
         (s->config.shared_memory && shared_memory_create(&s->shared) < 0) ||
         (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
@@ -393,10 +397,12 @@ static void calibrate_server(struct server *s) {
              (long long)s->calibration.reply_ns / 1000, 1 / s->calibration.copy_ns_per_byte);
 }
 
-static void close_open(int *fd) {
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
+static void stop_listening(struct server *s) {
+    for (int p = 0; p < SERVER_PROTOCOLS; p++) {
+        if (s->listen_fds[p] >= 0)
+            close(s->listen_fds[p]);
+        s->listen_fds[p] = -1;
+    }
 }
 
 static void sleep_ns(int64_t ns) {
@@ -423,12 +429,9 @@ static int server_end(struct server *s) {
     bool watched = pthread_create(&watcher, NULL, watch_main, s) == 0;
     repository_thread_stop(s->repository);
     metrics_server_stop(s->metrics);
-    close_open(&s->http_fd);
-    close_open(&s->grpc_fd);
-    for (uint32_t f = 0; s->http && s->grpc && f < s->config.frontends; f++) {
-        http_frontend_stop(s->http[f]);
-        grpc_frontend_stop(s->grpc[f]);
-    }
+    stop_listening(s);
+    for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
+        frontend_stop(s->frontends[f]);
     bulk_destroy(s->bulk);
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
@@ -464,8 +467,7 @@ static int server_end(struct server *s) {
     free(s->executors);
     free(s->model_threads);
     free(s->ports);
-    free(s->http);
-    free(s->grpc);
+    free(s->frontends);
     free(s);
     return rc;
 }
@@ -480,7 +482,8 @@ int server_start(struct server **server, const struct server_config *config, str
     memset(s, 0, sizeof(*s));
     s->config = *config;
     s->started_ns = clock_now_ns();
-    s->http_fd = s->grpc_fd = -1;
+    for (int p = 0; p < SERVER_PROTOCOLS; p++)
+        s->listen_fds[p] = -1;
     atomic_init(&s->able, true);
     s->bound = (struct server_ports){-1, -1, -1};
     pthread_mutex_init(&s->models_lock, NULL);
@@ -579,10 +582,8 @@ out:
 
 static uint32_t in_flight(const struct server *s) {
     uint32_t total = 0;
-    for (uint32_t f = 0; f < s->config.frontends; f++) {
-        total += http_frontend_in_flight(s->http[f]);
-        total += s->grpc[f] ? grpc_frontend_in_flight(s->grpc[f]) : 0;
-    }
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        total += frontend_in_flight(s->frontends[f]);
     return total;
 }
 
@@ -591,13 +592,9 @@ int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
     repository_thread_stop(s->repository);
     if (grace_ns > 0)
         sleep_ns(grace_ns);
-    close_open(&s->http_fd);
-    close_open(&s->grpc_fd);
-    for (uint32_t f = 0; f < s->config.frontends; f++) {
-        http_frontend_quiesce(s->http[f]);
-        if (s->grpc[f])
-            grpc_frontend_quiesce(s->grpc[f]);
-    }
+    stop_listening(s);
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        frontend_quiesce(s->frontends[f]);
     int64_t until = clock_now_ns() + timeout_ns;
     while (in_flight(s) > 0 && clock_now_ns() < until) {
         sleep_ns(DRAIN_POLL_NS);

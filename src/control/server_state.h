@@ -7,15 +7,16 @@
 #include "base/text.h"
 #include "control/calibrate.h"
 #include "control/server.h"
-#include "grpc/grpc.h"
-#include "http/http.h"
 #include "http/metrics_endpoint.h"
+#include "net/frontend.h"
 #include "request/port.h"
 #include "request/shared_memory.h"
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
 #include "v2/v2.h"
+
+#define SERVER_PROTOCOLS 2 /* HTTP, gRPC */
 
 /* Where a served model is scheduled. */
 struct server_placement {
@@ -39,15 +40,14 @@ struct server {
     struct central_thread *central_thread;
     struct port **ports;
     struct bulk *bulk;
-    struct http_frontend **http; /* [frontends]; their ports come first */
-    struct grpc_frontend **grpc; /* [frontends], if gRPC is served */
+    struct frontend **frontends; /* [server_frontends()] those of HTTP, then those of gRPC; as their ports */
     struct metrics_server *metrics;
     struct shared_memory *shared;         /* of clients; NULL: not served */
     struct repository_desk *desk;         /* of orders to load and unload; NULL: models are there from the start */
     struct repository_thread *repository; /* loads and unloads models; NULL: nobody does */
     struct model_publication models;      /* what is served, for frontends and metrics */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
-    int http_fd, grpc_fd;        /* listening */
+    int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
     _Atomic bool ready;   /* all that is to be served from the start is loaded, or cannot be */
     _Atomic bool able;    /* accelerators are in service that run something */
@@ -69,21 +69,14 @@ static inline const struct model_counters *server_model_counters(const struct se
     return &server_rings(s, p->thread)->counters[p->thread_model];
 }
 
-/* Requests of a model in the scheduler's queues now. */
-static inline uint32_t server_model_queued(const struct server *s, uint32_t model) {
-    const struct server_placement *p = &s->placements[model];
-    return atomic_load_explicit(&server_rings(s, p->thread)->queued[p->thread_model], memory_order_relaxed);
-}
-
 /* The frontends that speak a protocol. Their ports come before those of the caller's own. */
 static inline uint32_t server_frontends(const struct server *s) {
     return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
 }
 
-/* What a frontend counts of infer requests; `index` as its port's. */
-static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t index) {
-    uint32_t n = s->config.frontends;
-    return index < n ? http_frontend_counters(s->http[index]) : grpc_frontend_counters(s->grpc[index - n]);
+/* What a frontend counts of infer requests. */
+static inline const struct infer_counters *server_infer_counters(const struct server *s, uint32_t frontend) {
+    return &s->frontends[frontend]->inferences.counters;
 }
 
 /* What a scheduling thread is told of a model, but which of the scheduler's numbers are its. */
@@ -92,14 +85,14 @@ struct thread_model server_thread_model(const struct server *s, uint32_t model);
 /* As server_watch(); `ending` as in executor_watch(). */
 void server_watch_executors(struct server *s, bool ending);
 
+/* Makes every frontend take a turn soon: something that they look at once a turn has changed. */
+static inline void server_frontends_wake(const struct server *s) {
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        inbox_wake(&s->frontends[f]->inbox);
+}
+
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
-
-/* The loop of a frontend, by its index. */
-static inline struct frontend_loop *server_frontend_loop(const struct server *s, uint32_t index) {
-    uint32_t n = s->config.frontends;
-    return index < n ? http_frontend_loop(s->http[index]) : grpc_frontend_loop(s->grpc[index - n]);
-}
 
 /* Whether a part has accelerators in service that run a model. */
 bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);
@@ -108,5 +101,3 @@ bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);
 void server_render_metrics(void *server, struct text *out);
 /* Latencies only, as finely as they are counted. The metrics thread. */
 void server_render_fine_metrics(void *server, struct text *out);
-/* The part of them that bears Triton's names, `nv_inference_*`. */
-void server_render_triton_metrics(const struct server *s, const struct model_index *listed, struct text *out);

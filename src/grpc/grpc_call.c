@@ -18,8 +18,8 @@
 #define NO_FREE      UINT32_MAX
 #define WATCHERS_MAX 1024
 #define TAKE_MIN     ((size_t)16 * 1024) /* so much of an answer is not copied to be sent */
-/* Exchanges of one call that wait: beyond so many the client's window is not refilled, and beyond so many what is still
- * within it is kept as it came. */
+/* While more exchanges of a call than MANY wait, the client's window is not refilled; while MAX wait, messages that
+ * come within it are kept as they are. */
 #define STREAM_EXCHANGES_MANY 256
 #define STREAM_EXCHANGES_MAX  1024
 
@@ -50,7 +50,7 @@ struct grpc_call *call_begin(struct grpc_connection *c, int32_t stream) {
     memset(call, 0, offsetof(struct grpc_call, sentence));
     call->connection = c;
     call->stream = stream;
-    call->begun_ns = f->turn_ns;
+    call->begun_ns = f->base.turn_ns;
     call->method = GRPC_NO_METHOD;
     call->timeout_ns = GRPC_TIMEOUT_NONE;
     call->status = 200;
@@ -139,7 +139,7 @@ static void call_end(struct grpc_call *call, unsigned status, const char *senten
 
 static struct grpc_exchange *exchange_take(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
-    struct grpc_exchange *x = inference_take(&f->inferences, call->connection->arrived_ns);
+    struct grpc_exchange *x = inference_take(&f->base.inferences, call->connection->arrived_ns);
     if (!x)
         return NULL;
     x->call = call;
@@ -166,7 +166,7 @@ static void exchange_detach(struct grpc_exchange *x) {
         list_append(&call->connection->frontend->resumed, &call->resumed);
 }
 
-/* It goes at once, or with the write under way, which may send parts of its answer from where they lie. */
+/* It is freed at once, or after the write under way, which may send parts of its answer from where they lie. */
 static void exchange_end(struct grpc_exchange *x, bool sent) {
     struct grpc_frontend *f = x->call->connection->frontend;
     exchange_detach(x);
@@ -197,7 +197,7 @@ static void answer_pack(struct grpc_exchange *x, struct deflater *deflater) {
 }
 
 static void answer_ready(struct grpc_exchange *x, unsigned status) {
-    inference_blocks_give(&x->inference); /* the answer points into the outputs only */
+    inference_blocks_give(&x->inference); /* the inputs are not needed: the answer points into the outputs only */
     inference_answered(&x->inference, status);
     x->answered = true;
     x->piece = 0;
@@ -205,7 +205,7 @@ static void answer_ready(struct grpc_exchange *x, unsigned status) {
     call_progress(x->call);
 }
 
-/* A mistake or a refusal ends a unary call; a streaming one goes on, and tells of it in its place. */
+/* A mistake or a refusal ends a unary call. A streaming call goes on: the answer to this message tells of it. */
 static void exchange_fail(struct grpc_exchange *x, unsigned status, const char *sentence) {
     struct grpc_call *call = x->call;
     struct inference *i = &x->inference;
@@ -226,7 +226,7 @@ static void service_run(struct grpc_exchange *x) {
     struct sy_error err;
     text_append(&i->text, room, GRPC_ANSWER_ROOM);
     unsigned status =
-        grpc_service_answer(&f->services, x->call->method, x->message.head, x->message.head_bytes, &i->text, &err);
+        grpc_service_answer(&f->base, x->call->method, x->message.head, x->message.head_bytes, &i->text, &err);
     if (status == 200 && i->text.failed)
         status = (unsigned)error_set(&err, 503, "out of memory for the answer");
     if (status != 200) {
@@ -235,7 +235,7 @@ static void service_run(struct grpc_exchange *x) {
     }
     if (x->call->method == GRPC_HEALTH_WATCH) {
         x->call->watching = true;
-        x->call->told = grpc_health_of(&f->services, x->message.head, x->message.head_bytes);
+        x->call->told = grpc_health_of(&f->base, x->message.head, x->message.head_bytes);
     }
     grpc_answer_text(&i->answer, &i->text);
     answer_ready(x, 200);
@@ -243,12 +243,12 @@ static void service_run(struct grpc_exchange *x) {
 
 void call_watch(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
-    enum grpc_health now = grpc_health_now(&f->services);
+    enum grpc_health now = grpc_health_now(&f->base);
     if (!call->watching || call->ended || call->told == GRPC_HEALTH_UNKNOWN_SERVICE || call->told == now)
         return;
     struct grpc_exchange *x = exchange_take(call);
     if (!x)
-        return; /* the next time */
+        return; /* tried again at the next sweep */
     static const char room[GRPC_ANSWER_ROOM];
     text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
     grpc_health_put(&x->inference.text, now);
@@ -264,22 +264,19 @@ static bool is_order(const struct grpc_call *call) {
 /* Hands an order to load or unload in. */
 static void order_run(struct grpc_exchange *x) {
     struct grpc_frontend *f = x->call->connection->frontend;
-    struct repository_order order = {.home = &f->loop.inbox,
-                                     .context = x,
+    struct repository_order order = {.context = x,
                                      .kind = x->call->method == GRPC_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
                                      .form = ORDER_PROTOBUF,
                                      .body = x->message.head,
                                      .body_bytes = x->message.head_bytes};
     struct sy_error err;
-    x->inference.state = INFERENCE_ORDERED;
-    if (order_submit(f->config.desk, &order, &err) == 0)
-        return;
-    x->inference.state = INFERENCE_UPLOAD;
-    exchange_fail(x, 503, err.text);
+    if (frontend_order(&f->base, &x->inference, &order, &err))
+        exchange_fail(x, 503, err.text);
 }
 
-void exchange_order_returned(struct grpc_exchange *x, unsigned status, const char *sentence) {
+void exchange_order_returned(void *exchange, unsigned status, const char *sentence) {
     static const char room[GRPC_ANSWER_ROOM];
+    struct grpc_exchange *x = exchange;
     struct inference *i = &x->inference;
     i->state = INFERENCE_FINISHED;
     if (!x->call) { /* the client left */
@@ -304,7 +301,8 @@ static bool is_inference(const struct grpc_call *call) {
 }
 
 static size_t message_bytes_max(const struct grpc_call *call) {
-    return is_inference(call) || is_order(call) ? call->connection->frontend->config.body_bytes_max : SERVICE_BYTES_MAX;
+    return is_inference(call) || is_order(call) ? call->connection->frontend->base.config.body_bytes_max
+                                                : SERVICE_BYTES_MAX;
 }
 
 static struct block_memory memory_of(struct grpc_exchange *x) {
@@ -352,9 +350,7 @@ static void parse_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 }
 
 static void to_bulk(struct grpc_exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
-    struct grpc_frontend *f = x->call->connection->frontend;
-    x->job = (struct bulk_job){.home = &f->loop.inbox, .run = run, .bytes = bytes};
-    inference_to_bulk(&x->inference, f->config.bulk, &x->job);
+    frontend_to_bulk(&x->call->connection->frontend->base, &x->inference, &x->job, run, bytes);
 }
 
 static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_error *err) {
@@ -366,7 +362,7 @@ static void infer_submit(struct grpc_exchange *x, unsigned status, struct sy_err
     if (status == 0)
         return;
     grpc_infer_words(&x->message, &words, &ignored);
-    i->call.id = words.id; /* what was wrong may have come before it */
+    i->call.id = words.id; /* the mistake may stand before the id in the message */
     i->call.id_length = words.id_length;
     exchange_fail(x, status, err->text);
 }
@@ -379,16 +375,16 @@ static void infer_run(struct grpc_exchange *x) {
     bool retry;
     unsigned status = (unsigned)grpc_infer_words(&x->message, &words, &err);
     if (status == 0) {
-        int model = model_index_find(f->loop.models, words.model, words.model_length, words.version,
+        int model = model_index_find(f->base.models, words.model, words.model_length, words.version,
                                      words.version_length, &err);
         if (model < 0)
             status = (unsigned)-model;
         else
-            inference_model(i, f->loop.models->models, (uint32_t)model);
+            inference_model(i, f->base.models->models, (uint32_t)model);
     }
     if (status == 0 && !served_model_ready(i->model, &retry, &err))
         status = 503;
-    if (status == 0 && f->config.bulk && x->message.head_bytes > BULK_JSON_BYTES) {
+    if (status == 0 && f->base.config.bulk && x->message.head_bytes > BULK_JSON_BYTES) {
         to_bulk(x, parse_in_bulk, x->message.head_bytes);
         return;
     }
@@ -420,11 +416,11 @@ static void exchange_run(struct grpc_exchange *x) {
     x->encoding = call->encoding;
     x->accepts = call->accepts;
     x->bytes_max = message_bytes_max(call);
-    if (x->message.compressed && f->config.bulk) {
+    if (x->message.compressed && f->base.config.bulk) {
         to_bulk(x, inflate_in_bulk, x->message.head_bytes);
         return;
     }
-    int status = x->message.compressed ? message_inflate(x, &f->inflater, &err) : 0;
+    int status = x->message.compressed ? message_inflate(x, &f->base.inflater, &err) : 0;
     if (status)
         exchange_fail(x, (unsigned)status, err.text);
     else
@@ -473,14 +469,14 @@ void exchange_returned(struct grpc_exchange *x) {
         return;
     }
     struct grpc_frontend *f = x->call->connection->frontend;
-    size_t work = f->config.bulk && i->request.status == REQUEST_OK
+    size_t work = f->base.config.bulk && i->request.status == REQUEST_OK
                       ? infer_answer_work(&i->call, &i->request, false, x->accepts != BODY_IDENTITY)
                       : 0;
     if (work > 0) {
         to_bulk(x, write_in_bulk, work);
         return;
     }
-    unsigned status = answer_write(x, &f->deflater, &err);
+    unsigned status = answer_write(x, &f->base.deflater, &err);
     answer_written(x, status, &err);
 }
 
@@ -509,7 +505,6 @@ static bool name_is(const uint8_t *name, size_t length, const char *literal) {
 
 void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length) {
     static const char type[] = "application/grpc";
-    const struct auth *auth = call->connection->frontend->config.auth;
     if (name_is(name, name_length, ":path")) {
         call->method = grpc_method_find((const char *)value, length);
     } else if (name_is(name, name_length, ":method")) {
@@ -524,14 +519,13 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
     } else if (name_is(name, name_length, "grpc-timeout")) {
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
-    } else if (auth && name_is(name, name_length, "authorization")) {
-        call->authorized |= auth_allows_bearer(auth, (const char *)value, length);
-    } else if (auth && name_is(name, name_length, "x-api-key")) {
-        call->authorized |= auth_allows(auth, (const char *)value, length);
+    } else {
+        call->authorized |= auth_header_allows(call->connection->frontend->base.config.auth, (const char *)name,
+                                               name_length, (const char *)value, length);
     }
 }
 
-/* What is no gRPC at all is answered as HTTP. */
+/* A request that is no gRPC at all is answered as HTTP. */
 static void not_grpc(struct grpc_call *call, const char *status) {
     nghttp2_nv headers[] = {HEADER(":status", "415")};
     headers[0].value = (uint8_t *)status;
@@ -545,7 +539,7 @@ static bool is_health(const struct grpc_call *call) {
            call->method == GRPC_HEALTH_WATCH;
 }
 
-/* They may stay for ever, and need no token. */
+/* Watchers may stay for ever, and need no token: their number is limited. */
 static void watcher_begin(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
     if (f->watchers == WATCHERS_MAX) {
@@ -559,9 +553,9 @@ static void watcher_begin(struct grpc_call *call) {
 void call_open(struct grpc_call *call) {
     const struct grpc_frontend *f = call->connection->frontend;
     call->opened = true;
-    if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->turn_ns)
-        call->limit_ns = f->turn_ns + call->timeout_ns;
-    if (f->deflater.level == 0 || !is_inference(call))
+    if (call->timeout_ns < GRPC_TIMEOUT_NONE - f->base.turn_ns)
+        call->limit_ns = f->base.turn_ns + call->timeout_ns;
+    if (f->base.deflater.level == 0 || !is_inference(call))
         call->accepts = BODY_IDENTITY;
     if (call->oversized)
         call_end(call, 431, "the headers are larger than they may be");
@@ -569,13 +563,13 @@ void call_open(struct grpc_call *call) {
         not_grpc(call, "405");
     else if (!call->typed)
         not_grpc(call, "415");
-    else if (f->config.auth && !call->authorized && (f->config.auth_health || !is_health(call)))
+    else if (!frontend_admits(&f->base.config, call->authorized, is_health(call)))
         call_end(call, 401, "a token is needed: authorization: Bearer TOKEN, or x-api-key: TOKEN");
     else if (call->method == GRPC_NO_METHOD)
         call_end(call, 501, "there is no such method");
     else if (call->method == GRPC_NOT_SERVED)
         call_end(call, 501, "this method is not served");
-    else if (is_order(call) && !f->config.desk)
+    else if (is_order(call) && !f->base.config.desk)
         call_end(call, 501, REPOSITORY_FIXED);
     else if (call->encoding == BODY_UNKNOWN)
         call_end(call, 501, "this grpc-encoding is not supported");
@@ -606,7 +600,7 @@ static struct grpc_exchange *first_exchange(const struct grpc_call *call) {
     return list_entry(call->exchanges.next, struct grpc_exchange, link);
 }
 
-/* Returns how many bytes it took: all but for messages of a stream that has too many. */
+/* Returns how many bytes it took: all, unless the stream has too many exchanges. */
 static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t bytes) {
     const struct grpc_frontend *f = call->connection->frontend;
     bool streaming = grpc_method_streams(call->method);
@@ -623,7 +617,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
         }
         if (!x && !(x = exchange_begin(call))) {
             snprintf(err.text, sizeof(err.text), "the server has %" PRIu32 " requests in flight and takes no more",
-                     f->config.requests_max);
+                     f->base.config.requests_max);
             call_end(call, 503, err.text);
             break;
         }
@@ -641,7 +635,7 @@ static size_t messages_take(struct grpc_call *call, const uint8_t *data, size_t 
         else
             call->receiving = NULL;
     }
-    return bytes; /* what comes behind the end is swallowed */
+    return bytes; /* what comes behind the end is thrown away */
 }
 
 /* All messages of the call have been taken. */
@@ -662,15 +656,15 @@ static void messages_end(struct grpc_call *call) {
 
 /* ---- messages of a stream that has too many under way ----
  *
- * What is kept of a call is no more than its window. As long as something is, half as many of its exchanges wait as
- * may, so that all calls together keep no more than 64 MiB. */
+ * A call keeps at most its window's bytes, and only while at least half of STREAM_EXCHANGES_MAX of its exchanges wait.
+ * As exchanges are limited, all calls together keep no more than 64 MiB. */
 
 static void kept_free(struct grpc_call *call) {
     text_free(&call->kept);
     list_remove(&call->resumed);
 }
 
-/* So many bytes have been taken. */
+/* So many bytes have been taken: refills the window by them, now or later. */
 static void consume(struct grpc_call *call, size_t bytes) {
     if (call->exchange_count > STREAM_EXCHANGES_MANY && !call->ended)
         call->unconsumed += bytes;
@@ -757,12 +751,12 @@ static size_t answers_copy(struct grpc_call *call, uint8_t *data, size_t bytes) 
         if (!x->answered || !answer_over(x))
             break;
         exchange_end(x, true);
-        call->first_ns = call->connection->frontend->turn_ns;
+        call->first_ns = call->connection->frontend->base.turn_ns;
     }
     return used;
 }
 
-/* Whether the call ends with its last answer, of which nothing is left. */
+/* Whether the call ends when its last answer has been read. */
 static bool call_over(const struct grpc_call *call) {
     return call->ended || (call->half_closed && !call->watching && call->kept.length == 0);
 }
@@ -804,7 +798,7 @@ size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces) {
     }
     if (answer_over(x)) {
         exchange_end(x, true);
-        call->first_ns = call->connection->frontend->turn_ns;
+        call->first_ns = call->connection->frontend->base.turn_ns;
     }
     return count;
 }

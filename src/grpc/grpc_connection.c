@@ -1,5 +1,4 @@
-/* grpc_connection.c - a socket and the HTTP/2 session on it. nghttp2 keeps the protocol; its callbacks go to the calls.
- */
+/* grpc_connection.c - a socket and the HTTP/2 session on it. nghttp2 does HTTP/2; its callbacks go to the calls. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,8 @@
 
 #define STREAMS_MAX           1024       /* calls at once on one connection */
 #define READS_MAX             8          /* of one connection in a turn: 1 MiB, some 0.2 ms */
-#define STREAM_WINDOW         (4 << 20)  /* bytes a client may send before it hears from us: a call's */
-#define CONNECTION_WINDOW     (32 << 20) /* and all calls' of a connection */
+#define STREAM_WINDOW         (4 << 20)  /* bytes that a client may send of a call before it hears from us */
+#define CONNECTION_WINDOW     (32 << 20) /* the same, of all calls of a connection */
 #define HEADER_LIST_BYTES_MAX (32 << 10)
 /* Resets a second that are not taken for an attack. A client whose deadlines pass resets every such call. */
 #define RESETS_BURST 20000
@@ -32,7 +31,7 @@ static struct grpc_call *call_of(nghttp2_session *session, int32_t stream) {
  * may send so many at once and a second, and one more for every frame that carries something. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *context) {
     struct grpc_connection *c = context;
-    int64_t now_ns = c->frontend->turn_ns;
+    int64_t now_ns = c->frontend->base.turn_ns;
     (void)session;
     c->greeted = true;
     if (hd->type == NGHTTP2_HEADERS || (hd->type == NGHTTP2_DATA && hd->length > 0)) {
@@ -41,7 +40,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     }
     if (hd->type == NGHTTP2_WINDOW_UPDATE || hd->type == NGHTTP2_RST_STREAM || hd->type == NGHTTP2_CONTINUATION ||
         (hd->type == NGHTTP2_DATA && (hd->flags & NGHTTP2_FLAG_END_STREAM)))
-        return 0; /* cheap, or counted by nghttp2 */
+        return 0; /* these cost little, or nghttp2 counts them */
     if (c->control == 0) {
         int64_t earned = (now_ns - c->control_ns) / (NS_PER_S / CONTROL_RATE);
         c->control = earned < CONTROL_BURST ? (uint32_t)earned : CONTROL_BURST;
@@ -50,7 +49,7 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     if (c->control > 0) {
         c->control--;
     } else if (!c->ending) {
-        counter_add(&c->frontend->dismissed, 1);
+        counter_add(&c->frontend->base.dismissed, 1);
         connection_end(c, NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings"); /* what gRPC's clients look for */
     }
     return 0;
@@ -61,7 +60,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     struct grpc_call *call = call_begin(c, frame->hd.stream_id);
-    if (!call) /* not begun: the client may try again elsewhere */
+    if (!call) /* REFUSED_STREAM: the client knows that it may try again elsewhere */
         return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
     return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call);
 }
@@ -107,7 +106,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* The end of an answer went out before the client's end came: the client need not go on. (Submitted any sooner, nghttp2
+/* An answer has ended before the client's message did: tells the client to stop sending. (Submitted any sooner, nghttp2
  * would drop the answer.) */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context) {
     (void)context;
@@ -130,27 +129,28 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
 
 /* ---- begin and end ---- */
 
-void connection_begin(struct grpc_frontend *f, int fd, const struct peer *peer) {
+void connection_begin(struct frontend *base, int fd, const struct peer *peer) {
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX},
     };
+    struct grpc_frontend *f = grpc_frontend_of(base);
     struct grpc_connection *c = calloc(1, sizeof(*c));
     if (!c)
         goto err_close;
-    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = f->turn_ns, .peer = *peer};
+    *c = (struct grpc_connection){.frontend = f, .control = CONTROL_BURST, .control_ns = base->turn_ns, .peer = *peer};
     list_init(&c->dirty);
     list_init(&c->calls);
     if (nghttp2_session_server_new3(&c->session, f->callbacks, c, f->options, &f->memory) != 0)
         goto err_free;
     if (nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, ARRAY_COUNT(settings)) != 0 ||
         nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW) != 0 ||
-        stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0)
+        stream_open(&c->stream, &base->streams, fd, c, base->turn_ns) < 0)
         goto err_session;
     list_init(&c->link);
-    list_append(&f->connections, &c->link);
-    if (f->quiesced)
+    list_append(&base->connections, &c->link);
+    if (base->quiesced)
         connection_goaway(c);
     connection_touch(c);
     return;
@@ -162,7 +162,7 @@ err_free:
 err_close:
     log_warn("no memory for a connection", "protocol=grpc");
     close(fd);
-    acceptor_ended(&f->acceptor, peer);
+    acceptor_ended(&base->acceptor, peer);
 }
 
 void connection_close(struct grpc_connection *c) {
@@ -173,7 +173,7 @@ void connection_close(struct grpc_connection *c) {
     list_remove(&c->dirty);
     nghttp2_session_del(c->session);
     stream_close(&c->stream);
-    acceptor_ended(&f->acceptor, &c->peer);
+    acceptor_ended(&f->base.acceptor, &c->peer);
     free(c);
 }
 
@@ -197,7 +197,7 @@ void connection_goaway(struct grpc_connection *c) {
 /* Writes what is gathered. As stream_write(). */
 static int outgoing_write(struct grpc_connection *c) {
     struct outgoing *o = &c->frontend->outgoing;
-    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->turn_ns);
+    int rc = stream_write(&c->stream, o->pieces, o->count, c->frontend->base.turn_ns);
     o->count = 0;
     o->copied = 0;
     exchanges_free(c->frontend);
@@ -209,12 +209,12 @@ static void outgoing_put(struct outgoing *o, const void *data, size_t bytes) {
     o->pieces[o->count++] = (struct iovec){(void *)data, bytes};
 }
 
-/* The same for what does not stay where it is. False: there is no room, write first. */
+/* The same for bytes that do not stay where they are. False: there is no room; write first. */
 static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t bytes) {
     struct outgoing *o = &c->frontend->outgoing;
     char *at = c->frontend->out + o->copied;
     struct iovec *last = o->count > 0 ? &o->pieces[o->count - 1] : NULL;
-    if (o->copied + bytes > OUT_BYTES || o->count == OUTGOING_PIECES - 1) /* one is kept for a long frame */
+    if (o->copied + bytes > OUT_BYTES || o->count == OUTGOING_PIECES - 1) /* one piece is kept for a long frame */
         return false;
     memcpy(at, data, bytes);
     o->copied += bytes;
@@ -225,7 +225,7 @@ static bool outgoing_copy(struct grpc_connection *c, const void *data, size_t by
     return true;
 }
 
-/* A frame of a long answer: its head is copied, the rest goes out from where the engine left it. */
+/* A frame of a long answer: its head is copied, the rest is sent from where the engine left it. */
 static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t bytes,
                         nghttp2_data_source *source, void *context) {
     struct grpc_connection *c = context;
@@ -234,7 +234,7 @@ static int on_send_data(nghttp2_session *session, nghttp2_frame *frame, const ui
     (void)frame;
     o->full = o->count + 1 + INFER_ANSWER_PIECES >= OUTGOING_PIECES || !outgoing_copy(c, head, FRAME_HEAD_BYTES);
     if (o->full)
-        return NGHTTP2_ERR_WOULDBLOCK; /* comes again when it has been written */
+        return NGHTTP2_ERR_WOULDBLOCK; /* nghttp2 offers the frame again after the write */
     o->count += call_take(source->ptr, bytes, &o->pieces[o->count]);
     return 0;
 }
@@ -278,44 +278,47 @@ static bool frames_take(struct grpc_connection *c, const char *data, size_t byte
     return c->ending || nghttp2_session_mem_recv(c->session, (const uint8_t *)data, bytes) >= 0;
 }
 
-static bool sealed_take(struct grpc_connection *c, const char *data, size_t bytes) {
+static bool encrypted_take(struct grpc_connection *c, const char *data, size_t bytes) {
     struct stream *s = &c->stream;
-    char *opened = s->home->opened;
+    char *decrypted = s->home->decrypted;
     ssize_t n;
     tls_stream_give(s->tls, data, bytes);
-    while ((n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
-        if (!frames_take(c, opened, (size_t)n))
+    while ((n = tls_stream_read(s->tls, decrypted, STREAM_RECORD_BYTES)) > 0)
+        if (!frames_take(c, decrypted, (size_t)n))
             return false;
-    return stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0; /* what the handshake says, or why it failed */
+    /* sends what the handshake has to say, or why it failed */
+    return stream_write_encrypted(s, c->frontend->base.turn_ns) >= 0 && n == 0;
 }
 
 /* What is left is told again. */
 static void readable(struct grpc_connection *c) {
     struct grpc_frontend *f = c->frontend;
-    if (stream_greets(&c->stream) && f->streams.handshakes-- <= 0)
+    if (!stream_may_greet(&c->stream))
         return; /* told again */
     connection_touch(c);
     for (int reads = 0; reads < READS_MAX; reads++) {
-        ssize_t n = stream_receive(&c->stream, f->in, IN_BYTES, &c->arrived_ns);
+        ssize_t n = stream_receive(&c->stream, f->base.in, FRONTEND_IN_BYTES, &c->arrived_ns);
         if (n == -EAGAIN)
             return;
-        if (n <= 0 || !(c->stream.tls ? sealed_take(c, f->in, (size_t)n) : frames_take(c, f->in, (size_t)n))) {
+        if (n <= 0 ||
+            !(c->stream.tls ? encrypted_take(c, f->base.in, (size_t)n) : frames_take(c, f->base.in, (size_t)n))) {
             connection_close(c);
             return;
         }
-        if ((size_t)n < IN_BYTES)
+        if ((size_t)n < FRONTEND_IN_BYTES)
             return;
     }
 }
 
-void connection_event(struct grpc_connection *c, uint32_t events) {
+void connection_event(void *connection, uint32_t events) {
+    struct grpc_connection *c = connection;
     if (events & EPOLLRDHUP)
         stream_shut(&c->stream);
     if (!(events & EPOLLOUT) || !connection_congested(c)) {
         readable(c);
         return;
     }
-    int rc = stream_flush(&c->stream, c->frontend->turn_ns); /* what came to be read is told again */
+    int rc = stream_flush(&c->stream, c->frontend->base.turn_ns); /* what there is to read is told again */
     if (rc < 0)
         connection_close(c);
     else if (rc > 0)

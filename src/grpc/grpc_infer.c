@@ -1,4 +1,4 @@
-/* grpc_infer.c - two passes over a request's head: whom it is for, then its tensors. */
+/* grpc_infer.c - two passes over a request's head: first which model it is for, then its tensors. */
 #include "grpc/grpc_infer.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ static bool whole_number(const struct parameter *p) {
            (p->value.number == PARAMETER_INT64 || p->value.number == PARAMETER_UINT64);
 }
 
-/* More than an int64 is as good as its greatest. */
+/* More than an int64 holds counts as the most that it holds. */
 static int64_t number_of(const struct parameter *p) {
     return p->value.number == PARAMETER_UINT64 && p->value.value > INT64_MAX ? INT64_MAX : (int64_t)p->value.value;
 }
@@ -108,7 +108,7 @@ static int parameter_read(const struct protobuf_field *entry, struct parameter *
     return rc < 0 ? malformed(err) : 0;
 }
 
-/* One that says where in shared memory a tensor is. */
+/* A parameter that says where in shared memory a tensor is. */
 static int shared_parameter_read(const struct parameter *p, struct infer_shared *shared, struct sy_error *err) {
     bool offset = key_is(p, "shared_memory_offset"), bytes = key_is(p, "shared_memory_byte_size");
     if (key_is(p, "shared_memory_region")) {
@@ -585,7 +585,7 @@ int grpc_answer_build(struct infer_answer *answer, struct text *text, const stru
             return rc;
         output_put(text, spec->name, infer_output_type(model, &call->outputs[i]), &parts[i], &call->outputs[i].shared);
         if (call->outputs[i].shared.region)
-            parts[i].bytes = 0; /* its raw content is there all the same, so that the others keep their places */
+            parts[i].bytes = 0; /* an empty raw content stands for it, so that the others keep their places */
         raw_bytes += parts[i].bytes;
     }
     bool copied = raw_bytes <= INFER_ANSWER_COPY_MAX;
@@ -627,7 +627,7 @@ void grpc_answer_error(struct infer_answer *answer, struct text *text, const cha
     size_t bytes = strlen(sentence);
     room_put(text);
     protobuf_put_bytes(text, STREAM_ERROR, sentence, bytes);
-    if (!text->failed) /* it may quote the client, up to the middle of a character */
+    if (!text->failed) /* it may quote the client, and end in the middle of a character */
         utf8_clean(text->data + text->length - bytes, bytes);
     if (id_length > 0) {
         protobuf_put_head(text, STREAM_RESPONSE, 1 + protobuf_varint_bytes(id_length) + id_length);

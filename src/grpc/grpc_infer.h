@@ -15,7 +15,7 @@ struct grpc_words {
 
 /* Each: 0 or a status with a sentence. */
 
-/* Which model a complete message is for, and what it calls itself. */
+/* Which model a complete message is for, and its id. */
 int grpc_infer_words(const struct grpc_message *message, struct grpc_words *words, struct sy_error *err);
 /* Its tensors. Raw contents are used where they lie in the message; for typed ones memory is taken. */
 int grpc_infer_parse(const struct grpc_message *message, const struct served_model *model, struct infer_memory memory,

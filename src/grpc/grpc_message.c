@@ -67,7 +67,7 @@ static int prefix_read(struct grpc_message *m, struct sy_error *err) {
     return 0;
 }
 
-/* The head is full: raw inputs lie behind it, or it is long. It goes on in a block of its own. */
+/* The head has no more room: raw inputs lie behind it, or it is long. It moves to a block of its own. */
 static int head_grow(struct grpc_message *m, size_t bytes, struct sy_error *err) {
     size_t most = m->head_bytes + m->to_come + bytes, room = 2 * (m->head_bytes + bytes);
     room = room < m->bytes ? room : m->bytes;

@@ -70,24 +70,24 @@ static bool flag(const _Atomic bool *where) {
     return atomic_load_explicit(where, memory_order_acquire); /* with who sets it, after what it speaks of */
 }
 
-static bool server_ready(const struct grpc_services *s) {
-    return flag(s->config->ready) && !flag(s->config->draining);
+static bool server_ready(const struct frontend *f) {
+    return flag(f->config.ready) && !flag(f->config.draining);
 }
 
 /* ---- health ---- */
 
-enum grpc_health grpc_health_now(const struct grpc_services *s) {
-    return server_ready(s) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
+enum grpc_health grpc_health_now(const struct frontend *f) {
+    return server_ready(f) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
-enum grpc_health grpc_health_of(const struct grpc_services *s, const char *message, size_t bytes) {
+enum grpc_health grpc_health_of(const struct frontend *f, const char *message, size_t bytes) {
     Grpc__Health__V1__HealthCheckRequest *request =
         unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
     if (!request)
         return GRPC_HEALTH_NONE;
     bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return known ? grpc_health_now(s) : GRPC_HEALTH_UNKNOWN_SERVICE;
+    return known ? grpc_health_now(f) : GRPC_HEALTH_UNKNOWN_SERVICE;
 }
 
 void grpc_health_put(struct text *out, enum grpc_health health) {
@@ -96,10 +96,10 @@ void grpc_health_put(struct text *out, enum grpc_health health) {
     pack(&response, out);
 }
 
-/* A watcher is told of a service that is not known, one who asks once fails. */
-static unsigned health_answer(const struct grpc_services *s, bool watched, const char *message, size_t bytes,
+/* Where the service is not known, a watcher is told so, and who asks once gets an error. */
+static unsigned health_answer(const struct frontend *f, bool watched, const char *message, size_t bytes,
                               struct text *out, struct sy_error *err) {
-    enum grpc_health health = grpc_health_of(s, message, bytes);
+    enum grpc_health health = grpc_health_of(f, message, bytes);
     if (health == GRPC_HEALTH_NONE)
         return (unsigned)error_set(err, 400, "the message is not valid protobuf");
     if (health == GRPC_HEALTH_UNKNOWN_SERVICE && !watched)
@@ -108,38 +108,37 @@ static unsigned health_answer(const struct grpc_services *s, bool watched, const
     return 200;
 }
 
-static unsigned model_ready(const struct grpc_services *s, const char *message, size_t bytes, struct text *out,
+static unsigned model_ready(const struct frontend *f, const char *message, size_t bytes, struct text *out,
                             struct sy_error *err) {
     Inference__ModelReadyRequest *request = unpack(&inference__model_ready_request__descriptor, message, bytes, err);
     Inference__ModelReadyResponse response = INFERENCE__MODEL_READY_RESPONSE__INIT;
     bool retry;
     if (!request)
         return 400;
-    int model = model_index_find(s->models, request->name, strlen(request->name), request->version,
+    int model = model_index_find(f->models, request->name, strlen(request->name), request->version,
                                  strlen(request->version), err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    response.ready = model >= 0 && served_model_ready(&s->models->models[model], &retry, NULL);
-    return pack(&response, out); /* false for a model that is not there: so clients expect it */
+    response.ready = model >= 0 && served_model_ready(&f->models->models[model], &retry, NULL);
+    return pack(&response, out); /* false for a model that is not there: clients expect no error */
 }
 
 /* ---- descriptions ---- */
 
 /* The model that a request names. Requests for metadata, configuration and statistics are of one form. 200, or a status
  * with a sentence. */
-static unsigned named_model(const struct grpc_services *s, const ProtobufCMessageDescriptor *descriptor,
-                            const char *message, size_t bytes, const struct served_model **model, bool *versioned,
-                            struct sy_error *err) {
+static unsigned named_model(const struct frontend *f, const ProtobufCMessageDescriptor *descriptor, const char *message,
+                            size_t bytes, const struct served_model **model, bool *versioned, struct sy_error *err) {
     Inference__ModelMetadataRequest *request = unpack(descriptor, message, bytes, err);
     bool retry;
     if (!request)
         return 400;
-    int found = model_index_find(s->models, request->name, strlen(request->name), request->version,
+    int found = model_index_find(f->models, request->name, strlen(request->name), request->version,
                                  strlen(request->version), err);
     *versioned = request->version[0] != '\0';
     protobuf_c_message_free_unpacked(&request->base, NULL);
     if (found < 0)
         return (unsigned)-found;
-    *model = &s->models->models[found];
+    *model = &f->models->models[found];
     return served_model_ready(*model, &retry, err) ? 200 : 503;
 }
 _Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelMetadataRequest) &&
@@ -148,21 +147,21 @@ _Static_assert(sizeof(Inference__ModelConfigRequest) == sizeof(Inference__ModelM
                        offsetof(Inference__ModelMetadataRequest, version),
                "requests of one form");
 
-static unsigned model_metadata(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+static unsigned model_metadata(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                                struct text *out, struct sy_error *err) {
     const struct served_model *model;
     bool versioned;
     unsigned status =
-        named_model(s, &inference__model_metadata_request__descriptor, message, bytes, &model, &versioned, err);
-    return status == 200 ? pack(describe_model(d, s->models, model, versioned), out) : status;
+        named_model(f, &inference__model_metadata_request__descriptor, message, bytes, &model, &versioned, err);
+    return status == 200 ? pack(describe_model(d, f->models, model, versioned), out) : status;
 }
 
-static unsigned model_config(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+static unsigned model_config(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                              struct text *out, struct sy_error *err) {
     const struct served_model *model;
     bool versioned;
     unsigned status =
-        named_model(s, &inference__model_config_request__descriptor, message, bytes, &model, &versioned, err);
+        named_model(f, &inference__model_config_request__descriptor, message, bytes, &model, &versioned, err);
     if (status != 200)
         return status;
     Inference__ModelConfigResponse response = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
@@ -170,18 +169,18 @@ static unsigned model_config(const struct grpc_services *s, struct description *
     return pack(&response, out);
 }
 
-static unsigned repository_index(const struct grpc_services *s, struct description *d, const char *message,
-                                 size_t bytes, struct text *out, struct sy_error *err) {
+static unsigned repository_index(const struct frontend *f, struct description *d, const char *message, size_t bytes,
+                                 struct text *out, struct sy_error *err) {
     Inference__RepositoryIndexRequest *request =
         unpack(&inference__repository_index_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     bool ready_only = request->ready;
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return pack(describe_index(d, s->models, ready_only), out);
+    return pack(describe_index(d, f->models, ready_only), out);
 }
 
-static unsigned statistics(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+static unsigned statistics(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                            struct text *out, struct sy_error *err) {
     Inference__ModelStatisticsRequest *request =
         unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
@@ -190,14 +189,14 @@ static unsigned statistics(const struct grpc_services *s, struct description *d,
     bool all = request->name[0] == '\0';
     uint32_t number;
     int model = all ? 0
-                    : model_index_find(s->models, request->name, strlen(request->name), request->version,
+                    : model_index_find(f->models, request->name, strlen(request->name), request->version,
                                        strlen(request->version), err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     if (model < 0)
         return (unsigned)-model;
     number = (uint32_t)model;
-    return pack(describe_statistics(d, s->models, all ? s->models->listed : &number, all ? s->models->count : 1,
-                                    &s->config->statistics),
+    return pack(describe_statistics(d, f->models, all ? f->models->listed : &number, all ? f->models->count : 1,
+                                    &f->config.statistics),
                 out);
 }
 
@@ -220,7 +219,7 @@ static int log_settings_read_message(const Inference__LogSettingsRequest *reques
             break;
         case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_UINT32_PARAM:
             s->kind = SETTING_NUMBER;
-            s->number = value->uint32_param > 0 ? 1 : 0; /* how much more than none makes no difference */
+            s->number = value->uint32_param > 0 ? 1 : 0; /* every level above 0 is the same */
             break;
         case INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__PARAMETER_CHOICE_STRING_PARAM:
             s->kind = SETTING_TEXT;
@@ -261,39 +260,37 @@ static unsigned trace_settings(struct description *d, const char *message, size_
 
 /* ---- shared memory ---- */
 
-static unsigned shared_status(const struct grpc_services *s, struct description *d, const char *message, size_t bytes,
+static unsigned shared_status(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                               struct text *out, struct sy_error *err) {
     const Inference__SystemSharedMemoryStatusResponse *response;
     Inference__SystemSharedMemoryStatusRequest *request =
         unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    int status = describe_regions(d, s->config->shared, request->name, &response, err);
+    int status = describe_regions(d, f->config.shared, request->name, &response, err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : pack(response, out);
 }
 
-static unsigned shared_register(const struct grpc_services *s, const char *message, size_t bytes,
-                                struct sy_error *err) {
+static unsigned shared_register(const struct frontend *f, const char *message, size_t bytes, struct sy_error *err) {
     Inference__SystemSharedMemoryRegisterRequest *request =
         unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    int status = s->config->shared ? shared_memory_register(s->config->shared, request->name, request->key,
-                                                            request->offset, request->byte_size, err)
-                                   : error_set(err, 501, "shared memory is not served");
+    int status = f->config.shared ? shared_memory_register(f->config.shared, request->name, request->key,
+                                                           request->offset, request->byte_size, err)
+                                  : error_set(err, 501, "shared memory is not served");
     protobuf_c_message_free_unpacked(&request->base, NULL);
     return status ? (unsigned)status : 200; /* an empty message */
 }
 
-static unsigned shared_unregister(const struct grpc_services *s, const char *message, size_t bytes,
-                                  struct sy_error *err) {
+static unsigned shared_unregister(const struct frontend *f, const char *message, size_t bytes, struct sy_error *err) {
     Inference__SystemSharedMemoryUnregisterRequest *request =
         unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
-    if (s->config->shared)
-        shared_memory_unregister(s->config->shared, request->name);
+    if (f->config.shared)
+        shared_memory_unregister(f->config.shared, request->name);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     return 200;
 }
@@ -306,31 +303,31 @@ static unsigned server_live(struct text *out) {
     return pack(&live, out);
 }
 
-static unsigned server_is_ready(const struct grpc_services *s, struct text *out) {
+static unsigned server_is_ready(const struct frontend *f, struct text *out) {
     Inference__ServerReadyResponse ready = INFERENCE__SERVER_READY_RESPONSE__INIT;
-    ready.ready = server_ready(s);
+    ready.ready = server_ready(f);
     return pack(&ready, out);
 }
 
-static unsigned described(const struct grpc_services *s, enum grpc_method method, struct description *d,
-                          const char *message, size_t bytes, struct text *out, struct sy_error *err) {
+static unsigned described(const struct frontend *f, enum grpc_method method, struct description *d, const char *message,
+                          size_t bytes, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_METADATA:
-        return pack(describe_server(d, s->config->name, s->config->desk), out);
+        return pack(describe_server(d, f->config.name, f->config.desk), out);
     case GRPC_MODEL_METADATA:
-        return model_metadata(s, d, message, bytes, out, err);
+        return model_metadata(f, d, message, bytes, out, err);
     case GRPC_MODEL_CONFIG:
-        return model_config(s, d, message, bytes, out, err);
+        return model_config(f, d, message, bytes, out, err);
     case GRPC_REPOSITORY_INDEX:
-        return repository_index(s, d, message, bytes, out, err);
+        return repository_index(f, d, message, bytes, out, err);
     case GRPC_SHARED_STATUS:
-        return shared_status(s, d, message, bytes, out, err);
+        return shared_status(f, d, message, bytes, out, err);
     case GRPC_SHARED_REGISTER:
-        return shared_register(s, message, bytes, err);
+        return shared_register(f, message, bytes, err);
     case GRPC_SHARED_UNREGISTER:
-        return shared_unregister(s, message, bytes, err);
+        return shared_unregister(f, message, bytes, err);
     case GRPC_MODEL_STATISTICS:
-        return statistics(s, d, message, bytes, out, err);
+        return statistics(f, d, message, bytes, out, err);
     case GRPC_LOG_SETTINGS:
         return log_settings(d, message, bytes, out, err);
     case GRPC_TRACE_SETTING:
@@ -340,18 +337,18 @@ static unsigned described(const struct grpc_services *s, enum grpc_method method
     }
 }
 
-unsigned grpc_service_answer(const struct grpc_services *s, enum grpc_method method, const char *message, size_t bytes,
+unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, const char *message, size_t bytes,
                              struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_LIVE:
         return server_live(out);
     case GRPC_SERVER_READY:
-        return server_is_ready(s, out);
+        return server_is_ready(f, out);
     case GRPC_MODEL_READY:
-        return model_ready(s, message, bytes, out, err);
+        return model_ready(f, message, bytes, out, err);
     case GRPC_HEALTH_CHECK:
     case GRPC_HEALTH_WATCH:
-        return health_answer(s, method == GRPC_HEALTH_WATCH, message, bytes, out, err);
+        return health_answer(f, method == GRPC_HEALTH_WATCH, message, bytes, out, err);
     case GRPC_REFLECTION:
         return reflection_answer(message, bytes, out, err);
     case GRPC_CUDA_STATUS: /* there are no regions: an empty message */
@@ -362,10 +359,10 @@ unsigned grpc_service_answer(const struct grpc_services *s, enum grpc_method met
     }
     struct description d;
     unsigned status = 503;
-    if (describe_begin(&d, s->models) < 0)
+    if (describe_begin(&d, f->models) < 0)
         error_set(err, 503, "out of memory for the answer");
     else
-        status = described(s, method, &d, message, bytes, out, err);
+        status = described(f, method, &d, message, bytes, out, err);
     describe_end(&d);
     return status;
 }

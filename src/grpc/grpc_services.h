@@ -1,6 +1,5 @@
-/* grpc_services.h - the methods of the services, and the answers to all but inference.
- *
- * Any thread; not on the hot path. */
+/* grpc_services.h - the methods of the services, and the answers to all but inference. The frontend's thread; not on
+ * the hot path. */
 #pragma once
 
 #include <stddef.h>
@@ -31,7 +30,7 @@ enum grpc_method {
     GRPC_HEALTH_CHECK,
     GRPC_HEALTH_WATCH,
     GRPC_REFLECTION,
-    GRPC_LOAD, /* and the next: orders, which grpc_call.c hands in; not answered here */
+    GRPC_LOAD, /* this and the next: orders, which grpc_call.c hands in; not answered here */
     GRPC_UNLOAD,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
     GRPC_NO_METHOD,
@@ -48,18 +47,13 @@ enum grpc_method grpc_method_find(const char *path, size_t length);
 /* As grpc.health.v1 has it. */
 enum grpc_health { GRPC_HEALTH_NONE, GRPC_HEALTH_SERVING, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
 
-struct grpc_services {
-    const struct frontend_config *config;
-    const struct model_index *models;
-};
-
 /* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
-unsigned grpc_service_answer(const struct grpc_services *services, enum grpc_method method, const char *message,
+unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method method, const char *message,
                              size_t bytes, struct text *out, struct sy_error *err);
 
 /* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
-enum grpc_health grpc_health_of(const struct grpc_services *services, const char *message, size_t bytes);
-/* Of one that is known. */
-enum grpc_health grpc_health_now(const struct grpc_services *services);
+enum grpc_health grpc_health_of(const struct frontend *frontend, const char *message, size_t bytes);
+/* Of a service that is known. */
+enum grpc_health grpc_health_now(const struct frontend *frontend);
 /* Appends a HealthCheckResponse. */
 void grpc_health_put(struct text *out, enum grpc_health health);

@@ -1,6 +1,6 @@
-/* grpc_state.h - what a gRPC frontend is made of; for the files grpc*.c only.
+/* grpc_state.h - what a gRPC frontend is made of; for the files of grpc/ only.
  *
- * Everything is owned by the frontend's thread but for requests while the scheduler has them.
+ * Everything is owned by the frontend's thread, but for requests while the scheduler or a bulk thread has them.
  *
  *     connection (a socket, an nghttp2 session)
  *       call (a stream of HTTP/2: one method, one status at its end)
@@ -15,18 +15,11 @@
 #include "grpc/grpc_message.h"
 #include "grpc/grpc_services.h"
 #include "grpc/grpc_status.h"
-#include "net/acceptor.h"
-#include "net/frontend_loop.h"
+#include "net/frontend.h"
 #include "net/recycler.h"
-#include "net/stream.h"
-#include "request/bulk.h"
-#include "request/deflate.h"
-#include "request/inference.h"
-#include "v2/v2.h"
 
-#define IN_BYTES         ((size_t)128 * 1024) /* read from a socket at once */
-#define OUT_BYTES        ((size_t)64 * 1024)  /* copied together for a write */
-#define OUTGOING_PIECES  128                  /* of a write: a long answer has two a frame of 16 KiB */
+#define OUT_BYTES        ((size_t)64 * 1024) /* copied together for a write */
+#define OUTGOING_PIECES  128                 /* of a write: a long answer has two a frame of 16 KiB */
 #define FRAME_HEAD_BYTES 9
 
 struct grpc_connection {
@@ -38,8 +31,8 @@ struct grpc_connection {
     struct list_node calls;
     int64_t arrived_ns; /* when the kernel had what was received last */
     bool greeted;       /* a frame has come */
-    bool ending;        /* ends when what there is to send is sent; what comes is not read */
-    uint32_t control;   /* frames that carry no call and may still come */
+    bool ending;        /* closed when all there is to send has gone; what comes is not read */
+    uint32_t control;   /* how many more frames that carry no call it may send */
     int64_t control_ns; /* when that was counted up last */
     struct peer peer;
 };
@@ -55,23 +48,23 @@ struct grpc_call {
     enum body_encoding encoding;
     enum body_encoding accepts; /* for the answers */
     bool opened;                /* its headers are complete */
-    bool watcher;               /* counts among the frontend\'s */
-    bool watching;              /* is told of changes, whether or not it says more */
-    enum grpc_health told;      /* last, of a service that is known */
-    bool oversized;             /* and more than they may be */
+    bool watcher;               /* counts among the frontend's */
+    bool watching;              /* a health watcher that has its first answer: it is told of changes */
+    enum grpc_health told;      /* what a watcher was told last */
+    bool oversized;             /* its headers are longer than they may be */
     bool posted, typed;         /* its headers are those of a gRPC call */
     bool half_closed;           /* the client sends no more */
     bool responded;             /* the answer's headers are submitted */
     bool deferred;              /* nghttp2 waits to be told that there is more to send */
-    bool ended;                 /* its status is settled: what comes is swallowed */
+    bool ended;                 /* its status is known: what comes is thrown away */
     bool authorized;            /* it has one of the tokens */
     bool timeout_wrong;         /* grpc-timeout makes no sense */
     size_t header_bytes;
-    size_t unconsumed;        /* of the stream's window: withheld while many exchanges wait */
-    struct text kept;         /* what a stream sent while too many wait; not consumed either */
+    size_t unconsumed;        /* bytes taken, but the client's window is not refilled while many exchanges wait */
+    struct text kept;         /* what a stream sent while too many exchanges wait */
     struct list_node resumed; /* in the frontend's list: what is kept may be taken */
     int64_t begun_ns;
-    int64_t first_ns;   /* since when its first exchange is the first */
+    int64_t first_ns;   /* since when the exchange that is first now is the first */
     int64_t timeout_ns; /* grpc-timeout, or GRPC_TIMEOUT_NONE */
     int64_t limit_ns;   /* when that ends; 0: never */
     unsigned status;    /* at the end */
@@ -84,10 +77,10 @@ struct grpc_exchange {
     struct grpc_call *call; /* NULL: gone while the request ran */
     struct list_node link;  /* in the call's list, in the order of arrival */
     bool answered;          /* its answer may be sent */
-    bool sent;              /* when it has ended: all of it went out */
+    bool sent;              /* once it has ended: whether all of it went out */
     int piece;              /* being sent */
     size_t piece_at;
-    /* of the call, for a bulk thread, which knows of none */
+    /* copied from the call, which a bulk thread does not touch */
     enum grpc_method method;
     enum body_encoding encoding, accepts;
     size_t bytes_max;
@@ -98,7 +91,7 @@ struct grpc_exchange {
     struct sy_error error;
 };
 
-/* Gathered for one write: frames, copied into `out`, and parts of large answers where they lie. */
+/* Gathered for one write: frames, copied into `out`, and parts of large answers, which stay where they lie. */
 struct outgoing {
     struct iovec pieces[OUTGOING_PIECES];
     size_t count, copied; /* pieces, bytes in the frontend's `out` */
@@ -106,56 +99,43 @@ struct outgoing {
 };
 
 struct grpc_frontend {
-    struct frontend_config config;
-    struct grpc_services services;
-    struct frontend_loop loop;
-    struct stream_home streams;
-    struct acceptor acceptor;
-    int64_t turn_ns;
-    int64_t sweep_ns; /* when to look for idle connections */
-    bool quiesced;
+    struct frontend base;
     struct recycler recycler; /* nghttp2's memory */
     nghttp2_mem memory;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
-    struct list_node connections, dirty;
-    struct inferences inferences;
+    struct list_node dirty;  /* connections that may have something to send */
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
     uint32_t open_calls, watchers; /* of these, and those of them that watch health */
-    struct inflater inflater;
-    struct deflater deflater;
-    char *in, *out; /* [IN_BYTES], [OUT_BYTES] */
+    char *out;                     /* [OUT_BYTES] */
     struct outgoing outgoing;
     struct list_node ended;   /* exchanges that go when that has been written */
     struct list_node resumed; /* calls */
 
     /* read by other threads */
     _Atomic uint64_t codes[GRPC_CODE_COUNT]; /* calls by status */
-    _Atomic uint64_t dismissed;              /* connections, for being slow or idle, and floods */
 };
 
-/* ---- grpc.c: a frontend without a thread and a listening socket, for tests ---- */
-
-int grpc_frontend_make(struct grpc_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
-/* One turn, without sleeping. */
-void grpc_frontend_step(struct grpc_frontend *frontend);
-void grpc_frontend_free(struct grpc_frontend *frontend);
+static inline struct grpc_frontend *grpc_frontend_of(struct frontend *base) {
+    return container_of(base, struct grpc_frontend, base);
+}
 
 /* ---- grpc_connection.c, for grpc.c ---- */
 
 /* nghttp2's callbacks and options, once for all connections. 0 or -ENOMEM. */
 int connections_init(struct grpc_frontend *frontend);
 /* Takes the socket over. */
-void connection_begin(struct grpc_frontend *frontend, int fd, const struct peer *peer);
-void connection_event(struct grpc_connection *connection, uint32_t events);
+void connection_begin(struct frontend *frontend, int fd, const struct peer *peer);
+/* What epoll says of a connection; may close it. */
+void connection_event(void *connection, uint32_t events);
 /* Sends what there is; may close it. */
 void connection_send(struct grpc_connection *connection);
 /* No new calls on it. */
 void connection_goaway(struct grpc_connection *connection);
 /* Says why, and ends it. */
 void connection_end(struct grpc_connection *connection, uint32_t error, const char *why);
-/* What its calls wait for is cancelled. */
+/* Ends it at once, and frees it. What its calls wait for is cancelled. */
 void connection_close(struct grpc_connection *connection);
 
 static inline bool connection_congested(const struct grpc_connection *c) {
@@ -164,7 +144,7 @@ static inline bool connection_congested(const struct grpc_connection *c) {
 
 /* ---- the same, for grpc_call.c ---- */
 
-/* There may be something to send, before this turn's end. */
+/* It may have something to send: connection_send() is called in this turn. */
 static inline void connection_touch(struct grpc_connection *c) {
     if (list_empty(&c->dirty))
         list_append(&c->frontend->dirty, &c->dirty);
@@ -184,7 +164,7 @@ ssize_t call_read(struct grpc_call *call, uint8_t *data, size_t bytes, uint32_t 
 /* The next so many bytes of an answer that call_read() left where it is (NGHTTP2_DATA_FLAG_NO_COPY), in at most
  * INFER_ANSWER_PIECES pieces. They stay there until exchanges_free(). Returns the number of pieces. */
 size_t call_take(struct grpc_call *call, size_t bytes, struct iovec *pieces);
-/* What was taken has been written, or never will be. */
+/* Frees exchanges that have ended: what call_take() gave of them has been written, or never will be. */
 void exchanges_free(struct grpc_frontend *frontend);
 /* The stream is over, with whatever result. */
 void call_close(struct grpc_call *call);
@@ -195,12 +175,13 @@ void call_close(struct grpc_call *call);
 void call_watch(struct grpc_call *call);
 /* What the client was sending is given up, and the call ends with this status. */
 void call_fail(struct grpc_call *call, unsigned status, const char *sentence);
-/* Ends without a status. */
+/* Ends the stream without a status. */
 void call_reset(struct grpc_call *call);
 
 /* ---- grpc_sweep.c, for grpc.c ---- */
 
-void connections_sweep(struct grpc_frontend *frontend);
+/* Once a second: ends what takes too long. */
+void connections_sweep(struct frontend *frontend);
 
 /* ---- grpc_call.c, for grpc.c ---- */
 
@@ -209,8 +190,8 @@ void exchange_returned(struct grpc_exchange *exchange);
 /* A bulk thread gave it back. */
 void exchange_bulk_returned(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
-void exchange_order_returned(struct grpc_exchange *exchange, unsigned status, const char *sentence);
+void exchange_order_returned(void *exchange, unsigned status, const char *sentence);
 /* Takes messages that streams sent while too many waited. False: there was nothing to do. */
 bool calls_resume(struct grpc_frontend *frontend);
-/* The server ends: the call does, too, when what it has under way does. */
+/* The server ends: so does the call, once it has no exchanges. */
 void call_abandon(struct grpc_call *call);

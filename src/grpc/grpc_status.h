@@ -28,7 +28,7 @@ enum grpc_code grpc_code_of(unsigned status);
 const char *grpc_code_name(unsigned code);
 
 #define GRPC_TIMEOUT_NONE INT64_MAX
-/* The value of grpc-timeout, up to eight digits and a unit, in nanoseconds; -EINVAL. More than a century is as good as
+/* The value of grpc-timeout, up to eight digits and a unit, in nanoseconds; -EINVAL. More than a century counts as
  * none. */
 int64_t grpc_timeout_parse(const char *value, size_t length);
 /* Percent-encodes a sentence for grpc-message; cut off where it does not fit. Returns its length. */

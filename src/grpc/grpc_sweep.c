@@ -2,24 +2,21 @@
  *
  *     TLS, and the first frame       head_timeout_s
  *     a call's headers               head_timeout_s; nothing else can come meanwhile, so the connection ends
- *     a message, once it has begun   head_timeout_s, and what it takes at rate_min
- *     a unary call's message         counts as begun with the call
- *     an answer that is ready        as a message: the client may not open its window, or not read
- *     a stream without messages      as long as it likes, but where there are too many calls
+ *     a message, once it has begun   head_timeout_s, and what its bytes take at rate_min
+ *     a unary call's message         the same, from the call's begin
+ *     an answer that is ready        as a message: the client may keep its window closed, or not read
+ *     a stream without messages      no limit, unless there are too many calls
  *     a connection without calls     idle_timeout_s since its last byte; less where there are too many */
 #include "base/clock.h"
 #include "grpc/grpc_state.h"
 
-#define SWEEP_MS       1000
-#define CROWDED_IDLE_S 10 /* where less than an eighth of the connections, or of the calls, is free */
-
 static int64_t passed_ns(const struct grpc_frontend *f, int64_t since_ns) {
-    return f->turn_ns - since_ns;
+    return f->base.turn_ns - since_ns;
 }
 
 static bool arrives_late(const struct grpc_frontend *f, const struct grpc_exchange *x) {
     const struct grpc_message *m = &x->message;
-    return passed_ns(f, x->inference.request.arrival_ns) > frontend_transfer_ns(&f->config, m->bytes - m->to_come);
+    return passed_ns(f, x->inference.request.arrival_ns) > frontend_transfer_ns(&f->base.config, m->bytes - m->to_come);
 }
 
 static uint64_t answer_bytes(const struct infer_answer *answer) {
@@ -29,14 +26,14 @@ static uint64_t answer_bytes(const struct infer_answer *answer) {
     return bytes;
 }
 
-/* An answer's time begins when those before it are gone. */
+/* An answer's time begins when those before it have gone. */
 static bool leaves_late(const struct grpc_frontend *f, const struct grpc_call *call, const struct grpc_exchange *x) {
     int64_t answered_ns = x->inference.answered_ns;
     return x->answered && passed_ns(f, answered_ns > call->first_ns ? answered_ns : call->first_ns) >
-                              frontend_transfer_ns(&f->config, answer_bytes(&x->inference.answer));
+                              frontend_transfer_ns(&f->base.config, answer_bytes(&x->inference.answer));
 }
 
-/* The message that the client has begun and not ended; of a unary call, whose end is the stream's. */
+/* The message that the client has begun and not ended; NULL: there is none. A unary call's ends with its stream. */
 static const struct grpc_exchange *incomplete(const struct grpc_call *call, const struct grpc_exchange *first) {
     bool unary = !grpc_method_streams(call->method) && !call->half_closed && !call->ended;
     return call->receiving ? call->receiving : unary ? first : NULL;
@@ -44,7 +41,7 @@ static const struct grpc_exchange *incomplete(const struct grpc_call *call, cons
 
 static bool stream_in_the_way(const struct grpc_frontend *f, const struct grpc_call *call) {
     int64_t idle_ns = passed_ns(f, call->first_ns > call->begun_ns ? call->first_ns : call->begun_ns);
-    return f->open_calls > f->call_count - f->call_count / 8 && idle_ns > CROWDED_IDLE_S * NS_PER_S;
+    return f->open_calls > f->call_count - f->call_count / 8 && idle_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S;
 }
 
 /* False: the connection is of no more use. */
@@ -52,7 +49,7 @@ static bool call_look(struct grpc_frontend *f, struct grpc_call *call) {
     const struct grpc_exchange *first =
         list_empty(&call->exchanges) ? NULL : list_entry(call->exchanges.next, struct grpc_exchange, link);
     const struct grpc_exchange *coming = incomplete(call, first);
-    bool open_late = passed_ns(f, call->begun_ns) > f->config.head_timeout_s * NS_PER_S;
+    bool open_late = passed_ns(f, call->begun_ns) > f->base.config.head_timeout_s * NS_PER_S;
     bool waits = !grpc_method_streams(call->method) && !first && !call->half_closed && !call->ended;
     if (!call->opened)
         return !open_late;
@@ -74,25 +71,25 @@ static bool calls_look(struct grpc_frontend *f, struct grpc_connection *c) {
     return true;
 }
 
-/* Whether the peer has given up, or never began. */
+/* The peer never began, or does not take what is sent to it. */
 static bool connection_dead(const struct grpc_frontend *f, const struct grpc_connection *c) {
-    return (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->config.head_timeout_s * NS_PER_S) ||
+    return (!c->greeted && passed_ns(f, c->stream.begun_ns) > f->base.config.head_timeout_s * NS_PER_S) ||
            (connection_congested(c) &&
-            passed_ns(f, c->stream.congested_ns) > frontend_transfer_ns(&f->config, c->stream.unsent.length));
+            passed_ns(f, c->stream.congested_ns) > frontend_transfer_ns(&f->base.config, c->stream.unsent.length));
 }
 
-void connections_sweep(struct grpc_frontend *f) {
-    uint32_t excess = frontend_connections_excess(&f->config, acceptor_connections(&f->acceptor));
-    f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
-    list_for_each_safe (it, &f->connections) {
+void connections_sweep(struct frontend *base) {
+    struct grpc_frontend *f = grpc_frontend_of(base);
+    uint32_t excess = frontend_connections_excess(&base->config, acceptor_connections(&base->acceptor));
+    list_for_each_safe (it, &base->connections) {
         struct grpc_connection *c = list_entry(it, struct grpc_connection, link);
         int64_t silent_ns = passed_ns(f, c->stream.active_ns);
-        bool crowded = excess > 0 && silent_ns > CROWDED_IDLE_S * NS_PER_S;
+        bool crowded = excess > 0 && silent_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S;
         if (connection_dead(f, c) || !calls_look(f, c)) {
-            counter_add(&f->dismissed, 1);
+            counter_add(&base->dismissed, 1);
             connection_close(c);
-        } else if (list_empty(&c->calls) && (crowded || silent_ns > f->config.idle_timeout_s * NS_PER_S)) {
-            counter_add(&f->dismissed, 1);
+        } else if (list_empty(&c->calls) && (crowded || silent_ns > base->config.idle_timeout_s * NS_PER_S)) {
+            counter_add(&base->dismissed, 1);
             connection_end(c, NGHTTP2_NO_ERROR, "");
             excess -= excess > 0;
         }

@@ -73,7 +73,7 @@ static struct word text_of(struct protobuf_in in, uint32_t number) {
 
 enum kind { KIND_FILE, KIND_MESSAGE, KIND_LIST, KIND_MEMBER };
 
-/* What has names within a kind of descriptor. */
+/* Which fields of a kind of descriptor hold things with names. */
 static const struct {
     enum kind within;
     uint32_t number;
@@ -85,7 +85,7 @@ static const struct {
     {KIND_MESSAGE, MESSAGE_ONEOF, KIND_MEMBER},   {KIND_LIST, MEMBER, KIND_MEMBER},
 };
 
-/* Whether a descriptor holds the symbol, which is told from it on. Descends once for every dot in the symbol. */
+/* Whether a descriptor holds the symbol, whose name begins at that descriptor's. Descends once for every dot in it. */
 static bool holds(struct protobuf_in in, enum kind kind, struct word symbol) {
     struct protobuf_field field;
     while (protobuf_next(&in, &field) > 0)

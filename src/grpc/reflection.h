@@ -6,5 +6,5 @@
 #include "base/text.h"
 
 /* Appends the ServerReflectionResponse to a ServerReflectionRequest. 200, or 400 with a sentence: the request is no
- * protobuf. What is not found is told in the response. */
+ * protobuf. The response tells what was not found. */
 unsigned reflection_answer(const char *message, size_t bytes, struct text *out, struct sy_error *err);

@@ -19,24 +19,24 @@
 
 #define ALIGNMENT          64 /* of the first binary tensor behind the JSON */
 #define SWALLOW_BYTES_MAX  (256LL << 20)
-#define STRANGER_BYTES_MAX (1LL << 20) /* the same of clients without a token */
+#define STRANGER_BYTES_MAX (1LL << 20) /* the same, of clients without a token */
 #define NO_MEMORY          "the memory for inputs is exhausted"
 
 static struct repository_desk *desk_of(const struct http_frontend *f, enum v2_kind kind) {
-    return kind == V2_LOAD || kind == V2_UNLOAD ? f->config.desk : NULL;
+    return kind == V2_LOAD || kind == V2_UNLOAD ? f->base.config.desk : NULL;
 }
 
 static uint64_t body_bytes_max(const struct http_frontend *f, enum v2_kind kind) {
-    return kind == V2_INFER || desk_of(f, kind) ? f->config.body_bytes_max : SERVICE_BYTES_MAX;
+    return kind == V2_INFER || desk_of(f, kind) ? f->base.config.body_bytes_max : SERVICE_BYTES_MAX;
 }
 
 static void route_find(const struct http_connection *c, struct v2_route *route) {
-    v2_route(route, c->frontend->loop.models, llhttp_method_name((llhttp_method_t)c->parser.method), c->path.data);
+    v2_route(route, c->frontend->base.models, llhttp_method_name((llhttp_method_t)c->parser.method), c->path.data);
 }
 
 /* ---- answers of one piece ---- */
 
-/* Sends an answer of v2.c; takes its text. */
+/* Sends an answer of v2.c, and frees its text. */
 static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
     http_answer_begin(c, answer->status);
     if (answer->text.length > 0)
@@ -53,13 +53,13 @@ static void respond_v2(struct http_connection *c, struct v2_answer *answer) {
 
 static struct v2_server server_now(const struct http_frontend *f) {
     /* acquire: with who sets them, after what they speak of */
-    return (struct v2_server){.models = f->loop.models,
-                              .name = f->config.name,
-                              .takes_orders = f->config.desk,
-                              .ready = atomic_load_explicit(f->config.ready, memory_order_acquire),
-                              .draining = atomic_load_explicit(f->config.draining, memory_order_acquire),
-                              .statistics = f->config.statistics,
-                              .shared = f->config.shared};
+    return (struct v2_server){.models = f->base.models,
+                              .name = f->base.config.name,
+                              .takes_orders = f->base.config.desk,
+                              .ready = atomic_load_explicit(f->base.config.ready, memory_order_acquire),
+                              .draining = atomic_load_explicit(f->base.config.draining, memory_order_acquire),
+                              .statistics = f->base.config.statistics,
+                              .shared = f->base.config.shared};
 }
 
 static void respond_route(struct http_connection *c) {
@@ -80,7 +80,7 @@ static void respond_verdict(struct http_connection *c) {
     struct v2_route route;
     switch (c->verdict) {
     case VERDICT_PAGE:
-        f->config.page(f->config.page_context, c);
+        f->base.config.page(f->base.config.page_context, c);
         return;
     case VERDICT_UNAUTHORIZED:
         v2_error(&answer, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
@@ -91,7 +91,7 @@ static void respond_verdict(struct http_connection *c) {
         break;
     case VERDICT_BUSY:
         answer.retry = true;
-        v2_error(&answer, 503, "the server has %u requests in flight and takes no more", f->config.requests_max);
+        v2_error(&answer, 503, "the server has %u requests in flight and takes no more", f->base.config.requests_max);
         break;
     case VERDICT_ENCODING:
         v2_error(&answer, 415, "this Content-Encoding is not supported; gzip and deflate are");
@@ -168,7 +168,7 @@ static void write_in_bulk(struct bulk_job *job, struct bulk_tools *tools) {
 
 /* ---- reading ---- */
 
-/* What to leave free before a body so that its binary part is aligned. */
+/* How many bytes to leave free before a body so that its binary part is aligned. */
 static size_t bytes_before(const struct exchange *x) {
     return x->json_bytes > 0 ? -(size_t)x->json_bytes & (ALIGNMENT - 1) : 0;
 }
@@ -197,10 +197,10 @@ static enum verdict verdict_of(const struct http_connection *c, const struct v2_
     const struct http_frontend *f = c->frontend;
     const struct http_head *head = &c->head;
     struct v2_answer answer = {0};
-    if (f->config.auth && !head->authorized && (f->config.auth_health || !is_health(route)))
+    if (!frontend_admits(&f->base.config, head->authorized, is_health(route)))
         return VERDICT_UNAUTHORIZED;
     bool admitted = route->kind == V2_INFER
-                        ? v2_infer_admit(&answer, route, f->loop.models)
+                        ? v2_infer_admit(&answer, route, f->base.models)
                         : route->posted && route->kind != V2_WRONG_VERB && route->kind != V2_NOT_FOUND;
     text_free(&answer.text);
     if (!admitted)
@@ -212,8 +212,8 @@ static enum verdict verdict_of(const struct http_connection *c, const struct v2_
     return VERDICT_NONE;
 }
 
-/* Answers once the body has been swallowed. At once, which ends the connection, if there is too much of it, or nobody
- * knows how much, or the client asks first. */
+/* The answer follows when the body has been read and thrown away. It is sent at once, and ends the connection, if the
+ * body is too long, or of unknown length, or if the client waits for an interim answer before it sends one. */
 static bool verdict_begin(struct http_connection *c) {
     bool strange = c->verdict == VERDICT_UNAUTHORIZED || c->verdict == VERDICT_PAGE;
     int64_t swallowed_max = strange ? STRANGER_BYTES_MAX : SWALLOW_BYTES_MAX;
@@ -227,7 +227,7 @@ static bool verdict_begin(struct http_connection *c) {
 
 static struct exchange *exchange_take(struct http_connection *c, const struct v2_route *route) {
     struct http_frontend *f = c->frontend;
-    struct exchange *x = inference_take(&f->inferences, c->arrived_ns);
+    struct exchange *x = inference_take(&f->base.inferences, c->arrived_ns);
     if (!x)
         return NULL;
     x->frontend = f;
@@ -242,7 +242,7 @@ static struct exchange *exchange_take(struct http_connection *c, const struct v2
     x->encoding = c->head.encoding;
     x->accepts = c->head.accepts;
     if (route->model >= 0)
-        inference_model(&x->inference, f->loop.models->models, (uint32_t)route->model);
+        inference_model(&x->inference, f->base.models->models, (uint32_t)route->model);
     return x;
 }
 
@@ -255,7 +255,7 @@ bool exchange_begin(struct http_connection *c) {
         respond_v2(c, &answer);
         return false;
     }
-    if (c->frontend->config.page) {
+    if (c->frontend->base.config.page) {
         c->verdict = VERDICT_PAGE;
         return verdict_begin(c);
     }
@@ -281,9 +281,9 @@ static void body_fail(struct exchange *x, unsigned status) {
 bool exchange_body(struct http_connection *c, const char *data, size_t bytes) {
     struct exchange *x = c->exchange;
     if (!x)
-        return true; /* swallowed, for its verdict */
+        return true; /* thrown away: there is a verdict */
     size_t total = x->body_bytes + bytes;
-    if (x->body_fault == 0 && total > body_bytes_max(c->frontend, x->kind)) /* chunked: nobody said how much comes */
+    if (x->body_fault == 0 && total > body_bytes_max(c->frontend, x->kind)) /* chunked: its length was not announced */
         body_fail(x, 413);
     else if (x->body_fault == 0 && total > x->body_room &&
              body_reserve(x, inference_room(&x->inference, total, x->body_expected)) < 0)
@@ -304,7 +304,7 @@ char *exchange_room(struct http_connection *c, size_t *bytes) {
         return NULL;
     if (x->body_bytes == x->body_room &&
         body_reserve(x, inference_room(&x->inference, x->body_bytes, x->body_expected)) < 0)
-        return NULL; /* tried again, and failed, when the bytes have come */
+        return NULL; /* exchange_body() tries again, and fails, when the bytes have come */
     size_t room = x->body_room - x->body_bytes, left = x->body_expected - x->body_bytes;
     *bytes = room < left ? room : left;
     return x->body + x->body_bytes;
@@ -312,16 +312,14 @@ char *exchange_room(struct http_connection *c, size_t *bytes) {
 
 /* ---- running ---- */
 
-/* The connection waits until the exchange goes on. */
+/* The connection waits until somebody gives the exchange back. */
 static void connection_waits(struct exchange *x) {
     http_connection_does(x->connection, HTTP_DOING_RUNNING, 0);
 }
 
 /* Hands an order to load or unload in. */
 static void exchange_order(struct exchange *x) {
-    struct http_frontend *f = x->frontend;
-    struct repository_order order = {.home = &f->loop.inbox,
-                                     .context = x,
+    struct repository_order order = {.context = x,
                                      .kind = x->kind == V2_LOAD ? ORDER_LOAD : ORDER_UNLOAD,
                                      .form = ORDER_JSON,
                                      .body = x->body,
@@ -335,16 +333,14 @@ static void exchange_order(struct exchange *x) {
         return;
     }
     memcpy(order.name, route.name, route.name_length);
-    x->inference.state = INFERENCE_ORDERED;
-    if (order_submit(f->config.desk, &order, &err) == 0) {
+    if (frontend_order(&x->frontend->base, &x->inference, &order, &err) == 0)
         connection_waits(x);
-        return;
-    }
-    x->inference.state = INFERENCE_UPLOAD;
-    exchange_send_error(x, 503, true, err.text);
+    else
+        exchange_send_error(x, 503, true, err.text);
 }
 
-void exchange_ordered(struct exchange *x, unsigned status, const char *sentence) {
+void exchange_ordered(void *exchange, unsigned status, const char *sentence) {
+    struct exchange *x = exchange;
     x->inference.state = INFERENCE_FINISHED;
     if (!x->connection) { /* the client left */
         inference_free(&x->inference);
@@ -383,7 +379,7 @@ static int body_inflate(struct exchange *x, struct inflater *inflater, struct sy
     return 0;
 }
 
-/* Inflates it, and lays it out as the model's inputs. */
+/* Inflates the body, and lays it out as the model's inputs. */
 static unsigned read_body(struct exchange *x, struct inflater *inflater, struct sy_error *err) {
     int status = x->encoding == BODY_IDENTITY ? 0 : body_inflate(x, inflater, err);
     if (status || x->kind != V2_INFER)
@@ -411,7 +407,7 @@ static void body_read(struct exchange *x, unsigned status, struct sy_error *err)
         return;
     }
     if (status == 0) {
-        counter_add(&x->frontend->inferences.counters.body_bytes, x->body_bytes);
+        counter_add(&x->frontend->base.inferences.counters.body_bytes, x->body_bytes);
         status = inference_submit(&x->inference, 0, err);
     }
     if (status == 0)
@@ -426,7 +422,7 @@ static bool reads_long(const struct exchange *x) {
     return x->encoding != BODY_IDENTITY || (x->kind == V2_INFER && json > BULK_JSON_BYTES);
 }
 
-/* How much there is to be written, of what has run: zero where it is little. */
+/* How many bytes writing the answer takes; 0 where they are few. */
 static size_t writes_long(const struct exchange *x) {
     const struct inference *i = &x->inference;
     return i->request.status == REQUEST_OK ? infer_answer_work(&i->call, &i->request, true, x->accepts != BODY_IDENTITY)
@@ -434,9 +430,8 @@ static size_t writes_long(const struct exchange *x) {
 }
 
 static void to_bulk(struct exchange *x, void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
-    x->job = (struct bulk_job){.home = &x->frontend->loop.inbox, .run = run, .bytes = bytes};
     connection_waits(x);
-    inference_to_bulk(&x->inference, x->frontend->config.bulk, &x->job);
+    frontend_to_bulk(&x->frontend->base, &x->inference, &x->job, run, bytes);
 }
 
 void exchange_end(struct http_connection *c) {
@@ -450,15 +445,14 @@ void exchange_end(struct http_connection *c) {
         exchange_send_error(x, 413, false, err.text);
     } else if (x->body_fault) {
         exchange_send_error(x, x->body_fault, true, NO_MEMORY);
-    } else if (f->config.bulk && reads_long(x)) {
+    } else if (f->base.config.bulk && reads_long(x)) {
         to_bulk(x, read_in_bulk, x->body_bytes);
     } else {
-        unsigned status = read_body(x, &f->inflater, &err);
+        unsigned status = read_body(x, &f->base.inflater, &err);
         body_read(x, status, &err);
     }
 }
 
-/* Back from a bulk thread. */
 void exchange_from_bulk(struct bulk_job *job) {
     struct exchange *x = container_of(job, struct exchange, job);
     struct inference *i = &x->inference;
@@ -480,10 +474,10 @@ void exchange_finish(struct exchange *x) {
     if (!x->connection) { /* the client left; nobody waits for the answer */
         inference_count(&x->inference, 0);
         inference_free(&x->inference);
-    } else if (x->frontend->config.bulk && (work = writes_long(x)) > 0) {
+    } else if (x->frontend->base.config.bulk && (work = writes_long(x)) > 0) {
         to_bulk(x, write_in_bulk, work);
     } else {
-        unsigned status = write_answer(x, &x->frontend->deflater, &err);
+        unsigned status = write_answer(x, &x->frontend->base.deflater, &err);
         answer_written(x, status, &err);
     }
 }

@@ -1,12 +1,11 @@
-/* http_connection.c - a connection over HTTP/1.1: bytes become requests (llhttp takes them apart), answers become
- * bytes.
+/* http_connection.c - a connection over HTTP/1.1: bytes become requests (llhttp parses them), answers become bytes.
  *
  *     http_connection_event() -> feed() -> exchange_begin(), exchange_body() ..., exchange_end()
  *                                          ... -> http_answer_begin(), http_answer_send() -> answer_over()
  *
  * A client that closes its sending side (FIN) may have gone, or may wait for its answer: TCP does not tell these apart.
- * While its request runs it is asked, by an interim answer (100, which HTTP/1.1 allows at any time): the machine of one
- * that is gone answers with a reset, and its request is cancelled. */
+ * So while its request runs it is sent an interim answer (100, which HTTP/1.1 allows at any time): if it has gone, its
+ * machine answers with a reset, and the request is cancelled. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,17 +18,17 @@
 #include "http/http_state.h"
 #include "v2/json_put.h"
 
-#define PARTS_A_TURN 16                    /* of what one connection sends: a request, or a part of one */
-#define HEAD_RECEIVE ((size_t)32 * 1024)   /* at once, while a head may come: what is kept of a connection */
-#define BODY_RECEIVE ((size_t)1024 * 1024) /* at once, into a body's block */
-#define SEND_MOST    ((size_t)1024 * 1024) /* in a turn, of one connection */
-#define SEAL_MOST    ((size_t)256 * 1024)  /* the same over TLS, which takes five times as long */
-#define SEND_PIECES  (2 + INFER_ANSWER_PIECES)
-_Static_assert(HEAD_RECEIVE <= HTTP_IN_BYTES, "received into the frontend's buffer");
+#define PARTS_A_TURN  16                    /* of what one connection sends: a request, or a part of one */
+#define HEAD_RECEIVE  ((size_t)32 * 1024)   /* at once, while a head may come: so much may have to be kept */
+#define BODY_RECEIVE  ((size_t)1024 * 1024) /* at once, into a body's block */
+#define SEND_MOST     ((size_t)1024 * 1024) /* in a turn, of one connection */
+#define TLS_SEND_MOST ((size_t)256 * 1024)  /* the same over TLS, which takes five times as long */
+#define SEND_PIECES   (2 + INFER_ANSWER_PIECES)
+_Static_assert(HEAD_RECEIVE <= FRONTEND_IN_BYTES, "received into the frontend's buffer");
 
 void http_connection_does(struct http_connection *c, enum http_doing doing, uint64_t bytes) {
     c->doing = doing;
-    c->since_ns = c->frontend->turn_ns;
+    c->since_ns = c->frontend->base.turn_ns;
     c->bytes = bytes;
 }
 
@@ -47,7 +46,7 @@ static void span_add(struct http_span *span, const char *at, size_t length) {
     span->length += length;
 }
 
-/* What it points to goes: it is kept. */
+/* What it points to is about to go: copies it. */
 static void span_keep(struct http_span *span) {
     if (span->length == 0 || span->own.length > 0)
         return;
@@ -81,7 +80,7 @@ static void request_reset(struct http_connection *c) {
 static int on_begin(llhttp_t *parser) {
     struct http_connection *c = parser->data;
     c->begun = true;
-    c->since_ns = c->frontend->turn_ns;
+    c->since_ns = c->frontend->base.turn_ns;
     return 0;
 }
 
@@ -91,7 +90,7 @@ static int on_target(llhttp_t *parser, const char *at, size_t length) {
     return 0;
 }
 
-/* Behind a chunked body there may be headers again: they mean nothing here, and may be as long as a head. */
+/* Behind a chunked body there may be headers again: they are ignored, and may be as long as a head. */
 static bool trailer(struct http_connection *c, size_t length) {
     c->head_bytes += c->head_over ? length : 0;
     return c->head_over;
@@ -117,7 +116,8 @@ static int on_value_complete(llhttp_t *parser) {
     struct http_connection *c = parser->data;
     if (c->head_over)
         return 0;
-    http_head_field(&c->head, c->frontend->config.auth, c->name.data, c->name.length, c->value.data, c->value.length);
+    http_head_field(&c->head, c->frontend->base.config.auth, c->name.data, c->name.length, c->value.data,
+                    c->value.length);
     span_clear(&c->name);
     span_clear(&c->value);
     return 0;
@@ -126,7 +126,7 @@ static int on_value_complete(llhttp_t *parser) {
 static int on_head(llhttp_t *parser) {
     struct http_connection *c = parser->data;
     c->head_over = true;
-    parser->upgrade = 0; /* nothing is upgraded to: such a request is one like others */
+    parser->upgrade = 0; /* no other protocol is offered: such a request is answered like others */
     c->last = c->last || !llhttp_should_keep_alive(parser);
     http_head_end(&c->head, llhttp_get_http_minor(parser));
     text_append(&c->path, c->target.data, c->target.length);
@@ -161,7 +161,7 @@ void http_callbacks_init(llhttp_settings_t *callbacks) {
 
 /* ---- begin and end ---- */
 
-void http_connection_begin(struct http_frontend *f, int fd, const struct peer *peer) {
+void http_connection_begin(struct frontend *f, int fd, const struct peer *peer) {
     struct http_connection *c = calloc(1, sizeof(*c));
     if (!c || stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0) {
         log_warn("no memory for a connection", "protocol=http");
@@ -170,14 +170,14 @@ void http_connection_begin(struct http_frontend *f, int fd, const struct peer *p
         free(c);
         return;
     }
-    c->frontend = f;
+    c->frontend = http_frontend_of(f);
     c->peer = *peer;
     text_init(&c->path, c->path_memory, sizeof(c->path_memory));
     text_init(&c->out, c->out_memory, sizeof(c->out_memory));
     list_init(&c->link);
     list_init(&c->again);
     list_append(&f->connections, &c->link);
-    llhttp_init(&c->parser, HTTP_REQUEST, &f->callbacks);
+    llhttp_init(&c->parser, HTTP_REQUEST, &c->frontend->callbacks);
     c->parser.data = c;
     request_reset(c);
     http_connection_does(c, HTTP_DOING_HEAD, 0);
@@ -196,10 +196,11 @@ void http_connection_close(struct http_connection *c) {
     list_remove(&c->link);
     list_append(&f->closed, &c->link);
     stream_close(&c->stream);
-    acceptor_ended(&f->acceptor, &c->peer);
+    acceptor_ended(&f->base.acceptor, &c->peer);
 }
 
-void http_connections_free(struct http_frontend *f) {
+void http_connections_free(struct frontend *base) {
+    struct http_frontend *f = http_frontend_of(base);
     while (!list_empty(&f->closed)) {
         struct http_connection *c = list_entry(f->closed.next, struct http_connection, link);
         list_remove(&c->link);
@@ -211,12 +212,12 @@ void http_connections_free(struct http_frontend *f) {
     }
 }
 
-/* Has said its last. What the client still sends is read, and thrown away, until it has read that, for a socket that is
- * closed with something unread in it resets the connection, and what was sent may be lost. */
+/* The last answer has gone. What the client still sends is read and thrown away for a while: closing a socket with
+ * unread bytes in it resets the connection, and the client may lose the answer. */
 static void leave(struct http_connection *c) {
     if (c->stream.tls)
         tls_stream_end(c->stream.tls);
-    if (c->stream.tls && stream_write_sealed(&c->stream, c->frontend->turn_ns) < 0) {
+    if (c->stream.tls && stream_write_encrypted(&c->stream, c->frontend->base.turn_ns) < 0) {
         http_connection_close(c);
         return;
     }
@@ -225,7 +226,7 @@ static void leave(struct http_connection *c) {
     stream_reading(&c->stream, true);
 }
 
-/* In the next turn. */
+/* It goes on in the next turn. */
 static void go_on_later(struct http_connection *c) {
     if (list_empty(&c->again))
         list_append(&c->frontend->again, &c->again);
@@ -269,7 +270,7 @@ void http_answer_begin(struct http_connection *c, unsigned status) {
     counter_add(&c->frontend->statuses[status < HTTP_STATUS_MAX ? status : 0], 1);
 }
 
-/* What is still to be sent, at most so many bytes of it. */
+/* What is still to be sent, at most `most` bytes of it. Returns the number of pieces. */
 static size_t pieces_left(const struct http_connection *c, struct iovec *pieces, size_t most) {
     const struct infer_answer *body = c->body_out ? &c->exchange->inference.answer : NULL;
     size_t skip = c->out_sent, count = 0;
@@ -321,8 +322,9 @@ static void answer_over(struct http_connection *c) {
 /* Sends what the socket takes; may close it. */
 static void send_out(struct http_connection *c) {
     struct iovec pieces[SEND_PIECES];
-    int64_t now_ns = c->frontend->turn_ns;
-    size_t count = pieces_left(c, pieces, c->stream.tls ? SEAL_MOST : SEND_MOST), bytes = pieces_bytes(pieces, count);
+    int64_t now_ns = c->frontend->base.turn_ns;
+    size_t count = pieces_left(c, pieces, c->stream.tls ? TLS_SEND_MOST : SEND_MOST),
+           bytes = pieces_bytes(pieces, count);
     ssize_t n = !c->stream.tls                                        ? stream_send(&c->stream, pieces, count, now_ns)
                 : stream_write(&c->stream, pieces, count, now_ns) < 0 ? -EIO
                                                                       : (ssize_t)bytes;
@@ -343,8 +345,8 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
     struct http_frontend *f = c->frontend;
     char digits[JSON_DIGITS_MAX];
     bool head_only = c->parser.method == HTTP_HEAD && c->head_over;
-    c->last = c->last || f->quiesced ||
-              (f->config.draining && atomic_load_explicit(f->config.draining, memory_order_relaxed));
+    c->last = c->last || f->base.quiesced ||
+              (f->base.config.draining && atomic_load_explicit(f->base.config.draining, memory_order_relaxed));
     text_put(&c->out, "Content-Length: ");
     text_append(&c->out, digits, json_digits(digits, bytes));
     text_put(&c->out, "\r\n");
@@ -365,7 +367,7 @@ void http_answer_send(struct http_connection *c, const char *body, size_t bytes)
         send_out(c);
 }
 
-/* One that ends the connection. */
+/* An error that ends the connection. */
 static void answer_fault(struct http_connection *c, unsigned status, const char *sentence) {
     struct text body;
     if (c->exchange)
@@ -385,12 +387,12 @@ void http_connection_continue(struct http_connection *c) {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (llhttp_get_http_minor(&c->parser) == 0)
         return;
-    if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->turn_ns) < 0)
-        stream_reading(&c->stream, true); /* the event that ends it comes */
+    if (stream_write(&c->stream, &(struct iovec){(char *)text, sizeof(text) - 1}, 1, c->frontend->base.turn_ns) < 0)
+        stream_reading(&c->stream, true); /* the event that closes it comes */
 }
 
 void http_connection_dismiss(struct http_connection *c, const char *why) {
-    counter_add(&c->frontend->dismissed, 1);
+    counter_add(&c->frontend->base.dismissed, 1);
     if (why && !stream_congested(&c->stream) && !stream_greets(&c->stream))
         answer_fault(c, 408, why);
     else
@@ -411,7 +413,7 @@ static void malformed(struct http_connection *c) {
     answer_fault(c, 400, sentence);
 }
 
-/* A piece of a head has been taken. */
+/* A part of a head has been parsed. */
 static void head_taken(struct http_connection *c, size_t bytes) {
     span_keep(&c->target);
     span_keep(&c->name);
@@ -447,7 +449,7 @@ static size_t feed(struct http_connection *c, const char *data, size_t bytes) {
     return taken;
 }
 
-/* What cannot be taken now stays, and no more is received meanwhile. */
+/* Parses what was received. What cannot be taken now is kept, and no more is received meanwhile. */
 static void take(struct http_connection *c, const char *data, size_t bytes) {
     size_t taken = c->kept.length > 0 ? 0 : feed(c, data, bytes);
     if (taken == bytes || c->closed || c->doing == HTTP_DOING_LEAVING)
@@ -461,7 +463,7 @@ static void take(struct http_connection *c, const char *data, size_t bytes) {
     go_on_later(c);
 }
 
-/* The client's end has come while its request runs: is it there still? */
+/* Asks a client that has closed its sending side while its request runs whether it is still there. */
 static void ask_whether_there(struct http_connection *c) {
     if (c->closed || c->asked || !c->stream.shut || c->doing != HTTP_DOING_RUNNING || stream_congested(&c->stream))
         return;
@@ -487,34 +489,34 @@ void http_connection_go_on(struct http_connection *c) {
     ask_whether_there(c);
 }
 
-static bool receive_sealed(struct http_connection *c, const char *data, size_t bytes) {
+static bool receive_encrypted(struct http_connection *c, const char *data, size_t bytes) {
     struct stream *s = &c->stream;
-    char *opened = s->home->opened;
+    char *decrypted = s->home->decrypted;
     ssize_t n = 0;
     tls_stream_give(s->tls, data, bytes);
-    while (!c->closed && (n = tls_stream_read(s->tls, opened, STREAM_OPENED_BYTES)) > 0)
+    while (!c->closed && (n = tls_stream_read(s->tls, decrypted, STREAM_RECORD_BYTES)) > 0)
         if (c->doing != HTTP_DOING_LEAVING)
-            take(c, opened, (size_t)n);
-    return c->closed || (stream_write_sealed(s, c->frontend->turn_ns) >= 0 && n == 0);
+            take(c, decrypted, (size_t)n);
+    return c->closed || (stream_write_encrypted(s, c->frontend->base.turn_ns) >= 0 && n == 0);
 }
 
 static void receive(struct http_connection *c) {
     struct http_frontend *f = c->frontend;
-    size_t bytes = c->doing == HTTP_DOING_HEAD ? HEAD_RECEIVE : HTTP_IN_BYTES;
+    size_t bytes = c->doing == HTTP_DOING_HEAD ? HEAD_RECEIVE : FRONTEND_IN_BYTES;
     char *room = c->stream.tls || c->doing != HTTP_DOING_BODY ? NULL : exchange_room(c, &bytes);
     bytes = bytes < BODY_RECEIVE ? bytes : BODY_RECEIVE;
-    ssize_t n = stream_receive(&c->stream, room ? room : f->in, bytes, &c->arrived_ns);
+    ssize_t n = stream_receive(&c->stream, room ? room : f->base.in, bytes, &c->arrived_ns);
     if (n == -EAGAIN)
         return;
-    if (n <= 0 || (c->stream.tls && !receive_sealed(c, f->in, (size_t)n)))
+    if (n <= 0 || (c->stream.tls && !receive_encrypted(c, f->base.in, (size_t)n)))
         http_connection_close(c);
     else if (!c->stream.tls && c->doing != HTTP_DOING_LEAVING)
-        take(c, room ? room : f->in, (size_t)n);
+        take(c, room ? room : f->base.in, (size_t)n);
 }
 
-/* There is something to be received. What comes while a request is under way stays in the socket. */
+/* There is something to receive. What comes while a request is under way stays in the socket. */
 static void readable(struct http_connection *c) {
-    if (stream_greets(&c->stream) && c->frontend->streams.handshakes-- <= 0)
+    if (!stream_may_greet(&c->stream))
         return; /* told again */
     if (takes(c) || c->doing == HTTP_DOING_LEAVING)
         receive(c);
@@ -523,13 +525,14 @@ static void readable(struct http_connection *c) {
 }
 
 static void writable(struct http_connection *c) {
-    if (stream_congested(&c->stream) && stream_flush(&c->stream, c->frontend->turn_ns) < 0)
+    if (stream_congested(&c->stream) && stream_flush(&c->stream, c->frontend->base.turn_ns) < 0)
         http_connection_close(c);
     else if (!stream_congested(&c->stream) && c->doing == HTTP_DOING_ANSWER)
         send_out(c);
 }
 
-void http_connection_event(struct http_connection *c, uint32_t events) {
+void http_connection_event(void *connection, uint32_t events) {
+    struct http_connection *c = connection;
     if (c->closed)
         return;
     if (events & (EPOLLERR | EPOLLHUP)) {

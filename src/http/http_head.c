@@ -19,8 +19,7 @@ static int64_t digits_read(const char *value, size_t length) {
     return length > 0 ? n : -2;
 }
 
-static void content_length_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    (void)auth;
+static void content_length_read(struct http_head *h, const char *value, size_t length) {
     if (h->content_length != HEADER_ABSENT)
         h->fault = "Content-Length is given more than once";
     h->content_length = digits_read(value, length);
@@ -28,8 +27,7 @@ static void content_length_read(struct http_head *h, const struct auth *auth, co
         h->fault = "Content-Length is not a number";
 }
 
-static void json_bytes_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    (void)auth;
+static void json_bytes_read(struct http_head *h, const char *value, size_t length) {
     if (h->json_bytes != INFER_NO_HEADER)
         h->fault = "Inference-Header-Content-Length is given more than once";
     h->json_bytes = digits_read(value, length);
@@ -37,43 +35,31 @@ static void json_bytes_read(struct http_head *h, const struct auth *auth, const 
         h->fault = "Inference-Header-Content-Length is not a number";
 }
 
-static void transfer_encoding_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    (void)auth;
+static void transfer_encoding_read(struct http_head *h, const char *value, size_t length) {
     if (h->chunked || length != 7 || strncasecmp(value, "chunked", 7) != 0)
         h->fault = "the only Transfer-Encoding understood is 'chunked'";
     h->chunked = true;
 }
 
-static void content_encoding_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
+static void content_encoding_read(struct http_head *h, const char *value, size_t length) {
     enum body_encoding encoding = body_encoding_of(value, length);
-    (void)auth;
-    if (encoding != BODY_IDENTITY) /* of two, they are one upon the other */
+    if (encoding != BODY_IDENTITY) /* two encodings, one upon the other, are not decoded */
         h->encoding = h->encoding == BODY_IDENTITY ? encoding : BODY_UNKNOWN;
 }
 
-static void accept_encoding_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    (void)auth;
+static void accept_encoding_read(struct http_head *h, const char *value, size_t length) {
     h->accepts = accepted_encoding(value, length);
 }
 
-static void expect_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    (void)auth;
+static void expect_read(struct http_head *h, const char *value, size_t length) {
     h->expects_continue = length == 12 && strncasecmp(value, "100-continue", 12) == 0;
 }
 
-static void host_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    (void)auth, (void)value, (void)length;
+static void host_read(struct http_head *h, const char *value, size_t length) {
+    (void)value, (void)length;
     if (h->host)
         h->fault = "Host is given more than once";
     h->host = true;
-}
-
-static void authorization_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    h->authorized |= auth && auth_allows_bearer(auth, value, length);
-}
-
-static void api_key_read(struct http_head *h, const struct auth *auth, const char *value, size_t length) {
-    h->authorized |= auth && auth_allows(auth, value, length);
 }
 
 static bool blank(char c) {
@@ -89,7 +75,7 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
     static const struct {
         const char *name;
         size_t length;
-        void (*read)(struct http_head *head, const struct auth *auth, const char *value, size_t length);
+        void (*read)(struct http_head *head, const char *value, size_t length);
     } rows[] = {
         {"Host", 4, host_read},
         {"Content-Length", 14, content_length_read},
@@ -98,8 +84,6 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         {"Content-Encoding", 16, content_encoding_read},
         {"Accept-Encoding", 15, accept_encoding_read},
         {"Expect", 6, expect_read},
-        {"Authorization", 13, authorization_read},
-        {"X-Api-Key", 9, api_key_read},
     };
     while (length > 0 && blank(value[length - 1]))
         length--;
@@ -107,9 +91,10 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
         value++;
         length--;
     }
+    head->authorized |= auth_header_allows(auth, name, name_length, value, length);
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (name_length == rows[i].length && strncasecmp(name, rows[i].name, name_length) == 0) {
-            rows[i].read(head, auth, value, length);
+            rows[i].read(head, value, length);
             return;
         }
 }

@@ -1,9 +1,9 @@
 /* http_head.h - what the headers of a request say that matters here, and the faults that make it unsafe.
  *
- * llhttp has taken the head apart, and refuses most of what two parties along the way may understand differently, so
- * that one of them takes for a request what the other takes for a body: lengths that conflict or come together with a
- * transfer encoding, lines that do not end in CR LF, folded headers, blanks in names. What it lets through is looked
- * for here. Pure. */
+ * Where a proxy and a server understand a head differently, one of them may take for a request what the other takes for
+ * a body. llhttp, which parses the head, refuses most such heads: lengths that conflict or come together with a
+ * transfer encoding, lines that do not end in CR LF, folded headers, blanks in names. Those that it lets through are
+ * refused here. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct http_head {
     bool host;
     bool chunked;
     bool expects_continue;
-    bool authorized;             /* one of the tokens is there */
+    bool authorized;             /* a header carries one of the tokens */
     enum body_encoding encoding; /* of the body */
     enum body_encoding accepts;  /* for the answer */
     const char *fault;           /* NULL, or why the request is refused (400) and its connection closed */
@@ -36,7 +36,7 @@ void http_head_field(struct http_head *head, const struct auth *auth, const char
 /* All have come, of a request of HTTP/1.`minor`. */
 void http_head_end(struct http_head *head, unsigned minor);
 
-/* A path as it stands in a request, without what follows a '?', `%` and two digits taken for the byte they mean. A path
- * does not end at an escaped zero, whatever a proxy saw behind it: such a one stays as it is, and is the name of
- * nothing. In place; terminates it. */
+/* Decodes a path as it stands in a request: cuts it off at '?', and replaces `%` and two digits by the byte that they
+ * mean. A path with an escaped zero stays as it is, and names nothing: decoded, it would end there, while a proxy has
+ * seen what follows. In place; terminates it. */
 void http_path_decode(char *path);

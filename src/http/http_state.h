@@ -1,11 +1,11 @@
-/* http_state.h - what an HTTP frontend is made of; for the files http*.c and exchange.c only.
+/* http_state.h - what an HTTP frontend is made of; for the files of http/ only.
  *
  *     connection (a stream of bytes, llhttp's parser on it)
  *       exchange (a request and its answer), one at a time
  *
- * While a request runs, or its answer goes out, nothing more of its connection is parsed, and no more than one receive
- * of it is kept. Everything is owned by the frontend's thread but for requests while the scheduler has them, and bodies
- * and answers while a bulk thread works them off (bulk.h). */
+ * While a request runs, or its answer goes out, nothing more of its connection is parsed, and at most what one receive
+ * brought is kept. Everything is owned by the frontend's thread, but for requests while the scheduler has them, and
+ * bodies and answers while a bulk thread has them (bulk.h). */
 #pragma once
 
 #include <llhttp.h>
@@ -13,16 +13,10 @@
 #include "base/list.h"
 #include "http/http.h"
 #include "http/http_head.h"
-#include "net/acceptor.h"
-#include "net/frontend_loop.h"
-#include "net/stream.h"
-#include "request/bulk.h"
-#include "request/deflate.h"
-#include "request/inference.h"
+#include "net/frontend.h"
 #include "v2/v2.h"
 
 #define HTTP_STATUS_MAX 600
-#define HTTP_IN_BYTES   ((size_t)128 * 1024) /* received at once, of what is copied */
 
 /* What a connection does, and has time for (http_sweep.c). */
 enum http_doing {
@@ -30,11 +24,11 @@ enum http_doing {
     HTTP_DOING_BODY,    /* reads a body */
     HTTP_DOING_RUNNING, /* the client waits for us */
     HTTP_DOING_ANSWER,  /* the answer goes out */
-    HTTP_DOING_LEAVING, /* has said its last; what still comes is thrown away, so that the client reads that */
+    HTTP_DOING_LEAVING, /* the last answer has gone; what still comes is thrown away until the client has read that */
 };
 
-/* A request whose answer is known before its body is read: the body is swallowed first, so that the client, which is
- * still sending, reads the answer and keeps its connection. */
+/* Why a request is answered without its body. The body is read and thrown away first, so that a client that is still
+ * sending reads the answer and keeps its connection. */
 enum verdict {
     VERDICT_NONE,
     VERDICT_ROUTE,
@@ -42,14 +36,14 @@ enum verdict {
     VERDICT_TOO_LARGE,
     VERDICT_BUSY,
     VERDICT_ENCODING,
-    VERDICT_PAGE, /* a page that is none of the protocol (frontend_config) */
+    VERDICT_PAGE, /* a page of frontend_config.page */
 };
 
 /* A piece of a head, which may come in several pieces. */
 struct http_span {
     const char *data;
     size_t length;
-    struct text own; /* where it lies when it has to outlast what was received */
+    struct text own; /* a copy, where it must stay when what was received goes */
 };
 
 struct http_connection {
@@ -59,10 +53,10 @@ struct http_connection {
     struct list_node again; /* in the frontend's list of those that go on next turn, whether or not something comes */
     struct peer peer;
     enum http_doing doing;
-    int64_t since_ns; /* when that began; of a head: when its first byte came, or since when there is none */
-    uint64_t bytes;   /* of the body, so far; of the answer, in all */
+    int64_t since_ns; /* when that began; of a head: when its first byte came, or since when it is waited for */
+    uint64_t bytes;   /* of the body: read so far; of the answer: all */
     bool last;        /* no request is taken behind this one */
-    bool asked;       /* the client, whose end has come, was asked whether it is there still */
+    bool asked;       /* the client has ended its sending side, and was asked whether it is still there */
     bool closed;      /* and is freed when the turn ends */
     struct text kept; /* received behind the request under way */
     size_t kept_at;
@@ -96,7 +90,7 @@ struct exchange {
     enum v2_kind kind;
     enum body_encoding encoding, accepts; /* of the body; for the answer */
     bool retry;                           /* worth trying again soon */
-    unsigned body_fault;                  /* status, when the body cannot be kept: the rest is swallowed */
+    unsigned body_fault;                  /* status, where the body cannot be kept: the rest is thrown away */
     char *block, *body;                   /* the body lies in the block */
     size_t body_expected;                 /* SIZE_MAX: chunked, not known */
     size_t body_bytes, body_room;         /* read, and there is room for */
@@ -108,55 +102,43 @@ struct exchange {
 };
 
 struct http_frontend {
-    struct frontend_config config;
-    struct frontend_loop loop;
-    struct stream_home streams;
-    struct acceptor acceptor;
+    struct frontend base;
     llhttp_settings_t callbacks;
-    int64_t turn_ns; /* when this turn began */
-    bool quiesced;
-    int64_t sweep_ns; /* when to look for slow ones */
-    struct list_node connections, again, closed;
-    char *in; /* [HTTP_IN_BYTES] */
-    struct inferences inferences;
-    struct inflater inflater;
-    struct deflater deflater;
+    struct list_node again;  /* connections that go on next turn, whether or not something comes */
+    struct list_node closed; /* connections that are freed when the turn ends */
 
     /* read by other threads */
     _Atomic uint64_t statuses[HTTP_STATUS_MAX]; /* answers by status */
-    _Atomic uint64_t dismissed;                 /* connections, for being slow or idle */
 };
 
-/* ---- http.c: a frontend without a thread, for tests ---- */
-
-int http_frontend_make(struct http_frontend **frontend, const struct frontend_config *config, struct sy_error *err);
-/* One turn, without sleeping. */
-void http_frontend_step(struct http_frontend *frontend);
-void http_frontend_free(struct http_frontend *frontend);
+static inline struct http_frontend *http_frontend_of(struct frontend *base) {
+    return container_of(base, struct http_frontend, base);
+}
 
 /* ---- http_connection.c, for http.c and http_sweep.c ---- */
 
 void http_callbacks_init(llhttp_settings_t *callbacks);
 /* Takes the socket over. */
-void http_connection_begin(struct http_frontend *frontend, int fd, const struct peer *peer);
-/* What epoll says of it; may close it. */
-void http_connection_event(struct http_connection *connection, uint32_t events);
-/* Goes on with what was kept of it; may close it. */
+void http_connection_begin(struct frontend *frontend, int fd, const struct peer *peer);
+/* What epoll says of a connection; may close it. */
+void http_connection_event(void *connection, uint32_t events);
+/* Parses what was kept of it; may close it. */
 void http_connection_go_on(struct http_connection *connection);
-/* Ends it at once. What its request waits for is cancelled. Its memory stays until the turn ends. */
+/* Ends it at once. What its request waits for is cancelled. Its memory stays until http_connections_free(). */
 void http_connection_close(struct http_connection *connection);
-void http_connections_free(struct http_frontend *frontend);
-/* Says why (NULL: nothing), and ends it. */
+/* Frees those that are closed. */
+void http_connections_free(struct frontend *frontend);
+/* Answers why (NULL: nothing is said), and ends it. */
 void http_connection_dismiss(struct http_connection *connection, const char *why);
 
 /* ---- the same, for exchange.c ---- */
 
 /* The answer's head, up to its blank line; more headers may be appended to `out`. */
 void http_answer_begin(struct http_connection *connection, unsigned status);
-/* Ends the head and sends it with a body: that many bytes at `body`, or of the connection's exchange (NULL), which is
- * done with when it has gone. May close the connection. */
+/* Ends the head and sends it with a body of so many bytes: at `body`, or, if that is NULL, the answer of the
+ * connection's exchange, which ends when all has gone. May close the connection. */
 void http_answer_send(struct http_connection *connection, const char *body, size_t bytes);
-/* Now it does this; `bytes` of an answer. */
+/* From now on it does this; `bytes`: of an answer. */
 void http_connection_does(struct http_connection *connection, enum http_doing doing, uint64_t bytes);
 /* Sends an interim answer (100), to a client of HTTP/1.1: it may send its body, or is asked whether it is there still.
  */
@@ -175,7 +157,7 @@ static inline void http_header_put(struct http_connection *connection, const cha
 bool exchange_begin(struct http_connection *connection);
 /* Bytes of its body. False: the same. */
 bool exchange_body(struct http_connection *connection, const char *data, size_t bytes);
-/* Where so many of them may be received at once; NULL: nowhere. */
+/* Where the next *bytes of it may be received directly; NULL: nowhere. */
 char *exchange_room(struct http_connection *connection, size_t *bytes);
 /* The body is complete. */
 void exchange_end(struct http_connection *connection);
@@ -191,9 +173,9 @@ void exchange_finish(struct exchange *exchange);
 /* A bulk thread gave it back. */
 void exchange_from_bulk(struct bulk_job *job);
 /* The order was carried out: 200, or another status with a sentence. */
-void exchange_ordered(struct exchange *exchange, unsigned status, const char *sentence);
+void exchange_ordered(void *exchange, unsigned status, const char *sentence);
 
 /* ---- http_sweep.c, for http.c ---- */
 
 /* Once a second: ends what takes too long. */
-void http_connections_sweep(struct http_frontend *frontend);
+void http_connections_sweep(struct frontend *frontend);

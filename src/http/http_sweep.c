@@ -1,20 +1,18 @@
 /* http_sweep.c - once a second: which connections have taken too long.
  *
- *     TLS, and a head       head_timeout_s from its first byte (TLS: from the connection's begin)
+ *     TLS, a head           head_timeout_s from its first byte (TLS: from the connection's begin)
  *     no request            idle_timeout_s; less where there are too many connections
- *     BODY                  head_timeout_s, and what it takes at rate_min
- *     RUNNING               waits for us
- *     ANSWER                as the body
+ *     BODY                  head_timeout_s, and what its bytes take at rate_min
+ *     RUNNING               no limit: the client waits for us
+ *     ANSWER                as BODY
  *     LEAVING               LEAVE_S */
 #include "base/clock.h"
 #include "http/http_state.h"
 
-#define SWEEP_MS       1000
-#define CROWDED_IDLE_S 10 /* where less than an eighth of the connections is free */
-#define LEAVE_S        2
+#define LEAVE_S 2
 
-/* True: dismissed for want of room. */
-static bool look(struct http_frontend *f, struct http_connection *c, bool crowded) {
+/* True: it was dismissed to make room for others. */
+static bool look(struct frontend *f, struct http_connection *c, bool crowded) {
     int64_t passed_ns = f->turn_ns - c->since_ns;
     int64_t head_ns = f->config.head_timeout_s * NS_PER_S, idle_ns = f->config.idle_timeout_s * NS_PER_S;
     bool transfer_late = passed_ns > frontend_transfer_ns(&f->config, c->bytes);
@@ -22,7 +20,7 @@ static bool look(struct http_frontend *f, struct http_connection *c, bool crowde
     case HTTP_DOING_HEAD:
         if (stream_greets(&c->stream) ? f->turn_ns - c->stream.begun_ns > head_ns : c->begun && passed_ns > head_ns) {
             http_connection_dismiss(c, "the request did not arrive in time");
-        } else if (!c->begun && (passed_ns > idle_ns || (crowded && passed_ns > CROWDED_IDLE_S * NS_PER_S))) {
+        } else if (!c->begun && (passed_ns > idle_ns || (crowded && passed_ns > FRONTEND_CROWDED_IDLE_S * NS_PER_S))) {
             http_connection_dismiss(c, NULL);
             return crowded;
         }
@@ -45,9 +43,8 @@ static bool look(struct http_frontend *f, struct http_connection *c, bool crowde
     return false;
 }
 
-void http_connections_sweep(struct http_frontend *f) {
+void http_connections_sweep(struct frontend *f) {
     uint32_t excess = frontend_connections_excess(&f->config, acceptor_connections(&f->acceptor));
-    f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
     list_for_each_safe (it, &f->connections)
         excess -= look(f, list_entry(it, struct http_connection, link), excess > 0);
 }

@@ -13,7 +13,7 @@
 #define IDLE_TIMEOUT_S  120
 
 struct metrics_server {
-    struct http_frontend *frontend;
+    struct frontend *frontend;
     int tcp_port;
     struct metrics_config config;
 };
@@ -39,7 +39,7 @@ static void page(void *context, struct http_connection *c) {
     } else if (!get) {
         text_put(&text, "/metrics takes GET only\n");
         answer(c, 405, &text, "text/plain");
-    } else if (server->config.auth && !c->head.authorized) {
+    } else if (!frontend_admits(&c->frontend->base.config, c->head.authorized, false)) {
         text_put(&text, "/metrics needs a token\n");
         answer(c, 401, &text, "text/plain");
     } else {
@@ -63,8 +63,8 @@ int metrics_server_start(struct metrics_server **server, const struct metrics_co
     s->config = *config;
     int rc = listen_open(config->host, config->tcp_port, &frontend.listen_fd, &s->tcp_port, err);
     if (rc == 0) {
-        rc = http_frontend_start(&s->frontend, &frontend, err);
-        close(frontend.listen_fd); /* the frontend has its own */
+        rc = frontend_start(&s->frontend, &http_protocol, &frontend, err);
+        close(frontend.listen_fd); /* the frontend has duplicated it */
     }
     if (rc < 0)
         free(s);
@@ -80,6 +80,6 @@ int metrics_server_port(const struct metrics_server *server) {
 void metrics_server_stop(struct metrics_server *server) {
     if (!server)
         return;
-    http_frontend_stop(server->frontend);
+    frontend_stop(server->frontend);
     free(server);
 }

@@ -12,9 +12,9 @@
 #include "base/log.h"
 #include "base/time.h"
 
-int acceptor_init(struct acceptor *a, struct frontend_loop *loop, const struct frontend_config *config, void *mark,
+int acceptor_init(struct acceptor *a, int epoll_fd, const struct frontend_config *config, void *mark,
                   struct sy_error *err) {
-    *a = (struct acceptor){.loop = loop,
+    *a = (struct acceptor){.epoll_fd = epoll_fd,
                            .fd = -1,
                            .mark = mark,
                            .connections_max = config->connections_max,
@@ -60,7 +60,7 @@ int acceptor_next(struct acceptor *a, struct peer *peer, int64_t now_ns) {
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
             hold_off(a, now_ns);
         if (fd < 0)
-            return -1; /* none waits, or one that was gone already: it is told again */
+            return -1; /* none waits, or its client has left already; epoll tells of others again */
         *peer = peer_of((struct sockaddr *)&address);
         if (a->peers && !peers_add(a->peers, peer, a->per_address)) {
             close(fd);
@@ -78,10 +78,8 @@ void acceptor_look(struct acceptor *a, int64_t now_ns) {
     bool wanted = a->fd >= 0 && acceptor_connections(a) < a->connections_max && a->paused_until_ns == 0;
     if (wanted == a->watched)
         return;
-    if (wanted)
-        frontend_loop_watch(a->loop, a->fd, a->mark);
-    else
-        epoll_ctl(a->loop->epoll_fd, EPOLL_CTL_DEL, a->fd, NULL);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = a->mark};
+    epoll_ctl(a->epoll_fd, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->fd, &event);
     a->watched = wanted;
 }
 
@@ -89,7 +87,7 @@ void acceptor_close(struct acceptor *a) {
     if (a->fd < 0)
         return;
     if (a->watched)
-        epoll_ctl(a->loop->epoll_fd, EPOLL_CTL_DEL, a->fd, NULL);
+        epoll_ctl(a->epoll_fd, EPOLL_CTL_DEL, a->fd, NULL);
     close(a->fd);
     a->fd = -1;
     a->watched = false;

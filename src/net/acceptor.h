@@ -1,45 +1,48 @@
-/* acceptor.h - takes connections from a listening socket, as many as there may be, of all and of an address.
+/* acceptor.h - accepts connections from a listening socket, within two limits: of all connections, and of those from
+ * one address.
  *
- * Further ones wait in the socket's backlog. Where the process, or the system, has no more descriptors or memory for
- * them, it does not ask again until one of its own connections has ended, or ACCEPTOR_PAUSE_MS have passed: a listening
- * socket stays readable all the while. One frontend's thread, but for what other threads read. */
+ * Connections beyond the first limit wait in the socket's backlog. When accept() fails because descriptors or memory
+ * are used up, the acceptor pauses until one of its own connections ends or ACCEPTOR_PAUSE_MS have passed: the
+ * listening socket stays readable all the while, and a thread that watched it would spin. One frontend's thread, but
+ * for what other threads read. */
 #pragma once
 
 #include <stdatomic.h>
 
-#include "net/frontend_loop.h"
+#include "base/error.h"
+#include "net/frontend_config.h"
 #include "net/peers.h"
 
 #define ACCEPTOR_PAUSE_MS 100
 
 struct acceptor {
-    struct frontend_loop *loop;
-    int fd; /* -1: nobody is to be taken (any more) */
+    int epoll_fd;
+    int fd; /* -1: none; no connections are accepted (any more) */
     void *mark;
     bool watched;
     int64_t paused_until_ns; /* 0: not paused */
     uint32_t connections_max, per_address;
-    struct peers *peers; /* NULL: an address may have any number */
+    struct peers *peers; /* NULL: no limit for an address */
     /* read by other threads */
     _Atomic uint32_t connections;
     _Atomic uint64_t paused; /* how often there was no descriptor or memory */
 };
 
-/* Duplicates `listen_fd`; -1: there is none. `mark` comes back with its events. 0 or -errno with a sentence; destroy it
- * in either case. */
-int acceptor_init(struct acceptor *acceptor, struct frontend_loop *loop, const struct frontend_config *config,
-                  void *mark, struct sy_error *err);
+/* Duplicates `listen_fd`; -1: there is none. `mark` comes back from epoll with its events. 0 or -errno with a sentence;
+ * destroy it in either case. */
+int acceptor_init(struct acceptor *acceptor, int epoll_fd, const struct frontend_config *config, void *mark,
+                  struct sy_error *err);
 void acceptor_destroy(struct acceptor *acceptor);
 
 /* The next connection, which counts until acceptor_ended(); -1: there is none now. */
 int acceptor_next(struct acceptor *acceptor, struct peer *peer, int64_t now_ns);
-/* One begins without a listening socket: for tests. */
+/* A connection begins without a listening socket: for tests. */
 void acceptor_begun(struct acceptor *acceptor, const struct peer *peer);
-/* One has ended, and its descriptor is closed. */
+/* A connection has ended, and its descriptor is closed. */
 void acceptor_ended(struct acceptor *acceptor, const struct peer *peer);
-/* Once a turn: listens, or does not. */
+/* Once a turn: watches the listening socket while connections may be accepted, else not. */
 void acceptor_look(struct acceptor *acceptor, int64_t now_ns);
-/* Nobody is taken from now on. */
+/* No connection is accepted from now on. */
 void acceptor_close(struct acceptor *acceptor);
 
 static inline uint32_t acceptor_connections(const struct acceptor *acceptor) {

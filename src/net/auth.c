@@ -22,8 +22,8 @@ struct token_set {
     struct token tokens[];
 };
 
-/* Frontends read `current` without a lock, so a set that is replaced stays until the end: 20 KiB for 40 tokens, when an
- * operator changes them. */
+/* Frontends read `current` without a lock, so a set that was replaced is kept until the end: 20 KiB for 40 tokens, each
+ * time that an operator changes them. */
 struct auth {
     const char *path;
     _Atomic(struct token_set *) current;
@@ -120,4 +120,17 @@ bool auth_allows_bearer(const struct auth *auth, const char *value, size_t lengt
     while (at < length && value[at] == ' ')
         at++;
     return auth_allows(auth, value + at, length - at);
+}
+
+static bool name_is(const char *name, size_t length, const char *header) {
+    return length == strlen(header) && strncasecmp(name, header, length) == 0;
+}
+
+bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value,
+                        size_t length) {
+    if (!auth)
+        return false;
+    return name_is(name, name_length, "authorization") ? auth_allows_bearer(auth, value, length)
+           : name_is(name, name_length, "x-api-key")   ? auth_allows(auth, value, length)
+                                                       : false;
 }

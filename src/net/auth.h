@@ -1,4 +1,4 @@
-/* auth.h - the tokens that let clients in: read from a file, compared in a time that tells no more than their lengths.
+/* auth.h - the tokens that let clients in: read from a file. How long comparing takes tells nothing but their lengths.
  */
 #pragma once
 
@@ -12,15 +12,19 @@
 
 struct auth;
 
-/* A file of tokens, one a line: printable ASCII without blanks; blank lines and those that begin with # do not count.
- * 0 or -errno with a sentence that names the file. Whoever starts the server; `path` outlives it. */
+/* Reads a file of tokens, one a line: printable ASCII without blanks. Blank lines and lines that begin with # do not
+ * count. 0 or -errno with a sentence that names the file. For who starts the server; `path` outlives it. */
 int auth_create(struct auth **auth, const char *path, struct sy_error *err);
-/* When nobody asks any more. NULL is allowed. */
+/* When no thread asks any more. NULL is allowed. */
 void auth_destroy(struct auth *auth);
-/* Reads the file again; if it will not do, everything stays as it was. One thread at a time. */
+/* Reads the file again. If it holds mistakes, everything stays as it was. One thread at a time. */
 int auth_reload(struct auth *auth, struct sy_error *err);
 
 /* Whether this is one of the tokens. Any thread. */
 bool auth_allows(const struct auth *auth, const char *token, size_t length);
 /* The same for the value of an `authorization` header: "Bearer TOKEN". */
 bool auth_allows_bearer(const struct auth *auth, const char *value, size_t length);
+/* Whether a header carries one of the tokens: `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, its name in any
+ * case. False where `auth` is NULL. */
+bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value,
+                        size_t length);

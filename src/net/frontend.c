@@ -1,54 +1,324 @@
-/* frontend.c - completes what frontends are told. */
+/* frontend.c - a frontend's thread: its turns, start and end.
+ *
+ * One turn answers what came back, looks after the connections, sleeps, and hands over what was read:
+ *
+ *     finished(), ordered(), bulk_done() ...     answers
+ *     sweep(), go_on()                           what clients wait for beside that
+ *     epoll_wait() -> begin(), event() ...       requests are read, checked and submitted
+ *     port_flush()                               one hand-over for all of them */
 #include "net/frontend.h"
 
-#include <sys/resource.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
-#define BODY_BYTES_MAX  ((uint64_t)64 << 20)
-#define REQUESTS_MAX    8192
-#define CONNECTIONS_MAX 10000
-#define IDLE_TIMEOUT_S  300
-#define HEAD_TIMEOUT_S  15
+#include "base/clock.h"
+#include "base/thread.h"
 
-#define FILES_OTHERWISE 256 /* of the process: models, shared memory, metrics */
-#define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
+#define TURN_NS         (200 * NS_PER_US) /* after so long what is left of the events waits for the next turn */
+#define EVENTS_MAX      64                /* taken from epoll at once: some 3 us each fill a turn */
+#define ACCEPTS_MAX     64                /* a turn */
+#define HANDSHAKES_MAX  4                 /* steps of TLS handshakes a turn: one may take a millisecond */
+#define WAKE_MS         1000              /* to look for what takes too long, and to return memory */
+#define SWEEP_MS        1000
+#define STOP_TURN_MS    10
+#define STOP_SENDING_MS 200 /* how long clients have to take the last answers */
 
-/* How many of `wanted` connections each of so many frontends may have, by the limit of open files, which is raised as
- * far as it may be. */
-static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-        return wanted;
-    rlim_t need = (rlim_t)wanted * frontends + FILES_OTHERWISE;
-    if (files.rlim_cur < need) {
-        files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
-        setrlimit(RLIMIT_NOFILE, &files);
-        getrlimit(RLIMIT_NOFILE, &files);
+/* What epoll gives back: which of our descriptors, or a connection. */
+static char mark_listen, mark_port, mark_wake;
+
+/* ---- a turn ---- */
+
+/* Hands over what was submitted and cancelled. */
+static void flush(struct frontend *f) {
+    if (f->config.port)
+        port_flush(f->config.port);
+}
+
+static void reap(struct frontend *f) {
+    if (f->protocol->reap)
+        f->protocol->reap(f);
+}
+
+static void take_finished(struct frontend *f) {
+    struct inference *inference;
+    while (f->config.port && (inference = inferences_next(&f->inferences)))
+        f->protocol->finished(inference);
+}
+
+static void take_orders(struct frontend *f) {
+    for (struct repository_order *order = orders_returned(&f->inbox), *next; order; order = next) {
+        next = order_next(order);
+        f->protocol->ordered(order->context, order->status, order->error.text);
+        free(order);
     }
-    if (files.rlim_cur >= need)
-        return wanted;
-    rlim_t room = files.rlim_cur > FILES_OTHERWISE ? (files.rlim_cur - FILES_OTHERWISE) / frontends : 0;
-    return room > CONNECTIONS_MIN ? (uint32_t)room : CONNECTIONS_MIN;
 }
 
-struct inferences_config frontend_inferences(const struct frontend_config *config, size_t slot_bytes) {
-    return (struct inferences_config){
-        .port = config->port,
-        .model_count = config->model_count,
-        .slot_count = config->requests_max,
-        .slot_bytes = slot_bytes,
-        .inputs_bytes_max = config->inputs_bytes_max,
-        .shared = config->shared,
+static void take_bulk(struct frontend *f) {
+    for (struct bulk_job *job = bulk_returned(&f->inbox), *next; job; job = next) {
+        next = bulk_job_next(job);
+        f->protocol->bulk_done(job);
+    }
+}
+
+static void sweep(struct frontend *f) {
+    if (f->turn_ns < f->sweep_ns)
+        return;
+    f->sweep_ns = f->turn_ns + SWEEP_MS * NS_PER_MS;
+    f->protocol->sweep(f);
+}
+
+/* All but the events. What the sweep says to clients goes out in the same turn. */
+static void turn(struct frontend *f) {
+    take_finished(f);
+    take_orders(f);
+    take_bulk(f);
+    sweep(f);
+    f->more = f->protocol->go_on(f);
+    acceptor_look(&f->acceptor, f->turn_ns);
+    flush(f); /* cancellations, and requests that were received behind others */
+    reap(f);
+}
+
+/* ---- events ---- */
+
+static void accept_some(struct frontend *f) {
+    struct peer peer;
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        int fd = acceptor_next(&f->acceptor, &peer, f->turn_ns);
+        if (fd < 0)
+            return;
+        f->protocol->begin(f, fd, &peer);
+    }
+}
+
+static void take_event(struct frontend *f, const struct epoll_event *event) {
+    const void *from = event->data.ptr;
+    if (from == &mark_listen)
+        accept_some(f);
+    else if (from == &mark_wake)
+        inbox_woken(&f->inbox);
+    else if (from != &mark_port)
+        f->protocol->event(event->data.ptr, event->events);
+}
+
+/* Looks for the models as they are now: nothing of those of the last turn is in use any more. */
+static void models_look(struct frontend *f) {
+    if (!f->config.models)
+        return;
+    /* acquire: with who publishes them */
+    const struct model_index *now = atomic_load_explicit(&f->config.models->now, memory_order_acquire);
+    if (now == f->models)
+        return;
+    f->models = now;
+    atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
+}
+
+/* Sockets are watched level-triggered: what is left over is told again. `armed`: the port's bell rings meanwhile, and
+ * is not needed once awake, since a turn follows. */
+static void take_events(struct frontend *f, int timeout_ms, bool armed) {
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    if (armed)
+        port_disarm(f->config.port);
+    int64_t until_ns = (f->turn_ns = clock_now_ns()) + TURN_NS;
+    f->streams.handshakes = HANDSHAKES_MAX;
+    models_look(f);
+    for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
+        take_event(f, &events[i]);
+    flush(f); /* what was read: somebody may wait for it */
+    reap(f);
+}
+
+/* Sleeps until something happens, unless something is there already. */
+static void rest(struct frontend *f) {
+    bool idle = acceptor_connections(&f->acceptor) == 0 && slab_bytes_mapped(f->inferences.slab) == 0;
+    int timeout_ms = f->config.busy_poll || f->more ? 0 : idle ? -1 : WAKE_MS;
+    if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)
+        timeout_ms = ACCEPTOR_PAUSE_MS;
+    inferences_publish(&f->inferences);
+    bool armed = timeout_ms != 0 && f->config.port && port_arm(f->config.port);
+    take_events(f, armed || !f->config.port ? timeout_ms : 0, armed);
+}
+
+/* ---- the thread ---- */
+
+static void quiesce(struct frontend *f) {
+    f->quiesced = true;
+    acceptor_close(&f->acceptor);
+    if (f->protocol->quiesce)
+        f->protocol->quiesce(f);
+}
+
+/* Everything that the scheduler holds comes back before its memory goes, and is answered if the client takes it. */
+static void finish_all(struct frontend *f) {
+    int64_t until_ns = TIME_NEVER;
+    if (!f->quiesced)
+        quiesce(f);
+    f->ending = true;
+    do {
+        inferences_cancel(&f->inferences); /* also what arrived meanwhile */
+        turn(f);
+        if (!inferences_away(&f->inferences)) {
+            if (f->protocol->all_said(f))
+                break;
+            if (until_ns == TIME_NEVER)
+                until_ns = f->turn_ns + STOP_SENDING_MS * NS_PER_MS;
+        }
+        take_events(f, STOP_TURN_MS, false);
+    } while (f->turn_ns < until_ns || inferences_away(&f->inferences));
+}
+
+/* The other threads' words: who asks stores with release. */
+static bool wanted(const _Atomic bool *what) {
+    return atomic_load_explicit(what, memory_order_acquire);
+}
+
+static void *frontend_main(void *context) {
+    struct frontend *f = context;
+    thread_begin(f->config.page ? "metrics" : f->protocol->metrics->name, f->config.index,
+                 f->config.page ? THREAD_SHARED : THREAD_PROMPT);
+    f->turn_ns = clock_now_ns();
+    while (!wanted(&f->stop_wanted)) {
+        if (!f->quiesced && wanted(&f->quiesce_wanted))
+            quiesce(f);
+        turn(f);
+        rest(f);
+        inferences_trim(&f->inferences, f->turn_ns);
+    }
+    finish_all(f);
+    return NULL;
+}
+
+/* ---- for the protocols ---- */
+
+void frontend_to_bulk(struct frontend *f, struct inference *inference, struct bulk_job *job,
+                      void (*run)(struct bulk_job *, struct bulk_tools *), size_t bytes) {
+    *job = (struct bulk_job){.home = &f->inbox, .run = run, .bytes = bytes};
+    inference_to_bulk(inference, f->config.bulk, job);
+}
+
+int frontend_order(struct frontend *f, struct inference *inference, struct repository_order *order,
+                   struct sy_error *err) {
+    enum inference_state before = inference->state;
+    order->home = &f->inbox;
+    inference->state = INFERENCE_ORDERED;
+    int status = order_submit(f->config.desk, order, err);
+    if (status)
+        inference->state = before;
+    return status;
+}
+
+/* ---- start and end ---- */
+
+static int watch(struct frontend *f, int fd, uint32_t events, void *mark) {
+    struct epoll_event event = {.events = events, .data.ptr = mark};
+    return epoll_ctl(f->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+/* The descriptors that it waits for, but for the listening socket. */
+static int descriptors_open(struct frontend *f, struct sy_error *err) {
+    int rc = 0;
+    f->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (f->epoll_fd < 0)
+        rc = -errno;
+    if (rc < 0 || (rc = inbox_open(&f->inbox)) < 0)
+        return error_set(err, rc, "no descriptors for a frontend: %s", strerror(-rc));
+    if ((f->config.port && (rc = watch(f, port_event_fd(f->config.port), EPOLLIN | EPOLLET, &mark_port)) < 0) ||
+        (rc = watch(f, f->inbox.wake_fd, EPOLLIN, &mark_wake)) < 0)
+        return error_set(err, rc, "cannot watch a frontend's descriptors: %s", strerror(-rc));
+    return 0;
+}
+
+int frontend_make(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
+                  struct sy_error *err) {
+    size_t bytes = (protocol->frontend_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    struct frontend *f = aligned_alloc(CACHE_LINE, bytes);
+    if (!f)
+        return error_set(err, -ENOMEM, "no memory for a frontend");
+    memset(f, 0, bytes);
+    f->protocol = protocol;
+    f->config = frontend_config_completed(config);
+    f->epoll_fd = f->inbox.wake_fd = f->acceptor.fd = -1;
+    list_init(&f->connections);
+    f->in = malloc(FRONTEND_IN_BYTES);
+    struct inferences_config inferences = frontend_inferences(&f->config, protocol->slot_bytes);
+    int rc = inferences_init(&f->inferences, &inferences);
+    if (protocol->init(f) < 0 || rc < 0 || !f->in) { /* both are destroyed in either case, so both are begun */
+        rc = error_set(err, -ENOMEM, "no memory for a frontend");
+        goto err_free;
+    }
+    if ((rc = descriptors_open(f, err)) < 0 ||
+        (rc = stream_home_init(&f->streams, f->epoll_fd, f->config.tls, protocol->alpn, &f->waited_ns)) < 0 ||
+        (rc = acceptor_init(&f->acceptor, f->epoll_fd, &f->config, &mark_listen, err)) < 0)
+        goto err_free;
+    *frontend = f;
+    return 0;
+
+err_free:
+    frontend_free(f);
+    return rc;
+}
+
+void frontend_free(struct frontend *f) {
+    f->protocol->free(f);
+    acceptor_destroy(&f->acceptor);
+    if (f->epoll_fd >= 0)
+        close(f->epoll_fd);
+    inbox_close(&f->inbox);
+    inferences_destroy(&f->inferences);
+    inflater_destroy(&f->inflater);
+    deflater_destroy(&f->deflater);
+    stream_home_destroy(&f->streams);
+    free(f->in);
+    free(f);
+}
+
+void frontend_step(struct frontend *f) {
+    turn(f);
+    take_events(f, 0, false);
+}
+
+int frontend_start(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
+                   struct sy_error *err) {
+    struct frontend *f;
+    int rc = frontend_make(&f, protocol, config, err);
+    if (rc < 0)
+        return rc;
+    rc = -pthread_create(&f->thread, NULL, frontend_main, f);
+    if (rc < 0) {
+        frontend_free(f);
+        return error_set(err, rc, "cannot start a frontend's thread: %s", strerror(-rc));
+    }
+    *frontend = f;
+    return 0;
+}
+
+void frontend_quiesce(struct frontend *f) {
+    atomic_store_explicit(&f->quiesce_wanted, true, memory_order_release); /* with wanted() */
+    inbox_wake(&f->inbox);
+}
+
+void frontend_stop(struct frontend *f) {
+    if (!f)
+        return;
+    atomic_store_explicit(&f->stop_wanted, true, memory_order_release); /* with wanted() */
+    inbox_wake(&f->inbox);
+    pthread_join(f->thread, NULL);
+    frontend_free(f);
+}
+
+struct frontend_counters frontend_counters(const struct frontend *f) {
+    return (struct frontend_counters){
+        .protocol = f->protocol->metrics,
+        .index = f->config.index,
+        .requests = &f->inferences.counters,
+        .reply = f->config.port ? port_reply_margin(f->config.port) : NULL,
+        .waited_ns = &f->waited_ns,
+        .connections = &f->acceptor.connections,
+        .answers = f->answers,
+        .dismissed = &f->dismissed,
     };
-}
-
-struct frontend_config frontend_config_completed(const struct frontend_config *config) {
-    struct frontend_config c = *config;
-    c.body_bytes_max = c.body_bytes_max ? c.body_bytes_max : BODY_BYTES_MAX;
-    c.inputs_bytes_max = c.inputs_bytes_max ? c.inputs_bytes_max : INPUTS_BYTES_MAX;
-    c.requests_max = c.requests_max ? c.requests_max : REQUESTS_MAX;
-    c.idle_timeout_s = c.idle_timeout_s ? c.idle_timeout_s : IDLE_TIMEOUT_S;
-    c.head_timeout_s = c.head_timeout_s ? c.head_timeout_s : HEAD_TIMEOUT_S;
-    c.frontends = c.frontends ? c.frontends : 1;
-    c.connections_max = connections_allowed(c.connections_max ? c.connections_max : CONNECTIONS_MAX, c.frontends);
-    return c;
 }

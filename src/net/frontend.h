@@ -1,74 +1,142 @@
-/* frontend.h - what every frontend is told, whatever protocol it speaks. */
+/* frontend.h - a frontend: one thread that takes requests over one protocol, hands them to the scheduler through its
+ * port, and answers them.
+ *
+ * What all frontends do is here: turns, start and end. What a protocol does is in its table of functions, which is
+ * called for an event, a request or a turn. Several frontends share one listening socket. */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 
-#include "repository/served_model.h"
+#include "base/container.h"
+#include "base/error.h"
+#include "base/histogram.h"
+#include "base/list.h"
+#include "net/acceptor.h"
+#include "net/frontend_config.h"
+#include "net/stream.h"
+#include "repository/model_index.h"
+#include "request/bulk.h"
+#include "request/deflate.h"
+#include "request/inbox.h"
 #include "request/inference.h"
-#include "request/port.h"
-#include "request/statistics.h"
+#include "request/repository_order.h"
+#include "stats/frontend_metrics.h"
 
-struct auth;
-struct bulk;
-struct http_connection;
-struct repository_desk;
-struct shared_memory;
-struct tls;
-struct model_publication;
+#define FRONTEND_IN_BYTES ((size_t)128 * 1024) /* the most that is received at once, of what is copied */
 
-/* Bytes of a request that is neither an inference nor an order to load a model; more is answered 413. Such requests
- * become trees of many times their size, by the thread that serves everybody. */
-#define SERVICE_BYTES_MAX ((size_t)64 * 1024)
+struct frontend;
 
-#define INPUTS_BYTES_MAX ((uint64_t)1 << 30)
+/* What a protocol does. All functions are called by the frontend's thread, unless they say otherwise. */
+struct protocol {
+    const char *alpn;      /* its name in TLS */
+    size_t frontend_bytes; /* of the protocol's own struct, which begins with a struct frontend; it is zeroed */
+    size_t slot_bytes;     /* of a request, which begins with a struct inference */
+    const struct protocol_metrics *metrics; /* with its name, which its threads bear, too */
 
-struct frontend_config {
-    int listen_fd;        /* of listen_open(); the frontend duplicates it */
-    uint32_t index;       /* names the thread: "http-0" */
-    struct port *port;    /* outlives the frontend; NULL: requests are answered by `page` alone */
-    uint32_t model_count; /* their numbers are below this */
-    const struct model_publication *models;
-    struct bulk *bulk;                    /* works off what is large; NULL: the frontend does, in its turns */
-    struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
-    const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
-    struct statistics_source statistics;
-    struct shared_memory *shared;     /* NULL: shared memory is not served */
-    struct tls *tls;                  /* NULL: plain text */
-    const struct auth *auth;          /* NULL: nobody needs a token */
-    bool auth_health;                 /* whether the server lives and is ready is told only with one, too */
-    uint64_t body_bytes_max;          /* 0: 64 MiB. Of an inference, or an order; more is answered 413 */
-    uint64_t inputs_bytes_max;        /* 0: 1 GiB. Memory for the inputs of all requests; when it is full: 503 */
-    uint32_t requests_max;            /* 0: 8192. Infer requests at once; when all are taken: 503 */
-    uint32_t frontends;               /* 0: 1. All of the process: they share its limit of open files */
-    uint32_t connections_max;         /* 0: 10000, or what the limit of open files allows; more wait unaccepted */
-    uint32_t connections_per_address; /* more are closed at once; 0: no limit of their own */
-    uint32_t idle_timeout_s;          /* 0: 300. A connection that sends nothing for so long is closed */
-    uint32_t head_timeout_s; /* 0: 15. For TLS and a request's head; for bodies and answers beside what follows */
-    uint32_t rate_min;       /* bytes a second of bodies and answers; what is slower is given up. 0: any */
-    const char *name;        /* the server's, in its metadata; NULL: "symphony" */
-    int grpc_level;          /* zlib's, 1 to 9, for gRPC's inference answers; 0: they are not compressed */
-    bool busy_poll;          /* spin instead of sleeping */
-    /* Over HTTP, without a port: answers a request whose body has been thrown away. The frontend's thread. */
-    void (*page)(void *context, struct http_connection *connection);
-    void *page_context;
+    /* Makes what is the protocol's own. 0 or -ENOMEM; free() is called in either case. Who starts the server. */
+    int (*init)(struct frontend *frontend);
+    /* Closes all connections and frees what is the protocol's own; the thread has ended. Who stops the server. */
+    void (*free)(struct frontend *frontend);
+
+    /* A client has been accepted: takes the socket over. */
+    void (*begin)(struct frontend *frontend, int fd, const struct peer *peer);
+    /* What epoll says of a connection, which may be gone afterwards. */
+    void (*event)(void *connection, uint32_t events);
+    /* The scheduler gave a request back. */
+    void (*finished)(struct inference *inference);
+    /* A bulk thread gave one back. */
+    void (*bulk_done)(struct bulk_job *job);
+    /* The order with this context was carried out: 200, or another status with a sentence. */
+    void (*ordered)(void *context, unsigned status, const char *sentence);
+
+    /* Once a second: gives up what takes too long. */
+    void (*sweep)(struct frontend *frontend);
+    /* Once a turn, behind all of the above: what else there is to do. True: there is more, so the thread does not sleep
+     * before the next turn. */
+    bool (*go_on)(struct frontend *frontend);
+    /* At a turn's end, and behind the events: nothing refers to closed connections any more, and they are freed. NULL:
+     * the protocol frees a connection when it closes it. */
+    void (*reap)(struct frontend *frontend);
+
+    /* No new requests from now on. Once; NULL: clients are told by the answers. */
+    void (*quiesce)(struct frontend *frontend);
+    /* The server ends, and all requests are back: whether clients have everything that there is to tell them. */
+    bool (*all_said)(const struct frontend *frontend);
 };
 
-/* What the transfer of so many bytes may take. */
-static inline int64_t frontend_transfer_ns(const struct frontend_config *config, uint64_t bytes) {
-    int64_t rate_ns = config->rate_min ? (int64_t)(bytes * 1000 / config->rate_min) * 1000000 : INT64_MAX / 2;
-    return config->head_timeout_s * (int64_t)1000000000 + rate_ns;
+/* Owned by its thread, but for what other threads read or write. */
+struct frontend {
+    const struct protocol *protocol;
+    struct frontend_config config;
+    int epoll_fd; /* waits for the port, the inbox, the listening socket and the connections */
+    pthread_t thread;
+    int64_t turn_ns;                  /* when this turn began */
+    int64_t sweep_ns;                 /* when to look next for what takes too long */
+    const struct model_index *models; /* as of this turn */
+    bool quiesced;
+    bool ending; /* the server ends: calls that wait for nothing end, too */
+    bool more;   /* the next turn has something to do already */
+    struct acceptor acceptor;
+    struct stream_home streams;
+    struct list_node connections; /* of the protocol */
+    struct inferences inferences;
+    struct inflater inflater;
+    struct deflater deflater;
+    char *in; /* [FRONTEND_IN_BYTES] */
+
+    /* read by other threads */
+    _Atomic(const struct model_index *) models_seen;
+    struct histogram waited_ns;      /* bytes, from their arrival until they were read */
+    const _Atomic uint64_t *answers; /* [protocol->metrics->answer_kinds] */
+    _Atomic uint64_t dismissed;      /* connections, for being slow or idle, and floods */
+
+    /* written by other threads */
+    _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
+    struct inbox inbox;
+};
+
+/* ---- for who starts and stops the server, on one thread ---- */
+
+/* Starts the thread. 0 or -errno with a sentence. */
+int frontend_start(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
+                   struct sy_error *err);
+/* No new connections from now on (the caller closes its listening socket, too), and no new requests on those there are.
+ * Returns at once. */
+void frontend_quiesce(struct frontend *frontend);
+/* Cancels what is in flight, waits until the scheduler has given every request back (it must still run), answers those
+ * as far as clients take it at once, and frees all. NULL is allowed. */
+void frontend_stop(struct frontend *frontend);
+
+/* ---- any thread ---- */
+
+/* Infer requests that are being read, run or answered; idle connections do not count. */
+static inline uint32_t frontend_in_flight(const struct frontend *frontend) {
+    return atomic_load_explicit(&frontend->inferences.counters.in_flight, memory_order_relaxed); /* a gauge */
 }
-
-/* How many of the open connections make way if nobody uses them, so that an eighth of those allowed stays free. */
-static inline uint32_t frontend_connections_excess(const struct frontend_config *config, uint32_t open) {
-    uint32_t wanted = open + config->connections_max / 8;
-    return wanted > config->connections_max ? wanted - config->connections_max : 0;
+/* The models that it uses: it does not look at any that it used before. */
+static inline const struct model_index *frontend_models(const struct frontend *frontend) {
+    return atomic_load_explicit(&frontend->models_seen, memory_order_acquire); /* with models_look() */
 }
+/* Where it counts. */
+struct frontend_counters frontend_counters(const struct frontend *frontend);
 
-/* What its inferences are told; each slot of `slot_bytes`. */
-struct inferences_config frontend_inferences(const struct frontend_config *config, size_t slot_bytes);
+/* ---- for the protocols, on its thread ---- */
 
-/* The configuration with every 0 replaced. Raises the limit of open files. */
-struct frontend_config frontend_config_completed(const struct frontend_config *config);
+/* A bulk thread runs the job of an inference, and owns both until protocol->bulk_done(). `bytes` says how long it is.
+ */
+void frontend_to_bulk(struct frontend *frontend, struct inference *inference, struct bulk_job *job,
+                      void (*run)(struct bulk_job *job, struct bulk_tools *tools), size_t bytes);
+/* Hands an order in, for the request in this slot (ORDERED) until protocol->ordered(); `home` is set here. 0, or 503
+ * with a sentence, and the slot is as it was. */
+int frontend_order(struct frontend *frontend, struct inference *inference, struct repository_order *order,
+                   struct sy_error *err);
+
+/* ---- a frontend without a thread, for tests ---- */
+
+int frontend_make(struct frontend **frontend, const struct protocol *protocol, const struct frontend_config *config,
+                  struct sy_error *err);
+/* One turn, without sleeping. */
+void frontend_step(struct frontend *frontend);
+void frontend_free(struct frontend *frontend);

@@ -1,4 +1,4 @@
-/* listen.c - opens listening sockets, and completes what frontends are told. */
+/* listen.c - opens listening sockets. */
 #include "net/listen.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static int bind_and_listen(const struct addrinfo *address) {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
     if (fd < 0)
         return -errno;
-    /* a killed server's connections linger in TIME_WAIT; the next one may take its port all the same */
+    /* connections of a killed server stay in TIME_WAIT for a while; the next server may use its port all the same */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, address->ai_addr, address->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
         int rc = -errno;

@@ -4,6 +4,6 @@
 #include "base/error.h"
 
 /* Listens on host ("0.0.0.0", "::", a name) and port; 0: any free port, which *bound_port tells. A port that a killed
- * server left behind can be taken at once; one that is in use is -EADDRINUSE. *fd is the caller's to close, any time
+ * server has left is free at once; one that is in use is -EADDRINUSE. *fd is the caller's to close, any time
  * after the frontends have started. */
 int listen_open(const char *host, int tcp_port, int *fd, int *bound_port, struct sy_error *err);

@@ -14,7 +14,8 @@ struct slot {
 };
 
 struct peers {
-    struct siphash_key key; /* who has many addresses could choose those that meet, and have each searched for long */
+    struct siphash_key
+        key; /* secret: a client with many addresses could else choose some that collide, and make searches long */
     uint32_t mask;
     struct slot slots[];
 };
@@ -76,7 +77,7 @@ void peers_remove(struct peers *peers, const struct peer *peer) {
     CHECK(slot->connections > 0);
     if (--slot->connections > 0)
         return;
-    /* those behind it move up, unless they would come before their home */
+    /* later ones move into the hole, unless their home lies behind it */
     uint32_t hole = (uint32_t)(slot - peers->slots);
     for (uint32_t at = (hole + 1) & peers->mask; peers->slots[at].connections > 0; at = (at + 1) & peers->mask) {
         uint32_t home = home_of(peers, &peers->slots[at].peer);

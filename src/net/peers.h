@@ -7,7 +7,7 @@
 
 struct peers;
 
-/* An address without its port: IPv6, or IPv4 as IPv6 carries it; zeros for any other kind. */
+/* An address without its port: IPv6, or IPv4 mapped into IPv6; zeros for any other kind. */
 struct peer {
     uint8_t bytes[16];
 };
@@ -18,7 +18,7 @@ struct peer peer_of(const struct sockaddr *address);
 struct peers *peers_create(uint32_t connections_max);
 /* NULL is allowed. */
 void peers_destroy(struct peers *peers);
-/* One more of this address, unless it has `most`: then false. */
+/* Counts one more connection of this address. False: it has `most` already. */
 bool peers_add(struct peers *peers, const struct peer *peer, uint32_t most);
-/* One less, of those that were added. */
+/* Counts one less, of those that were added. */
 void peers_remove(struct peers *peers, const struct peer *peer);

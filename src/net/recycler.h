@@ -1,8 +1,8 @@
-/* recycler.h - small pieces of memory for a library that allocates and frees for every request: freed ones are kept, by
- * size, and given out again, so that in the long run the system's allocator is not asked.
+/* recycler.h - memory for a library that allocates and frees small pieces for every request: freed pieces are kept by
+ * size and given out again, so that after a while the system's allocator is not asked any more.
  *
- * Belongs to one thread. What it keeps is bounded by the most that was in use at once; up to 8 KiB a piece, longer
- * ones come from malloc() and go back to it. */
+ * Belongs to one thread. It keeps no more than was in use at once, and pieces of up to 8 KiB only: longer ones come
+ * from malloc() and go back to it. */
 #pragma once
 
 #include <stddef.h>

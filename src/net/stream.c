@@ -1,8 +1,8 @@
 /* stream.c - bytes of a connection, both ways.
  *
- * When a request arrived is what the kernel says (SO_TIMESTAMPING), not when we looked: a thread that is busy, or was
- * put off by the system, would else count as on time what its client sees late. It costs nothing that can be measured
- * (sending and receiving 1 KB over loopback takes 8 us either way). */
+ * A request arrives when the kernel has it (SO_TIMESTAMPING), not when we read it: else a thread that is busy, or that
+ * the system has put off, would count answers as in time that their clients see late. Asking the kernel costs nothing
+ * that can be measured (sending and receiving 1 KB over loopback takes 8 us either way). */
 #include "net/stream.h"
 
 #include <errno.h>
@@ -18,21 +18,21 @@
 
 #include "base/clock.h"
 
-#define SILENT_MS     60000           /* a peer whose machine does not answer for so long is dead */
-#define WAITED_MAX_NS (10 * NS_PER_S) /* more between arrival and receive is a clock that was set meanwhile */
+#define SILENT_MS     60000           /* a peer whose machine does not answer for so long has gone */
+#define WAITED_MAX_NS (10 * NS_PER_S) /* a longer wait means that the clock was set meanwhile */
 #define CONTROL_BYTES 256
 
 int stream_home_init(struct stream_home *home, int epoll_fd, struct tls *tls, const char *alpn,
                      struct histogram *waited_ns) {
     *home = (struct stream_home){.epoll_fd = epoll_fd, .tls = tls, .alpn = alpn, .waited_ns = waited_ns};
-    text_init(&home->sealed, NULL, 0);
-    home->opened = malloc(STREAM_OPENED_BYTES);
-    return home->opened ? 0 : -ENOMEM;
+    text_init(&home->encrypted, NULL, 0);
+    home->decrypted = malloc(STREAM_RECORD_BYTES);
+    return home->decrypted ? 0 : -ENOMEM;
 }
 
 void stream_home_destroy(struct stream_home *home) {
-    free(home->opened);
-    text_free(&home->sealed);
+    free(home->decrypted);
+    text_free(&home->encrypted);
 }
 
 /* ---- begin and end ---- */
@@ -54,7 +54,7 @@ int stream_open(struct stream *s, struct stream_home *home, int fd, void *mark, 
         .home = home, .fd = fd, .mark = mark, .watched = event.events, .begun_ns = now_ns, .active_ns = now_ns};
     text_init(&s->unsent, NULL, 0);
     socket_prepare(fd);
-    if (home->tls && !(s->tls = tls_stream_create(home->tls, home->alpn, &home->sealed)))
+    if (home->tls && !(s->tls = tls_stream_create(home->tls, home->alpn, &home->encrypted)))
         return -ENOMEM;
     if (epoll_ctl(home->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
         return 0;
@@ -66,7 +66,7 @@ int stream_open(struct stream *s, struct stream_home *home, int fd, void *mark, 
 void stream_close(struct stream *s) {
     if (s->tls) {
         tls_stream_end(s->tls);
-        stream_write_sealed(s, s->active_ns); /* if the socket takes it */
+        stream_write_encrypted(s, s->active_ns); /* what the socket takes of it at once */
         tls_stream_destroy(s->tls);
     }
     close(s->fd);
@@ -102,7 +102,7 @@ void stream_shut(struct stream *s) {
 
 /* ---- reading ---- */
 
-/* What the kernel says of when the bytes came, 0: nothing. */
+/* When the bytes came, as the kernel says; 0: it does not say. */
 static int64_t stamp_of(struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPING) {
@@ -113,7 +113,7 @@ static int64_t stamp_of(struct msghdr *message) {
     return 0;
 }
 
-/* How long what came at `stamp_ns`, by the clock of the day, has waited. */
+/* How long bytes that came at `stamp_ns` of CLOCK_REALTIME have waited. */
 static int64_t waited_since(int64_t stamp_ns) {
     struct timespec today;
     clock_gettime(CLOCK_REALTIME, &today);
@@ -173,11 +173,12 @@ static int write_plain(struct stream *s, struct iovec *pieces, size_t count, int
     return (size_t)n == bytes ? 1 : unsent_keep(s, pieces, count, (size_t)n, now_ns);
 }
 
-int stream_write_sealed(struct stream *s, int64_t now_ns) {
-    struct text *sealed = &s->home->sealed;
-    int rc = sealed->failed ? -ENOMEM : write_plain(s, &(struct iovec){sealed->data, sealed->length}, 1, now_ns);
-    sealed->length = 0;
-    sealed->failed = false;
+int stream_write_encrypted(struct stream *s, int64_t now_ns) {
+    struct text *encrypted = &s->home->encrypted;
+    int rc =
+        encrypted->failed ? -ENOMEM : write_plain(s, &(struct iovec){encrypted->data, encrypted->length}, 1, now_ns);
+    encrypted->length = 0;
+    encrypted->failed = false;
     return rc;
 }
 
@@ -187,7 +188,7 @@ int stream_write(struct stream *s, struct iovec *pieces, size_t count, int64_t n
     for (size_t i = 0; i < count; i++)
         if (tls_stream_write(s->tls, pieces[i].iov_base, pieces[i].iov_len) < 0)
             return -EIO;
-    return stream_write_sealed(s, now_ns);
+    return stream_write_encrypted(s, now_ns);
 }
 
 ssize_t stream_send(struct stream *s, struct iovec *pieces, size_t count, int64_t now_ns) {

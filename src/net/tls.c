@@ -16,7 +16,7 @@
 
 #define EXPIRES_SOON_S (14 * 24 * 3600)
 
-/* What HTTP/2 asks for (RFC 9113, 9.2.2) is what is wise anyhow. */
+/* What HTTP/2 asks for (RFC 9113, 9.2.2), which is wise for HTTP/1.1, too. */
 #define PRIORITIES                                                                                                     \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:-CIPHER-ALL:+AES-128-GCM:"          \
     "+AES-256-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
@@ -45,7 +45,7 @@ static int file_read(const char *path, gnutls_datum_t *data, struct sy_error *er
     return rc < 0 ? error_set(err, -EIO, "cannot read '%s': %s", path, gnutls_strerror(rc)) : 0;
 }
 
-/* Says who the server is, and warns of what clients will not take. */
+/* Logs the certificate's subject and end, and warns if clients will refuse it. */
 static int certificate_check(const char *path, const gnutls_datum_t *pem, struct sy_error *err) {
     gnutls_x509_crt_t *chain;
     unsigned count;

@@ -7,7 +7,7 @@
 struct tls_stream {
     gnutls_session_t session;
     struct tls_credentials *credentials;
-    struct text *sealed;
+    struct text *encrypted;
     const char *given; /* what the peer sent and GnuTLS has not taken yet */
     size_t given_bytes;
     bool established;
@@ -28,18 +28,18 @@ static ssize_t pull(gnutls_transport_ptr_t context, void *data, size_t bytes) {
 
 static ssize_t push(gnutls_transport_ptr_t context, const void *data, size_t bytes) {
     struct tls_stream *s = context;
-    text_append(s->sealed, data, bytes);
-    if (!s->sealed->failed)
+    text_append(s->encrypted, data, bytes);
+    if (!s->encrypted->failed)
         return (ssize_t)bytes;
     gnutls_transport_set_errno(s->session, ENOMEM);
     return -1;
 }
 
-struct tls_stream *tls_stream_create(struct tls *tls, const char *alpn, struct text *sealed) {
+struct tls_stream *tls_stream_create(struct tls *tls, const char *alpn, struct text *encrypted) {
     struct tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
         return NULL;
-    s->sealed = sealed;
+    s->encrypted = encrypted;
     if (gnutls_init(&s->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS) < 0) {
         free(s);
         return NULL;
@@ -68,7 +68,7 @@ void tls_stream_give(struct tls_stream *s, const void *data, size_t bytes) {
     s->given_bytes = bytes;
 }
 
-/* 1: established; 0: the peer is to go on; negative: failed. */
+/* 1: established; 0: it is the peer's turn; negative: failed. */
 static int handshake(struct tls_stream *s) {
     int rc;
     do
@@ -95,7 +95,7 @@ ssize_t tls_stream_read(struct tls_stream *s, void *data, size_t bytes) {
             return n;
         if (n == GNUTLS_E_AGAIN)
             return 0;
-        if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) /* a renegotiation, too, is refused */
+        if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) /* a renegotiation is refused, too */
             return -ECONNRESET;
     }
 }

@@ -1,8 +1,8 @@
-/* tls_stream.h - a server's end of TLS on one connection, between bytes that somebody else reads and writes.
+/* tls_stream.h - a server's end of TLS on one connection. It never touches the socket.
  *
- * Its owner gives it what came from the socket and takes what it opens; what is to go out is sealed into a text of the
- * owner's. So a connection costs one receive and one send a turn, however many records and handshake messages that is.
- * One thread. */
+ * Its owner gives it what came from the socket and takes what that held; what is to go out is encrypted into a text of
+ * the owner's. So a connection costs one receive and one send a turn, however many records and handshake messages that
+ * is. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,19 +13,19 @@
 
 struct tls_stream;
 
-/* Everything it wants to send is appended to `sealed`, from within the functions below. NULL: no memory. */
-struct tls_stream *tls_stream_create(struct tls *tls, const char *alpn, struct text *sealed);
+/* All functions below append what is to be sent to `encrypted`. NULL: no memory. */
+struct tls_stream *tls_stream_create(struct tls *tls, const char *alpn, struct text *encrypted);
 /* NULL is allowed. */
 void tls_stream_destroy(struct tls_stream *stream);
 
-/* Bytes from the peer, which stay where they are until tls_stream_read() has taken them all. */
+/* Gives it bytes from the peer. They stay where they are until tls_stream_read() has taken them all. */
 void tls_stream_give(struct tls_stream *stream, const void *data, size_t bytes);
-/* What they held, after the handshake, which goes on first: > 0 bytes; 0: no more in what was given; -ECONNRESET: the
- * peer has ended it, or fails at it (it has been told why). `bytes` at least 16 KiB. */
+/* Goes on with the handshake, then decrypts what was given: > 0: so many bytes; 0: no more in it; -ECONNRESET: the peer
+ * has ended the stream, or has made a mistake, of which it is told. `bytes` is at least 16 KiB. */
 ssize_t tls_stream_read(struct tls_stream *stream, void *data, size_t bytes);
 /* The handshake is over. */
 bool tls_stream_established(const struct tls_stream *stream);
-/* Seals. Once established. 0, or -EIO: the stream is of no more use. */
+/* Encrypts; once the stream is established. 0, or -EIO: it is of no more use. */
 int tls_stream_write(struct tls_stream *stream, const void *data, size_t bytes);
-/* Seals the notice that nothing follows. */
+/* Encrypts the message that nothing follows. */
 void tls_stream_end(struct tls_stream *stream);

@@ -33,7 +33,7 @@ int model_index_init_listed(struct model_index *index, struct served_model *mode
 void model_index_destroy(struct model_index *index);
 
 /* Where frontends look, once a turn, for the models as they are now. Whoever replaces them may free the old ones once
- * every frontend has seen the new ones (frontend_loop_models()). */
+ * every frontend has seen the new ones (frontend_models()). */
 struct model_publication {
     _Atomic(const struct model_index *) now;
 };

@@ -1,4 +1,4 @@
-/* infer_metrics.c - the frontends' counters as Prometheus text. */
+/* infer_metrics.c - what frontends count of infer requests, summed over them. */
 #include "stats/infer_metrics.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@
 
 /* Everything below sums one counter over the frontends. */
 struct rendering {
-    const struct infer_counters *const *counters;
+    const struct frontend_counters *frontends;
     uint32_t count;
-    const struct model_index *models; /* as they are now: those listed are shown */
+    const struct model_index *models; /* as they are now; those listed are shown */
     struct text *out;
 };
 
@@ -31,7 +31,7 @@ static void render_outcomes(const struct rendering *r) {
         for (int o = 0; o < OUTCOME_COUNT; o++) {
             uint64_t sum = 0;
             for (uint32_t f = 0; f < r->count; f++)
-                sum += counter_get(&r->counters[f]->models[*m].outcomes[o]);
+                sum += counter_get(&r->frontends[f].requests->models[*m].outcomes[o]);
             row_begin(r, "symphony_requests_total", *m);
             text_printf(r->out, ",outcome=\"%s\"} %llu\n", names[o], (unsigned long long)sum);
         }
@@ -39,7 +39,7 @@ static void render_outcomes(const struct rendering *r) {
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
         uint64_t sum = 0;
         for (uint32_t f = 0; f < r->count; f++)
-            sum += counter_get(&r->counters[f]->models[*m].in_time);
+            sum += counter_get(&r->frontends[f].requests->models[*m].in_time);
         row_begin(r, "symphony_requests_in_time_total", *m);
         text_printf(r->out, "} %llu\n", (unsigned long long)sum);
     }
@@ -92,7 +92,7 @@ static void render_histogram(const struct rendering *r, const char *name, const 
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
         uint64_t until[ARRAY_COUNT(edges_ns)] = {0}, sum = 0;
         for (uint32_t f = 0; f < r->count; f++) {
-            const struct model_infer_counters *counters = &r->counters[f]->models[*m];
+            const struct model_infer_counters *counters = &r->frontends[f].requests->models[*m];
             count(counters, edges_ns, ARRAY_COUNT(edges_ns), until);
             sum += counter_get((const void *)((const char *)counters + sum_offset));
         }
@@ -106,10 +106,10 @@ static void render_histogram(const struct rendering *r, const char *name, const 
 static void render_totals(const struct rendering *r, struct slab_use bulk) {
     uint64_t body = 0, taken = bulk.taken, mapped = bulk.mapped, in_flight = 0;
     for (uint32_t f = 0; f < r->count; f++) {
-        body += counter_get(&r->counters[f]->body_bytes);
-        taken += counter_get(&r->counters[f]->inputs_bytes_taken);
-        mapped += counter_get(&r->counters[f]->inputs_bytes_mapped);
-        in_flight += atomic_load_explicit(&r->counters[f]->in_flight, memory_order_relaxed); /* statistics */
+        body += counter_get(&r->frontends[f].requests->body_bytes);
+        taken += counter_get(&r->frontends[f].requests->inputs_bytes_taken);
+        mapped += counter_get(&r->frontends[f].requests->inputs_bytes_mapped);
+        in_flight += atomic_load_explicit(&r->frontends[f].requests->in_flight, memory_order_relaxed); /* statistics */
     }
     const struct {
         const char *name, *type, *help;
@@ -126,9 +126,9 @@ static void render_totals(const struct rendering *r, struct slab_use bulk) {
     }
 }
 
-void infer_metrics_render(const struct infer_counters *const *counters, uint32_t count,
-                          const struct model_index *models, struct slab_use bulk, struct text *out) {
-    const struct rendering r = {counters, count, models, out};
+void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct model_index *models,
+                          struct slab_use bulk, struct text *out) {
+    const struct rendering r = {frontends, count, models, out};
     render_outcomes(&r);
     render_histogram(&r, REQUEST_DURATION, REQUEST_DURATION_HELP, latency_count,
                      offsetof(struct model_infer_counters, latency_ns.sum));
@@ -146,7 +146,7 @@ static void render_fine(const struct rendering *r, uint32_t model) {
         uint64_t here = 0;
         int64_t least, greatest;
         for (uint32_t f = 0; f < r->count; f++)
-            here += counter_get(&r->counters[f]->models[model].latency_ns.buckets[i]);
+            here += counter_get(&r->frontends[f].requests->models[model].latency_ns.buckets[i]);
         if (!here)
             continue;
         fine_histogram_edges(i, &least, &greatest);
@@ -159,14 +159,14 @@ static void render_fine(const struct rendering *r, uint32_t model) {
     if (shown != INT64_MAX)
         bucket_row(r, REQUEST_DURATION, model, INT64_MAX, total);
     for (uint32_t f = 0; f < r->count; f++)
-        sum += counter_get(&r->counters[f]->models[model].latency_ns.sum);
+        sum += counter_get(&r->frontends[f].requests->models[model].latency_ns.sum);
     sum_row(r, REQUEST_DURATION, model, sum);
     count_row(r, REQUEST_DURATION, model, total);
 }
 
-void infer_metrics_render_fine(const struct infer_counters *const *counters, uint32_t count,
+void infer_metrics_render_fine(const struct frontend_counters *frontends, uint32_t count,
                                const struct model_index *models, struct text *out) {
-    const struct rendering r = {counters, count, models, out};
+    const struct rendering r = {frontends, count, models, out};
     metric_heading(out, REQUEST_DURATION, "histogram", REQUEST_DURATION_HELP);
     for (const uint32_t *m = models->listed; m < models->listed + models->count; m++)
         render_fine(&r, *m);

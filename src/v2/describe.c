@@ -119,7 +119,7 @@ static Inference__DataType config_type(enum datatype type) {
     return types[type];
 }
 
-/* As Triton's configuration has dims: without the batch. */
+/* dims as in Triton's configuration: without the batch. */
 static void config_dims(const struct signature *signature, const struct tensor_spec *spec, size_t *count,
                         int64_t **dims) {
     uint32_t skip = signature->batched ? 1 : 0;
@@ -137,7 +137,7 @@ static Inference__ModelQueuePolicy *queue_policy(struct description *d, const st
     return policy;
 }
 
-/* What is in force of dynamic_batching: every model that can be batched is, by the scheduler. */
+/* dynamic_batching as it is in force: the scheduler batches every model that can be batched. */
 static Inference__ModelDynamicBatching *dynamic_batching(struct description *d, const struct queue_rules *rules) {
     Inference__ModelDynamicBatching *b =
         NEW(d, Inference__ModelDynamicBatching, INFERENCE__MODEL_DYNAMIC_BATCHING__INIT);
@@ -274,7 +274,7 @@ static Inference__StatisticDuration *duration(struct description *d, uint64_t co
     return duration;
 }
 
-/* Of the sizes that were run. */
+/* Of the batch sizes that were run. */
 static void batches_describe(struct description *d, Inference__ModelStatistics *m,
                              const struct statistics_source *source, uint32_t number, uint32_t batch_max) {
     struct batch_statistics *by_size = take(d, batch_max * sizeof(*by_size));
@@ -294,7 +294,7 @@ static void batches_describe(struct description *d, Inference__ModelStatistics *
     }
 }
 
-/* What the profile says that it takes. */
+/* The memory that it takes, as profiled. */
 static void memory_describe(struct description *d, Inference__ModelStatistics *m, uint64_t cpu_bytes) {
     Inference__MemoryUsage *usage = NEW(d, Inference__MemoryUsage, INFERENCE__MEMORY_USAGE__INIT);
     usage->type = text_of("CPU");

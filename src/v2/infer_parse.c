@@ -81,8 +81,8 @@ static int input_check(struct parser *p, uint32_t index) {
     return infer_call_shape(p->call, p->body->model, index, given->type, given->dims, given->rank, p->err);
 }
 
-/* What is optional may be null, as clients write that leave it out. What else begins so is a mistake, and skipping it
- * says so. */
+/* Optional members may be null: some clients write that instead of leaving them out. Anything else that begins with `n`
+ * is a mistake, which skipping it finds. */
 static bool is_null(struct parser *p) {
     return json_peek(&p->scan) == 'n';
 }
@@ -106,7 +106,7 @@ static int data_read(struct parser *p, uint32_t index) {
     const struct tensor_spec *spec = &p->signature->inputs[index];
     struct tensor_view *view = &p->call->inputs[index];
     int64_t elements = (int64_t)(view->bytes / datatype_bytes_min(spec->type));
-    /* a value takes a character and a comma: do not take memory for what the text cannot hold */
+    /* a value takes a character and a comma at least: no memory is taken for more than the text can hold */
     if (elements > (p->scan.end - p->scan.at) / 2)
         return FAIL(p, 400, "input '%.64s': expected %" PRId64 " values, but the body is shorter", spec->name,
                     elements);
@@ -181,7 +181,7 @@ static int input_parameters_read(struct parser *p, struct input_given *given) {
     return rc ? fail_json(p) : 0;
 }
 
-/* Remembers the name: which input this is. What was read before the name moves to its place. */
+/* The name tells which input this is. What was read before the name is moved to that input's place. */
 static int input_name(struct parser *p, struct input_given **given, uint32_t *index) {
     char name[TENSOR_NAME_MAX];
     int status = name_read(p, name, sizeof(name));
@@ -207,7 +207,7 @@ static int input_datatype(struct parser *p, struct input_given *given) {
     return infer_call_datatype(name, strlen(name), &given->type, p->err);
 }
 
-/* `data`: read at once if the input is known well enough, else skipped and remembered. */
+/* `data`: read at once if shape and type are known, else skipped, and its place remembered. */
 static int input_data(struct parser *p, struct input_given *given, uint32_t index) {
     if (given->has_data)
         return FAIL(p, 400, "'data' is given twice for an input");

@@ -1,7 +1,7 @@
 /* infer_parse.h - the body of an infer request, checked and laid out as the model's inputs.
  *
  * Pure: no clock, no I/O, no state; it may be called on any thread. What is wrong with a body is always the client's
- * mistake: one clear sentence and the status to answer it with. */
+ * mistake: the caller gets one clear sentence and the status to answer with. */
 #pragma once
 
 #include <stdint.h>

@@ -8,7 +8,7 @@ bool json_put_bytes(struct text *text, const char *data, size_t length) {
     bool valid = true;
     text_put_char(text, '"');
     while (data < end) {
-        const char *plain = data; /* as it stands */
+        const char *plain = data; /* the start of what is written as it is */
         unsigned char c = 0;
         size_t bytes = 0;
         for (; data < end; data += bytes) {

@@ -147,7 +147,7 @@ size_t json_decode_bytes(const struct json_string *string, char *out) {
 int json_decode(const struct json_string *string, char *out, size_t out_bytes) {
     const char *p = string->data, *end = p + string->length;
     size_t length = 0;
-    if (!memchr(p, '\\', string->length)) { /* as good as all names; only an escape can be a zero byte */
+    if (!memchr(p, '\\', string->length)) { /* nearly always; only an escape can be a zero byte */
         if (string->length + 4 > out_bytes)
             return -ENAMETOOLONG;
         memcpy(out, p, length = string->length);

@@ -41,7 +41,7 @@ int json_error(const struct json_scan *scan, const char *what) __attribute__((co
 int json_expected(const struct json_scan *scan, const char *what) __attribute__((cold));
 
 static inline void json_space(struct json_scan *scan) {
-    /* one comparison where, as in tensors' data, there is none */
+    /* in tensors' data there are mostly none: one comparison */
     while (scan->at < scan->end && (unsigned char)*scan->at <= ' ' &&
            (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\r' || *scan->at == '\t'))
         scan->at++;

@@ -23,7 +23,7 @@ static enum log_level most(enum log_level a, enum log_level b) {
     return a > b ? a : b;
 }
 
-/* What the level becomes by a setting of the right kind that differs from what is. */
+/* The log level after a change of one setting, which is of the right kind and differs from what is in force. */
 static int level_change(enum log_level *level, const struct setting *s, struct sy_error *err) {
     if (strcmp(s->name, "log_info") == 0)
         *level = s->flag ? least(*level, LOG_INFO) : most(*level, LOG_WARN);

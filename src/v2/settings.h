@@ -28,5 +28,5 @@ void log_settings_read(struct setting settings[LOG_SETTINGS]);
  * what cannot be changed. */
 int log_settings_change(const struct setting *settings, size_t count, struct sy_error *err);
 
-/* 0 if a trace setting is as it is anyway (trace_level: OFF alone), or 501 with a sentence. */
+/* 0 if the trace setting asks for what is in force anyway (only trace_level: OFF does), or 501 with a sentence. */
 int trace_setting_check(const char *name, const char *const *values, size_t count, struct sy_error *err);

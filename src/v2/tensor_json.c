@@ -544,7 +544,7 @@ static uint32_t shortest_decimal(uint32_t word, int *exponent) {
     bool down = vl <= 4 * s, up = 4 * s + 4 <= vr, tens_down = vl <= 40 * tens, tens_up = 40 * tens + 40 <= vr;
     bool shorter = (tens_down != tens_up) & (s >= 10), nearer_up = (v & 3) + (s & 1) > 2;
     *exponent = k + shorter;
-    return shorter ? tens + tens_up : s + (down != up ? up : nearer_up); /* no branches: nobody could foretell them */
+    return shorter ? tens + tens_up : s + (down != up ? up : nearer_up); /* no branches: they could not be predicted */
 }
 
 /* At most 16 characters; `value` is finite. */

@@ -60,17 +60,17 @@ struct v2_answer {
 
 struct shared_memory;
 
-/* What answers speak of. */
+/* What answers are made from. */
 struct v2_server {
     const struct model_index *models;
     const char *name; /* in its metadata; NULL: "symphony" */
     bool ready, draining;
-    bool takes_orders; /* to load and unload models; not here, but by the frontend */
+    bool takes_orders; /* to load and unload models: the frontend takes them, not these functions */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: not served */
 };
 
-/* What is answered (501) to an order to load or unload where there is nobody to carry it out. */
+/* The answer (501) to an order to load or unload where nobody carries orders out. */
 #define REPOSITORY_FIXED "models are loaded and unloaded by clients with --model-control-mode explicit only"
 
 /* Answers a route other than infer; `body` is a POST's. Orders to load and unload come here only if there is nobody to

@@ -21,7 +21,7 @@ void v2_error(struct v2_answer *answer, unsigned status, const char *fmt, ...) {
     json_put_error(&answer->text, sentence);
 }
 
-/* The item that the profile was measured with, for inputs whose shape is open: what a client may try first. */
+/* For inputs of open shape: the shape that the profile was measured with, which a client may try first. */
 static json_t *item_shapes_json(const struct served_model *model) {
     json_t *shapes = json_object();
     for (uint32_t i = 0; model->signature.variable_shapes && i < model->signature.input_count; i++) {
@@ -39,7 +39,7 @@ static void message_answer(struct v2_answer *answer, const ProtobufCMessage *mes
     message_json_put(&answer->text, message, false);
 }
 
-/* The metadata, and behind them what the protocol has no field for. */
+/* The metadata, then what the protocol has no field for. */
 static void model_answer(struct v2_answer *answer, struct description *d, const struct served_model *model,
                          const struct model_index *models, bool one_version) {
     json_t *parameters = json_pack("{s:f,s:i,s:o}", "slo_ms", (double)model->slo_ns / (double)NS_PER_MS,
@@ -115,14 +115,14 @@ static int log_settings_read_json(json_t *request, struct sy_error *err) {
     json_object_foreach(request, key, value) {
         if (count == LOG_SETTINGS)
             return error_set(err, 400, "there are not so many log settings");
-        settings[count++] = (struct setting){
-            .name = key,
-            .kind = json_is_string(value)    ? SETTING_TEXT
-                    : json_is_integer(value) ? SETTING_NUMBER
-                                             : SETTING_BOOL,
-            .flag = json_is_true(value),
-            .number = json_integer_value(value) > 0 ? 1 : 0, /* how much more than none makes no difference */
-            .text = json_string_value(value)};
+        settings[count++] =
+            (struct setting){.name = key,
+                             .kind = json_is_string(value)    ? SETTING_TEXT
+                                     : json_is_integer(value) ? SETTING_NUMBER
+                                                              : SETTING_BOOL,
+                             .flag = json_is_true(value),
+                             .number = json_integer_value(value) > 0 ? 1 : 0, /* every level above 0 is the same */
+                             .text = json_string_value(value)};
         if (!json_is_string(value) && !json_is_integer(value) && !json_is_boolean(value))
             return error_set(err, 400, "'%.64s' is neither a string nor a number nor true or false", key);
     }

@@ -14,7 +14,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void step(struct grpc_frontend *f) {
-    grpc_frontend_step(f);
+    frontend_step(&f->base);
     scheduler_refuse_all();
 }
 
@@ -46,11 +46,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct frontend_config config = scheduler_frontend();
     config.body_bytes_max = 1 << 20;
     config.inputs_bytes_max = 8 << 20;
-    CHECK_EQ(grpc_frontend_make(&f, &config, NULL), 0);
+    struct frontend *made;
+    CHECK_EQ(frontend_make(&made, &grpc_protocol, &config, NULL), 0);
+    f = grpc_frontend_of(made);
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step(f);
-    acceptor_begun(&f->acceptor, &nobody);
-    connection_begin(f, ends[0], &nobody);
+    acceptor_begun(&f->base.acceptor, &nobody);
+    connection_begin(&f->base, ends[0], &nobody);
     if (data[0] & 1)
         exchange_bytes(f, ends[1], (const uint8_t *)preface, sizeof(preface)); /* its end is the settings' */
     size_t piece = data[0] >> 1 ? data[0] >> 1 : size;
@@ -59,11 +61,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     close(ends[1]);
     for (int i = 0; i < 4; i++)
         step(f);
-    CHECK(list_empty(&f->connections));
-    CHECK_EQ(f->inferences.running, 0);
-    CHECK_EQ(atomic_load(&f->inferences.counters.in_flight), 0);
-    CHECK_EQ(slab_bytes_taken(f->inferences.slab), 0);
-    grpc_frontend_free(f);
+    CHECK(list_empty(&f->base.connections));
+    CHECK_EQ(f->base.inferences.running, 0);
+    CHECK_EQ(atomic_load(&f->base.inferences.counters.in_flight), 0);
+    CHECK_EQ(slab_bytes_taken(f->base.inferences.slab), 0);
+    frontend_free(&f->base);
     port_destroy(config.port);
     return 0;
 }

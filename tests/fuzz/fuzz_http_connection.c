@@ -21,11 +21,13 @@ static void frontend_set_up(void) {
     struct frontend_config config = scheduler_frontend();
     config.body_bytes_max = 1 << 20;
     config.inputs_bytes_max = 8 << 20;
-    CHECK_EQ(http_frontend_make(&frontend, &config, NULL), 0);
+    struct frontend *made;
+    CHECK_EQ(frontend_make(&made, &http_protocol, &config, NULL), 0);
+    frontend = http_frontend_of(made);
 }
 
 static void step(void) {
-    http_frontend_step(frontend);
+    frontend_step(&frontend->base);
     scheduler_refuse_all();
 }
 
@@ -47,7 +49,7 @@ static void exchange_bytes(int client, const uint8_t *data, size_t bytes, bool *
 }
 
 static bool over(void) {
-    return acceptor_connections(&frontend->acceptor) == 0 && frontend->inferences.running == 0;
+    return acceptor_connections(&frontend->base.acceptor) == 0 && frontend->base.inferences.running == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -60,8 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         frontend_set_up();
     CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step();
-    acceptor_begun(&frontend->acceptor, &nobody);
-    http_connection_begin(frontend, ends[0], &nobody);
+    acceptor_begun(&frontend->base.acceptor, &nobody);
+    http_connection_begin(&frontend->base, ends[0], &nobody);
     size_t piece = data[0] ? data[0] : size;
     for (size_t at = 1; at < size; at += piece)
         exchange_bytes(ends[1], data + at, piece < size - at ? piece : size - at, &answered);
@@ -69,8 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int i = 0; i < TURNS_MAX && !over(); i++)
         step();
     CHECK(over());
-    CHECK_EQ(atomic_load(&frontend->inferences.counters.in_flight), 0);
-    CHECK_EQ(slab_bytes_taken(frontend->inferences.slab), 0);
-    CHECK(list_empty(&frontend->connections) && list_empty(&frontend->again) && list_empty(&frontend->closed));
+    CHECK_EQ(atomic_load(&frontend->base.inferences.counters.in_flight), 0);
+    CHECK_EQ(slab_bytes_taken(frontend->base.inferences.slab), 0);
+    CHECK(list_empty(&frontend->base.connections) && list_empty(&frontend->again) && list_empty(&frontend->closed));
     return 0;
 }

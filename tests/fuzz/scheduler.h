@@ -3,7 +3,7 @@
 #pragma once
 
 #include "infer_models.h"
-#include "net/frontend.h"
+#include "net/frontend_config.h"
 #include "sched/wiring.h"
 #include "v2/v2.h"
 

@@ -24,14 +24,17 @@ static int set_up(void **state) {
     config.idle_timeout_s = IDLE_S;
     config.head_timeout_s = HEAD_S;
     config.rate_min = RATE_MIN;
-    assert_int_equal(grpc_frontend_make(&frontend, &config, NULL), 0);
+    struct frontend *made;
+    assert_int_equal(frontend_make(&made, &grpc_protocol, &config, NULL), 0);
+    frontend = grpc_frontend_of(made);
+    made->sweep_ns = TIME_NEVER; /* only the test sweeps */
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct port *port = frontend->config.port;
+    struct port *port = frontend->base.config.port;
     (void)state;
-    grpc_frontend_free(frontend);
+    frontend_free(&frontend->base);
     port_destroy(port);
     return 0;
 }
@@ -42,7 +45,7 @@ enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, GOAWAY = 7, END_STRE
 
 static void step(void) {
     for (int i = 0; i < 4; i++)
-        grpc_frontend_step(frontend);
+        frontend_step(&frontend->base);
 }
 
 static int client_connect(void) {
@@ -50,8 +53,8 @@ static int client_connect(void) {
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step();
-    acceptor_begun(&frontend->acceptor, &nobody);
-    connection_begin(frontend, ends[0], &nobody);
+    acceptor_begun(&frontend->base.acceptor, &nobody);
+    connection_begin(&frontend->base, ends[0], &nobody);
     return ends[1];
 }
 
@@ -106,21 +109,21 @@ static bool came(int fd, int type, int stream) {
 }
 
 static uint32_t connections(void) {
-    return acceptor_connections(&frontend->acceptor);
+    return acceptor_connections(&frontend->base.acceptor);
 }
 
 static uint64_t dismissed(void) {
-    return counter_get(&frontend->dismissed);
+    return counter_get(&frontend->base.dismissed);
 }
 
 /* Sweeps so many seconds after the time of the last turn. */
 static void sweep(double seconds) {
-    frontend->turn_ns += (int64_t)(seconds * (double)NS_PER_S);
-    connections_sweep(frontend);
+    frontend->base.turn_ns += (int64_t)(seconds * (double)NS_PER_S);
+    connections_sweep(&frontend->base);
 }
 
 static struct grpc_call *call_first(void) {
-    struct grpc_connection *c = list_entry(frontend->connections.next, struct grpc_connection, link);
+    struct grpc_connection *c = list_entry(frontend->base.connections.next, struct grpc_connection, link);
     return list_entry(c->calls.next, struct grpc_call, link);
 }
 

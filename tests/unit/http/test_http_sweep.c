@@ -32,35 +32,38 @@ static int set_up(void **state) {
     config.head_timeout_s = HEAD_S;
     config.rate_min = RATE_MIN;
     assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, NULL), 0);
-    assert_int_equal(http_frontend_make(&frontend, &config, NULL), 0);
+    struct frontend *made;
+    assert_int_equal(frontend_make(&made, &http_protocol, &config, NULL), 0);
+    frontend = http_frontend_of(made);
+    made->sweep_ns = TIME_NEVER; /* only the test sweeps */
     close(config.listen_fd);
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct port *port = frontend->config.port;
+    struct port *port = frontend->base.config.port;
     (void)state;
-    http_frontend_free(frontend);
+    frontend_free(&frontend->base);
     port_destroy(port);
     return 0;
 }
 
 static struct http_connection *connection_nth(uint32_t n) {
-    list_for_each (it, &frontend->connections)
+    list_for_each (it, &frontend->base.connections)
         if (n-- == 0)
             return list_entry(it, struct http_connection, link);
     return NULL;
 }
 
 static uint32_t connections(void) {
-    return acceptor_connections(&frontend->acceptor);
+    return acceptor_connections(&frontend->base.acceptor);
 }
 
 static bool steps_until(bool (*holds)(const void *), const void *context) {
     for (int i = 0; i < STEPS_MAX; i++) {
         if (holds(context))
             return true;
-        http_frontend_step(frontend);
+        frontend_step(&frontend->base);
         sched_yield();
     }
     return false;
@@ -91,13 +94,13 @@ static void say(int fd, const char *text) {
 
 /* Looks at the clients, so many seconds after the time of the last turn. */
 static void look_after(double seconds) {
-    frontend->turn_ns += (int64_t)(seconds * (double)NS_PER_S);
-    http_connections_sweep(frontend);
-    http_connections_free(frontend);
+    frontend->base.turn_ns += (int64_t)(seconds * (double)NS_PER_S);
+    http_connections_sweep(&frontend->base);
+    http_connections_free(&frontend->base);
 }
 
 static uint64_t dismissed(void) {
-    return counter_get(&frontend->dismissed);
+    return counter_get(&frontend->base.dismissed);
 }
 
 /* The client reads this, closes, and its connection is no more. */
@@ -145,9 +148,9 @@ static void who_does_not_leave_is_left(void **state) {
     int fd = client_connect();
     say(fd, "rubbish\r\n\r\n");
     while (connection_nth(0)->doing != HTTP_DOING_LEAVING)
-        http_frontend_step(frontend);
+        frontend_step(&frontend->base);
     say(fd, "more rubbish");
-    http_frontend_step(frontend);
+    frontend_step(&frontend->base);
     look_after(1);
     assert_int_equal(connections(), 1);
     look_after(2);
@@ -191,9 +194,9 @@ static void nobody_waits_too_long_for_us(void **state) {
     look_after(100 * HEAD_S);
     assert_int_equal(dismissed(), 0);
     scheduler_refuse_all();
-    for (int i = 0; i < STEPS_MAX && frontend->inferences.running > 0; i++)
-        http_frontend_step(frontend);
-    assert_int_equal(frontend->inferences.running, 0);
+    for (int i = 0; i < STEPS_MAX && frontend->base.inferences.running > 0; i++)
+        frontend_step(&frontend->base);
+    assert_int_equal(frontend->base.inferences.running, 0);
     close(fd);
 }
 
@@ -225,7 +228,7 @@ static void requests_behind_each_other_are_all_answered(void **state) {
     for (int i = 0; i < MANY; i++)
         say(fd, "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
     for (int i = 0; i < STEPS_MAX && answers < MANY; i++) {
-        http_frontend_step(frontend);
+        frontend_step(&frontend->base);
         ssize_t n = recv(fd, got, sizeof(got) - 1, MSG_DONTWAIT);
         got[n > 0 ? n : 0] = '\0';
         for (const char *at = got; (at = strstr(at, "HTTP/1.1 200")); at++)
@@ -240,7 +243,7 @@ static void requests_behind_each_other_are_all_answered(void **state) {
 static struct request_message message_taken(void) {
     const struct request_message *message;
     for (int i = 0; i < STEPS_MAX && !(message = ring_peek(&wiring.requests[0])); i++)
-        http_frontend_step(frontend);
+        frontend_step(&frontend->base);
     assert_non_null(message);
     struct request_message taken = *message;
     ring_pop(&wiring.requests[0]);
@@ -267,12 +270,12 @@ static void who_leaves_has_its_request_cancelled(void **state) {
     struct request_message cancelled = message_taken();
     assert_int_equal(cancelled.kind, REQUEST_CANCELLED);
     assert_int_equal(cancelled.handle, asked.handle);
-    assert_int_equal(frontend->inferences.running, 1); /* until it is given back */
+    assert_int_equal(frontend->base.inferences.running, 1); /* until it is given back */
     refuse(asked.handle);
     assert_true(steps_until(as_many, &none));
-    for (int i = 0; i < STEPS_MAX && frontend->inferences.running > 0; i++)
-        http_frontend_step(frontend);
-    assert_int_equal(atomic_load(&frontend->inferences.counters.in_flight), 0);
+    for (int i = 0; i < STEPS_MAX && frontend->base.inferences.running > 0; i++)
+        frontend_step(&frontend->base);
+    assert_int_equal(atomic_load(&frontend->base.inferences.counters.in_flight), 0);
 }
 
 /* It says that it sends no more, and reads: nothing tells it from one that left, but that it takes what is sent. */
@@ -287,7 +290,7 @@ static void who_ends_its_sending_side_is_answered(void **state) {
     struct request_message asked = message_taken();
     assert_int_equal(asked.kind, REQUEST_ARRIVED);
     for (int i = 0; i < 100; i++)
-        http_frontend_step(frontend);
+        frontend_step(&frontend->base);
     assert_null(ring_peek(&wiring.requests[0])); /* not cancelled */
     refuse(asked.handle);
     assert_true(steps_until(as_many, &none));

@@ -13,7 +13,7 @@
 #include "net/acceptor.h"
 #include "net/listen.h"
 
-static struct frontend_loop loop;
+static int epoll_fd;
 static struct acceptor acceptor;
 static int tcp_port;
 static char mark;
@@ -21,9 +21,9 @@ static char mark;
 static void set_up_with(uint32_t connections_max, uint32_t per_address) {
     struct frontend_config config = {.connections_max = connections_max, .connections_per_address = per_address};
     struct sy_error err;
-    loop.epoll_fd = epoll_create1(0);
+    epoll_fd = epoll_create1(0);
     assert_int_equal(listen_open("127.0.0.1", 0, &config.listen_fd, &tcp_port, &err), 0);
-    assert_int_equal(acceptor_init(&acceptor, &loop, &config, &mark, &err), 0);
+    assert_int_equal(acceptor_init(&acceptor, epoll_fd, &config, &mark, &err), 0);
     close(config.listen_fd);
     acceptor_look(&acceptor, 0);
 }
@@ -31,7 +31,7 @@ static void set_up_with(uint32_t connections_max, uint32_t per_address) {
 static int tear_down(void **state) {
     (void)state;
     acceptor_destroy(&acceptor);
-    close(loop.epoll_fd);
+    close(epoll_fd);
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int client_connect(void) {
 
 static bool told(void) {
     struct epoll_event event;
-    return epoll_wait(loop.epoll_fd, &event, 1, 0) == 1;
+    return epoll_wait(epoll_fd, &event, 1, 0) == 1;
 }
 
 static void as_many_as_there_may_be(void **state) {

@@ -51,6 +51,34 @@ static void a_bearer_is_named_in_any_case(void **state) {
     unlink(path);
 }
 
+static void tokens_come_in_two_headers(void **state) {
+    static const struct {
+        const char *name, *value;
+        bool allowed;
+    } rows[] = {
+        {"authorization", "Bearer secret", true},
+        {"Authorization", "bearer secret", true},
+        {"authorization", "secret", false},
+        {"x-api-key", "secret", true},
+        {"X-API-Key", "secret", true},
+        {"x-api-key", "Bearer secret", false},
+        {"x-api-key", "other", false},
+        {"x-api-ke", "secret", false},
+        {"cookie", "secret", false},
+    };
+    struct auth *auth;
+    struct sy_error err;
+    (void)state;
+    assert_int_equal(created(&auth, "secret", &err), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *name = rows[i].name, *value = rows[i].value;
+        assert_int_equal(auth_header_allows(auth, name, strlen(name), value, strlen(value)), rows[i].allowed);
+        assert_false(auth_header_allows(NULL, name, strlen(name), value, strlen(value)));
+    }
+    unlink(path);
+    auth_destroy(auth);
+}
+
 static void files_that_will_not_do_are_named(void **state) {
     (void)state;
     struct auth *auth;
@@ -100,6 +128,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_tokens_of_the_file_are_let_in),
         cmocka_unit_test(a_bearer_is_named_in_any_case),
+        cmocka_unit_test(tokens_come_in_two_headers),
         cmocka_unit_test(files_that_will_not_do_are_named),
         cmocka_unit_test(a_reload_replaces_all_or_nothing),
     };

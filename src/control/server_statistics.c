@@ -1,5 +1,5 @@
-/* statistics.c - sums up what the threads count. Disturbs none of them. */
-#include "control/statistics.h"
+/* server_statistics.c - sums up what the threads count. Disturbs none of them. */
+#include "control/server_statistics.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* statistics.h - a model's statistics, put together from the frontends' counters and the scheduler's. Any thread. */
+/* server_statistics.h - a model's statistics, put together from the frontends' counters and the scheduler's. Any
+ * thread. */
 #pragma once
 
 #include "request/statistics.h"

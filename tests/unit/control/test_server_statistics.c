@@ -1,5 +1,5 @@
-/* test_triton_metrics.c - a real server of an emulated model, idle: what its threads are made to have counted, under
- * Triton's names. */
+/* test_server_statistics.c - a real server of an emulated model, idle: what its threads are made to have counted,
+ * summed up, as the metrics page shows it under Triton's names. */
 #include "unit/cmocka_all.h"
 
 #include <stdlib.h>
@@ -51,9 +51,7 @@ static void world_end(struct world *w) {
 /* What the page says under this name; fails if that is not there once. */
 static unsigned long long value(struct world *w, const char *row) {
     struct text page = {0};
-    const struct model_index *listed = server_models_lock(w->server);
-    server_render_triton_metrics(w->server, listed, &page);
-    server_models_unlock(w->server);
+    server_render_metrics(w->server, &page);
     const char *text = text_end(&page), *at = strstr(text, row);
     if (!at || at[strlen(row)] != ' ' || strstr(at + 1, row))
         fail_msg("no single row %s in\n%s", row, text);

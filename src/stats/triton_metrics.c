@@ -1,8 +1,12 @@
 /* triton_metrics.c - the statistics of models under the names and labels that Triton gives them (Triton's
  * docs/user_guide/metrics.md), for dashboards and autoscalers made for Triton. docs/compatibility.md says where the
  * meanings differ. */
-#include "control/server_state.h"
-#include "control/statistics.h"
+#include "stats/triton_metrics.h"
+
+#include <stddef.h>
+
+#include "base/container.h"
+#include "base/time.h"
 #include "stats/metric_text.h"
 
 static void row(struct text *out, const char *name, const struct served_model *model, const char *more,
@@ -10,7 +14,7 @@ static void row(struct text *out, const char *name, const struct served_model *m
     text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
 }
 
-static void render_sums(const struct server *s, const struct model_index *listed, struct text *out) {
+static void render_sums(const struct statistics_source *source, const struct model_index *listed, struct text *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
@@ -33,39 +37,41 @@ static void render_sums(const struct server *s, const struct model_index *listed
     for (unsigned k = 0; k < ARRAY_COUNT(sums); k++) {
         metric_heading(out, sums[k].name, "counter", sums[k].help);
         for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-            server_statistics(s, *i, &statistics);
+            source->read(source->context, *i, &statistics);
             const uint64_t *sum = (const void *)((const char *)&statistics + sums[k].offset);
-            row(out, sums[k].name, &s->config.models[*i], "", *sum / sums[k].unit);
+            row(out, sums[k].name, &listed->models[*i], "", *sum / sums[k].unit);
         }
     }
 }
 
-/* Triton's fourth reason, OTHER, has no row: nothing is left for it. The mistakes of clients are no failures, as with
+/* Triton's fourth reason, OTHER, has no row, since there is no other failure. Mistakes of clients do not count, as with
  * Triton 2.51. */
-static void render_failures(const struct server *s, const struct model_index *listed, struct text *out) {
+static void render_failures(const struct statistics_source *source, const struct model_index *listed,
+                            struct text *out) {
     static const char name[] = "nv_inference_request_failure";
     struct model_statistics statistics;
 
     metric_heading(out, name, "counter", "Requests refused, cancelled or failed.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
-        const struct served_model *model = &s->config.models[*i];
-        server_statistics(s, *i, &statistics);
+        const struct served_model *model = &listed->models[*i];
+        source->read(source->context, *i, &statistics);
         row(out, name, model, ",reason=\"REJECTED\"", statistics.refused);
         row(out, name, model, ",reason=\"CANCELED\"", statistics.cancelled);
         row(out, name, model, ",reason=\"BACKEND\"", statistics.failed);
     }
 }
 
-void server_render_triton_metrics(const struct server *s, const struct model_index *listed, struct text *out) {
+void triton_metrics_render(const struct statistics_source *source, const struct scheduler_counters *scheduler,
+                           const struct model_index *listed, struct text *out) {
     static const char input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
 
-    render_sums(s, listed, out);
-    render_failures(s, listed, out);
+    render_sums(source, listed, out);
+    render_failures(source, listed, out);
     metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        row(out, input, &s->config.models[*i], "", 0);
+        row(out, input, &listed->models[*i], "", 0);
     metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
-        row(out, pending, &s->config.models[*i], "", server_model_queued(s, *i));
+        row(out, pending, &listed->models[*i], "", scheduler_queued(scheduler, *i));
 }

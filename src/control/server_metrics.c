@@ -1,0 +1,80 @@
+/* server_metrics.c - the metrics page: hands those who write its parts (stats/) where they read. Disturbs no thread. */
+#include "base/clock.h"
+#include "control/server_state.h"
+#include "control/server_statistics.h"
+#include "request/bulk.h"
+#include "stats/backend_metrics.h"
+#include "stats/infer_metrics.h"
+#include "stats/metric_text.h"
+#include "stats/triton_metrics.h"
+
+static void frontends_collect(const struct server *s, struct frontend_counters *frontends) {
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        frontends[f] = frontend_counters(s->frontends[f]);
+}
+
+static void render_server(const struct server *s, struct text *out) {
+    metric_heading(out, "symphony_info", "gauge", "The program's version.");
+    text_printf(out, "symphony_info{version=\"%s\",policy=\"%s\"} 1\n", SYMPHONY_VERSION, s->config.policy->name);
+    metric_heading(out, "symphony_uptime_seconds", "gauge", "Since the server started.");
+    text_printf(out, "symphony_uptime_seconds %.3f\n", (double)(clock_now_ns() - s->started_ns) / 1e9);
+}
+
+static void render_backend(const struct server *s, struct text *out) {
+    const char *types[ACCELERATOR_TYPES_MAX];
+    for (uint32_t type = 0; type < s->config.type_count; type++)
+        types[type] = s->config.accelerators[type].type;
+    const struct backend_counters backend = {.wiring = &s->wiring,
+                                             .executors = (const struct executor *const *)s->executors,
+                                             .accelerator_type = s->accelerator_type,
+                                             .types = types};
+    backend_metrics_render(&backend, out);
+}
+
+void server_render_metrics(void *server, struct text *out) {
+    struct server *s = server;
+    const struct model_index *listed = server_models_lock(s);
+    uint32_t frontend_count = server_frontends(s), threads = s->wiring.model_threads;
+    struct frontend_counters frontends[frontend_count];
+    const struct thread_rings *rings[threads];
+    const struct model_thread_times *times[threads];
+    const struct scheduler_counters scheduler = {
+        .thread = s->central_thread ? "central" : "model",
+        .rings = rings,
+        .times = s->central_thread ? NULL : times,
+        .threads = threads,
+        .thread_of_served = s->wiring.thread_of_served,
+        .ranks = (const struct rank_thread *const *)s->rank_threads,
+        .rank_threads = s->central_thread ? 0 : s->wiring.rank_threads,
+    };
+    const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
+
+    frontends_collect(s, frontends);
+    for (uint32_t t = 0; t < threads; t++) {
+        rings[t] = server_rings(s, t);
+        times[t] = s->central_thread ? NULL : model_thread_times(s->model_threads[t]);
+    }
+    render_server(s, out);
+    scheduler_metrics_render_models(&scheduler, listed, out);
+    render_backend(s, out);
+    scheduler_metrics_render_ranks(&scheduler, out);
+    metric_margin_heading(out);
+    scheduler_metrics_render_margins(&scheduler, out);
+    frontend_metrics_render_margins(frontends, frontend_count, out);
+    scheduler_metrics_render_decisions(&scheduler, out);
+    infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
+    frontend_metrics_render_waits(frontends, frontend_count, out);
+    triton_metrics_render(&statistics, &scheduler, listed, out);
+    server_models_unlock(s);
+    frontend_metrics_render_protocols(frontends, frontend_count, out);
+}
+
+void server_render_fine_metrics(void *server, struct text *out) {
+    struct server *s = server;
+    const struct model_index *listed = server_models_lock(s);
+    struct frontend_counters frontends[server_frontends(s)];
+
+    frontends_collect(s, frontends);
+    infer_metrics_render_fine(frontends, server_frontends(s), listed, out);
+    server_models_unlock(s);
+}

@@ -1,0 +1,54 @@
+/* frontend_config.c - completes what frontends are told. */
+#include "net/frontend_config.h"
+
+#include <sys/resource.h>
+
+#define BODY_BYTES_MAX  ((uint64_t)64 << 20)
+#define REQUESTS_MAX    8192
+#define CONNECTIONS_MAX 10000
+#define IDLE_TIMEOUT_S  300
+#define HEAD_TIMEOUT_S  15
+
+#define FILES_OTHERWISE 256 /* that the process needs beside: models, shared memory, metrics */
+#define CONNECTIONS_MIN 16  /* of a frontend, where the limit is very low */
+
+/* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
+ * that limit first, as far as it may. */
+static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return wanted;
+    rlim_t need = (rlim_t)wanted * frontends + FILES_OTHERWISE;
+    if (files.rlim_cur < need) {
+        files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
+        setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur >= need)
+        return wanted;
+    rlim_t room = files.rlim_cur > FILES_OTHERWISE ? (files.rlim_cur - FILES_OTHERWISE) / frontends : 0;
+    return room > CONNECTIONS_MIN ? (uint32_t)room : CONNECTIONS_MIN;
+}
+
+struct inferences_config frontend_inferences(const struct frontend_config *config, size_t slot_bytes) {
+    return (struct inferences_config){
+        .port = config->port,
+        .model_count = config->model_count,
+        .slot_count = config->requests_max,
+        .slot_bytes = slot_bytes,
+        .inputs_bytes_max = config->inputs_bytes_max,
+        .shared = config->shared,
+    };
+}
+
+struct frontend_config frontend_config_completed(const struct frontend_config *config) {
+    struct frontend_config c = *config;
+    c.body_bytes_max = c.body_bytes_max ? c.body_bytes_max : BODY_BYTES_MAX;
+    c.inputs_bytes_max = c.inputs_bytes_max ? c.inputs_bytes_max : INPUTS_BYTES_MAX;
+    c.requests_max = c.requests_max ? c.requests_max : REQUESTS_MAX;
+    c.idle_timeout_s = c.idle_timeout_s ? c.idle_timeout_s : IDLE_TIMEOUT_S;
+    c.head_timeout_s = c.head_timeout_s ? c.head_timeout_s : HEAD_TIMEOUT_S;
+    c.frontends = c.frontends ? c.frontends : 1;
+    c.connections_max = connections_allowed(c.connections_max ? c.connections_max : CONNECTIONS_MAX, c.frontends);
+    return c;
+}

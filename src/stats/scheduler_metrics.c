@@ -1,0 +1,169 @@
+/* scheduler_metrics.c - models as the scheduler sees them, margins, how long decisions take. */
+#include "stats/scheduler_metrics.h"
+
+#include "base/container.h"
+#include "base/counter.h"
+#include "base/time.h"
+#include "stats/metric_text.h"
+
+static const int64_t batch_edges[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+static const int64_t time_edges_us[] = {100,   200,    500,    1000,   2000,    5000,    10000,  20000,
+                                        50000, 100000, 200000, 500000, 1000000, 2000000, 5000000};
+
+/* What the label says of a scheduling thread's refusals. */
+static const struct {
+    const char *name;
+    enum refusal reason;
+} refusals[] = {
+    {"deadline", REFUSAL_DEADLINE},
+    {"queue_full", REFUSAL_QUEUE_FULL},
+    {"best_effort_full", REFUSAL_BEST_EFFORT_FULL},
+    {"scheduler_full", REFUSAL_POOL_FULL},
+    {"scheduler_busy", REFUSAL_THREAD_BUSY},
+    {"accelerator_full", REFUSAL_PLANS_FULL},
+    {"shapes", REFUSAL_SHAPES},
+    {"no_accelerator", REFUSAL_STRANDED},
+    {"cancelled", REFUSAL_CANCELLED},
+};
+
+/* ---- models ---- */
+
+/* What the thread that schedules a served model keeps, and the model's number there. */
+static const struct thread_rings *rings_of(const struct scheduler_counters *s, uint32_t model, uint32_t *number) {
+    const struct thread_rings *rings = s->rings[s->thread_of_served[model]];
+    *number = rings->model_of_served[model];
+    return rings;
+}
+
+static const struct model_counters *counters_of(const struct scheduler_counters *s, uint32_t model) {
+    uint32_t number;
+    const struct thread_rings *rings = rings_of(s, model, &number);
+    return &rings->counters[number];
+}
+
+uint32_t scheduler_queued(const struct scheduler_counters *s, uint32_t model) {
+    uint32_t number;
+    const struct thread_rings *rings = rings_of(s, model, &number);
+    return atomic_load_explicit(&rings->queued[number], memory_order_relaxed); /* a gauge */
+}
+
+static int64_t gather_ns(const struct scheduler_counters *s, uint32_t model) {
+    int64_t ctrl_ns, data_ns;
+    uint32_t number;
+    const struct thread_rings *rings = rings_of(s, model, &number);
+    rings_delays(rings, number, &ctrl_ns, &data_ns);
+    return data_ns;
+}
+
+static void seconds_row(struct text *out, const char *name, const struct served_model *model, int64_t ns) {
+    text_printf(out, "%s{%s} %.9g\n", name, metric_model(model).text, (double)ns / 1e9);
+}
+
+static void render_expected(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+    static const char slo[] = "symphony_model_slo_seconds", latency[] = "symphony_model_latency_seconds",
+                      gather[] = "symphony_model_gather_seconds";
+    const uint32_t *end = listed->listed + listed->count;
+
+    metric_heading(out, slo, "gauge", "Default SLO of the model.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        seconds_row(out, slo, &listed->models[*i], listed->models[*i].slo_ns);
+    metric_heading(out, latency, "gauge",
+                   "l(1) in force: what a batch of one is expected to take at most, 99 times in 100.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        seconds_row(out, latency, &listed->models[*i],
+                    atomic_load_explicit(&counters_of(s, *i)->latency_one_ns, memory_order_relaxed)); /* statistics */
+    metric_heading(out, gather, "gauge",
+                   "95th percentile of gathering an item's inputs into a batch, as the scheduler allows for it.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        seconds_row(out, gather, &listed->models[*i], gather_ns(s, *i));
+}
+
+static void render_refused(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+    metric_heading(out, "symphony_refused_requests_total", "counter",
+                   "Requests the scheduler gave back without running them.");
+    for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
+        const struct model_counters *c = counters_of(s, *i);
+        for (unsigned k = 0; k < ARRAY_COUNT(refusals); k++)
+            text_printf(out, "symphony_refused_requests_total{%s,reason=\"%s\"} %llu\n",
+                        metric_model(&listed->models[*i]).text, refusals[k].name,
+                        (unsigned long long)counter_get(&c->refused[refusals[k].reason]));
+    }
+}
+
+void scheduler_metrics_render_models(const struct scheduler_counters *s, const struct model_index *listed,
+                                     struct text *out) {
+    static const char size[] = "symphony_batch_size", duration[] = "symphony_run_duration_seconds";
+    const struct served_model *models = listed->models;
+    const uint32_t *end = listed->listed + listed->count;
+
+    metric_heading(out, "symphony_model_ready", "gauge", "1 if the model is served, 0 if it was set aside.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        text_printf(out, "symphony_model_ready{%s} %d\n", metric_model(&models[*i]).text,
+                    atomic_load_explicit(&models[*i].state, memory_order_relaxed) == MODEL_READY);
+    render_expected(s, listed, out);
+    metric_heading(out, "symphony_queued_requests", "gauge", "Requests that wait in the scheduler.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        text_printf(out, "symphony_queued_requests{%s} %u\n", metric_model(&models[*i]).text, scheduler_queued(s, *i));
+    render_refused(s, listed, out);
+    metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        metric_histogram(out, size, metric_model(&models[*i]).text, &counters_of(s, *i)->batch_items, batch_edges,
+                         ARRAY_COUNT(batch_edges), 1, 1);
+    metric_heading(out, duration, "histogram", "What the engine took to run a batch.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        metric_histogram(out, duration, metric_model(&models[*i]).text, &counters_of(s, *i)->run_ns, time_edges_us,
+                         ARRAY_COUNT(time_edges_us), NS_PER_US, 1e9);
+}
+
+/* ---- threads ---- */
+
+void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct text *out) {
+    double needed = 0;
+    uint64_t grants = 0;
+
+    if (s->rank_threads == 0)
+        return;
+    for (uint32_t k = 0; k < s->rank_threads; k++) {
+        needed += rank_thread_accelerators_needed(s->ranks[k]);
+        grants += rank_thread_grants(s->ranks[k]);
+    }
+    metric_heading(out, "symphony_accelerators_needed", "gauge",
+                   "How many the present load needs, at the best batch sizes.");
+    text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
+    metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
+    text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
+}
+
+void scheduler_metrics_render_margins(const struct scheduler_counters *s, struct text *out) {
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        metric_margin(out, "wake", "rank", k, rank_thread_wake_margin(s->ranks[k]));
+    for (uint32_t t = 0; t < s->threads; t++) {
+        metric_margin(out, "wake", s->thread, t, &s->rings[t]->wake);
+        metric_margin(out, "dispatch", s->thread, t, &s->rings[t]->dispatch);
+    }
+}
+
+static void decision_rows(struct text *out, const char *kind, uint32_t thread, const struct histogram *h) {
+    static const double quantiles[] = {0.5, 0.99, 0.999};
+
+    for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
+        text_printf(out, "symphony_decision_seconds{kind=\"%s\",thread=\"model-%u\",quantile=\"%g\"} %.9g\n", kind,
+                    thread, quantiles[i], (double)histogram_quantile(h, quantiles[i]) / 1e9);
+    text_printf(out, "symphony_decision_seconds_sum{kind=\"%s\",thread=\"model-%u\"} %.9g\n", kind, thread,
+                (double)counter_get(&h->sum) / 1e9);
+    text_printf(out, "symphony_decision_seconds_count{kind=\"%s\",thread=\"model-%u\"} %llu\n", kind, thread,
+                (unsigned long long)counter_get(&h->count));
+}
+
+void scheduler_metrics_render_decisions(const struct scheduler_counters *s, struct text *out) {
+    if (!s->times)
+        return;
+    metric_heading(out, "symphony_decision_seconds", "summary",
+                   "How long deciding takes: a request to the candidate that counts it, a grant to the plan of its "
+                   "batch, and a batch that could start to its plan.");
+    for (uint32_t t = 0; t < s->threads; t++) {
+        decision_rows(out, "candidate", t, &s->times[t]->candidate);
+        decision_rows(out, "plan", t, &s->times[t]->plan);
+        decision_rows(out, "decision", t, &s->times[t]->decision);
+    }
+}

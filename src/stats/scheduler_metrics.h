@@ -1,0 +1,31 @@
+/* scheduler_metrics.h - what the scheduler's threads count and measure, as Prometheus' text. */
+#pragma once
+
+#include "base/text.h"
+#include "repository/model_index.h"
+#include "sched/model_thread.h"
+#include "sched/rank_thread.h"
+
+/* Where a scheduler counts. Written by its threads, read by any. */
+struct scheduler_counters {
+    const char *thread;                            /* "model", or "central": what its threads are called */
+    const struct thread_rings *const *rings;       /* [threads] */
+    const struct model_thread_times *const *times; /* [threads]; NULL: of a central thread there are none */
+    uint32_t threads;
+    const uint32_t *thread_of_served;       /* [served models] the thread that schedules each */
+    const struct rank_thread *const *ranks; /* [rank_threads] */
+    uint32_t rank_threads;                  /* 0: a central thread does their work */
+};
+
+/* Requests of a served model in the scheduler's queues now. */
+uint32_t scheduler_queued(const struct scheduler_counters *scheduler, uint32_t model);
+
+/* The models that are listed: whether they are served, what is expected of them, their queue, refusals and batches. */
+void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct model_index *listed,
+                                     struct text *out);
+/* Accelerators that the load needs, and grants. Nothing for a central thread. */
+void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
+/* Its rows of symphony_margin_seconds. */
+void scheduler_metrics_render_margins(const struct scheduler_counters *scheduler, struct text *out);
+/* How long deciding takes. Nothing for a central thread. */
+void scheduler_metrics_render_decisions(const struct scheduler_counters *scheduler, struct text *out);

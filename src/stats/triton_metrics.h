@@ -1,0 +1,11 @@
+/* triton_metrics.h - the statistics of models under the names and labels that Triton gives them, `nv_inference_*`. */
+#pragma once
+
+#include "base/text.h"
+#include "repository/model_index.h"
+#include "request/statistics.h"
+#include "stats/scheduler_metrics.h"
+
+/* Of the models that are listed. */
+void triton_metrics_render(const struct statistics_source *statistics, const struct scheduler_counters *scheduler,
+                           const struct model_index *listed, struct text *out);
