@@ -154,11 +154,10 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
 /* Has every executor take the model up, or put it down, and waits until they have. */
 static void executors_tell(struct model_slots *slots, uint32_t slot, bool resident) {
     struct server *s = slots->server;
-    uint32_t version = served(slots, slot)->version;
     struct model_answer answer;
 
     for (uint32_t e = 0; e < s->wiring.executors; e++)
-        while (wiring_model_command(&s->wiring, e, slot, version, resident) == -EAGAIN)
+        while (server_model_command(s, e, slot, resident) == -EAGAIN)
             wait_a_little();
     for (uint32_t e = 0; e < s->wiring.executors; e++) {
         while (!wiring_model_answer(&s->wiring, e, &answer))

@@ -268,6 +268,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .ready = &s->serving,
         .draining = &s->draining,
         .statistics = {server_statistics, server_batch_statistics, s},
+        .accelerators = server_accelerators(s),
         .shared = s->shared,
         .tls = s->config.tls,
         .auth = s->config.auth,
@@ -453,6 +454,7 @@ static int server_end(struct server *s) {
     free(s->desk);
     shared_memory_destroy(s->shared);
     models_withdraw(s);
+    pthread_mutex_destroy(&s->commands_lock);
     pthread_mutex_destroy(&s->models_lock);
     wiring_destroy(&s->wiring);
     free(s->wiring.thread_of_model);
@@ -486,6 +488,7 @@ int server_start(struct server **server, const struct server_config *config, str
         s->listen_fds[p] = -1;
     atomic_init(&s->able, true);
     s->bound = (struct server_ports){-1, -1, -1};
+    pthread_mutex_init(&s->commands_lock, NULL);
     pthread_mutex_init(&s->models_lock, NULL);
     rc = server_allocate(s);
     if (rc < 0) {

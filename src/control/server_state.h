@@ -46,6 +46,7 @@ struct server {
     struct repository_desk *desk;         /* of orders to load and unload; NULL: models are there from the start */
     struct repository_thread *repository; /* loads and unloads models; NULL: nobody does */
     struct model_publication models;      /* what is served, for frontends and metrics */
+    pthread_mutex_t commands_lock;        /* of what is sent to executors */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
@@ -93,6 +94,11 @@ static inline void server_frontends_wake(const struct server *s) {
 
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
+
+/* What clients may see of the accelerators, and ask of them. */
+struct accelerator_source server_accelerators(struct server *s);
+/* What wiring_model_command() does, and orders to accelerators, which may come from any frontend. */
+int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident);
 
 /* Whether a part has accelerators in service that run a model. */
 bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);

@@ -59,7 +59,8 @@ static struct v2_server server_now(const struct http_frontend *f) {
                               .ready = atomic_load_explicit(f->base.config.ready, memory_order_acquire),
                               .draining = atomic_load_explicit(f->base.config.draining, memory_order_acquire),
                               .statistics = f->base.config.statistics,
-                              .shared = f->base.config.shared};
+                              .shared = f->base.config.shared,
+                              .accelerators = &f->base.config.accelerators};
 }
 
 static void respond_route(struct http_connection *c) {

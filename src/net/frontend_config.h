@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "repository/served_model.h"
+#include "request/accelerators.h"
 #include "request/inference.h"
 #include "request/port.h"
 #include "request/statistics.h"
@@ -34,6 +35,7 @@ struct frontend_config {
     struct repository_desk *desk;         /* takes orders to load and unload; NULL: nobody does */
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
+    struct accelerator_source accelerators;
     struct shared_memory *shared;     /* NULL: shared memory is not served */
     struct tls *tls;                  /* NULL: plain text */
     const struct auth *auth;          /* NULL: nobody needs a token */

@@ -121,11 +121,11 @@ static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);
 
-/* The thread that started the others: tells an accelerator's executor what is to become of it. 0, or -EAGAIN if too
- * much has been said that the executor has not read yet. */
+/* Who started the threads, or several threads under a lock of theirs: tells an accelerator's executor what is to become
+ * of it. 0, or -EAGAIN if too much has been said that the executor has not read yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
-/* The same thread, or several under a lock of theirs: a served model, which the executor has loaded (executor_load()),
+/* The same, under the same lock: a served model, which the executor has loaded (executor_load()),
  * is to be resident, or is not to be any more. 0 or -EAGAIN. */
 int wiring_model_command(struct wiring *wiring, uint32_t executor, uint32_t served_model, uint32_t version,
                          bool resident);

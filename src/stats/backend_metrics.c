@@ -21,6 +21,8 @@ void backend_metrics_render(const struct backend_counters *b, struct text *out) 
          offsetof(struct executor_counters, failed_batches), 1},
         {"symphony_accelerator_lost_batches_total", "Batches not run because the accelerator had failed.",
          offsetof(struct executor_counters, lost_batches), 1},
+        {"symphony_accelerator_absent_batches_total", "Batches not run because their model was not resident.",
+         offsetof(struct executor_counters, absent_batches), 1},
         {"symphony_accelerator_expired_batches_total",
          "Batches not run because every deadline in them had passed at the start.",
          offsetof(struct executor_counters, expired_batches), 1},
@@ -37,6 +39,11 @@ void backend_metrics_render(const struct backend_counters *b, struct text *out) 
                         b->types[b->accelerator_type[a]], (double)value / rows[r].unit);
         }
     }
+    metric_heading(out, "symphony_accelerator_state", "gauge",
+                   "0: in service; 1: leaving, and ends what it has; 2: gone, drained or failed.");
+    for (uint32_t a = 0; a < w->accelerators; a++)
+        text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", a,
+                    b->types[b->accelerator_type[a]], wiring_accelerator_state(w, a));
     metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", w->accelerators);
     metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");

@@ -40,6 +40,8 @@ static const struct {
     {"/repository/*/models/*/load", V2_LOAD, POSTS},
     {"/repository/models/*/unload", V2_UNLOAD, POSTS},
     {"/repository/*/models/*/unload", V2_UNLOAD, POSTS},
+    {"/symphony/accelerators", V2_ACCELERATORS, READS},
+    {"/symphony/accelerators/#", V2_ACCELERATOR, READS_OR_POSTS},
     {"/systemsharedmemory/status", V2_SHARED_STATUS, READS},
     {"/systemsharedmemory/region/*/status", V2_SHARED_STATUS, READS},
     {"/systemsharedmemory/region/*/register", V2_SHARED_REGISTER, POSTS},

@@ -27,6 +27,8 @@ enum v2_kind {
     V2_INDEX,             /* POST /v2/repository[/R]/index */
     V2_LOAD,              /* POST /v2/repository[/R]/models/M/load */
     V2_UNLOAD,            /* POST .../unload */
+    V2_ACCELERATORS,      /* GET /v2/symphony/accelerators */
+    V2_ACCELERATOR,       /* GET, POST /v2/symphony/accelerators/N */
     V2_SHARED_STATUS,     /* GET /v2/systemsharedmemory[/region/N]/status */
     V2_SHARED_REGISTER,   /* POST .../region/N/register */
     V2_SHARED_UNREGISTER, /* POST /v2/systemsharedmemory[/region/N]/unregister */
@@ -58,6 +60,7 @@ struct v2_answer {
     struct text text;  /* JSON, or empty */
 };
 
+struct accelerator_source;
 struct shared_memory;
 
 /* What answers are made from. */
@@ -68,6 +71,7 @@ struct v2_server {
     bool takes_orders; /* to load and unload models: the frontend takes them, not these functions */
     struct statistics_source statistics;
     struct shared_memory *shared; /* NULL: not served */
+    const struct accelerator_source *accelerators;
 };
 
 /* The answer (501) to an order to load or unload where nobody carries orders out. */

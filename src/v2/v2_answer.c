@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 #include "base/time.h"
+#include "v2/accelerators_answer.h"
 #include "v2/describe.h"
 #include "v2/json_put.h"
 #include "v2/message_json.h"
+#include "v2/request_json.h"
 #include "v2/settings.h"
 #include "v2/v2.h"
 
@@ -54,20 +56,6 @@ static void model_answer(struct v2_answer *answer, struct description *d, const 
     }
     free(json);
     json_decref(parameters);
-}
-
-/* A request's JSON, an object; empty if there is none. NULL: the answer says what is wrong with it. */
-static json_t *request_json(struct v2_answer *answer, const char *body, size_t bytes) {
-    json_error_t error;
-    json_t *request = bytes > 0 ? json_loadb(body, bytes, 0, &error) : json_object();
-    if (json_is_object(request))
-        return request;
-    if (request || bytes == 0)
-        v2_error(answer, 400, "expected an object");
-    else
-        v2_error(answer, 400, "the request's JSON is wrong: %s at byte %d", error.text, error.position);
-    json_decref(request);
-    return NULL;
 }
 
 static void index_answer(struct v2_answer *answer, struct description *d, const struct model_index *models,
@@ -310,6 +298,12 @@ void v2_answer(struct v2_answer *answer, const struct v2_route *route, const str
     case V2_LOAD:
     case V2_UNLOAD:
         v2_error(answer, 501, REPOSITORY_FIXED);
+        break;
+    case V2_ACCELERATORS:
+        accelerators_answer(answer, server->accelerators);
+        break;
+    case V2_ACCELERATOR:
+        accelerator_answer(answer, route, server->accelerators, body, body_bytes);
         break;
     case V2_SHARED_STATUS:
         regions_answer(answer, &d, route, server->shared);
