@@ -8,7 +8,7 @@
  *
  * Requests of a higher priority come first in the queue. As long as all that is queued has one priority, that changes
  * nothing; where it does not, a batch is no run of the queue, but takes of each priority in turn what is still in time,
- * and so is composed anew with every arrival. Best effort waits in `spare`, by its own deadlines. */
+ * and so is composed anew with every arrival. Best effort waits in `best_effort`, by its own deadlines. */
 #include "sched/model_core.h"
 
 #include <stddef.h>
@@ -43,15 +43,15 @@ struct model_core {
     uint32_t batch_max;
     uint32_t refused_last; /* in the list of the step's output */
     bool prefetch;
-    bool hopeless;   /* a request was refused for its deadline at this time */
-    bool stranded;   /* no accelerator in service runs the model */
-    bool grown;      /* some batch is, by arrivals of this time */
-    bool changed;    /* a candidate is, and nobody was told */
-    bool stale;      /* batches are to be composed anew because of arrivals of this time */
-    bool spares;     /* there is something in `spare` */
-    bool classes;    /* some request was not of the highest priority: the rest need not look for such */
-    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;  /* the last run or relaxation; TIME_NEVER: none yet */
+    bool hopeless;        /* a request was refused for its deadline at this time */
+    bool stranded;        /* no accelerator in service runs the model */
+    bool grown;           /* some batch is, by arrivals of this time */
+    bool changed;         /* a candidate is, and nobody was told */
+    bool stale;           /* batches are to be composed anew because of arrivals of this time */
+    bool any_best_effort; /* something waits in `best_effort` */
+    bool classes;         /* some request was not of the highest priority: the rest need not look for such */
+    int64_t free_ns;      /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;       /* the last run or relaxation; TIME_NEVER: none yet */
     double dropped_rate, late_rate, bad_weight;
     struct deadline_queue queue, leftovers;
     struct model_view view;
@@ -59,7 +59,7 @@ struct model_core {
     struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* as of the last step */
     struct policy_options options;
     struct rolling *rolling[ACCELERATOR_TYPES_MAX]; /* NULL: not learning */
-    struct deadline_queue spare;
+    struct deadline_queue best_effort;
     uint32_t delays; /* a bit for each priority whose requests become best effort instead of being refused */
     double weight;
     double slo_ns;           /* the usual one */
@@ -163,7 +163,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->prefetch = config->prefetch;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
-    deadline_queue_init(&core->spare);
+    deadline_queue_init(&core->best_effort);
     core->levels = config->levels;
     core->delays = config->delays;
 
@@ -250,14 +250,14 @@ static void refuse(struct model_core *core, struct model_output *out, uint32_t n
         outcome_count(core, 1);
 }
 
-static void spare_add(struct model_core *core, uint32_t node, struct model_output *out) {
-    if (core->spare.count >= BEST_EFFORT_MAX) {
+static void best_effort_add(struct model_core *core, uint32_t node, struct model_output *out) {
+    if (core->best_effort.count >= BEST_EFFORT_MAX) {
         refuse(core, out, node, REFUSAL_BEST_EFFORT_FULL);
         return;
     }
-    deadline_queue_insert(&core->spare, core->pool->nodes, node);
-    core->spares = true;
-    core->stale |= deadline_queue_first(&core->spare) == node;
+    deadline_queue_insert(&core->best_effort, core->pool->nodes, node);
+    core->any_best_effort = true;
+    core->stale |= deadline_queue_first(&core->best_effort) == node;
 }
 
 /* Whether the configuration wants that who is late becomes best effort. */
@@ -270,7 +270,7 @@ static void delay(struct model_core *core, struct model_output *out, uint32_t no
     core->classes = true;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns += BEST_EFFORT_WAIT_NS;
-    spare_add(core, node, out);
+    best_effort_add(core, node, out);
 }
 
 /* It cannot finish by its deadline: refused, or where the configuration wants that, best effort from now on. */
@@ -380,10 +380,10 @@ static void classes_prune(struct model_core *core, int64_t now_ns, struct model_
     if (is_mixed(core, &core->leftovers))
         lower_prune(core, now_ns, &core->leftovers, out);
     /* best effort does not wait for accelerators to come back: it has a minute */
-    while (core->spares &&
-           (core->stranded || now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->spare))))) {
-        refuse(core, out, deadline_queue_pop(&core->spare, core->pool->nodes), REFUSAL_DEADLINE);
-        core->spares = core->spare.count > 0;
+    while (core->any_best_effort &&
+           (core->stranded || now_ns > latest_start(core, node_at(core, deadline_queue_first(&core->best_effort))))) {
+        refuse(core, out, deadline_queue_pop(&core->best_effort, core->pool->nodes), REFUSAL_DEADLINE);
+        core->any_best_effort = core->best_effort.count > 0;
     }
 }
 
@@ -536,16 +536,18 @@ static struct type_batch mixed_compose(const struct model_core *core, const stru
 }
 
 /* The best effort that may run for so long: at most as long as an ordinary batch, of which two fit into the SLO. */
-static struct type_batch spare_compose(const struct model_core *core, uint32_t type, int64_t now_ns, int64_t run_ns) {
+static struct type_batch best_effort_compose(const struct model_core *core, uint32_t type, int64_t now_ns,
+                                             int64_t run_ns) {
     const struct request_node *nodes = core->pool->nodes;
-    const struct request_node *first = core->spares ? node_at(core, deadline_queue_first(&core->spare)) : NULL;
+    const struct request_node *first =
+        core->any_best_effort ? node_at(core, deadline_queue_first(&core->best_effort)) : NULL;
     struct type_batch batch = {.start = REQUEST_NONE};
     if (!first || !core->view.used[type] || run_time(core, type, first->items) > run_ns ||
         !in_time(core, type, now_ns, first->items, first->deadline_ns))
         return batch;
     int64_t ordinary_ns = (int64_t)core->view.slo_ns / 2;
     run_ns = run_ns < ordinary_ns ? run_ns : ordinary_ns;
-    batch.start = deadline_queue_first(&core->spare);
+    batch.start = deadline_queue_first(&core->best_effort);
     for (uint32_t node = batch.start; node != REQUEST_NONE; node = deadline_queue_next(nodes, node)) {
         uint32_t items = batch.items + nodes[node].items;
         if (batch.items && (items > batch_most(&core->view, type) || run_time(core, type, items) > run_ns ||
@@ -563,12 +565,12 @@ static void candidate_store(struct model_core *core, uint32_t type, const struct
     core->changed = true;
 }
 
-/* The candidate of a type from its batch and the leftovers. */
-static void candidate_derive(struct model_core *core, uint32_t type, int64_t leftover_invalid_after_ns) {
+/* The candidate of a type from its batch; what the model has besides is that of `rest`. */
+static void candidate_derive(struct model_core *core, uint32_t type, const struct candidate *rest) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
     struct candidate candidate = candidate_none();
-    candidate.leftover_invalid_after_ns = leftover_invalid_after_ns;
+    candidate_rest_copy(&candidate, rest);
     if (batch->start != REQUEST_NONE) {
         const struct request_node *head = node_at(core, batch->start);
         struct batch_view view = {
@@ -593,18 +595,21 @@ static void candidate_derive(struct model_core *core, uint32_t type, int64_t lef
     candidate_store(core, type, &candidate);
 }
 
-/* What a candidate says of leftovers and best effort (struct candidate): the first that `type` can make. */
-static int64_t leftover_invalid_after(const struct model_core *core, uint32_t type, int64_t now_ns) {
+/* What a candidate says of leftovers and best effort: of each the first request that `type` can make. */
+static struct candidate rest_derive(const struct model_core *core, uint32_t type, int64_t now_ns) {
+    struct candidate rest = candidate_none();
     if (!core->view.used[type])
-        return TIME_NEVER;
+        return rest;
     uint32_t node = start_find(core, &core->leftovers, type, now_ns, 1);
-    if (node != REQUEST_NONE)
-        return node_at(core, node)->deadline_ns - model_span_ns(&core->view, type, node_at(core, node)->items);
-    if (!core->spares)
-        return TIME_NEVER;
-    const struct request_node *spare = node_at(core, deadline_queue_first(&core->spare));
-    bool runs = in_time(core, type, now_ns, spare->items, spare->deadline_ns);
-    return runs ? SPARE_NS + run_time(core, type, spare->items) : TIME_NEVER;
+    if (node != REQUEST_NONE) {
+        const struct request_node *first = node_at(core, node);
+        candidate_leftovers_set(&rest, first->deadline_ns - model_span_ns(&core->view, type, first->items));
+    } else if (core->any_best_effort) {
+        const struct request_node *first = node_at(core, deadline_queue_first(&core->best_effort));
+        if (in_time(core, type, now_ns, first->items, first->deadline_ns))
+            candidate_best_effort_set(&rest, run_time(core, type, first->items));
+    }
+    return rest;
 }
 
 /* Everything anew. */
@@ -627,7 +632,8 @@ static void refresh(struct model_core *core, int64_t now_ns, struct model_output
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
-        candidate_derive(core, t, leftover_invalid_after(core, t, now_ns));
+        struct candidate rest = rest_derive(core, t, now_ns);
+        candidate_derive(core, t, &rest);
     }
 }
 
@@ -665,20 +671,20 @@ static void settle(struct model_core *core, int64_t now_ns, struct model_output 
         if (!core->batches[t].grown)
             continue;
         core->batches[t].grown = false;
-        candidate_derive(core, t, core->candidates[t].leftover_invalid_after_ns);
+        candidate_derive(core, t, &core->candidates[t]);
     }
 }
 
 /* ---- events ---- */
 
-static void spare_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+static void best_effort_arrived(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
     const struct request_node *request = node_at(core, node);
     if (request->items < 1 || request->items > core->batch_max || core->stranded ||
         now_ns > latest_start(core, request)) {
         refuse(core, out, node, REFUSAL_DEADLINE);
         return;
     }
-    spare_add(core, node, out);
+    best_effort_add(core, node, out);
 }
 
 /* Takes the last request of the lowest priority out of the queue, if that is under this one; else REQUEST_NONE. */
@@ -733,7 +739,7 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
     request->priority = message->priority;
     core->classes |= message->priority > 0;
     if (request->priority == PRIORITY_BEST_EFFORT) {
-        spare_arrived(core, now_ns, node, out);
+        best_effort_arrived(core, now_ns, node, out);
         return;
     }
     if (message->items < 1 || message->items > core->batch_max) {
@@ -762,14 +768,15 @@ static void request_arrived(struct model_core *core, int64_t now_ns, const struc
 static void request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
                               struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
-    bool spare = message->priority == PRIORITY_BEST_EFFORT;
-    int64_t deadline_ns = message->deadline_ns, later_ns = spare ? deadline_ns : deadline_ns + BEST_EFFORT_WAIT_NS;
+    bool best_effort = message->priority == PRIORITY_BEST_EFFORT;
+    int64_t deadline_ns = message->deadline_ns,
+            later_ns = best_effort ? deadline_ns : deadline_ns + BEST_EFFORT_WAIT_NS;
     uint32_t node = deadline_queue_remove(&core->queue, nodes, message->priority, deadline_ns, message->handle);
     if (node == REQUEST_NONE)
         node = deadline_queue_remove(&core->leftovers, nodes, message->priority, deadline_ns, message->handle);
-    if (node == REQUEST_NONE && core->spares) {
-        node = deadline_queue_remove(&core->spare, nodes, PRIORITY_BEST_EFFORT, later_ns, message->handle);
-        core->spares = core->spare.count > 0;
+    if (node == REQUEST_NONE && core->any_best_effort) {
+        node = deadline_queue_remove(&core->best_effort, nodes, PRIORITY_BEST_EFFORT, later_ns, message->handle);
+        core->any_best_effort = core->best_effort.count > 0;
     }
     if (node == REQUEST_NONE)
         return; /* in a batch already, or gone */
@@ -795,7 +802,7 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
             nodes[last].next = node;
         items += nodes[node].items;
         count++;
-        if (queue != &core->spare) {
+        if (queue != &core->best_effort) {
             outcome_count(core, 0);
             level_count(core, nodes[node].priority, -1);
         }
@@ -818,12 +825,12 @@ static void leftovers_take(struct model_core *core, int64_t now_ns, uint32_t typ
     batch_take(core, now_ns, type, &core->leftovers, mixed, &batch, out);
 }
 
-static void spare_take(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
-                       struct model_output *out) {
-    struct type_batch batch = spare_compose(core, grant->type, now_ns, grant->run_ns);
+static void best_effort_take(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
+                             struct model_output *out) {
+    struct type_batch batch = best_effort_compose(core, grant->type, now_ns, grant->run_ns);
     if (batch.start != REQUEST_NONE)
-        batch_take(core, now_ns, grant->type, &core->spare, false, &batch, out);
-    core->spares = core->spare.count > 0;
+        batch_take(core, now_ns, grant->type, &core->best_effort, false, &batch, out);
+    core->any_best_effort = core->best_effort.count > 0;
 }
 
 static void accelerator_granted(struct model_core *core, int64_t now_ns, const struct grant_message *grant,
@@ -846,8 +853,8 @@ static void accelerator_granted(struct model_core *core, int64_t now_ns, const s
         batch_take(core, now_ns, type, &core->queue, mixed, &batch, out);
     } else if (grant->leftovers && candidate_leftovers(&core->candidates[type])) {
         leftovers_take(core, now_ns, type, out);
-    } else if (grant->spare) {
-        spare_take(core, now_ns, grant, out);
+    } else if (grant->best_effort) {
+        best_effort_take(core, now_ns, grant, out);
     }
     bool waited = core->free_ns > now_ns;
     core->free_ns = INT64_MIN;
@@ -959,9 +966,9 @@ static int64_t mixed_wake(const struct model_core *core, const struct deadline_q
 static int64_t classes_wake(const struct model_core *core, int64_t wake_ns) {
     wake_ns = mixed_wake(core, &core->queue, wake_ns);
     wake_ns = mixed_wake(core, &core->leftovers, wake_ns);
-    if (!core->spares)
+    if (!core->any_best_effort)
         return wake_ns;
-    int64_t latest_ns = latest_start(core, node_at(core, deadline_queue_first(&core->spare)));
+    int64_t latest_ns = latest_start(core, node_at(core, deadline_queue_first(&core->best_effort)));
     return latest_ns < wake_ns ? latest_ns : wake_ns;
 }
 
@@ -972,8 +979,8 @@ static int64_t wake_time(const struct model_core *core) {
         const struct candidate *c = &core->candidates[t];
         if (c->invalid_after_ns < wake_ns)
             wake_ns = c->invalid_after_ns;
-        if (c->leftover_invalid_after_ns < wake_ns)
-            wake_ns = c->leftover_invalid_after_ns;
+        if (candidate_leftovers(c) && c->leftovers_invalid_after_ns < wake_ns)
+            wake_ns = c->leftovers_invalid_after_ns;
     }
     if (core->classes)
         wake_ns = classes_wake(core, wake_ns);
@@ -1077,7 +1084,7 @@ bool model_core_idle(const struct model_core *core) {
 }
 
 uint32_t model_core_queued(const struct model_core *core) {
-    return core->queue.count + core->leftovers.count + core->spare.count;
+    return core->queue.count + core->leftovers.count + core->best_effort.count;
 }
 
 uint32_t model_core_items(const struct model_core *core, uint32_t type) {

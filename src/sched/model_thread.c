@@ -67,7 +67,7 @@ struct model_thread {
     bool learn;
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
-    struct variant *variants; /* its own, then the wiring's spare ones */
+    struct variant *variants; /* its own, then those for model numbers not in use */
     uint32_t variant_count;
     uint32_t active;                               /* of these, the ones with a core */
     struct variant_range *ranges;                  /* [rings.model_count] */
@@ -514,13 +514,15 @@ static void take_grant(struct model_thread *t, int64_t now, const struct grant_m
     bool used = t->out.batch != REQUEST_NONE;
     answer->kind = RANK_ANSWER;
     answer->model = v->rank_index;
-    answer->accelerator = grant->accelerator;
-    answer->origin_ns = now;
-    answer->items = used ? t->out.batch_items : 0;
-    answer->sealed_ns = now;
-    answer->free_ns = used ? t->out.batch_finish_ns : now;
-    answer->run_ns = used ? t->out.batch_run_ns : 0;
     answer->types = t->types;
+    answer->answer = (struct rank_answer){
+        .accelerator = grant->accelerator,
+        .items = used ? t->out.batch_items : 0,
+        .sealed_ns = now,
+        .end_ns = used ? t->out.batch_finish_ns : now,
+        .run_ns = used ? t->out.batch_run_ns : 0,
+    };
+    answer->origin_ns = now;
     memcpy(answer->candidates, t->out.candidates, t->types * sizeof(answer->candidates[0]));
     ring_push(ring);
     t->rank_rung[v->part] |= !used;
@@ -594,6 +596,7 @@ static struct rank_message *say(const struct model_thread *t, const struct varia
     CHECK(message); /* may_say() */
     message->kind = kind;
     message->model = v->rank_index;
+    message->types = 0;
     ring_push(to_rank(t, v->part));
     return message;
 }
@@ -875,7 +878,7 @@ static int variants_make(struct model_thread *t) {
         }
     }
     t->active = at;
-    for (uint32_t r = w->models - w->models_spare; r < w->models; r++, at++) {
+    for (uint32_t r = w->models - w->models_unused; r < w->models; r++, at++) {
         t->variants[at] = (struct variant){.rank_index = r, .part = PART_NOBODY, .part_next = PART_NOBODY};
         t->variant_of_rank_index[r] = at;
     }
@@ -909,7 +912,7 @@ void model_cores_free(struct model_cores *cores) {
 }
 
 static void model_thread_free(struct model_thread *t) {
-    uint32_t own = t->variant_count - t->rings.wiring->models_spare; /* cores of spare ones are who made them's */
+    uint32_t own = t->variant_count - t->rings.wiring->models_unused; /* the other cores belong to whom made them */
 
     for (uint32_t i = 0; t->variants && i < own; i++)
         free(t->variants[i].core);
@@ -938,10 +941,10 @@ static int variants_allocate(struct model_thread *t) {
         variants += model->variant_count;
         batch_max = model->batch_max > batch_max ? model->batch_max : batch_max;
     }
-    variants += t->rings.wiring->models_spare;
+    variants += t->rings.wiring->models_unused;
     t->variant_count = variants;
     variants = variants ? variants : 1;
-    if (t->rings.wiring->models_spare)
+    if (t->rings.wiring->models_unused)
         batch_max = PROFILE_BATCH_MAX;
     t->variants = aligned_alloc(CACHE_LINE, variants * sizeof(*t->variants));
     t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));

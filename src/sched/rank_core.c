@@ -44,11 +44,11 @@
 #define WAITING_EACH 4 /* models that wait for company, for whose batches a free accelerator is enough */
 
 /* Best effort. A batch runs for so long at most, and for this part of what the tightest SLO leaves beside one run. */
-#define SPARE_RUN_NS 1e9
-#define SPARE_PART   0.5
+#define BEST_EFFORT_RUN_NS 1e9
+#define BEST_EFFORT_PART   0.5
 /* Models count as asked until not one item is to be expected in a hundred of the longest runs. A rate falls in silence
  * for 24 minutes until it is 0, and all the while best effort would make way for who does not come. */
-#define SPARE_RATE (0.01 / (SPARE_RUN_NS / (double)NS_PER_S))
+#define SILENT_RATE (0.01 / (BEST_EFFORT_RUN_NS / (double)NS_PER_S))
 /* Accelerators that are kept from it: more by a step after each batch that it was in the way of, fewer after others, so
  * that these are this share of all; at most this part of the accelerators. What was learned fades, every 10 ms. */
 #define KEPT_STEP  0.5
@@ -59,7 +59,7 @@
 /* A batch that was announced and has not ended. */
 struct running {
     uint32_t model;
-    bool spare;
+    bool best_effort;
     int64_t table_ns;   /* what it takes by the tables */
     int64_t arrives_ns; /* its inputs, if that is known to decide when it begins */
 };
@@ -90,11 +90,12 @@ struct estimate {
 struct model_slot {
     bool member;  /* else it belongs to another sub-cluster; it may still have a grant to answer */
     bool granted; /* between a grant and its answer; candidates are ignored */
-    bool granted_leftovers, granted_spare;
-    uint8_t dirty;    /* a bit for every list in which it is */
-    uint8_t class;    /* of load_classes.h */
-    double pace;      /* what its batches take over what the tables say: the mean */
-    int64_t spare_ns; /* for how long best effort of it ran; of models that had none for a while, as the others' */
+    bool granted_leftovers, granted_best_effort;
+    uint8_t dirty; /* a bit for every list in which it is */
+    uint8_t class; /* of load_classes.h */
+    double pace;   /* what its batches take over what the tables say: the mean */
+    int64_t
+        best_effort_ns; /* for how long best effort of it ran; of models that had none for a while, as the others' */
 };
 
 /* Candidates of one type at one level of supply, by model. */
@@ -107,8 +108,8 @@ struct lane {
     struct bit_tree free;               /* accelerators */
     struct stage stages[SUPPLY_LEVELS]; /* by level */
     struct heap leftovers;              /* models, by the latest start of their leftovers */
-    struct heap spare;                  /* models with best effort, by spare_ns */
-    uint32_t spared;                    /* accelerators that run best effort, or are granted for it */
+    struct heap best_effort;            /* models with best effort, by best_effort_ns */
+    uint32_t best_effort_runs;          /* accelerators that run best effort, or are granted for it */
     uint32_t freed;                     /* accelerators that became free in this step, and were not granted yet */
 };
 
@@ -127,17 +128,17 @@ struct rank_core {
     struct candidate *candidates;    /* [models][types] */
     struct dirty_list dirty[LISTS];  /* of [models] */
     struct lane lanes[ACCELERATOR_TYPES_MAX];
-    struct heap offers;    /* running accelerators, by when they are to be offered */
-    uint32_t wanting;      /* models with a candidate */
-    bool awaited;          /* somebody wanted the accelerators that are offered in this step when they were due */
-    int64_t due_ns;        /* when they were */
-    struct estimate hop;   /* ns, from when a grant was due to its answer */
-    uint32_t spared;       /* of all lanes */
-    int64_t spared_ns;     /* when best effort last ended */
-    int64_t spare_turn_ns; /* spare_ns of who was granted last */
-    int64_t spare_run_ns;  /* for so long a batch of best effort may run */
-    double kept;           /* accelerators that are kept from it */
-    double batch_mean;     /* items */
+    struct heap offers;        /* running accelerators, by when they are to be offered */
+    uint32_t wanting;          /* models with a candidate */
+    bool awaited;              /* somebody wanted the accelerators that are offered in this step when they were due */
+    int64_t due_ns;            /* when they were */
+    struct estimate hop;       /* ns, from when a grant was due to its answer */
+    uint32_t best_effort_runs; /* of all lanes */
+    int64_t best_effort_ended_ns; /* when best effort last ended */
+    int64_t best_effort_turn_ns;  /* best_effort_ns of the model granted last */
+    int64_t best_effort_run_ns;   /* for so long a batch of best effort may run */
+    double kept;                  /* accelerators that are kept from it */
+    double batch_mean;            /* items */
     int64_t ctrl_ns, data_ns, grace_ns;
     struct model_rates *rates;     /* [models] as reported */
     struct model_rates *rates_now; /* [models] scratch: as of now */
@@ -178,7 +179,7 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
             heap_take(arena, &lane->stages[level].open, config->models);
         }
         heap_take(arena, &lane->leftovers, config->models);
-        heap_take(arena, &lane->spare, config->models);
+        heap_take(arena, &lane->best_effort, config->models);
     }
 }
 
@@ -216,8 +217,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         policy_options_preset(config->policy, &core->options);
     for (uint32_t k = 0; k < config->types; k++)
         core->parameters[k] = cluster_parameters_none();
-    core->spared_ns = INT64_MIN;
-    core->spare_run_ns = (int64_t)SPARE_RUN_NS;
+    core->best_effort_ended_ns = INT64_MIN;
+    core->best_effort_run_ns = (int64_t)BEST_EFFORT_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
         bool own = !config->part_of_accelerator || config->part_of_accelerator[a] == config->part;
@@ -292,15 +293,15 @@ static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type)
     if (slot->granted || !candidate_leftovers(c))
         heap_remove(&lane->leftovers, model);
     else
-        heap_set(&lane->leftovers, model, c->leftover_invalid_after_ns);
-    if (slot->granted || !candidate_spare(c)) {
-        if (!heap_empty(&lane->spare))
-            heap_remove(&lane->spare, model);
+        heap_set(&lane->leftovers, model, c->leftovers_invalid_after_ns);
+    if (slot->granted || !candidate_best_effort(c)) {
+        if (!heap_empty(&lane->best_effort))
+            heap_remove(&lane->best_effort, model);
         return;
     }
-    if (slot->spare_ns < core->spare_turn_ns)
-        slot->spare_ns = core->spare_turn_ns;
-    heap_set(&lane->spare, model, slot->spare_ns);
+    if (slot->best_effort_ns < core->best_effort_turn_ns)
+        slot->best_effort_ns = core->best_effort_turn_ns;
+    heap_set(&lane->best_effort, model, slot->best_effort_ns);
 }
 
 /* Brings one level's stages, or the leftovers, up to date with the stored candidates. */
@@ -323,7 +324,7 @@ static void list_update(struct rank_core *core, uint32_t list) {
 /* How scarce a type's free accelerators are, of which there is one at least. */
 static uint32_t level_of(const struct rank_core *core, uint32_t type) {
     const struct lane *lane = &core->lanes[type];
-    return supply_level(lane->free.count + lane->spared, core->up_of_type[type]);
+    return supply_level(lane->free.count + lane->best_effort_runs, core->up_of_type[type]);
 }
 
 /* The stage for a type's free accelerators, up to date. */
@@ -335,7 +336,7 @@ static struct stage *stage_now(struct rank_core *core, uint32_t type) {
 
 /* ---- matching ---- */
 
-enum purpose { FOR_BATCH, FOR_LEFTOVERS, FOR_SPARE };
+enum purpose { FOR_BATCH, FOR_LEFTOVERS, FOR_BEST_EFFORT };
 
 static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32_t type, uint32_t a,
                   enum purpose purpose, struct rank_output *out) {
@@ -356,7 +357,7 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
     CHECK(!core->model[model].granted);
     core->model[model].granted = true;
     core->model[model].granted_leftovers = leftovers;
-    core->model[model].granted_spare = purpose == FOR_SPARE;
+    core->model[model].granted_best_effort = purpose == FOR_BEST_EFFORT;
     model_dirty(core, model);
     out->grants[out->grant_count++] = (struct grant_message){
         .kind = GRANT_ACCELERATOR,
@@ -365,7 +366,7 @@ static void grant(struct rank_core *core, int64_t now_ns, uint32_t model, uint32
         .type = type,
         .supply = level,
         .leftovers = leftovers,
-        .spare = purpose == FOR_SPARE,
+        .best_effort = purpose == FOR_BEST_EFFORT,
         .free_ns = accelerator->batches ? accelerator->free_ns : INT64_MIN,
         .granted_ns = now_ns,
         .due_ns = freed && core->due_ns > start_ns ? core->due_ns : start_ns,
@@ -417,15 +418,15 @@ static uint32_t kept(const struct rank_core *core, uint32_t type) {
 
 /* A batch got an accelerator: whether it had to wait for one that best effort was in the way of. */
 static void kept_learn(struct rank_core *core, int64_t now_ns, bool waited) {
-    waited = waited && (core->spared || core->spared_ns == now_ns);
+    waited = waited && (core->best_effort_runs || core->best_effort_ended_ns == now_ns);
     core->kept += KEPT_STEP * ((double)waited - KEPT_SHARE);
     double most = KEPT_MOST * core->up;
     core->kept = core->kept < 0 ? 0 : core->kept > most ? most : core->kept;
 }
 
-static void spare_count(struct rank_core *core, uint32_t type, int32_t change) {
-    core->lanes[type].spared += (uint32_t)change;
-    core->spared += (uint32_t)change;
+static void best_effort_count(struct rank_core *core, uint32_t type, int32_t change) {
+    core->lanes[type].best_effort_runs += (uint32_t)change;
+    core->best_effort_runs += (uint32_t)change;
 }
 
 /* The first idle accelerator of a type, or RANK_NOBODY; one that is offered ahead of time is not idle. */
@@ -451,21 +452,21 @@ static int64_t idle_span(struct rank_core *core, uint32_t type, int64_t now_ns) 
     return stage->waiting.count > left ? heap_top(&stage->waiting).key - now_ns : TIME_NEVER;
 }
 
-static void spare_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+static void best_effort_match(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
     for (uint32_t t = 0; t < core->types; t++) {
         struct lane *lane = &core->lanes[t];
-        while (!heap_empty(&lane->spare) && !bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
-            struct heap_entry top = heap_top(&lane->spare);
-            int64_t least_ns = candidate_of(core, top.item, t)->leftover_invalid_after_ns - SPARE_NS;
-            int64_t most_ns = core->spare_run_ns > least_ns ? core->spare_run_ns : least_ns;
+        while (!heap_empty(&lane->best_effort) && !bit_tree_empty(&lane->free) && out->grant_count < RANK_GRANTS_MAX) {
+            struct heap_entry top = heap_top(&lane->best_effort);
+            int64_t least_ns = candidate_of(core, top.item, t)->best_effort_run_ns;
+            int64_t most_ns = core->best_effort_run_ns > least_ns ? core->best_effort_run_ns : least_ns;
             int64_t idle_ns = idle_span(core, t, now_ns);
             uint32_t a = idle_find(core, t);
             if (a == RANK_NOBODY || idle_ns < least_ns)
                 break;
-            core->spare_turn_ns = top.key;
-            grant(core, now_ns, top.item, t, a, FOR_SPARE, out);
+            core->best_effort_turn_ns = top.key;
+            grant(core, now_ns, top.item, t, a, FOR_BEST_EFFORT, out);
             out->grants[out->grant_count - 1].run_ns = idle_ns < most_ns ? idle_ns : most_ns;
-            spare_count(core, t, 1);
+            best_effort_count(core, t, 1);
             list_update(core, LIST_LEFTOVERS);
         }
     }
@@ -489,7 +490,7 @@ static void candidates_match(struct rank_core *core, int64_t now_ns, struct rank
         if (best == RANK_NOBODY)
             return;
         uint32_t type = lane_lowest(core, best, best_type, now_ns);
-        if (core->spared || core->kept > 0)
+        if (core->best_effort_runs || core->kept > 0)
             kept_learn(core, now_ns, core->lanes[type].freed > 0);
         grant(core, now_ns, best, type, bit_tree_first(&core->lanes[type].free), FOR_BATCH, out);
     }
@@ -503,7 +504,7 @@ static void match(struct rank_core *core, int64_t now_ns, struct rank_output *ou
         leftovers_match(core, now_ns, out);
     } while (out->grant_count > before && core->free && out->grant_count < RANK_GRANTS_MAX);
     if (core->free)
-        spare_match(core, now_ns, out);
+        best_effort_match(core, now_ns, out);
     for (uint32_t t = 0; t < core->types; t++)
         core->lanes[t].freed = 0;
 }
@@ -589,9 +590,9 @@ static void batch_over(struct rank_core *core, struct accelerator *a, int64_t en
     struct running over = a->running[0];
     if (over.table_ns > 0 && ended_ns > a->begin_ns && !unlike)
         pace_learn(&core->model[over.model].pace, (double)(ended_ns - a->begin_ns) / (double)over.table_ns);
-    if (over.spare) {
-        spare_count(core, a->type, -1);
-        core->spared_ns = ended_ns;
+    if (over.best_effort) {
+        best_effort_count(core, a->type, -1);
+        core->best_effort_ended_ns = ended_ns;
     }
     a->running[0] = a->running[1];
     a->batches--;
@@ -645,12 +646,17 @@ static bool wants(const struct rank_core *core, uint32_t model) {
     return false;
 }
 
-static void candidates_store(struct rank_core *core, const struct rank_message *message) {
+static void candidates_store(struct rank_core *core, uint32_t model, const struct candidate *candidates) {
+    core->wanting -= wants(core, model);
+    memcpy(candidate_of(core, model, 0), candidates, core->types * sizeof(struct candidate));
+    core->wanting += wants(core, model);
+    model_dirty(core, model);
+}
+
+/* Those that come with a message. */
+static void candidates_take(struct rank_core *core, const struct rank_message *message) {
     CHECK_EQ(message->types, core->types);
-    core->wanting -= wants(core, message->model);
-    memcpy(candidate_of(core, message->model, 0), message->candidates, core->types * sizeof(struct candidate));
-    core->wanting += wants(core, message->model);
-    model_dirty(core, message->model);
+    candidates_store(core, message->model, message->candidates);
 }
 
 /* An accelerator given back by a model that says it could use it must not go to and fro in one instant. */
@@ -662,29 +668,30 @@ static void candidates_hold(struct rank_core *core, uint32_t model, int64_t now_
             if (c->start_ns[level] <= now_ns)
                 c->start_ns[level] = now_ns + 1;
         if (core->model[model].granted_leftovers)
-            c->leftover_invalid_after_ns = TIME_NEVER;
+            candidate_rest_clear(c);
     }
     core->wanting += wants(core, model);
 }
 
-static void batch_announced(struct rank_core *core, struct accelerator *a, const struct rank_message *message) {
-    struct model_slot *model = &core->model[message->model];
-    if (model->granted_spare)
-        model->spare_ns += message->run_ns;
-    if (message->sealed_ns >= a->due_ns)
-        estimate_add(&core->hop, (double)(message->sealed_ns - a->due_ns));
-    core->batch_mean += ((double)message->items - core->batch_mean) * HOP_WEIGHT;
-    int64_t begin_ns = message->free_ns - message->run_ns;
+static void batch_announced(struct rank_core *core, uint32_t m, const struct rank_answer *answer) {
+    struct model_slot *model = &core->model[m];
+    struct accelerator *a = &core->accelerator[answer->accelerator];
+    if (model->granted_best_effort)
+        model->best_effort_ns += answer->run_ns;
+    if (answer->sealed_ns >= a->due_ns)
+        estimate_add(&core->hop, (double)(answer->sealed_ns - a->due_ns));
+    core->batch_mean += ((double)answer->items - core->batch_mean) * HOP_WEIGHT;
+    int64_t begin_ns = answer->end_ns - answer->run_ns;
     a->running[a->batches++] = (struct running){
-        .model = message->model,
-        .spare = model->granted_spare,
-        .table_ns = message->run_ns,
+        .model = m,
+        .best_effort = model->granted_best_effort,
+        .table_ns = answer->run_ns,
         .arrives_ns = begin_ns > a->free_ns ? begin_ns : INT64_MIN,
     };
     if (a->batches == 1)
         a->begin_ns = begin_ns;
     a->free_ns = begin_ns + (int64_t)run_expected(core, a);
-    if (!model->granted_spare)
+    if (!model->granted_best_effort)
         core->granted_ns[a->type] += a->free_ns - begin_ns;
     if (!a->ended_early)
         return;
@@ -714,67 +721,88 @@ static void join(struct rank_core *core, const struct rank_message *message, str
     model->member = true;
     model->pace = 1; /* whoever bore this number here before may have been another model */
     core->admit_share[message->model] = 1;
-    candidates_store(core, message);
+    candidates_take(core, message);
     out->joined = message->model;
 }
 
 static void answered(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                      struct rank_output *out) {
+    const struct rank_answer *answer = &message->answer;
+    CHECK_LT(answer->accelerator, core->accelerators);
     struct model_slot *model = &core->model[message->model];
-    struct accelerator *accelerator = &core->accelerator[message->accelerator];
+    struct accelerator *accelerator = &core->accelerator[answer->accelerator];
     CHECK(model->granted);
     CHECK(accelerator->granted);
     model->granted = accelerator->granted = false;
-    if (model->granted_spare && message->items == 0)
-        spare_count(core, accelerator->type, -1);
+    if (model->granted_best_effort && answer->items == 0)
+        best_effort_count(core, accelerator->type, -1);
     if (model->member)
-        candidates_store(core, message);
+        candidates_take(core, message);
     else
         model_leaves(core, message->model, out);
-    if (message->items == 0) {
+    if (answer->items == 0) {
         candidates_hold(core, message->model, now_ns);
         core->busy -= accelerator->batches == 0;
         if (accelerator->batches && !accelerator->down) { /* too late for who was first: nobody gets it early, now */
-            heap_set(&core->offers, message->accelerator,
+            heap_set(&core->offers, answer->accelerator,
                      accelerator->free_ns > now_ns ? accelerator->free_ns : now_ns + 1);
             return;
         }
     } else {
-        batch_announced(core, accelerator, message);
+        batch_announced(core, message->model, answer);
     }
-    accelerator_review(core, now_ns, message->accelerator);
+    accelerator_review(core, now_ns, answer->accelerator);
 }
 
 static void message_handle(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
                            struct rank_output *out) {
+    CHECK_LT(message->model, core->models);
     switch (message->kind) {
-    case RANK_CANDIDATE:
-        CHECK_LT(message->model, core->models);
-        /* while it is granted, it is older than the answer, which brings the newest */
-        if (core->model[message->model].member && !core->model[message->model].granted)
-            candidates_store(core, message);
-        break;
     case RANK_ANSWER:
-        CHECK_LT(message->model, core->models);
-        CHECK_LT(message->accelerator, core->accelerators);
         answered(core, now_ns, message, out);
         break;
     case RANK_RATES:
-        CHECK_LT(message->model, core->models);
         if (core->model[message->model].member)
             core->rates[message->model] = message->rates;
         break;
     case RANK_LEAVE:
-        CHECK_LT(message->model, core->models);
         leave(core, message->model, out);
         break;
     case RANK_JOIN:
-        CHECK_LT(message->model, core->models);
         join(core, message, out);
         break;
-    case RANK_FREE:
-        CHECK_LT(message->accelerator, core->accelerators);
-        accelerator_ended(core, now_ns, message->accelerator, message->free_ns, message->unlike);
+    }
+}
+
+static void candidates_told(struct rank_core *core, uint32_t model, const struct candidate *candidates) {
+    CHECK_LT(model, core->models);
+    /* while a grant is out they are older than the answer, which brings the newest */
+    if (core->model[model].member && !core->model[model].granted)
+        candidates_store(core, model, candidates);
+}
+
+static void event_handle(struct rank_core *core, int64_t now_ns, const struct rank_event *event,
+                         struct rank_output *out) {
+    switch (event->kind) {
+    case RANK_MESSAGE:
+        message_handle(core, now_ns, event->message, out);
+        break;
+    case RANK_CANDIDATES:
+        candidates_told(core, event->model, event->candidates);
+        break;
+    case RANK_TIMER:
+        break;
+    case RANK_BATCH_ENDED:
+        CHECK_LT(event->accelerator, core->accelerators);
+        accelerator_ended(core, now_ns, event->accelerator, event->ended.at_ns, event->ended.unlike);
+        break;
+    case RANK_ACCELERATOR_UP:
+        CHECK_LT(event->accelerator, core->accelerators);
+        accelerator_up(core, now_ns, event->accelerator);
+        break;
+    case RANK_ACCELERATOR_DOWN:
+        CHECK_LT(event->accelerator, core->accelerators);
+        accelerator_down(core, event->accelerator);
         break;
     }
 }
@@ -808,7 +836,7 @@ static void busy_update(struct rank_core *core, int64_t now_ns) {
 
 /* Brings the models' rates up to date, sums up what they ask for, and divides them into classes. */
 static void rates_update(struct rank_core *core, int64_t now_ns) {
-    double run_ns = SPARE_RUN_NS;
+    double run_ns = BEST_EFFORT_RUN_NS;
     core->needed = 0;
     core->thread_busy = 0;
     load_classes_begin(&core->classes, core->types);
@@ -819,14 +847,14 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
         core->rates_now[m] = rates;
         if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
             core->thread_busy = rates.thread_busy;
-        double left_ns = SPARE_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
-        if (rates.rate > SPARE_RATE && left_ns < run_ns)
+        double left_ns = BEST_EFFORT_PART * (rates.slo_ns - rates.alpha_ns - rates.beta_ns);
+        if (rates.rate > SILENT_RATE && left_ns < run_ns)
             run_ns = left_ns;
         double load = rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
         core->needed += load;
         load_classes_add(&core->classes, rates.runs_on, load);
     }
-    core->spare_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
+    core->best_effort_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
     load_classes_divide(&core->classes, core->up_of_type);
     for (uint32_t m = 0; m < core->models; m++)
         core->model[m].class = (uint8_t)load_classes_find(&core->classes, core->rates_now[m].runs_on);
@@ -883,33 +911,16 @@ static void parameters_update(struct rank_core *core, int64_t now_ns, struct ran
     out->parameters_changed = true;
 }
 
-void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
-                    struct rank_output *out) {
+void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->joined = out->left = RANK_NOBODY;
     offers_release(core, now_ns);
-    message_handle(core, now_ns, message, out);
+    event_handle(core, now_ns, event, out);
 }
 
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out) {
     out->grant_count = 0;
     out->parameters_changed = false;
-    out->joined = out->left = RANK_NOBODY;
-    offers_release(core, now_ns);
-    switch (event->kind) {
-    case RANK_MESSAGE:
-        message_handle(core, now_ns, event->message, out);
-        break;
-    case RANK_TIMER:
-        break;
-    case RANK_ACCELERATOR_UP:
-        CHECK_LT(event->accelerator, core->accelerators);
-        accelerator_up(core, now_ns, event->accelerator);
-        break;
-    case RANK_ACCELERATOR_DOWN:
-        CHECK_LT(event->accelerator, core->accelerators);
-        accelerator_down(core, event->accelerator);
-        break;
-    }
+    rank_core_take(core, now_ns, event, out);
     match(core, now_ns, out);
     parameters_update(core, now_ns, out);
 
