@@ -190,7 +190,7 @@ static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
     for (int i = 1; i <= 5; i++)
         arrive(f, 0, (uint64_t)i, 55, 1); /* time for l(3) = 50 */
     assert_int_equal(model_core_items(f->core, 0), 3);
-    assert_true(script.seen.sealed);
+    assert_true(script.seen.full);
     grant(f, 5, 0, false);
     assert_int_equal(handles(f, f->out.batch), 123);
     /* the rest: 50 left, time for three, and there are two */
@@ -352,16 +352,16 @@ static void a_batch_counts_items(void **state) {
     arrive(f, 0, 1, 500, 3);
     arrive(f, 0, 2, 500, 2);
     assert_int_equal(model_core_items(f->core, 0), 5);
-    arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is sealed at 5 */
+    arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is full with 5 */
     assert_int_equal(model_core_items(f->core, 0), 5);
-    assert_true(script.seen.sealed);
+    assert_true(script.seen.full);
     arrive(f, 0, 4, 500, 1); /* it would fit, but a batch is a prefix in deadline order */
     assert_int_equal(model_core_items(f->core, 0), 5);
     grant(f, 0, 0, false);
     assert_int_equal(f->out.batch_requests, 2);
     assert_int_equal(handles(f, f->out.batch), 12);
     assert_int_equal(model_core_items(f->core, 0), 5);
-    assert_false(script.seen.sealed);
+    assert_false(script.seen.full);
     fixture_free(f);
 }
 
@@ -761,7 +761,7 @@ static void a_deadline_blind_batch_is_what_is_queued(void **state) {
     for (int i = 4; i <= 9; i++)
         arrive(f, 500, (uint64_t)i, 510, 1);
     assert_int_equal(model_core_items(f->core, 0), BATCH); /* of nine */
-    assert_true(script.seen.sealed);
+    assert_true(script.seen.full);
     grant(f, 500, 0, false);
     assert_int_equal(handles(f, f->out.batch), 12345678);
     grant(f, 600, 0, false);
@@ -880,7 +880,7 @@ static void a_policy_may_cap_batches(void **state) {
             arrive(f, 0, (uint64_t)k, 500, 1);
         assert_int_equal(model_core_items(f->core, 0), 3);
         assert_int_equal(script.seen.items_most, 3);
-        assert_true(script.seen.sealed);
+        assert_true(script.seen.full);
         grant(f, 0, 0, false);
         assert_int_equal(handles(f, f->out.batch), 123);
         arrive(f, 1, 5, 900, 5); /* larger than the cap: alone */
