@@ -50,7 +50,7 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
     core->bad_weight = BAD_WEIGHT_FIRST;
     core->ran_ns = TIME_NEVER;
     core->free_ns = INT64_MIN;
-    core->prefetch = config->prefetch;
+    core->fetch_ahead = config->fetch_ahead;
     deadline_queue_init(&core->queue);
     deadline_queue_init(&core->leftovers);
     deadline_queue_init(&core->best_effort);
@@ -203,31 +203,31 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
 
 /* ---- hints ---- */
 
-static void warm(const void *from, size_t bytes) {
+static void prefetch(const void *from, size_t bytes) {
     for (size_t at = 0; at < bytes; at += CACHE_LINE)
         __builtin_prefetch((const char *)from + at, 1);
 }
 
-void model_core_warm(const struct model_core *core) {
-    warm(core, offsetof(struct model_core, view.parameters));
-    warm(&core->batches[0], sizeof(core->batches[0]));
-    warm(&core->candidates[0], sizeof(core->candidates[0]));
-    warm(core->own, CACHE_LINE);
+void model_core_prefetch(const struct model_core *core) {
+    prefetch(core, offsetof(struct model_core, view.parameters));
+    prefetch(&core->batches[0], sizeof(core->batches[0]));
+    prefetch(&core->candidates[0], sizeof(core->candidates[0]));
+    prefetch(core->own, CACHE_LINE);
 }
 
-void model_core_warm_parameters(const struct model_core *core) {
-    warm(core, offsetof(struct model_core, batches));
-    warm(&core->batches[0], sizeof(core->batches[0]));
-    warm(&core->candidates[0], sizeof(core->candidates[0]));
-    warm(core->own, 3 * CACHE_LINE);
+void model_core_prefetch_parameters(const struct model_core *core) {
+    prefetch(core, offsetof(struct model_core, batches));
+    prefetch(&core->batches[0], sizeof(core->batches[0]));
+    prefetch(&core->candidates[0], sizeof(core->candidates[0]));
+    prefetch(core->own, 3 * CACHE_LINE);
 }
 
 /* The head's window, and the next batch with one item more and with two. */
-void model_core_warm_arrival(const struct model_core *core) {
+void model_core_prefetch_arrival(const struct model_core *core) {
     const struct model_view *m = &core->view;
     if (core->queue.count) {
-        warm(model_node(core, core->queue.tail[0]), CACHE_LINE);
-        warm(model_node(core, core->queue.head[0]), CACHE_LINE);
+        prefetch(model_node(core, core->queue.tail[0]), CACHE_LINE);
+        prefetch(model_node(core, core->queue.head[0]), CACHE_LINE);
     }
     if (!m->profiles[0])
         return;
@@ -237,13 +237,13 @@ void model_core_warm_arrival(const struct model_core *core) {
     __builtin_prefetch(&m->profiles[0]->latency_ns[items + 2]);
 }
 
-uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node) {
+uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node) {
     if (node == REQUEST_NONE)
         node = core->queue.count ? deadline_queue_first(&core->queue) : REQUEST_NONE;
     else
         node = deadline_queue_next(core->pool->nodes, node);
     if (node != REQUEST_NONE)
-        warm(model_node(core, node), CACHE_LINE);
+        prefetch(model_node(core, node), CACHE_LINE);
     return node;
 }
 

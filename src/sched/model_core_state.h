@@ -25,7 +25,7 @@ struct type_batch {
 };
 
 /* What an arrival touches lies first. With one type of accelerators that is some twelve cache lines, the policy's first
- * one included (model_core_warm()). */
+ * one included (model_core_prefetch()). */
 struct model_core {
     const struct policy_ops *policy;
     struct request_pool *pool;
@@ -33,16 +33,16 @@ struct model_core {
     uint32_t model;
     uint32_t batch_max;
     uint32_t refused_last; /* in the list of the step's output */
-    bool prefetch;
-    bool hopeless;        /* a request was refused for its deadline in this step */
-    bool stranded;        /* no accelerator in service runs the model */
-    bool grown;           /* some batch has grown by arrivals of this time */
-    bool changed;         /* a candidate has changed and was not told yet */
-    bool stale;           /* arrivals of this time make it necessary to compose all batches anew */
-    bool any_best_effort; /* something waits in `best_effort` */
-    bool classes;         /* some request was not of the highest priority; while false, nothing looks for others */
-    int64_t free_ns;      /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;       /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
+    bool fetch_ahead;      /* inputs travel while the batch before runs */
+    bool hopeless;         /* a request was refused for its deadline in this step */
+    bool stranded;         /* no accelerator in service runs the model */
+    bool grown;            /* some batch has grown by arrivals of this time */
+    bool changed;          /* a candidate has changed and was not told yet */
+    bool stale;            /* arrivals of this time make it necessary to compose all batches anew */
+    bool any_best_effort;  /* something waits in `best_effort` */
+    bool classes;          /* some request was not of the highest priority; while false, nothing looks for others */
+    int64_t free_ns;       /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;        /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
     double dropped_rate, late_rate, bad_weight;
     struct deadline_queue queue, leftovers;
     struct model_view view;
@@ -87,13 +87,13 @@ static inline int64_t model_latest_start(const struct model_core *core, const st
 /* How long a batch occupies its accelerator. */
 static inline int64_t model_run_ns(const struct model_core *core, uint32_t type, uint32_t items) {
     const struct model_view *m = &core->view;
-    return m->profiles[type]->latency_ns[items] + (core->prefetch ? 0 : m->data_ns * items);
+    return m->profiles[type]->latency_ns[items] + (core->fetch_ahead ? 0 : m->data_ns * items);
 }
 
 /* When a batch sealed now ends. */
 static inline int64_t model_end_ns(const struct model_core *core, uint32_t type, int64_t now_ns, uint32_t items) {
     const struct model_view *m = &core->view;
-    int64_t start_ns = now_ns + m->ctrl_ns + (core->prefetch ? m->data_ns * items : 0);
+    int64_t start_ns = now_ns + m->ctrl_ns + (core->fetch_ahead ? m->data_ns * items : 0);
     return (start_ns > core->free_ns ? start_ns : core->free_ns) + model_run_ns(core, type, items);
 }
 

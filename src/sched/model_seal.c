@@ -9,7 +9,7 @@ static void batch_take(struct model_core *core, int64_t now_ns, uint32_t type, s
     uint32_t node = batch->start, last = REQUEST_NONE, items = 0, count = 0;
     while (items < batch->items) {
         uint32_t next = mixed ? nodes[node].next : deadline_queue_next(nodes, node);
-        deadline_queue_warm(core->pool, node);
+        deadline_queue_prefetch(core->pool, node);
         if (node == deadline_queue_first(queue))
             deadline_queue_pop(queue, nodes);
         else

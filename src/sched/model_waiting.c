@@ -146,7 +146,7 @@ static void classes_prune(struct model_core *core, int64_t now_ns, struct model_
 void model_prune(struct model_core *core, int64_t now_ns, struct model_output *out) {
     struct request_node *nodes = core->pool->nodes;
     while (core->queue.count && !model_head_stays(core, now_ns, model_node(core, deadline_queue_first(&core->queue)))) {
-        deadline_queue_warm(core->pool, deadline_queue_first(&core->queue));
+        deadline_queue_prefetch(core->pool, deadline_queue_first(&core->queue));
         uint32_t node = deadline_queue_pop(&core->queue, nodes);
         leftovers_add(core, now_ns, node, out);
     }

@@ -73,7 +73,7 @@ static struct model_core_config core_config(const struct sim_config *c, uint32_t
         .weight = c->models[m].weight,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
-        .prefetch = true,
+        .fetch_ahead = true,
         .learn = c->learn,
         .accelerators = c->accelerators,
         .policy = c->policy,

@@ -237,7 +237,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
                                            .slo_ns = s->requests[0].slo_ns,
                                            .ctrl_ns = s->ctrl_ns,
                                            .data_ns = s->data_ns,
-                                           .prefetch = true,
+                                           .fetch_ahead = true,
                                            .policy = s->policy};
         memcpy(config.profiles, profiles, s->types * sizeof(config.profiles[0]));
         struct model_state *model = &w->models[m];

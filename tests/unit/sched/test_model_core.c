@@ -696,18 +696,18 @@ static void only_what_the_profile_allows_takes_corrections_back(void **state) {
 static void a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time(void **state) {
     (void)state;
     script_reset();
-    /* without prefetch the 2*b pass on the accelerator, with it they pass before */
-    for (int prefetch = 0; prefetch <= 1; prefetch++) {
+    /* without fetch_ahead the 2*b pass on the accelerator, with it they pass before */
+    for (int ahead = 0; ahead <= 1; ahead++) {
         struct fixture *f = fixture_with((struct model_core_config){
-            .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2, .prefetch = prefetch});
+            .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2, .fetch_ahead = ahead});
         for (int i = 1; i <= 6; i++)
             arrive(f, 0, (uint64_t)i, 100, 1);
         assert_int_equal(model_core_items(f->core, 0), 6); /* 5 + 2*6 + 80 */
         struct grant_message message = {.kind = GRANT_ACCELERATOR, .free_ns = 43};
         step(f, 0, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
         assert_int_equal(f->out.batch_items, 3); /* 43 + 50 and the inputs; l(4) is 60 */
-        assert_int_equal(f->out.batch_finish_ns, prefetch ? 93 : 99);
-        assert_int_equal(f->out.batch_run_ns, prefetch ? 50 : 56);
+        assert_int_equal(f->out.batch_finish_ns, ahead ? 93 : 99);
+        assert_int_equal(f->out.batch_run_ns, ahead ? 50 : 56);
         assert_int_equal(handles(f, f->out.batch), 123);
         assert_int_equal(model_core_items(f->core, 0), 3); /* for the others, every accelerator counts again */
         assert_int_equal(f->out.candidates[0].invalid_after_ns, 100 - 50 - 11);
