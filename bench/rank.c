@@ -27,30 +27,35 @@ struct world {
 };
 
 /* A candidate that may start soon, and for a millisecond then. */
-static void candidate_draw(struct world *w, int64_t now_ns, struct rank_message *message) {
+static struct candidate candidate_draw(struct world *w, int64_t now_ns) {
     int64_t start_ns = now_ns + (int64_t)rng_below(&w->rng, (uint64_t)w->models * DEMAND_NS);
-    message->types = 1;
-    message->candidates[0] = (struct candidate){
+    return (struct candidate){
         .start_ns = {start_ns, start_ns, start_ns},
         .order_ns = start_ns + NS_PER_MS,
         .invalid_after_ns = start_ns + NS_PER_MS,
-        .leftover_invalid_after_ns = TIME_NEVER,
+        .rest = REST_NONE,
     };
 }
 
 static void answer(struct world *w, int64_t now_ns, const struct grant_message *grant) {
-    struct rank_message message = {
-        .kind = RANK_ANSWER,
-        .model = grant->model,
+    union {
+        struct rank_message message;
+        char bytes[sizeof(struct rank_message) + sizeof(struct candidate)];
+    } room;
+    struct rank_message *message = &room.message;
+
+    message->kind = RANK_ANSWER;
+    message->model = grant->model;
+    message->types = 1;
+    message->answer = (struct rank_answer){
         .accelerator = grant->accelerator,
         .items = 8,
         .sealed_ns = now_ns,
-        .free_ns = now_ns + w->run_ns,
+        .end_ns = now_ns + w->run_ns,
         .run_ns = w->run_ns,
     };
-
-    candidate_draw(w, now_ns, &message);
-    rank_core_take(w->core, now_ns, &message, &w->out);
+    message->candidates[0] = candidate_draw(w, now_ns);
+    rank_core_take(w->core, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = message}, &w->out);
     w->endings[(w->ending_first + w->ending_count++) % w->accelerators] =
         (struct ending){now_ns + w->run_ns, grant->accelerator};
 }
@@ -61,9 +66,10 @@ static void turn(struct world *w, int64_t now_ns) {
 
     for (; w->ending_count && w->endings[w->ending_first].at_ns <= now_ns; w->ending_count--) {
         const struct ending *ending = &w->endings[w->ending_first];
-        struct rank_message message = {.kind = RANK_FREE, .accelerator = ending->accelerator, .free_ns = ending->at_ns};
+        struct rank_event event = {
+            .kind = RANK_BATCH_ENDED, .accelerator = ending->accelerator, .ended = {.at_ns = ending->at_ns}};
         w->ending_first = (w->ending_first + 1) % w->accelerators;
-        rank_core_take(w->core, now_ns, &message, &w->out);
+        rank_core_take(w->core, now_ns, &event, &w->out);
     }
     do {
         rank_core_step(w->core, now_ns, &(struct rank_event){.kind = RANK_TIMER}, &w->out);
@@ -90,9 +96,9 @@ static double measure(uint32_t models, uint32_t accelerators, double seconds) {
     w->endings = calloc(accelerators, sizeof(*w->endings));
     w->run_ns = (int64_t)accelerators * RUN_NS;
     for (uint32_t m = 0; m < models; m++) {
-        struct rank_message message = {.kind = RANK_CANDIDATE, .model = m};
-        candidate_draw(w, now_ns, &message);
-        rank_core_take(w->core, now_ns, &message, &w->out);
+        struct candidate candidate = candidate_draw(w, now_ns);
+        struct rank_event event = {.kind = RANK_CANDIDATES, .model = m, .candidates = &candidate};
+        rank_core_take(w->core, now_ns, &event, &w->out);
     }
     began_ns = clock_now_ns();
     until_ns = began_ns + (int64_t)(seconds * 1e9);

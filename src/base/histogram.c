@@ -29,7 +29,7 @@ void histogram_add(struct histogram *h, int64_t value) {
     histogram_add_times(h, value, 1);
 }
 
-void histogram_warm(const struct histogram *h, int64_t value) {
+void histogram_prefetch(const struct histogram *h, int64_t value) {
     __builtin_prefetch(h, 1);
     __builtin_prefetch((const void *)&h->buckets[bucket_of(value)], 1);
 }

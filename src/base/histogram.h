@@ -18,7 +18,7 @@ struct histogram {
 void histogram_add(struct histogram *h, int64_t value);
 void histogram_add_times(struct histogram *h, int64_t value, uint64_t times);
 /* Asks for the cache lines that adding such a value touches. A hint. */
-void histogram_warm(const struct histogram *h, int64_t value);
+void histogram_prefetch(const struct histogram *h, int64_t value);
 /* The value at quantile q in [0, 1] (the upper edge of its bucket), 0 when empty. Any thread. */
 int64_t histogram_quantile(const struct histogram *h, double q);
 /* How many values were at most `edge` (to the bucket's resolution). Any thread; for Prometheus buckets. */

@@ -62,7 +62,7 @@ static int place_models(struct server *s) {
     if (s->config.control) {
         uint32_t most = s->config.control->models_max;
         variants = count + (VARIANTS_MAX - 1) * (most < CONTROL_VARIABLE ? most : CONTROL_VARIABLE);
-        s->wiring.models_spare = variants;
+        s->wiring.models_unused = variants;
         s->wiring.batch_max = PROFILE_BATCH_MAX;
     }
     s->wiring.models = variants;

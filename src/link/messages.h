@@ -90,32 +90,74 @@ static inline double supply_share(uint32_t level, double up) {
     return level == SUPPLY_SCARCE ? 1 / up : level == SUPPLY_AMPLE ? 0.5 : 0.25;
 }
 
-/* A model's next batch on accelerators of one type. */
+/* What a model has to run on a type besides its next batch. */
+enum candidate_rest {
+    REST_NONE,
+    REST_LEFTOVERS,   /* leftovers_invalid_after_ns says until when */
+    REST_BEST_EFFORT, /* best_effort_run_ns says how long; told only where there are no leftovers */
+};
+
+/* A model's next batch on accelerators of one type, and what else the model has for them. The last word's two lowest
+ * bits say which of its times it holds: with one type of accelerators a slot of the board is one cache line. */
 struct candidate {
-    int64_t start_ns[SUPPLY_LEVELS]; /* from then on it may start; TIME_NEVER at all levels: there is no candidate */
+    int64_t start_ns[SUPPLY_LEVELS]; /* from then on it may start; TIME_NEVER at all levels: there is no batch */
     int64_t order_ns;                /* of those that may start, the least is served first */
     int64_t invalid_after_ns;        /* latest start */
-    int64_t
-        leftover_invalid_after_ns; /* latest start of a batch of leftovers; TIME_NEVER: none. From SPARE_NS on: there
-                                    * are none, but best effort whose first batch runs for what is over SPARE_NS */
+    union {
+        struct {
+            uint64_t rest : 2;                       /* enum candidate_rest; written by candidate_*_set() */
+            int64_t leftovers_invalid_after_ns : 62; /* LEFTOVERS: latest start of a batch of them */
+        };
+        struct {
+            uint64_t rest_again : 2;
+            int64_t best_effort_run_ns : 62; /* BEST_EFFORT: how long its first request runs alone */
+        };
+    };
 };
-#define SPARE_NS (TIME_NEVER / 2)
+_Static_assert(sizeof(struct candidate) == 48, "the rest takes one word");
+
+#define REST_TIME_MOST ((1LL << 61) - 1) /* 73 years: what the rest's times are cut to */
+
+static inline int64_t candidate_rest_time(int64_t ns) {
+    return ns < REST_TIME_MOST ? ns : REST_TIME_MOST;
+}
 
 /* Nothing to run. */
 static inline struct candidate candidate_none(void) {
     return (struct candidate){
         .start_ns = {TIME_NEVER, TIME_NEVER, TIME_NEVER},
         .invalid_after_ns = TIME_NEVER,
-        .leftover_invalid_after_ns = TIME_NEVER,
+        .rest = REST_NONE,
     };
 }
 
-static inline bool candidate_leftovers(const struct candidate *candidate) {
-    return candidate->leftover_invalid_after_ns < SPARE_NS;
+static inline void candidate_rest_clear(struct candidate *candidate) {
+    candidate->leftovers_invalid_after_ns = 0;
+    candidate->rest = REST_NONE;
 }
 
-static inline bool candidate_spare(const struct candidate *candidate) {
-    return !candidate_leftovers(candidate) && candidate->leftover_invalid_after_ns != TIME_NEVER;
+static inline void candidate_leftovers_set(struct candidate *candidate, int64_t invalid_after_ns) {
+    candidate->leftovers_invalid_after_ns = candidate_rest_time(invalid_after_ns);
+    candidate->rest = REST_LEFTOVERS;
+}
+
+static inline void candidate_best_effort_set(struct candidate *candidate, int64_t run_ns) {
+    candidate->best_effort_run_ns = candidate_rest_time(run_ns);
+    candidate->rest = REST_BEST_EFFORT;
+}
+
+/* The rest of `from` becomes the rest of `to`. */
+static inline void candidate_rest_copy(struct candidate *to, const struct candidate *from) {
+    to->leftovers_invalid_after_ns = from->leftovers_invalid_after_ns;
+    to->rest = from->rest;
+}
+
+static inline bool candidate_leftovers(const struct candidate *candidate) {
+    return candidate->rest == REST_LEFTOVERS;
+}
+
+static inline bool candidate_best_effort(const struct candidate *candidate) {
+    return candidate->rest == REST_BEST_EFFORT;
 }
 
 /* Whether there is a batch to start, now or later. */
@@ -140,30 +182,39 @@ struct model_rates {
 };
 
 enum rank_message_kind {
-    RANK_CANDIDATE,
-    RANK_ANSWER,
+    RANK_ANSWER, /* to a grant of an accelerator */
     RANK_RATES,
-    RANK_FREE,  /* from an executor */
     RANK_LEAVE, /* the model goes to another sub-cluster; until GRANT_LEFT it only answers grants */
-    RANK_JOIN,  /* the model comes from one, with no grant outstanding, and brings its candidate */
+    RANK_JOIN,  /* the model comes from one, with no grant outstanding, and brings its candidates */
 };
 
+/* What has become of a grant. */
+struct rank_answer {
+    uint32_t accelerator;
+    uint32_t items;    /* of the batch; 0: the accelerator was not used and is given back */
+    int64_t sealed_ns; /* when the batch was sealed */
+    int64_t end_ns;    /* when the batch will have ended by the tables */
+    int64_t run_ns;    /* for how much of that it occupies the accelerator */
+};
+
+/* One candidate for each type of accelerators there is follows the struct, so that a slot of the ring is as long as the
+ * longest message: rank_message_bytes(). */
 struct rank_message {
     enum rank_message_kind kind;
     uint32_t model;
-    uint32_t accelerator; /* ANSWER, FREE */
-    int64_t origin_ns;    /* CANDIDATE, ANSWER, JOIN: when what it follows from was handed over */
-    uint32_t items;       /* ANSWER: items of the batch; 0: the accelerator was not used and is given back */
-    int64_t sealed_ns;    /* ANSWER: when it was decided */
-    int64_t free_ns;      /* ANSWER: when the batch will have ended by the tables; FREE: when it has */
-    int64_t run_ns;       /* ANSWER: for how much of that it occupies the accelerator */
-    bool unlike;          /* FREE: how long that took says nothing of the model */
-    uint32_t types;       /* CANDIDATE, ANSWER (the next one), JOIN: how many of candidates[] count */
+    uint32_t types; /* of accelerators: how many of candidates[] there are. ANSWER, JOIN; else 0 */
     union {
-        struct model_rates rates;                           /* RATES */
-        struct candidate candidates[ACCELERATOR_TYPES_MAX]; /* by type; rings have room for those there are */
+        struct rank_answer answer; /* ANSWER */
+        struct model_rates rates;  /* RATES */
     };
+    int64_t origin_ns;             /* ANSWER, JOIN: when what the candidates follow from was handed over */
+    struct candidate candidates[]; /* ANSWER, JOIN: [types] the newest */
 };
+
+/* Bytes of any message where there are so many types. */
+static inline size_t rank_message_bytes(uint32_t types) {
+    return sizeof(struct rank_message) + types * sizeof(struct candidate);
+}
 
 /* ---- rank thread -> model thread ---- */
 
@@ -199,8 +250,8 @@ struct grant_message {
     uint32_t accelerator, type;
     uint32_t supply;    /* ACCELERATOR: the level at which it was granted */
     bool leftovers;     /* run leftovers: nothing better is ready */
-    bool spare;         /* run best effort: nobody else wants the accelerator */
-    int64_t run_ns;     /* ACCELERATOR, spare: for so long at most */
+    bool best_effort;   /* run best effort: nobody else wants the accelerator */
+    int64_t run_ns;     /* ACCELERATOR, best_effort: for so long at most */
     int64_t granted_ns; /* ACCELERATOR: when it was */
     int64_t due_ns;     /* ACCELERATOR: when it could have been, had the candidate been known and looked at at once */
     int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is */

@@ -1,4 +1,5 @@
-/* squishy_fit.h - a squishy plan for the GPUs that there are: spare ones are spread over all sessions as room to grow.
+/* squishy_fit.h - a squishy plan for the GPUs that there are: those left over are spread over all sessions as room to
+ * grow.
  *
  * The plan is made for the largest multiple of the rates that fits, so that every session's load may rise by the same
  * factor before it is too much; where the GPUs do not suffice, for the largest part of the rates. Placements of before

@@ -270,7 +270,7 @@ static int64_t company_ends(const struct deferred_model *d, const struct batch_v
 static struct batch_times deferred_times(const struct model_view *m, const void *own, uint32_t type,
                                          const struct batch_view *batch) {
     const struct deferred_model *d = own;
-    if (batch->sealed || batch->items >= batch->items_most)
+    if (batch->full || batch->items >= batch->items_most)
         return batch_times_from(0, batch->invalid_after_ns);
     int64_t due_ns = batch->due_ns, patient_ns = batch->head_arrival_ns + d->patience_ns;
     if (due_ns > patient_ns)

@@ -83,7 +83,7 @@ static struct batch_times symphony_times(const struct model_view *m, const void 
                                          const struct batch_view *batch) {
     const struct symphony_model *s = own;
     (void)type;
-    bool large = batch->sealed || batch->items >= batch->items_most || batch->items >= s->enough;
+    bool large = batch->full || batch->items >= batch->items_most || batch->items >= s->enough;
     int64_t from_ns = large ? 0 : batch->due_ns;
     return batch_times_from(from_ns, order_of(m, from_ns, batch));
 }

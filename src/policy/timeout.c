@@ -64,7 +64,7 @@ static struct batch_times timeout_times(const struct model_view *m, const void *
     const struct timeout_model *t = own;
     (void)m, (void)type;
     bool large =
-        batch->sealed || batch->items >= batch->items_most || (t->enough_items > 0 && batch->items >= t->enough_items);
+        batch->full || batch->items >= batch->items_most || (t->enough_items > 0 && batch->items >= t->enough_items);
     int64_t from_ns = large ? 0 : batch->head_arrival_ns + t->delay_ns;
     return batch_times_from(from_ns, batch->head_arrival_ns);
 }

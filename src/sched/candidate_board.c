@@ -53,7 +53,7 @@ void candidate_board_write(struct candidate_board *board, uint32_t model, const 
     atomic_store_explicit(&slot->version, version + 2, memory_order_release); /* with candidate_board_read() */
 }
 
-void candidate_board_warm(const struct candidate_board *board, uint32_t model) {
+void candidate_board_prefetch(const struct candidate_board *board, uint32_t model) {
     __builtin_prefetch(slot_of(board, model), 1);
 }
 

@@ -27,7 +27,7 @@ void candidate_board_free(struct candidate_board *board);
 void candidate_board_write(struct candidate_board *board, uint32_t model, const struct candidate *candidates,
                            int64_t origin_ns);
 /* The model's thread: the slot will be written soon. A hint. */
-void candidate_board_warm(const struct candidate_board *board, uint32_t model);
+void candidate_board_prefetch(const struct candidate_board *board, uint32_t model);
 /* The model's thread: some of models 64*word to 64*word+63 are new. */
 void candidate_board_announce(struct candidate_board *board, uint32_t lane, uint32_t word, uint64_t models);
 

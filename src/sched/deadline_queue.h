@@ -5,8 +5,8 @@
  * that arrive in order, the list perfect.
  *
  * Taking a long queue out is one cache miss a node after the other. So a node that waits says in its `next` who comes
- * DEADLINE_QUEUE_AHEAD nodes later, for who walks the queue to ask for that one in time (deadline_queue_warm()). It is
- * a hint: kept only where queues are long and requests come in order, and never followed. */
+ * DEADLINE_QUEUE_AHEAD nodes later, for who walks the queue to ask for that one in time (deadline_queue_prefetch()). It
+ * is a hint: kept only where queues are long and requests come in order, and never followed. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ uint32_t deadline_queue_find(const struct deadline_queue *queue, const struct re
                              int64_t deadline_ns);
 
 /* Asks for a node some way behind `node`, which is in the queue. */
-static inline void deadline_queue_warm(const struct request_pool *pool, uint32_t node) {
+static inline void deadline_queue_prefetch(const struct request_pool *pool, uint32_t node) {
     uint32_t later = pool->nodes[node].next;
     if (later < pool->capacity)
         __builtin_prefetch(&pool->nodes[later], 1);

@@ -30,7 +30,7 @@ struct model_core_config {
     uint32_t preferred_count;
     double weight;            /* of its share of an overloaded sub-cluster, against the other models'; 0: 1 */
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
-    bool prefetch;            /* the data*b passes while the batch before runs; else on the accelerator's own time */
+    bool fetch_ahead;         /* the data*b passes while the batch before runs; else on the accelerator's own time */
     bool learn;               /* correct the tables from measured runs */
     uint32_t accelerators;    /* when learning: how many there are, of all types; their first runs are told apart */
     const struct policy_ops *policy;
@@ -87,12 +87,12 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
                      struct model_output *out);
 /* Asks for the cache lines of a core that is about to be stepped, and some time later for those they point to that an
  * arrival touches. Hints; of use where many cores take turns. */
-void model_core_warm(const struct model_core *core);
-void model_core_warm_arrival(const struct model_core *core);
+void model_core_prefetch(const struct model_core *core);
+void model_core_prefetch_arrival(const struct model_core *core);
 /* Of one that is about to be told parameters. */
-void model_core_warm_parameters(const struct model_core *core);
+void model_core_prefetch_parameters(const struct model_core *core);
 /* The same of a queued request, from the first (after REQUEST_NONE) to the next after `node`, which must have come. */
-uint32_t model_core_warm_batch(const struct model_core *core, uint32_t node);
+uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */
 bool model_core_idle(const struct model_core *core);
 /* Requests queued, leftovers and best effort included. */

@@ -31,7 +31,7 @@ struct model_thread;
 
 /* The cores of a served model that comes while the thread runs. */
 struct model_cores {
-    struct thread_model model; /* its variants are spare ones of the wiring's */
+    struct thread_model model; /* its variants have model numbers that were not in use */
     struct model_core *cores[VARIANTS_MAX];
 };
 

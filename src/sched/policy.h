@@ -44,7 +44,7 @@ struct batch_view {
     int64_t invalid_after_ns;   /* latest start */
     int64_t changed_ns;         /* when something joined or left it; model_updated_ns() counts other arrivals, too */
     uint32_t items, items_most; /* in the batch; most that a batch of this type may have */
-    bool sealed;                /* more is queued than fits: nothing can join it */
+    bool full;                  /* more is queued than fits: nothing can join it */
 };
 
 /* When a batch may start. */

@@ -31,10 +31,12 @@ struct rank_core_config {
 struct rank_core;
 
 /* An accelerator is granted while it is free, and ahead of time while it runs one batch. Every batch that an answer
- * announced is followed by one RANK_FREE of its accelerator, a lost one too (at the latest before the accelerator is up
- * again). It may overtake the answer. */
+ * announced is followed by one RANK_BATCH_ENDED of its accelerator, a lost one too (at the latest before the
+ * accelerator is up again). It may overtake the answer. */
 enum rank_event_kind {
-    RANK_MESSAGE,          /* from a model thread or an executor */
+    RANK_MESSAGE,          /* message: from a model thread */
+    RANK_CANDIDATES,       /* model, candidates: the newest that a model has told */
+    RANK_BATCH_ENDED,      /* accelerator, ended */
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
     RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batches are reported to have ended */
     RANK_ACCELERATOR_DOWN, /* accelerator leaves: no grants any more; a running batch may still report */
@@ -42,8 +44,15 @@ enum rank_event_kind {
 
 struct rank_event {
     enum rank_event_kind kind;
-    uint32_t accelerator;
-    const struct rank_message *message;
+    uint32_t model, accelerator;
+    union {
+        const struct rank_message *message;
+        const struct candidate *candidates; /* [types] */
+        struct {
+            int64_t at_ns;
+            bool unlike; /* how long the batch took says nothing of its model */
+        } ended;
+    };
 };
 
 struct rank_output {
@@ -59,10 +68,9 @@ size_t rank_core_bytes(const struct rank_core_config *config);
 /* Every accelerator of its own starts free. */
 void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
-/* As a step with RANK_MESSAGE, but nothing is granted yet, for more of this time follows, at last a step: of `out` only
- * `joined` and `left` are set. */
-void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_message *message,
-                    struct rank_output *out);
+/* As a step, but nothing is granted yet, because more events of this time follow, and a step after the last: of `out`
+ * only `joined` and `left` are set. */
+void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
 /* The message for one model after parameters_changed. */
 void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message);
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */

@@ -110,11 +110,9 @@ static void tell_parameters(struct rank_thread *r, int64_t now) {
     }
 }
 
-/* Steps when everything of this turn is in. */
-static void rank_take(struct rank_thread *r, int64_t now, const struct rank_message *message) {
-    if (message->kind == RANK_CANDIDATE || message->kind == RANK_ANSWER || message->kind == RANK_JOIN)
-        r->origin_ns[message->model] = message->origin_ns;
-    rank_core_take(r->core, now, message, &r->out);
+/* Tells the core, which is stepped when everything of this turn is in. */
+static void rank_take(struct rank_thread *r, int64_t now, const struct rank_event *event) {
+    rank_core_take(r->core, now, event, &r->out);
     if (r->out.left != RANK_NOBODY)
         tell_left(r, r->out.left);
     if (r->out.joined != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
@@ -123,15 +121,16 @@ static void rank_take(struct rank_thread *r, int64_t now, const struct rank_mess
 
 static bool poll_candidates(struct rank_thread *r, int64_t now) {
     struct candidate_board *board = &r->wiring->candidates;
-    struct rank_message message = {.kind = RANK_CANDIDATE, .types = board->types};
+    struct candidate candidates[ACCELERATOR_TYPES_MAX];
+    struct rank_event event = {.kind = RANK_CANDIDATES, .candidates = candidates};
     bool any = false;
 
     for (uint32_t lane = r->part; lane < board->lanes; lane += r->wiring->rank_threads)
         for (uint32_t word = 0; word * 64 < board->models; word++)
             for (uint64_t news = candidate_board_take(board, lane, word); news; news &= news - 1) {
-                message.model = word * 64 + (uint32_t)__builtin_ctzll(news);
-                if (candidate_board_read(board, message.model, message.candidates, &message.origin_ns))
-                    rank_take(r, now, &message);
+                event.model = word * 64 + (uint32_t)__builtin_ctzll(news);
+                if (candidate_board_read(board, event.model, candidates, &r->origin_ns[event.model]))
+                    rank_take(r, now, &event);
                 any = true;
             }
     return any;
@@ -145,11 +144,11 @@ static void note_state(struct rank_thread *r, uint32_t accelerator, enum acceler
 }
 
 static void take_news(struct rank_thread *r, int64_t now, const struct freed_message *freed) {
-    struct rank_message message = {
-        .kind = RANK_FREE, .accelerator = freed->accelerator, .free_ns = freed->ended_ns, .unlike = freed->unlike};
-
     if (freed->news == NEWS_ENDED)
-        rank_take(r, now, &message);
+        rank_take(r, now,
+                  &(struct rank_event){.kind = RANK_BATCH_ENDED,
+                                       .accelerator = freed->accelerator,
+                                       .ended = {.at_ns = freed->ended_ns, .unlike = freed->unlike}});
     else
         rank_step(r, now,
                   &(struct rank_event){.kind = freed->news == NEWS_LEAVES ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
@@ -172,6 +171,17 @@ static bool poll_freed(struct rank_thread *r, int64_t now) {
     return any;
 }
 
+static void take_message(struct rank_thread *r, int64_t now, struct rank_message *message) {
+    if (message->types) {
+        /* The board may be newer than the message, and have been passed over while that was under way. */
+        candidate_board_read(&r->wiring->candidates, message->model, message->candidates, &message->origin_ns);
+        r->origin_ns[message->model] = message->origin_ns;
+    }
+    rank_take(r, now, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+    if (message->kind == RANK_ANSWER)
+        note_state(r, message->answer.accelerator, NEWS_ENDED);
+}
+
 static bool poll_messages(struct rank_thread *r, int64_t now) {
     bool any = false;
 
@@ -179,12 +189,7 @@ static bool poll_messages(struct rank_thread *r, int64_t now) {
         struct ring *ring = &r->wiring->to_rank[t * r->wiring->rank_threads + r->part];
         struct rank_message *message;
         for (int n = 0; n < POLL_MAX && (message = ring_peek(ring)); n++, ring_pop(ring)) {
-            /* The board may be newer than the message, and have been passed over while that was under way. */
-            if (message->kind == RANK_ANSWER || message->kind == RANK_JOIN)
-                candidate_board_read(&r->wiring->candidates, message->model, message->candidates, &message->origin_ns);
-            rank_take(r, now, message);
-            if (message->kind == RANK_ANSWER)
-                note_state(r, message->accelerator, NEWS_ENDED);
+            take_message(r, now, message);
             any = true;
         }
         ring_release(ring);

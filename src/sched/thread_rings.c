@@ -159,12 +159,12 @@ void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change) {
     gauge_add(&r->queued[model], change);
 }
 
-void rings_warm_send(const struct thread_rings *r, uint32_t model, uint32_t items) {
-    histogram_warm(&r->counters[model].batch_items, items);
+void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items) {
+    histogram_prefetch(&r->counters[model].batch_items, items);
 }
 
-void rings_warm_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
-    histogram_warm(&r->counters[model].run_ns, ran->run_ns);
+void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran) {
+    histogram_prefetch(&r->counters[model].run_ns, ran->run_ns);
     __builtin_prefetch(&r->batches[model][ran->items - 1], 1);
 }
 

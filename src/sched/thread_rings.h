@@ -99,8 +99,8 @@ void rings_send(struct thread_rings *r, int64_t now_ns, const struct sealed_batc
 /* Whether the ring of plans to an accelerator's executor has room for any batch. */
 bool rings_fit(const struct thread_rings *r, uint32_t accelerator);
 /* Asks for the cache lines that rings_send() of so many items, or rings_ran(), will count in. A hint. */
-void rings_warm_send(const struct thread_rings *r, uint32_t model, uint32_t items);
-void rings_warm_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
+void rings_prefetch_send(const struct thread_rings *r, uint32_t model, uint32_t items);
+void rings_prefetch_ran(const struct thread_rings *r, uint32_t model, const struct ran_message *ran);
 /* Notes what a run tells of delays and durations. */
 void rings_ran(struct thread_rings *r, uint32_t model, const struct ran_message *ran);
 void rings_queued_add(struct thread_rings *r, uint32_t model, int32_t change);

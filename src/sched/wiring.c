@@ -74,12 +74,6 @@ static uint32_t plan_slots(const struct wiring *w, uint32_t plans) {
     return slots > one ? (uint32_t)slots : one;
 }
 
-/* Of a message about candidates of so many types, or about rates. */
-static size_t rank_message_bytes(uint32_t types) {
-    size_t candidates = types * sizeof(struct candidate), rates = sizeof(struct model_rates);
-    return offsetof(struct rank_message, candidates) + (candidates > rates ? candidates : rates);
-}
-
 /* Most accelerators of one part. */
 static uint32_t part_accelerators(const struct wiring *w) {
     uint32_t count[RANK_THREADS_MAX] = {0}, most = 0;

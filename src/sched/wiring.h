@@ -48,12 +48,12 @@ struct wiring {
     uint32_t rank_threads;      /* 0: one */
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
     uint32_t models;            /* what the cores call models: variants of served models */
-    uint32_t models_spare;      /* the last so many of them are given to served models that come; any thread's */
+    uint32_t models_unused;     /* the last so many of them are for served models that come; any thread's */
     uint32_t types;             /* of accelerators; 0: 1 */
     uint32_t batch_max;         /* requests a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
     uint32_t request_slots;     /* messages that a ring of requests holds; 0: two for each of those, so never full */
-    uint32_t *thread_of_model;  /* [models]; of spare ones: written before the model comes */
+    uint32_t *thread_of_model;  /* [models]; of unused ones: written before the model comes */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */
     uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models] at first; NULL: all are of part 0 */

@@ -12,7 +12,7 @@ struct checked_request {
     int64_t latest_ns; /* by when it must have left the scheduler */
     int64_t deadline_ns;
     uint32_t model, items;
-    bool spare; /* best effort */
+    bool best_effort;
     enum request_state state;
 };
 
@@ -28,7 +28,7 @@ struct checker {
     /* the batch being started */
     int64_t now_ns, finish_ns;
     uint32_t model, accelerator, items, items_left, items_first;
-    bool spare; /* its first request is best effort */
+    bool best_effort; /* its first request is best effort */
     bool lateness_allowed;
     char wrong[256]; /* "": nothing */
 };
@@ -78,7 +78,7 @@ static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t 
         .deadline_ns = deadline_ns,
         .model = model,
         .items = items,
-        .spare = priority == PRIORITY_BEST_EFFORT,
+        .best_effort = priority == PRIORITY_BEST_EFFORT,
         .state = WAITING,
     };
 }
@@ -103,7 +103,7 @@ static void on_refused(void *context, int64_t now_ns, uint32_t model, uint64_t h
 static bool too_long(const struct checker *checker) {
     const struct sim_config *config = checker->config;
     const struct sim_model *model = &config->models[checker->model];
-    if (!checker->spare || checker->items == checker->items_first || config->learn || model->slo_spread > 0)
+    if (!checker->best_effort || checker->items == checker->items_first || config->learn || model->slo_spread > 0)
         return false;
     return model->profiles[config->accelerator_type[checker->accelerator]]->latency_ns[checker->items] >
            model->slo_ns / 2;
@@ -115,7 +115,7 @@ static void batch_complete(struct checker *checker) {
     if (too_long(checker))
         wrong(checker, "a batch of %" PRIu32 " items of best effort takes too long", checker->items);
     checker->items_left = 0;
-    checker->spare = false;
+    checker->best_effort = false;
 }
 
 static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
@@ -147,9 +147,9 @@ static void on_joined(void *context, uint64_t handle) {
     request->state = STARTED;
     if (checker->items_first == 0) {
         checker->items_first = request->items;
-        checker->spare = request->spare;
+        checker->best_effort = request->best_effort;
     }
-    if (request->spare != checker->spare)
+    if (request->best_effort != checker->best_effort)
         wrong(checker, "request %" PRIu64 " is in a batch of another class", handle);
     if (request->model != checker->model)
         wrong(checker, "request %" PRIu64 " is in a batch of another model", handle);

@@ -29,29 +29,29 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
 /* Requests at once, plenty: twice what arrives during the longest SLO, but not more than twice what arrives at all. */
 static uint32_t requests_most(const struct sim_config *c) {
     double rate = 0, slo_s = 0, surge = 1, run_s = c->warmup_s + c->seconds;
-    uint32_t spare = 0;
+    uint32_t best_effort = 0;
     for (uint32_t i = 0; i < c->step_count; i++)
         rate = c->steps[i].rate_rps > rate ? c->steps[i].rate_rps : rate;
     for (uint32_t m = 0; m < c->model_count; m++) {
         double model_slo_s = (double)c->models[m].slo_ns / (double)NS_PER_S * (1 + c->models[m].slo_spread);
         slo_s = model_slo_s > slo_s ? model_slo_s : slo_s;
-        spare += c->models[m].best_effort > 0 ? BEST_EFFORT_MAX : 0;
+        best_effort += c->models[m].best_effort > 0 ? BEST_EFFORT_MAX : 0;
         surge = c->models[m].surge_factor > surge ? c->models[m].surge_factor : surge;
     }
-    double most = 2 * rate * surge * (slo_s < run_s ? slo_s : run_s) + spare + REQUESTS_MORE;
+    double most = 2 * rate * surge * (slo_s < run_s ? slo_s : run_s) + best_effort + REQUESTS_MORE;
     return most < REQUESTS_MOST ? (uint32_t)most : REQUESTS_MOST;
 }
 
 static void classes_layout(struct arena *arena, const struct sim_config *c, struct sim_model_result *results) {
     for (uint32_t m = 0; m < c->model_count; m++) {
-        uint32_t priorities = c->models[m].priority_count, spare = c->models[m].best_effort > 0;
-        size_t bytes = (priorities + spare) * sizeof(struct sim_class_result);
+        uint32_t priorities = c->models[m].priority_count, best_effort = c->models[m].best_effort > 0;
+        size_t bytes = (priorities + best_effort) * sizeof(struct sim_class_result);
         struct sim_class_result *classes = arena_take(arena, bytes);
         if (!arena->base)
             continue;
         memset(classes, 0, bytes);
         results[m].priorities = priorities ? classes : NULL;
-        results[m].best_effort = spare ? classes + priorities : NULL;
+        results[m].best_effort = best_effort ? classes + priorities : NULL;
     }
 }
 
@@ -126,11 +126,11 @@ struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uin
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome) {
     struct sim_model_result *result = &sim->result->models[model];
     struct sim_class_result *class = sim_class_of(sim, model, priority);
-    bool bad = outcome == SIM_DROPPED || outcome == SIM_LATE, spare = priority == PRIORITY_BEST_EFFORT;
-    sim->bad += bad && !spare;
-    if (class && sim_counts(sim, spare ? sim->now_ns : arrival_ns))
+    bool bad = outcome == SIM_DROPPED || outcome == SIM_LATE, best_effort = priority == PRIORITY_BEST_EFFORT;
+    sim->bad += bad && !best_effort;
+    if (class && sim_counts(sim, best_effort ? sim->now_ns : arrival_ns))
         class->count[outcome]++;
-    if (spare || !sim_counts(sim, arrival_ns))
+    if (best_effort || !sim_counts(sim, arrival_ns))
         return;
     result->good += outcome == SIM_GOOD;
     result->dropped += outcome == SIM_DROPPED;

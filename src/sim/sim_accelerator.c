@@ -86,15 +86,15 @@ static uint32_t requests_answer(struct sim *sim, const struct sim_batch *batch, 
         struct request_node *request = &sim->pool.nodes[node];
         next = request->next;
         bool good = ran && sim->now_ns <= request->deadline_ns;
-        bool spare = request->priority == PRIORITY_BEST_EFFORT;
+        bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
         struct sim_class_result *class = sim_class_of(sim, batch->model, request->priority);
-        late += !good && !spare;
+        late += !good && !best_effort;
         sim_count(sim, batch->model, request->priority, request->arrival_ns, good ? SIM_GOOD : SIM_LATE);
         if (ran && sim_counts(sim, request->arrival_ns)) {
             int64_t took_ns = sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns;
             if (class)
                 sim_times_add(&class->latency, took_ns);
-            if (!spare) {
+            if (!best_effort) {
                 sim_times_add(&result->latency, took_ns);
                 sim_times_add(&result->queueing, batch->begin_ns - request->arrival_ns);
             }

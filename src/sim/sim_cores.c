@@ -26,12 +26,13 @@ struct sim_grant { /* rank core, or an executor -> model core */
 
 struct sim_message { /* model core -> rank core */
     int64_t at_ns;
+    bool candidates; /* not a message: the newest candidates of message.model, as on the board of the live threads */
     struct rank_message message;
 };
 
 struct sim_notice { /* accelerator -> rank core */
     int64_t at_ns;
-    enum rank_event_kind kind; /* RANK_MESSAGE: RANK_FREE */
+    enum rank_event_kind kind; /* RANK_BATCH_ENDED, RANK_ACCELERATOR_UP or _DOWN */
     uint32_t accelerator;
     int64_t said_ns;
 };
@@ -72,7 +73,7 @@ static struct model_core_config core_config(const struct sim_config *c, uint32_t
         .weight = c->models[m].weight,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,
-        .prefetch = true,
+        .fetch_ahead = true,
         .learn = c->learn,
         .accelerators = c->accelerators,
         .policy = c->policy,
@@ -108,7 +109,7 @@ static void cores_layout(struct sim *sim, struct arena *arena) {
     if (!arena->base)
         cores = &scratch;
     bus_take(arena, &cores->to_model, sizeof(struct sim_grant), capacity);
-    bus_take(arena, &cores->to_rank, sizeof(struct sim_message), capacity);
+    bus_take(arena, &cores->to_rank, sizeof(struct sim_message) + c->types * sizeof(struct candidate), capacity);
     bus_take(arena, &cores->notices, sizeof(struct sim_notice), capacity);
     cores->models = arena_take(arena, c->model_count * sizeof(*cores->models));
     cores->timer_ns = arena_take(arena, c->model_count * sizeof(*cores->timer_ns));
@@ -174,13 +175,19 @@ static int64_t bus_next_ns(const struct bus *bus) {
     return bus->count ? *(int64_t *)bus_slot(bus, 0) : TIME_NEVER;
 }
 
-static struct rank_message *rank_message_push(struct sim *sim, enum rank_message_kind kind, uint32_t model) {
+static struct sim_message *to_rank_push(struct sim *sim, uint32_t model) {
     int64_t at_ns;
     struct sim_message *slot = bus_push(sim, &cores_of(sim)->to_rank, &at_ns);
     slot->at_ns = at_ns;
-    slot->message.kind = kind;
+    slot->candidates = false;
     slot->message.model = model;
-    return &slot->message;
+    return slot;
+}
+
+static struct rank_message *rank_message_push(struct sim *sim, enum rank_message_kind kind, uint32_t model) {
+    struct rank_message *message = &to_rank_push(sim, model)->message;
+    message->kind = kind;
+    return message;
 }
 
 static void notice_push(struct sim *sim, enum rank_event_kind kind, uint32_t accelerator) {
@@ -231,16 +238,20 @@ static void model_done(struct sim *sim, uint32_t model, const struct grant_messa
         rank_message_push(sim, RANK_RATES, model)->rates = out->rates;
     if (grant) {
         struct rank_message *answer = rank_message_push(sim, RANK_ANSWER, model);
-        answer->accelerator = grant->accelerator;
-        answer->items = out->batch_items;
-        answer->sealed_ns = sim->now_ns;
-        answer->free_ns = out->batch_finish_ns;
-        answer->run_ns = out->batch_run_ns;
+        answer->answer = (struct rank_answer){
+            .accelerator = grant->accelerator,
+            .items = out->batch_items,
+            .sealed_ns = sim->now_ns,
+            .end_ns = out->batch_finish_ns,
+            .run_ns = out->batch_run_ns,
+        };
         candidates_copy(sim, answer);
         if (out->batch != REQUEST_NONE)
             batch_send(sim, model, grant);
     } else if (out->candidate_changed) {
-        candidates_copy(sim, rank_message_push(sim, RANK_CANDIDATE, model));
+        struct sim_message *slot = to_rank_push(sim, model);
+        slot->candidates = true;
+        candidates_copy(sim, &slot->message);
     }
     int64_t *timer_ns = &cores->timer_ns[model];
     if (out->wake_ns < *timer_ns || *timer_ns <= sim->now_ns)
@@ -300,16 +311,16 @@ static void rank_timer(struct sim *sim) {
 }
 
 static void notice_deliver(struct sim *sim, struct sim_notice notice) {
-    if (notice.kind != RANK_MESSAGE) {
-        rank_step(sim, &(struct rank_event){.kind = notice.kind, .accelerator = notice.accelerator});
-        return;
-    }
-    struct rank_message message;
-    message.kind = RANK_FREE;
-    message.accelerator = notice.accelerator;
-    message.free_ns = notice.said_ns;
-    message.unlike = false;
-    rank_step(sim, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message});
+    rank_step(sim, &(struct rank_event){
+                       .kind = notice.kind, .accelerator = notice.accelerator, .ended = {.at_ns = notice.said_ns}});
+}
+
+static void message_deliver(struct sim *sim, const struct sim_message *slot) {
+    struct rank_event event = {.kind = RANK_MESSAGE, .message = &slot->message};
+    if (slot->candidates)
+        event = (struct rank_event){
+            .kind = RANK_CANDIDATES, .model = slot->message.model, .candidates = slot->message.candidates};
+    rank_step(sim, &event);
 }
 
 static void grant_deliver(struct sim *sim, const struct sim_grant *slot) {
@@ -327,7 +338,7 @@ static void cores_deliver(struct sim *sim) {
     for (;;) {
         struct sim_message *message = bus_arrived(sim, &cores->to_rank);
         if (message) {
-            rank_step(sim, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message->message});
+            message_deliver(sim, message);
             bus_pop(&cores->to_rank);
             continue;
         }
@@ -370,7 +381,7 @@ static void cores_ended(struct sim *sim, uint32_t accelerator, const struct sim_
             .late = batch->late,
             .run_ns = batch->run_ns,
         };
-    notice_push(sim, RANK_MESSAGE, accelerator);
+    notice_push(sim, RANK_BATCH_ENDED, accelerator);
 }
 
 static void cores_joined(struct sim *sim, uint32_t accelerator) {

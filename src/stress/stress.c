@@ -17,7 +17,7 @@
 #define REQUEST_SLOTS_MAX 65536
 #define LAG_PART          8 /* of an SLO: what waits longer between a world and a model thread is turned away */
 #define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
-#define SPARE_S           1                 /* that a run may take longer before slices grow */
+#define OVERRUN_S         1                 /* that a run may take longer before slices grow */
 #define DRAIN_NS          (10 * NS_PER_S)   /* nothing comes back for so long: nothing more will */
 #define POLL_NS           NS_PER_MS
 #define MOVES_APART_NS    (50 * NS_PER_US) /* those that are due closer together are told together */
@@ -251,7 +251,7 @@ static int stress_start(struct stress *s, struct sy_error *err) {
         if ((rc = rank_thread_make_one(s, s->rank_threads, err)) < 0)
             return rc;
     }
-    s->slicing = slicing_of(c->slo_ns, (int64_t)((c->warmup_s + c->seconds + SPARE_S) * 1e9));
+    s->slicing = slicing_of(c->slo_ns, (int64_t)((c->warmup_s + c->seconds + OVERRUN_S) * 1e9));
     s->epoch_ns = clock_now_ns();
     if ((rc = worlds_make(s, err)) < 0)
         return rc;

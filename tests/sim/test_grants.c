@@ -90,9 +90,10 @@ enum action {
 /* ---- the state ---- */
 
 struct to_rank {
-    uint32_t kind, accelerator, items, pad;
-    int64_t sealed_ns, free_ns, run_ns;
+    uint64_t kind;
+    struct rank_answer answer;
 };
+_Static_assert(sizeof(struct to_rank) == 40, "no padding");
 
 struct to_rank_channel {
     uint64_t count;
@@ -236,7 +237,7 @@ static void world_layout(struct world *w, const struct section *s, struct arena 
                                            .slo_ns = s->requests[0].slo_ns,
                                            .ctrl_ns = s->ctrl_ns,
                                            .data_ns = s->data_ns,
-                                           .prefetch = true,
+                                           .fetch_ahead = true,
                                            .policy = s->policy};
         memcpy(config.profiles, profiles, s->types * sizeof(config.profiles[0]));
         struct model_state *model = &w->models[m];
@@ -284,11 +285,13 @@ static void model_answers(struct world *w, uint32_t m, int64_t now_ns, const str
                           const struct model_output *out) {
     struct to_rank *answer = to_rank_push(w, m, RANK_ANSWER);
     bool used = out->batch != REQUEST_NONE;
-    answer->accelerator = grant->accelerator;
-    answer->items = used ? out->batch_items : 0;
-    answer->sealed_ns = now_ns;
-    answer->free_ns = used ? out->batch_finish_ns : now_ns;
-    answer->run_ns = used ? out->batch_run_ns : 0;
+    answer->answer = (struct rank_answer){
+        .accelerator = grant->accelerator,
+        .items = used ? out->batch_items : 0,
+        .sealed_ns = now_ns,
+        .end_ns = used ? out->batch_finish_ns : now_ns,
+        .run_ns = used ? out->batch_run_ns : 0,
+    };
     if (!used)
         return;
     struct executor *executor = &w->executors[grant->accelerator];
@@ -441,45 +444,40 @@ static void rank_step(struct world *w, uint32_t r, int64_t now_ns, const struct 
 }
 
 /* Decides at once, as in the simulator, or when more has been taken, as in the live threads. */
-static void rank_take(struct world *w, uint32_t r, int64_t now_ns, const struct rank_message *message) {
+static void rank_take(struct world *w, uint32_t r, int64_t now_ns, const struct rank_event *event) {
     static struct rank_output out;
     if (!w->section->lazy) {
-        rank_step(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = message});
+        rank_step(w, r, now_ns, event);
         return;
     }
-    rank_core_take(w->ranks[r].core, now_ns, message, &out);
+    rank_core_take(w->ranks[r].core, now_ns, event, &out);
     w->ranks[r].undecided = 1;
     rank_moves(w, r, &out);
 }
 
-static struct rank_message rank_message(const struct world *w, uint32_t m, enum rank_message_kind kind) {
-    struct rank_message message = {.kind = kind, .model = m, .types = w->section->types};
-    memcpy(message.candidates, w->models[m].told, sizeof(w->models[m].told));
-    return message;
-}
-
 static void rank_takes_candidate(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
-    struct rank_message message = rank_message(w, m, RANK_CANDIDATE);
     w->ranks[r].announced &= ~(1U << m);
-    rank_take(w, r, now_ns, &message);
+    rank_take(w, r, now_ns, &(struct rank_event){.kind = RANK_CANDIDATES, .model = m, .candidates = w->models[m].told});
 }
 
 static void rank_takes(struct world *w, uint32_t m, uint32_t r, int64_t now_ns) {
     struct to_rank said = w->ranks[r].from_models[m].slots[0];
     POP(&w->ranks[r].from_models[m]);
-    struct rank_message message = rank_message(w, m, said.kind);
-    message.accelerator = said.accelerator;
-    message.items = said.items;
-    message.sealed_ns = said.sealed_ns;
-    message.free_ns = said.free_ns;
-    message.run_ns = said.run_ns;
+    union {
+        struct rank_message message;
+        char bytes[sizeof(struct rank_message) + TYPES_MAX * sizeof(struct candidate)];
+    } room;
+    room.message = (struct rank_message){
+        .kind = (enum rank_message_kind)said.kind, .model = m, .types = w->section->types, .answer = said.answer};
+    memcpy(room.message.candidates, w->models[m].told, sizeof(w->models[m].told));
     if (said.kind == RANK_ANSWER) {
-        if (w->models[m].granted != said.accelerator + 1)
+        uint32_t a = said.answer.accelerator;
+        if (w->models[m].granted != a + 1)
             wrong(w, "an answer to no grant");
-        w->models[m].granted = w->known[said.accelerator].granted = 0;
-        w->known[said.accelerator].batches += said.items > 0;
+        w->models[m].granted = w->known[a].granted = 0;
+        w->known[a].batches += said.answer.items > 0;
     }
-    rank_take(w, r, now_ns, &message);
+    rank_take(w, r, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &room.message});
 }
 
 static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
@@ -487,9 +485,9 @@ static void rank_notices(struct world *w, uint32_t a, int64_t now_ns) {
     uint32_t r = a % parts_of(w->section);
     POP(&w->notices[a]);
     if (kind == NEWS_ENDED) {
-        struct rank_message message = {.kind = RANK_FREE, .accelerator = a, .free_ns = said_ns};
         w->known[a].batches--;
-        rank_take(w, r, now_ns, &message);
+        rank_take(w, r, now_ns,
+                  &(struct rank_event){.kind = RANK_BATCH_ENDED, .accelerator = a, .ended = {.at_ns = said_ns}});
         return;
     }
     w->known[a].out = kind == NEWS_LEAVES;

@@ -79,10 +79,10 @@ static inline struct batch_view batch_of(const struct fixture *f, uint32_t items
 }
 
 /* When such a batch may start. */
-static inline struct batch_times times(const struct fixture *f, uint32_t items, bool sealed) {
+static inline struct batch_times times(const struct fixture *f, uint32_t items, bool full) {
     struct batch_view batch = batch_of(f, items);
     struct model_view view = f->view;
-    batch.sealed = sealed;
+    batch.full = full;
     view.options = &f->options; /* the fixture may have been copied since the update */
     return f->policy->batch_times(&view, f->own, 0, &batch);
 }

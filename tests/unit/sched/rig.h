@@ -25,15 +25,15 @@
 #define BATCH_MAX    16
 #define RANKS_MAX    2
 
-/* Two served models that the scheduler does not know at first, the second of variable shapes: rig_start_spare(). */
-#define SPARE_ONE     MODELS
-#define SPARE_SEVERAL (MODELS + 1)
+/* Two served models that the scheduler does not know at first, the second of variable shapes: rig_start_unused(). */
+#define COMES_ONE     MODELS
+#define COMES_SEVERAL (MODELS + 1)
 #define SERVED        (MODELS + 2)
 #define VARIANTS      (MODELS - 1 + VARIANTS_MAX)
-#define SPARE_MAX     (2 * VARIANTS_MAX)
+#define UNUSED_MAX    (2 * VARIANTS_MAX)
 
 static inline bool is_variable(uint32_t model) {
-    return model == MODELS - 1 || model == SPARE_SEVERAL;
+    return model == MODELS - 1 || model == COMES_SEVERAL;
 }
 
 struct rig {
@@ -44,12 +44,12 @@ struct rig {
     uint32_t executor_of[ACCELERATORS];
     struct model_thread *model_threads[THREADS];
     struct rank_thread *rank_threads[RANKS_MAX];
-    uint8_t part_of_accelerator[ACCELERATORS], part_of_model[VARIANTS + SPARE_MAX];
+    uint8_t part_of_accelerator[ACCELERATORS], part_of_model[VARIANTS + UNUSED_MAX];
     struct central_thread *central_thread;
     const struct policy_ops *policy;
     struct policy_options options;
     struct port *ports[PORTS];
-    uint32_t thread_of_served[SERVED], thread_of_model[VARIANTS + SPARE_MAX];
+    uint32_t thread_of_served[SERVED], thread_of_model[VARIANTS + UNUSED_MAX];
     float input[64];
     double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
 };
@@ -91,7 +91,7 @@ static struct thread_rings_config rings_config(struct rig *rig, uint32_t t, stru
     struct thread_rings_config config = {
         .wiring = &rig->wiring, .index = t, .models = models, .queue_max = 300, .ctrl_ns = 100 * NS_PER_US};
 
-    for (uint32_t i = t; i < (rig->wiring.models_spare ? SERVED : MODELS); i += rig->wiring.model_threads)
+    for (uint32_t i = t; i < (rig->wiring.models_unused ? SERVED : MODELS); i += rig->wiring.model_threads)
         models[config.model_count++] = (struct thread_model){.served_model = i,
                                                              .first_variant = i,
                                                              .variant_count = i >= MODELS      ? 0
@@ -141,9 +141,9 @@ static void start_scheduler(struct rig *rig) {
         start_model_thread(rig, t);
 }
 
-/* `spare`: variants for models that come. */
-static struct rig *rig_start_spare(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
-                                   uint32_t rank_threads, uint32_t spare) {
+/* `unused`: variants for models that come. */
+static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
+                                    uint32_t rank_threads, uint32_t unused) {
     struct rig *rig = aligned_alloc(CACHE_LINE, (sizeof(*rig) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     struct sy_error err;
 
@@ -165,8 +165,8 @@ static struct rig *rig_start_spare(const struct policy_ops *policy, uint32_t acc
         rig->part_of_accelerator[a] = (uint8_t)(a % rank_threads);
     }
     rig->fixed_ns = fixed_ns;
-    w->models = VARIANTS + spare;
-    w->models_spare = spare;
+    w->models = VARIANTS + unused;
+    w->models_unused = unused;
     w->batch_max = BATCH_MAX;
     w->thread_of_model = rig->thread_of_model;
     w->thread_of_served = rig->thread_of_served;
@@ -190,7 +190,7 @@ static struct rig *rig_start_spare(const struct policy_ops *policy, uint32_t acc
 
 static inline struct rig *rig_start_parts(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns,
                                           uint32_t rank_threads) {
-    return rig_start_spare(policy, accelerators, fixed_ns, rank_threads, 0);
+    return rig_start_unused(policy, accelerators, fixed_ns, rank_threads, 0);
 }
 
 static inline struct rig *rig_start_with(const struct policy_ops *policy, uint32_t accelerators, double fixed_ns) {

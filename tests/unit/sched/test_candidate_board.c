@@ -10,12 +10,13 @@
 #define MODELS 130
 
 static struct candidate candidate_of(int64_t value) {
-    return (struct candidate){
+    struct candidate c = {
         .start_ns = {value, value + 1, value + 2},
         .order_ns = value + 3,
         .invalid_after_ns = value + 4,
-        .leftover_invalid_after_ns = value + 5,
     };
+    candidate_leftovers_set(&c, value + 5);
+    return c;
 }
 
 static bool any_pending(const struct candidate_board *board) {
@@ -32,7 +33,7 @@ static void test_news_are_found_once(void **state) {
     assert_false(any_pending(&board));
     assert_true(candidate_board_read(&board, 1, read, &origin_ns));
     assert_int_equal(read[0].start_ns[0], TIME_NEVER); /* no candidate yet */
-    assert_int_equal(read[1].leftover_invalid_after_ns, TIME_NEVER);
+    assert_int_equal(read[1].rest, REST_NONE);
     for (uint32_t m = 0; m < MODELS; m += 3) {
         candidates[0] = candidate_of(100 + m);
         candidates[1] = candidate_of(1000 + m);
@@ -52,7 +53,7 @@ static void test_news_are_found_once(void **state) {
         assert_true(candidate_board_read(&board, m, read, &origin_ns));
         assert_int_equal(origin_ns, 7 + m);
         assert_int_equal(read[0].start_ns[0], 100 + m);
-        assert_int_equal(read[1].leftover_invalid_after_ns, 1005 + m);
+        assert_int_equal(read[1].leftovers_invalid_after_ns, 1005 + m);
     }
     assert_false(any_pending(&board));
     candidate_board_free(&board);
@@ -93,7 +94,7 @@ static void test_a_reader_beside_the_writer_sees_whole_candidates(void **state) 
         for (int t = 0; t < 3; t++) {
             struct candidate whole = candidate_of(-origin_ns * (t + 1));
             assert_int_equal(read[t].start_ns[0], whole.start_ns[0]);
-            assert_int_equal(read[t].leftover_invalid_after_ns, whole.leftover_invalid_after_ns);
+            assert_int_equal(read[t].leftovers_invalid_after_ns, whole.leftovers_invalid_after_ns);
             assert_int_equal(read[t].start_ns[SUPPLY_AMPLE], whole.start_ns[SUPPLY_AMPLE]);
         }
         assert_true(-origin_ns >= newest);

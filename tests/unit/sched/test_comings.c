@@ -67,22 +67,22 @@ static uint32_t serve(struct rig *rig, uint32_t served, uint32_t count) {
 }
 
 static void coming_and_going(uint32_t rank_threads) {
-    struct rig *rig = rig_start_spare(&policy_deferred, ACCELERATORS, 200e3, rank_threads, 2 * VARIANTS_MAX);
-    uint32_t spare = rig->wiring.models - rig->wiring.models_spare, ran = 0;
+    struct rig *rig = rig_start_unused(&policy_deferred, ACCELERATORS, 200e3, rank_threads, 2 * VARIANTS_MAX);
+    uint32_t unused = rig->wiring.models - rig->wiring.models_unused, ran = 0;
     struct rng rng;
 
     rng_seed(&rng, 5);
     for (uint32_t i = 0; i < rounds; i++) {
         uint32_t part = (uint32_t)rng_below(&rng, rank_threads), shift = (uint32_t)rng_below(&rng, VARIANTS_MAX);
         /* one model of one shape, and one of several: their numbers change from round to round */
-        struct model_cores *one = come(rig, SPARE_ONE, spare + shift, 1, part);
-        struct model_cores *several = come(rig, SPARE_SEVERAL, spare + shift + 1, VARIANTS_MAX, part);
-        ran += serve(rig, SPARE_ONE, 16);
+        struct model_cores *one = come(rig, COMES_ONE, unused + shift, 1, part);
+        struct model_cores *several = come(rig, COMES_SEVERAL, unused + shift + 1, VARIANTS_MAX, part);
+        ran += serve(rig, COMES_ONE, 16);
         if (rank_threads > 1 && i % 3 == 0)
             assert_int_equal(wiring_move(&rig->wiring, one->model.first_variant, 1 - part), 0);
-        ran += serve(rig, SPARE_SEVERAL, 16);
+        ran += serve(rig, COMES_SEVERAL, 16);
         go(rig, one);
-        ran += serve(rig, SPARE_SEVERAL, 8);
+        ran += serve(rig, COMES_SEVERAL, 8);
         go(rig, several);
     }
     assert_true(ran > rounds);
@@ -102,30 +102,30 @@ static void test_models_come_and_go_between_moves(void **state) {
 /* A run of the model that had the place before is told late: it is none of the model's that has it now. */
 static void test_what_ran_for_another_model_teaches_nothing(void **state) {
     (void)state;
-    struct rig *rig = rig_start_spare(&policy_deferred, ACCELERATORS, 200e3, 1, 2 * VARIANTS_MAX);
-    uint32_t spare = rig->wiring.models - rig->wiring.models_spare, thread = rig->thread_of_served[SPARE_ONE];
+    struct rig *rig = rig_start_unused(&policy_deferred, ACCELERATORS, 200e3, 1, 2 * VARIANTS_MAX);
+    uint32_t unused = rig->wiring.models - rig->wiring.models_unused, thread = rig->thread_of_served[COMES_ONE];
     struct ring *ring = &rig->wiring.ran[thread]; /* of the first executor */
-    struct model_cores *one = come(rig, SPARE_ONE, spare, 1, 0);
+    struct model_cores *one = come(rig, COMES_ONE, unused, 1, 0);
     const struct thread_rings *rings = model_thread_rings(rig->model_threads[thread]);
-    uint32_t m = rings->model_of_served[SPARE_ONE];
+    uint32_t m = rings->model_of_served[COMES_ONE];
 
-    assert_true(serve(rig, SPARE_ONE, 16) > 0);
+    assert_true(serve(rig, COMES_ONE, 16) > 0);
     go(rig, one);
-    one = come(rig, SPARE_ONE, spare, 1, 0);
+    one = come(rig, COMES_ONE, unused, 1, 0);
     for (uint32_t e = 0; e < rig->wiring.executors; e++) /* its ring is the test's meanwhile */
         executor_stop(rig->executors[e]);
     for (int i = 0; i < 8; i++) {
         struct ran_message *ran = ring_reserve(ring);
         assert_non_null(ran);
         *ran = (struct ran_message){
-            .model = spare, .generation = 1, .items = 1, .run_ns = 20 * NS_PER_MS, .dispatch_ns = -1};
+            .model = unused, .generation = 1, .items = 1, .run_ns = 20 * NS_PER_MS, .dispatch_ns = -1};
         ring_push(ring);
     }
     ring_publish(ring);
     doorbell_ring(&rig->wiring.model_bells[thread]);
     while (!ring_drained(ring))
         pause_us(50);
-    assert_int_equal(atomic_load(&rings->counters[m].latency_one_ns), rig->profiles[SPARE_ONE]->latency_ns[1]);
+    assert_int_equal(atomic_load(&rings->counters[m].latency_one_ns), rig->profiles[COMES_ONE]->latency_ns[1]);
     start_executors(rig);
     go(rig, one);
     rig_stop(rig);

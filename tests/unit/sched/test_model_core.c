@@ -145,6 +145,13 @@ static int handles(struct fixture *f, uint32_t node) {
     return digits;
 }
 
+/* There are leftovers for the first type of accelerators, which may start until then. */
+#define assert_leftovers(f, until_ns)                                                                                  \
+    do {                                                                                                               \
+        assert_true(candidate_leftovers(&(f)->out.candidates[0]));                                                     \
+        assert_int_equal((f)->out.candidates[0].leftovers_invalid_after_ns, until_ns);                                 \
+    } while (0)
+
 #define assert_quiet(f)                                                                                                \
     do {                                                                                                               \
         assert_int_equal((f)->out.refused, REQUEST_NONE);                                                              \
@@ -183,7 +190,7 @@ static void a_batch_is_no_larger_than_its_head_has_time_for(void **state) {
     for (int i = 1; i <= 5; i++)
         arrive(f, 0, (uint64_t)i, 55, 1); /* time for l(3) = 50 */
     assert_int_equal(model_core_items(f->core, 0), 3);
-    assert_true(script.seen.sealed);
+    assert_true(script.seen.full);
     grant(f, 5, 0, false);
     assert_int_equal(handles(f, f->out.batch), 123);
     /* the rest: 50 left, time for three, and there are two */
@@ -250,12 +257,12 @@ static void the_window_drop_gives_up_heads_until_the_target_fits(void **state) {
     target(f, 0, 3);
     assert_int_equal(model_core_items(f->core, 0), 4);
     target(f, 40, 3); /* l(3) = 50 fits before 90 */
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
     timer(f, 41); /* and now it does not: 1 waits among the leftovers, 2 heads a batch of 3 */
     assert_quiet(f);
     assert_int_equal(model_core_items(f->core, 0), 3);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 95 - 50);
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 90 - 30);
+    assert_leftovers(f, 90 - 30);
     timer(f, 46); /* two are left, which is all there is: no more is wanted than that */
     assert_int_equal(model_core_items(f->core, 0), 2);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 120 - 40);
@@ -275,7 +282,7 @@ static void an_arrival_may_cost_the_head_its_place(void **state) {
     assert_quiet(f);
     assert_int_equal(model_core_items(f->core, 0), 1);
     assert_int_equal(f->out.candidates[0].invalid_after_ns, 200 - 30);
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 100 - 30);
+    assert_leftovers(f, 100 - 30);
     fixture_free(f);
 }
 
@@ -287,7 +294,7 @@ static void leftovers_run_on_a_grant_for_leftovers_only(void **state) {
     arrive(f, 0, 2, 100, 1);
     arrive(f, 0, 3, 40, 1);
     assert_int_equal(f->out.candidates[0].start_ns[SUPPLY_SCARCE], TIME_NEVER);
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, 10);
+    assert_leftovers(f, 10);
     grant(f, 5, 0, false);
     assert_quiet(f);
     grant(f, 5, 0, true); /* 35 left of 40: time for one */
@@ -345,16 +352,16 @@ static void a_batch_counts_items(void **state) {
     arrive(f, 0, 1, 500, 3);
     arrive(f, 0, 2, 500, 2);
     assert_int_equal(model_core_items(f->core, 0), 5);
-    arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is sealed at 5 */
+    arrive(f, 0, 3, 500, 4); /* 9 are too many: the batch is full with 5 */
     assert_int_equal(model_core_items(f->core, 0), 5);
-    assert_true(script.seen.sealed);
+    assert_true(script.seen.full);
     arrive(f, 0, 4, 500, 1); /* it would fit, but a batch is a prefix in deadline order */
     assert_int_equal(model_core_items(f->core, 0), 5);
     grant(f, 0, 0, false);
     assert_int_equal(f->out.batch_requests, 2);
     assert_int_equal(handles(f, f->out.batch), 12);
     assert_int_equal(model_core_items(f->core, 0), 5);
-    assert_false(script.seen.sealed);
+    assert_false(script.seen.full);
     fixture_free(f);
 }
 
@@ -395,7 +402,7 @@ static void a_cancelled_request_leaves_wherever_it_waits(void **state) {
     arrive(f, 1, 3, 300, 1);
     cancel(f, 2, 3, 300); /* among the leftovers */
     assert_int_equal(handles(f, f->out.refused), 3);
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
     grant(f, 3, 0, false);
     assert_int_equal(handles(f, f->out.batch), 2);
     cancel(f, 4, 2, 200); /* in a batch already */
@@ -594,8 +601,8 @@ static void in_silence_the_mean_slo_goes_back_to_the_usual_one(void **state) {
             message.deadline_ns = now + 100000;
             step(f, now, (struct model_event){.kind = MODEL_ARRIVED, .request = &message});
         }
-        struct grant_message spare = {.kind = GRANT_ACCELERATOR, .spare = true, .run_ns = NS_PER_S};
-        step(f, now, (struct model_event){.kind = MODEL_GRANTED, .grant = &spare});
+        struct grant_message best_effort = {.kind = GRANT_ACCELERATOR, .best_effort = true, .run_ns = NS_PER_S};
+        step(f, now, (struct model_event){.kind = MODEL_GRANTED, .grant = &best_effort});
         assert_int_equal(f->out.batch_items, minute ? 8 : 3); /* l(3) = 50 */
         handles(f, f->out.batch);
     }
@@ -689,18 +696,18 @@ static void only_what_the_profile_allows_takes_corrections_back(void **state) {
 static void a_batch_sealed_ahead_ends_when_its_accelerator_has_had_time(void **state) {
     (void)state;
     script_reset();
-    /* without prefetch the 2*b pass on the accelerator, with it they pass before */
-    for (int prefetch = 0; prefetch <= 1; prefetch++) {
+    /* without fetch_ahead the 2*b pass on the accelerator, with it they pass before */
+    for (int ahead = 0; ahead <= 1; ahead++) {
         struct fixture *f = fixture_with((struct model_core_config){
-            .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2, .prefetch = prefetch});
+            .types = 1, .profiles = {line(10, 20)}, .slo_ns = 1000, .ctrl_ns = 5, .data_ns = 2, .fetch_ahead = ahead});
         for (int i = 1; i <= 6; i++)
             arrive(f, 0, (uint64_t)i, 100, 1);
         assert_int_equal(model_core_items(f->core, 0), 6); /* 5 + 2*6 + 80 */
         struct grant_message message = {.kind = GRANT_ACCELERATOR, .free_ns = 43};
         step(f, 0, (struct model_event){.kind = MODEL_GRANTED, .grant = &message});
         assert_int_equal(f->out.batch_items, 3); /* 43 + 50 and the inputs; l(4) is 60 */
-        assert_int_equal(f->out.batch_finish_ns, prefetch ? 93 : 99);
-        assert_int_equal(f->out.batch_run_ns, prefetch ? 50 : 56);
+        assert_int_equal(f->out.batch_finish_ns, ahead ? 93 : 99);
+        assert_int_equal(f->out.batch_run_ns, ahead ? 50 : 56);
         assert_int_equal(handles(f, f->out.batch), 123);
         assert_int_equal(model_core_items(f->core, 0), 3); /* for the others, every accelerator counts again */
         assert_int_equal(f->out.candidates[0].invalid_after_ns, 100 - 50 - 11);
@@ -754,7 +761,7 @@ static void a_deadline_blind_batch_is_what_is_queued(void **state) {
     for (int i = 4; i <= 9; i++)
         arrive(f, 500, (uint64_t)i, 510, 1);
     assert_int_equal(model_core_items(f->core, 0), BATCH); /* of nine */
-    assert_true(script.seen.sealed);
+    assert_true(script.seen.full);
     grant(f, 500, 0, false);
     assert_int_equal(handles(f, f->out.batch), 12345678);
     grant(f, 600, 0, false);
@@ -812,7 +819,7 @@ static void a_deadline_blind_queue_gives_up_no_heads(void **state) {
         arrive(f, 0, (uint64_t)i, 45, 1); /* l(4) = 60 */
     assert_quiet(f);
     assert_int_equal(model_core_items(f->core, 0), 4);
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
     cancel(f, 10, 2, 45);
     assert_int_equal(handles(f, f->out.refused), 2);
     grant(f, 10, 0, false);
@@ -854,7 +861,7 @@ static void without_leftovers_what_is_given_up_is_refused_at_once(void **state) 
     arrive(f, 0, 2, 70, 1); /* two no longer fit before the head's deadline, one still would */
     assert_int_equal(f->nodes[f->out.refused].refusal, REFUSAL_DEADLINE);
     assert_int_equal(handles(f, f->out.refused), 1);
-    assert_int_equal(f->out.candidates[0].leftover_invalid_after_ns, TIME_NEVER);
+    assert_int_equal(f->out.candidates[0].rest, REST_NONE);
     script.admit = false;
     arrive(f, 1, 3, 500, 1);
     assert_int_equal(handles(f, f->out.refused), 3);
@@ -873,7 +880,7 @@ static void a_policy_may_cap_batches(void **state) {
             arrive(f, 0, (uint64_t)k, 500, 1);
         assert_int_equal(model_core_items(f->core, 0), 3);
         assert_int_equal(script.seen.items_most, 3);
-        assert_true(script.seen.sealed);
+        assert_true(script.seen.full);
         grant(f, 0, 0, false);
         assert_int_equal(handles(f, f->out.batch), 123);
         arrive(f, 1, 5, 900, 5); /* larger than the cap: alone */

@@ -119,7 +119,7 @@ static void arrive(struct world *w) {
 static void event_draw(struct world *w) {
     struct grant_message grant = {.kind = GRANT_ACCELERATOR,
                                   .leftovers = rng_below(&w->rng, 2),
-                                  .spare = rng_below(&w->rng, 2),
+                                  .best_effort = rng_below(&w->rng, 2),
                                   .run_ns = (int64_t)rng_below(&w->rng, 200)};
     struct grant_message parameters = {.kind = GRANT_PARAMETERS, .admit_share = 1};
     uint32_t core = (uint32_t)rng_below(&w->rng, CORES);

@@ -5,6 +5,7 @@
 
 #include "sched/rank_core.h"
 #include "unit/cmocka_all.h"
+#include "unit/sched/rank_told.h"
 
 #define MODELS 4
 
@@ -52,29 +53,27 @@ static struct fixture fixture_new(uint32_t accelerators) {
 }
 
 static void send(struct fixture *f, int64_t now_ns, struct rank_message message) {
-    message.types = f->types;
-    rank_core_step(f->core, now_ns, &(struct rank_event){.kind = RANK_MESSAGE, .message = &message}, &f->out);
+    rank_told(f->core, now_ns, message, NULL, 0, &f->out);
 }
 
 static struct candidate candidate_at(int64_t start_ns, int64_t invalid_after_ns) {
-    return (struct candidate){{start_ns, start_ns, start_ns}, invalid_after_ns, invalid_after_ns, TIME_NEVER};
+    return (struct candidate){{start_ns, start_ns, start_ns}, invalid_after_ns, invalid_after_ns, {{0}}};
 }
 
-static const struct candidate none = {{TIME_NEVER, TIME_NEVER, TIME_NEVER}, 0, TIME_NEVER, TIME_NEVER};
+static const struct candidate none = {{TIME_NEVER, TIME_NEVER, TIME_NEVER}, 0, TIME_NEVER, {{0}}};
 
 static void candidate(struct fixture *f, int64_t now_ns, uint32_t model, struct candidate c) {
-    send(f, now_ns, (struct rank_message){.kind = RANK_CANDIDATE, .model = model, .candidates = {c}});
+    rank_told_candidate(f->core, now_ns, model, c, &f->out);
 }
 
 static void answer(struct fixture *f, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
                    struct candidate next) {
-    send(f, now_ns,
-         (struct rank_message){
-             .kind = RANK_ANSWER, .model = model, .accelerator = accelerator, .items = items, .candidates = {next}});
+    rank_told_answer(f->core, now_ns, model, (struct rank_answer){.accelerator = accelerator, .items = items}, next,
+                     f->types, &f->out);
 }
 
 static void ended(struct fixture *f, int64_t now_ns, uint32_t accelerator) {
-    send(f, now_ns, (struct rank_message){.kind = RANK_FREE, .accelerator = accelerator});
+    rank_told_end(f->core, now_ns, accelerator, 0, false, &f->out);
 }
 
 static void event(struct fixture *f, int64_t now_ns, enum rank_event_kind kind, uint32_t accelerator) {
@@ -309,7 +308,7 @@ static void giving_back_does_not_go_round_in_one_instant(void **state) {
     answer(&f, 13, 1, 0, 1, none);
 
     struct candidate left = none; /* the same with leftovers */
-    left.leftover_invalid_after_ns = 90;
+    candidate_leftovers_set(&left, 90);
     candidate(&f, 14, 2, left);
     ended(&f, 15, 0);
     assert_granted(&f, 2, 0);
@@ -337,9 +336,9 @@ static void leftovers_run_when_nothing_else_is_ready(void **state) {
     struct fixture f = fixture_new(1);
     make_busy(&f, 1);
     struct candidate left = none, later = candidate_at(5, 90);
-    left.leftover_invalid_after_ns = 60;
+    candidate_leftovers_set(&left, 60);
     candidate(&f, 1, 1, left);
-    left.leftover_invalid_after_ns = 40;
+    candidate_leftovers_set(&left, 40);
     candidate(&f, 1, 3, left);
     candidate(&f, 1, 2, later);
     ended(&f, 10, 0);
@@ -360,11 +359,11 @@ static void leftovers_start_on_an_accelerator_that_is_free_already(void **state)
     (void)state;
     struct fixture f = fixture_new(2);
     struct candidate left = none, both = candidate_at(50, 90);
-    left.leftover_invalid_after_ns = 60;
+    candidate_leftovers_set(&left, 60);
     candidate(&f, 1, 1, left);
     assert_granted(&f, 1, 0);
     assert_true(f.out.grants[0].leftovers);
-    both.leftover_invalid_after_ns = 60;
+    candidate_leftovers_set(&both, 60);
     candidate(&f, 50, 2, both);
     assert_granted(&f, 2, 1); /* its own batch goes first */
     assert_false(f.out.grants[0].leftovers);
@@ -377,7 +376,7 @@ static void leftovers_leave_accelerators_to_those_who_wait_for_company(void **st
     struct fixture f = fixture_new(2);
     struct candidate left = none;
     make_busy(&f, 2);
-    left.leftover_invalid_after_ns = 60;
+    candidate_leftovers_set(&left, 60);
     candidate(&f, 1, 1, left);
     candidate(&f, 1, 2, candidate_at(50, 90));
     ended(&f, 10, 0);
@@ -419,19 +418,20 @@ static void a_model_gets_the_type_it_asks_for(void **state) {
     (void)state;
     static const uint8_t types[] = {0, 1, 1};
     struct fixture f = fixture_of(3, types, 2, &policy_plain);
-    struct rank_message message = {.kind = RANK_CANDIDATE, .model = 1, .candidates = {none, candidate_at(0, 90)}};
-    send(&f, 0, message);
+    struct candidate candidates[] = {none, candidate_at(0, 90)};
+    struct rank_event told = {.kind = RANK_CANDIDATES, .model = 1, .candidates = candidates};
+    rank_core_step(f.core, 0, &told, &f.out);
     assert_granted(&f, 1, 1);
     assert_int_equal(f.out.grants[0].type, 1);
     /* on both types due: the lowest-numbered accelerator of either */
-    message.model = 2;
-    message.candidates[0] = candidate_at(0, 95);
-    send(&f, 1, message);
+    told.model = 2;
+    candidates[0] = candidate_at(0, 95);
+    rank_core_step(f.core, 1, &told, &f.out);
     assert_granted(&f, 2, 0);
     assert_int_equal(f.out.grants[0].type, 0);
     /* one grant a model, though an accelerator of the other type is free */
-    message.model = 1;
-    send(&f, 2, message);
+    told.model = 1;
+    rank_core_step(f.core, 2, &told, &f.out);
     assert_nothing(&f);
     free(f.core);
 }
@@ -527,10 +527,9 @@ static void how_busy_accelerators_are_is_told(void **state) {
         candidate(&f, now, 0, candidate_at(now, INT64_MAX - 1));
         assert_granted(&f, 0, 0);
         int64_t end = now + 6 * NS_PER_MS;
-        send(&f, now,
-             (struct rank_message){
-                 .kind = RANK_ANSWER, .items = 1, .free_ns = end, .run_ns = 6 * NS_PER_MS, .candidates = {none}});
-        send(&f, end, (struct rank_message){.kind = RANK_FREE, .free_ns = end});
+        rank_told_answer(f.core, now, 0, (struct rank_answer){.items = 1, .end_ns = end, .run_ns = 6 * NS_PER_MS}, none,
+                         1, &f.out);
+        rank_told_end(f.core, end, 0, end, false, &f.out);
     }
     timer(&f, now);
     assert_true(busy_part(&f) > 0.29 && busy_part(&f) < 0.3);
@@ -620,18 +619,13 @@ static struct fixture fixture_ahead(void) {
 
 /* A batch is sealed that will run from `begin_ns` for 100. */
 static void sealed(struct fixture *f, int64_t now_ns, uint32_t model, int64_t begin_ns, struct candidate next) {
-    send(f, now_ns,
-         (struct rank_message){.kind = RANK_ANSWER,
-                               .model = model,
-                               .items = 1,
-                               .sealed_ns = now_ns,
-                               .free_ns = begin_ns + 100,
-                               .run_ns = 100,
-                               .candidates = {next}});
+    rank_told_answer(f->core, now_ns, model,
+                     (struct rank_answer){.items = 1, .sealed_ns = now_ns, .end_ns = begin_ns + 100, .run_ns = 100},
+                     next, 1, &f->out);
 }
 
 static void ran_until(struct fixture *f, int64_t now_ns, int64_t ended_ns) {
-    send(f, now_ns, (struct rank_message){.kind = RANK_FREE, .free_ns = ended_ns});
+    rank_told_end(f->core, now_ns, 0, ended_ns, false, &f->out);
 }
 
 static void a_batch_is_sealed_while_the_one_before_it_runs(void **state) {
@@ -666,7 +660,7 @@ static int64_t offered_after(bool unlike) {
     struct fixture f = fixture_ahead();
     candidate(&f, 0, 0, candidate_at(0, 1000));
     sealed(&f, 0, 0, 10, candidate_at(0, 1000));
-    send(&f, 310, (struct rank_message){.kind = RANK_FREE, .free_ns = 310, .unlike = unlike});
+    rank_told_end(f.core, 310, 0, 310, unlike, &f.out);
     assert_granted(&f, 0, 0);
     sealed(&f, 310, 0, 310, candidate_at(0, 10000));
     assert_nothing(&f);
@@ -862,7 +856,8 @@ static void a_model_leaves_at_once_or_with_its_answer(void **state) {
     ended(&f, 60, 0);
     assert_nothing(&f); /* the candidate that the answer brought is for the next rank core */
 
-    send(&f, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2, .candidates = {candidate_at(0, 90)}});
+    struct candidate brought = candidate_at(0, 90);
+    rank_told(f.core, 61, (struct rank_message){.kind = RANK_JOIN, .model = 2}, &brought, 1, &f.out);
     assert_int_equal(f.out.joined, 2); /* it should know what holds here */
     assert_granted(&f, 2, 0);
     free(f.core);
@@ -906,14 +901,10 @@ static void one_slow_run_is_not_the_pace(void **state) {
         needed[i] = rank_core_accelerators_needed(f.core);
         candidate(&f, now, 0, candidate_at(0, now + 100));
         assert_granted(&f, 0, 0);
-        send(&f, now,
-             (struct rank_message){.kind = RANK_ANSWER,
-                                   .items = 1,
-                                   .sealed_ns = now,
-                                   .free_ns = now + 200,
-                                   .run_ns = 200,
-                                   .candidates = {none}});
-        send(&f, now + 20000, (struct rank_message){.kind = RANK_FREE, .free_ns = now + 20000});
+        rank_told_answer(f.core, now, 0,
+                         (struct rank_answer){.items = 1, .sealed_ns = now, .end_ns = now + 200, .run_ns = 200}, none,
+                         1, &f.out);
+        rank_told_end(f.core, now + 20000, 0, now + 20000, false, &f.out);
     }
     assert_true(needed[0] > 0.19 && needed[0] < 0.21);
     assert_true(needed[1] < 1.1 * needed[0]);

@@ -71,7 +71,7 @@ static void a_good_run_is_good(void **state) {
     expect(f, NULL);
 }
 
-static void arrive_spare(struct fixture *f, uint64_t handle) {
+static void arrive_best_effort(struct fixture *f, uint64_t handle) {
     f->on.arrived(f->on.context, 0, handle, 0, 1, PRIORITY_BEST_EFFORT, 1000);
 }
 
@@ -79,7 +79,7 @@ static void best_effort_beside_others_in_a_batch(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
-    arrive_spare(f, 1);
+    arrive_best_effort(f, 1);
     start(f, 0, 0, 0, 2);
     join(f, 0);
     join(f, 1);
@@ -93,7 +93,7 @@ static void best_effort_that_takes_longer_than_an_ordinary_batch(void **state) {
         struct fixture *f = fixture_new();
         f->models[0].slo_ns = 60;
         for (uint32_t i = 0; i < items; i++)
-            arrive_spare(f, i);
+            arrive_best_effort(f, i);
         start(f, 0, 0, 0, items);
         for (uint32_t i = 0; i < items; i++)
             join(f, i);

@@ -224,8 +224,8 @@ static void requests_have_classes_by_their_shares(void **state) {
     workload_stream_init(&stream, &f.config, 0, workload_shares(&f.config));
     for (; workload_stream_next(&stream, &request); n++) {
         counts[request.priority]++;
-        bool spare = request.priority == PRIORITY_BEST_EFFORT;
-        assert_int_equal(request.slo_ns, spare ? BEST_EFFORT_WAIT_NS : f.models[0].slo_ns);
+        bool best_effort = request.priority == PRIORITY_BEST_EFFORT;
+        assert_int_equal(request.slo_ns, best_effort ? BEST_EFFORT_WAIT_NS : f.models[0].slo_ns);
     }
     assert_near(counts[PRIORITY_BEST_EFFORT] / n, 0.5, 0.02);
     assert_near(counts[0] / n, 0.1, 0.01);

@@ -1,0 +1,113 @@
+/* rank_load.c - the sub-cluster's load, and the parameters that the policy derives from it.
+ *
+ * Models report their rates while requests come, and the rates of silent models decay here. Every 10 ms while events
+ * come, models and types of accelerators are divided into classes that have their load in common (load_classes.h), and
+ * the policy derives each class's parameters. */
+#include "base/fmath.h"
+#include "sched/rank_core_state.h"
+
+#define PARAMETERS_EVERY_NS (10 * NS_PER_MS)
+#define SLOW_NS             2e9 /* time constants of the models' rates */
+#define FAST_NS             1e8
+
+/* A model's rates as of now: it reports while requests come, and decays in silence. */
+static struct model_rates rates_at(const struct model_rates *reported, int64_t now_ns) {
+    struct model_rates rates = *reported;
+    double silent_ns = (double)(now_ns - reported->at_ns);
+    if (rates.rate <= 0 || silent_ns < 2 * (double)PARAMETERS_EVERY_NS)
+        return rates;
+    rates.rate *= fmath_exp(-silent_ns / SLOW_NS);
+    double fast = fmath_exp(-silent_ns / FAST_NS);
+    rates.rate_fast *= fast;
+    rates.arrivals_fast *= fast;
+    rates.at_ns = now_ns;
+    return rates;
+}
+
+/* Best effort does not count. */
+static void busy_update(struct rank_core *core, int64_t now_ns) {
+    double passed_ns = (double)(now_ns - core->parameters_ns);
+    for (uint32_t t = 0; t < core->types; t++) {
+        if (core->up_of_type[t] > 0 && passed_ns > 0) {
+            double part = (double)core->granted_ns[t] / (passed_ns * core->up_of_type[t]);
+            core->busy_part[t] += (1 - fmath_exp(-passed_ns / SLOW_NS)) * (part - core->busy_part[t]);
+        }
+        core->granted_ns[t] = 0;
+    }
+    core->parameters_ns = now_ns;
+}
+
+/* Brings the models' rates up to date, sums up what they ask for, and divides them into classes. */
+static void rates_update(struct rank_core *core, int64_t now_ns) {
+    double run_ns = BEST_EFFORT_RUN_NS;
+    core->needed = 0;
+    core->thread_busy = 0;
+    load_classes_begin(&core->classes, core->types);
+    for (uint32_t m = 0; m < core->models; m++) {
+        struct model_rates rates = rates_at(&core->rates[m], now_ns);
+        rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
+        rates.beta_ns *= core->model[m].pace;
+        core->rates_now[m] = rates;
+        if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
+            core->thread_busy = rates.thread_busy;
+        run_ns = rank_best_effort_run_most(&rates, run_ns);
+        double load = rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
+        core->needed += load;
+        load_classes_add(&core->classes, rates.runs_on, load);
+    }
+    core->best_effort_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
+    load_classes_divide(&core->classes, core->up_of_type);
+    for (uint32_t m = 0; m < core->models; m++)
+        core->model[m].class = (uint8_t)load_classes_find(&core->classes, core->rates_now[m].runs_on);
+}
+
+/* What the policy derives for a class. */
+static void class_derive(struct rank_core *core, uint32_t class) {
+    bool only = core->classes.count == 1;
+    struct cluster_parameters *parameters = &core->parameters[class];
+    struct cluster_view view = {.models = core->models, .rates = core->rates_now};
+    uint32_t up = 0, count = 0;
+    for (uint32_t t = 0; t < core->types; t++)
+        up += core->classes.types_of[class] >> t & 1 ? core->up_of_type[t] : 0;
+    view.accelerators = up;
+    parameters->busy = 0;
+    for (uint32_t t = 0; t < core->types; t++)
+        if (core->classes.types_of[class] >> t & 1 && up)
+            parameters->busy += core->busy_part[t] * ((double)core->up_of_type[t] / up);
+    if (!core->policy->cluster_derive)
+        return;
+    if (only) {
+        core->policy->cluster_derive(&view, &core->options, parameters, core->admit_share);
+        return;
+    }
+    for (uint32_t m = 0; m < core->models; m++)
+        if (core->model[m].class == class) {
+            core->class_rates[count] = core->rates_now[m];
+            core->class_share[count++] = core->admit_share[m];
+        }
+    view.models = count;
+    view.rates = core->class_rates;
+    core->policy->cluster_derive(&view, &core->options, parameters, core->class_share);
+    for (uint32_t m = core->models; m-- > 0;)
+        if (core->model[m].class == class)
+            core->admit_share[m] = core->class_share[--count];
+}
+
+void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
+    if (now_ns < core->parameters_due_ns)
+        return;
+    core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
+    rank_kept_fade(core);
+    rates_update(core, now_ns);
+    busy_update(core, now_ns);
+    for (uint32_t k = 0; k < core->classes.count; k++) {
+        struct cluster_parameters *parameters = &core->parameters[k];
+        class_derive(core, k);
+        parameters->accelerators = core->up;
+        parameters->hop_ns = core->hop.mean;
+        parameters->thread_busy = core->thread_busy;
+        for (uint32_t t = 0; t < core->types; t++)
+            parameters->type_share[t] = core->up ? (float)core->up_of_type[t] / (float)core->up : 0;
+    }
+    out->parameters_changed = true;
+}
