@@ -505,6 +505,7 @@ static bool name_is(const uint8_t *name, size_t length, const char *literal) {
 
 void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length) {
     static const char type[] = "application/grpc";
+    const struct auth *auth = call->connection->frontend->base.config.auth;
     if (name_is(name, name_length, ":path")) {
         call->method = grpc_method_find((const char *)value, length);
     } else if (name_is(name, name_length, ":method")) {
@@ -519,9 +520,8 @@ void call_header(struct grpc_call *call, const uint8_t *name, size_t name_length
     } else if (name_is(name, name_length, "grpc-timeout")) {
         call->timeout_ns = grpc_timeout_parse((const char *)value, length);
         call->timeout_wrong = call->timeout_ns < 0;
-    } else {
-        call->authorized |= auth_header_allows(call->connection->frontend->base.config.auth, (const char *)name,
-                                               name_length, (const char *)value, length);
+    } else if (auth) {
+        call->authorized |= auth_header_allows(auth, (const char *)name, name_length, (const char *)value, length);
     }
 }
 

@@ -25,6 +25,7 @@ bool auth_allows(const struct auth *auth, const char *token, size_t length);
 /* The same for the value of an `authorization` header: "Bearer TOKEN". */
 bool auth_allows_bearer(const struct auth *auth, const char *value, size_t length);
 /* Whether a header carries one of the tokens: `Authorization: Bearer TOKEN` or `X-Api-Key: TOKEN`, its name in any
- * case. False where `auth` is NULL. */
+ * case.
+ */
 bool auth_header_allows(const struct auth *auth, const char *name, size_t name_length, const char *value,
                         size_t length);

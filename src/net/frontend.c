@@ -116,8 +116,8 @@ static void models_look(struct frontend *f) {
     atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
 }
 
-/* Sockets are watched level-triggered: what is left over is told again. `armed`: the port's bell rings meanwhile, and
- * is not needed once awake, since a turn follows. */
+/* Sockets are watched level-triggered: epoll tells again of what is left over. `armed`: the port's bell may ring while
+ * the thread sleeps; once it is awake nobody needs to ring, since a turn follows. */
 static void take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
@@ -171,7 +171,7 @@ static void finish_all(struct frontend *f) {
     } while (f->turn_ns < until_ns || inferences_away(&f->inferences));
 }
 
-/* The other threads' words: who asks stores with release. */
+/* What another thread asks for. acquire: with the release in frontend_quiesce() and frontend_stop(). */
 static bool wanted(const _Atomic bool *what) {
     return atomic_load_explicit(what, memory_order_acquire);
 }
@@ -246,7 +246,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     f->in = malloc(FRONTEND_IN_BYTES);
     struct inferences_config inferences = frontend_inferences(&f->config, protocol->slot_bytes);
     int rc = inferences_init(&f->inferences, &inferences);
-    if (protocol->init(f) < 0 || rc < 0 || !f->in) { /* both are destroyed in either case, so both are begun */
+    if (protocol->init(f) < 0 || rc < 0 || !f->in) { /* both are ended in either case, so neither is left out */
         rc = error_set(err, -ENOMEM, "no memory for a frontend");
         goto err_free;
     }

@@ -73,7 +73,6 @@ static void tokens_come_in_two_headers(void **state) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *name = rows[i].name, *value = rows[i].value;
         assert_int_equal(auth_header_allows(auth, name, strlen(name), value, strlen(value)), rows[i].allowed);
-        assert_false(auth_header_allows(NULL, name, strlen(name), value, strlen(value)));
     }
     unlink(path);
     auth_destroy(auth);
