@@ -39,11 +39,9 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
     struct model_slot *slot = &slots->slots[index];
 
-    if (slot->cores)
-        for (uint32_t v = 0; v < slot->cores->model.variant_count; v++)
-            slots->variant_taken[slot->cores->model.first_variant + v] = false;
-    model_cores_free(slot->cores);
-    slot->cores = NULL;
+    memset(slots->variant_taken + slot->model.first_variant, false, slot->model.variant_count);
+    slot->model.variant_count = 0;
+    model_thread_forget(s->model_threads[s->placements[index].thread], index);
     for (uint32_t e = 0; e < s->wiring.executors; e++)
         executor_unload(s->executors[e], index);
     for (uint32_t type = 0; type < s->config.type_count; type++) {
@@ -109,11 +107,11 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     struct thread_model model = server_thread_model(s, slot);
     model.first_variant = first;
     model.variant_count = count;
-    slots->slots[slot].cores = model_thread_prepare(s->model_threads[thread], &model);
-    if (!slots->slots[slot].cores) {
+    if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
         memset(slots->variant_taken + first, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
+    slots->slots[slot].model = model;
     for (uint32_t v = 0; v < count; v++)
         s->wiring.thread_of_model[first + v] = thread;
     return 0;
@@ -176,12 +174,12 @@ static void scheduler_await(const struct model_slots *slots, const struct thread
 /* A message to the model's thread, which the balance sends some, too. */
 static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
     struct server *s = slots->server;
-    const struct thread_model *model = &slots->slots[slot].cores->model;
+    const struct thread_model *model = &slots->slots[slot].model;
     int rc;
 
     do {
         pthread_mutex_lock(&s->models_lock);
-        rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads, slots->slots[slot].cores)
+        rc = comes ? wiring_model_comes(&s->wiring, slot, slot % s->wiring.rank_threads)
                    : wiring_model_goes(&s->wiring, slot);
         if (rc == 0) {
             s->placements[slot].first_variant = comes ? model->first_variant : 0;
@@ -304,8 +302,6 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
 }
 
 void model_slots_free(struct model_slots *slots) {
-    for (uint32_t i = 0; slots->slots && i < slots->count; i++)
-        model_cores_free(slots->slots[i].cores);
     free(slots->slots);
     free(slots->variant_taken);
 }

@@ -14,7 +14,7 @@ enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_RETIRED, SLOT_DRAININ
 
 struct model_slot {
     enum slot_use use;
-    struct model_cores *cores; /* model_thread_prepare()'s */
+    struct thread_model model; /* as its thread was told, with its numbers in the scheduler; none: variant_count 0 */
 };
 
 struct model_slots {

@@ -319,15 +319,14 @@ struct freed_message {
 
 enum model_move_kind {
     MODEL_MOVES, /* a variant goes to another sub-cluster */
-    MODEL_COMES, /* a served model is there from now on, with all its variants */
+    MODEL_COMES, /* a served model is there from now on, with all its variants; its cores are prepared */
     MODEL_GOES,  /* a served model that has nothing queued or sealed, and gets nothing any more, is not */
 };
 
 struct model_move {
     enum model_move_kind kind;
-    uint32_t model;            /* MOVES: the rank core's index; else the served model */
-    uint32_t part;             /* MOVES, COMES: the sub-cluster that it is to belong to */
-    struct model_cores *cores; /* COMES: from model_thread_prepare(); the caller's again when it has gone */
+    uint32_t model; /* MOVES: the rank core's index; else the served model */
+    uint32_t part;  /* MOVES, COMES: the sub-cluster that it is to belong to */
 };
 
 /* ---- who started the threads -> executor ---- */

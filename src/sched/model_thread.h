@@ -29,17 +29,12 @@ struct model_thread_times {
 
 struct model_thread;
 
-/* The cores of a served model that comes while the thread runs. */
-struct model_cores {
-    struct thread_model model; /* its variants have model numbers that were not in use */
-    struct model_core *cores[VARIANTS_MAX];
-};
-
-/* Makes them. Any thread but one at a time a served model; the thread's `models` had a place for it, with no variants.
- * NULL without memory. wiring_model_comes() hands them over. */
-struct model_cores *model_thread_prepare(const struct model_thread *thread, const struct thread_model *model);
-/* NULL is fine. */
-void model_cores_free(struct model_cores *cores);
+/* Makes the cores of a served model that is to come while the thread runs (wiring_model_comes()); its variants have
+ * model numbers that are not in use. Any thread, but one at a time a served model; the thread's `models` had a place
+ * for it, with no variants. 0 or -ENOMEM. */
+int model_thread_prepare(struct model_thread *thread, const struct thread_model *model);
+/* Frees them: of a model that has not come, or that has gone. There need not be any. The same. */
+void model_thread_forget(struct model_thread *thread, uint32_t served_model);
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);

@@ -47,9 +47,10 @@ void thread_variant_left(struct model_thread *t, struct variant *v) {
     set_moving(t, v, TO_JOIN);
 }
 
-static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part, struct model_cores *cores) {
-    const struct thread_model *model = &cores->model;
+static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part) {
     uint32_t m = t->rings.model_of_served[served_model];
+    const struct model_cores *cores = t->prepared[m];
+    const struct thread_model *model = &cores->model;
     struct candidate none[ACCELERATOR_TYPES_MAX];
 
     CHECK_EQ(t->ranges[m].count, 0);
@@ -93,7 +94,7 @@ void thread_take_move(struct model_thread *t, const struct model_move *move) {
         break;
     case MODEL_COMES:
         CHECK_LT(move->part, t->rings.wiring->rank_threads);
-        model_comes(t, move->model, move->part, move->cores);
+        model_comes(t, move->model, move->part);
         break;
     case MODEL_GOES:
         model_goes(t, move->model);

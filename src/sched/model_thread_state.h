@@ -46,13 +46,21 @@ struct variant_range {
     uint32_t count;
 };
 
+/* The cores of a served model that comes while the thread runs. */
+struct model_cores {
+    struct thread_model model;
+    struct model_core *cores[VARIANTS_MAX];
+};
+
 struct model_thread {
     struct thread_rings rings; /* model indexes within the thread are its */
     uint32_t types;
     bool learn;
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
-    struct variant *variants; /* its own, then those for model numbers not in use */
+    struct model_cores **prepared; /* [rings.model_count] of models that come: model_thread_prepare() writes one, and
+                                    * the message that the model comes hands it over */
+    struct variant *variants;      /* its own, then those for model numbers not in use */
     uint32_t variant_count;
     uint32_t active;                               /* of these, the ones with a core */
     struct variant_range *ranges;                  /* [rings.model_count] */

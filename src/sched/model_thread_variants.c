@@ -154,6 +154,7 @@ int thread_variants_allocate(struct model_thread *t) {
     t->variants = aligned_alloc(CACHE_LINE, variants * sizeof(*t->variants));
     t->ranges = calloc(t->rings.model_count + 1, sizeof(*t->ranges));
     t->levels = calloc(t->rings.model_count + 1, sizeof(*t->levels));
+    t->prepared = calloc(t->rings.model_count + 1, sizeof(*t->prepared));
     t->variant_of_rank_index = calloc(t->rings.wiring->models + 1, sizeof(uint32_t));
     t->timer_entries = calloc(variants, sizeof(*t->timer_entries));
     t->timer_positions = calloc(variants, sizeof(*t->timer_positions));
@@ -164,7 +165,7 @@ int thread_variants_allocate(struct model_thread *t) {
     t->news = calloc((size_t)t->rings.wiring->rank_threads * t->rings.wiring->candidates.words, sizeof(*t->news));
     if (t->variants)
         memset(t->variants, 0, variants * sizeof(*t->variants));
-    if (!t->variants || !t->ranges || !t->levels || !t->variant_of_rank_index || !t->timer_entries ||
+    if (!t->variants || !t->ranges || !t->levels || !t->prepared || !t->variant_of_rank_index || !t->timer_entries ||
         !t->timer_positions || !t->arriving || !t->rates || !t->rates_changed || !t->movers || !t->news)
         return -ENOMEM;
     for (uint32_t type = 0; type < t->types; type++)
@@ -174,12 +175,20 @@ int thread_variants_allocate(struct model_thread *t) {
     return variants_make(t);
 }
 
+static void cores_free(struct model_cores *cores) {
+    for (uint32_t i = 0; cores && i < VARIANTS_MAX; i++)
+        free(cores->cores[i]);
+    free(cores);
+}
+
 void thread_variants_free(struct model_thread *t) {
-    uint32_t own = t->variant_count -
-                   t->rings.wiring->models_unused; /* other cores belong to the caller of model_thread_prepare() */
+    uint32_t own = t->variant_count - t->rings.wiring->models_unused; /* the others were prepared */
 
     for (uint32_t i = 0; t->variants && i < own; i++)
         free(t->variants[i].core);
+    for (uint32_t m = 0; t->prepared && m < t->rings.model_count; m++)
+        cores_free(t->prepared[m]);
+    free(t->prepared);
     for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX; type++)
         free(t->scaled[type]);
     free(t->variants);
@@ -195,7 +204,7 @@ void thread_variants_free(struct model_thread *t) {
     free(t->news);
 }
 
-struct model_cores *model_thread_prepare(const struct model_thread *t, const struct thread_model *model) {
+static struct model_cores *cores_make(struct model_thread *t, const struct thread_model *model) {
     struct model_cores *cores = calloc(1, sizeof(*cores));
 
     if (!cores)
@@ -207,16 +216,25 @@ struct model_cores *model_thread_prepare(const struct model_thread *t, const str
         config.data_ns = model->data_ns;
         cores->cores[i] = aligned_alloc(CACHE_LINE, core_room(&config));
         if (!cores->cores[i]) {
-            model_cores_free(cores);
+            cores_free(cores);
             return NULL;
         }
-        model_core_init(cores->cores[i], &config, (struct request_pool *)&t->rings.pool);
+        model_core_init(cores->cores[i], &config, &t->rings.pool);
     }
     return cores;
 }
 
-void model_cores_free(struct model_cores *cores) {
-    for (uint32_t i = 0; cores && i < VARIANTS_MAX; i++)
-        free(cores->cores[i]);
-    free(cores);
+int model_thread_prepare(struct model_thread *t, const struct thread_model *model) {
+    struct model_cores **place = &t->prepared[t->rings.model_of_served[model->served_model]];
+
+    CHECK(!*place);
+    *place = cores_make(t, model);
+    return *place ? 0 : -ENOMEM;
+}
+
+void model_thread_forget(struct model_thread *t, uint32_t served_model) {
+    struct model_cores **place = &t->prepared[t->rings.model_of_served[served_model]];
+
+    cores_free(*place);
+    *place = NULL;
 }

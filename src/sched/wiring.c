@@ -165,9 +165,9 @@ int wiring_move(struct wiring *w, uint32_t model, uint32_t part) {
                      (struct model_move){.kind = MODEL_MOVES, .model = model, .part = part});
 }
 
-int wiring_model_comes(struct wiring *w, uint32_t served_model, uint32_t part, struct model_cores *cores) {
+int wiring_model_comes(struct wiring *w, uint32_t served_model, uint32_t part) {
     return move_tell(w, w->thread_of_served[served_model],
-                     (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part, .cores = cores});
+                     (struct model_move){.kind = MODEL_COMES, .model = served_model, .part = part});
 }
 
 int wiring_model_goes(struct wiring *w, uint32_t served_model) {

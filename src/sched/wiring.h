@@ -137,9 +137,9 @@ bool wiring_model_answer(struct wiring *wiring, uint32_t executor, struct model_
 int wiring_move(struct wiring *wiring, uint32_t model, uint32_t part);
 
 /* The same, of served models (enum model_move_kind). A model may be sent requests once none of its variants is of
- * PART_NOBODY; it is gone once all are, and its cores are the caller's again. It must not be moved after it was told to
+ * PART_NOBODY; it is gone once all are, and its cores may be freed. It must not be moved after it was told to
  * go. */
-int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part, struct model_cores *cores);
+int wiring_model_comes(struct wiring *wiring, uint32_t served_model, uint32_t part);
 int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 
 /* Any thread. */

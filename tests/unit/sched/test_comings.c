@@ -14,7 +14,7 @@ static void await_part(const struct rig *rig, const struct thread_model *model, 
             pause_us(50);
 }
 
-static struct model_cores *come(struct rig *rig, uint32_t served, uint32_t first_variant, uint32_t variants,
+static struct thread_model come(struct rig *rig, uint32_t served, uint32_t first_variant, uint32_t variants,
                                 uint32_t part) {
     struct thread_model model = {
         .served_model = served,
@@ -25,20 +25,19 @@ static struct model_cores *come(struct rig *rig, uint32_t served, uint32_t first
         .slo_ns = rig->models[served].slo_ns,
     };
     uint32_t thread = rig->thread_of_served[served];
-    struct model_cores *cores = model_thread_prepare(rig->model_threads[thread], &model);
 
-    assert_non_null(cores);
+    assert_int_equal(model_thread_prepare(rig->model_threads[thread], &model), 0);
     for (uint32_t v = 0; v < variants; v++)
         rig->thread_of_model[first_variant + v] = thread;
-    assert_int_equal(wiring_model_comes(&rig->wiring, served, part, cores), 0);
+    assert_int_equal(wiring_model_comes(&rig->wiring, served, part), 0);
     await_part(rig, &model, part);
-    return cores;
+    return model;
 }
 
-static void go(struct rig *rig, struct model_cores *cores) {
-    assert_int_equal(wiring_model_goes(&rig->wiring, cores->model.served_model), 0);
-    await_part(rig, &cores->model, PART_NOBODY);
-    model_cores_free(cores);
+static void go(struct rig *rig, const struct thread_model *model) {
+    assert_int_equal(wiring_model_goes(&rig->wiring, model->served_model), 0);
+    await_part(rig, model, PART_NOBODY);
+    model_thread_forget(rig->model_threads[rig->thread_of_served[model->served_model]], model->served_model);
 }
 
 /* Sends requests to a model over both ports, a few of them cancelled late, and waits for all. Some for the models that
@@ -75,15 +74,15 @@ static void coming_and_going(uint32_t rank_threads) {
     for (uint32_t i = 0; i < rounds; i++) {
         uint32_t part = (uint32_t)rng_below(&rng, rank_threads), shift = (uint32_t)rng_below(&rng, VARIANTS_MAX);
         /* one model of one shape, and one of several: their numbers change from round to round */
-        struct model_cores *one = come(rig, COMES_ONE, unused + shift, 1, part);
-        struct model_cores *several = come(rig, COMES_SEVERAL, unused + shift + 1, VARIANTS_MAX, part);
+        struct thread_model one = come(rig, COMES_ONE, unused + shift, 1, part);
+        struct thread_model several = come(rig, COMES_SEVERAL, unused + shift + 1, VARIANTS_MAX, part);
         ran += serve(rig, COMES_ONE, 16);
         if (rank_threads > 1 && i % 3 == 0)
-            assert_int_equal(wiring_move(&rig->wiring, one->model.first_variant, 1 - part), 0);
+            assert_int_equal(wiring_move(&rig->wiring, one.first_variant, 1 - part), 0);
         ran += serve(rig, COMES_SEVERAL, 16);
-        go(rig, one);
+        go(rig, &one);
         ran += serve(rig, COMES_SEVERAL, 8);
-        go(rig, several);
+        go(rig, &several);
     }
     assert_true(ran > rounds);
     rig_stop(rig);
@@ -105,12 +104,12 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
     struct rig *rig = rig_start_unused(&policy_deferred, ACCELERATORS, 200e3, 1, 2 * VARIANTS_MAX);
     uint32_t unused = rig->wiring.models - rig->wiring.models_unused, thread = rig->thread_of_served[COMES_ONE];
     struct ring *ring = &rig->wiring.ran[thread]; /* of the first executor */
-    struct model_cores *one = come(rig, COMES_ONE, unused, 1, 0);
+    struct thread_model one = come(rig, COMES_ONE, unused, 1, 0);
     const struct thread_rings *rings = model_thread_rings(rig->model_threads[thread]);
     uint32_t m = rings->model_of_served[COMES_ONE];
 
     assert_true(serve(rig, COMES_ONE, 16) > 0);
-    go(rig, one);
+    go(rig, &one);
     one = come(rig, COMES_ONE, unused, 1, 0);
     for (uint32_t e = 0; e < rig->wiring.executors; e++) /* its ring is the test's meanwhile */
         executor_stop(rig->executors[e]);
@@ -127,7 +126,7 @@ static void test_what_ran_for_another_model_teaches_nothing(void **state) {
         pause_us(50);
     assert_int_equal(atomic_load(&rings->counters[m].latency_one_ns), rig->profiles[COMES_ONE]->latency_ns[1]);
     start_executors(rig);
-    go(rig, one);
+    go(rig, &one);
     rig_stop(rig);
 }
 
