@@ -207,7 +207,8 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
     out->parameters_changed = false;
     rank_core_take(core, now_ns, event, out);
     rank_match(core, now_ns, out);
-    rank_load_update(core, now_ns, out);
+    if (now_ns >= core->parameters_due_ns)
+        rank_load_update(core, now_ns, out);
 
     out->wake_ns = TIME_NEVER;
     core->awaited = core->wanting > 0;
