@@ -114,7 +114,7 @@ static void join(struct rank_core *core, const struct rank_message *message, str
     struct model_slot *model = &core->model[message->model];
     CHECK(!model->member && !model->granted);
     model->member = true;
-    model->pace = 1; /* whoever bore this number here before may have been another model */
+    model->pace = 1; /* the number may have been another model's before */
     core->admit_share[message->model] = 1;
     candidates_take(core, message);
     out->joined = message->model;
