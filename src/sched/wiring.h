@@ -129,7 +129,8 @@ int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 
 /* Any thread. */
 static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
-    return atomic_load_explicit(&wiring->parts[model], memory_order_acquire); /* with set_part() in model_thread.c */
+    return atomic_load_explicit(&wiring->parts[model],
+                                memory_order_acquire); /* with set_part() in model_thread_moves.c */
 }
 
 static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {
