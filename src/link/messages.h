@@ -19,13 +19,13 @@
 /* Requests of one model are batched by priority, then by deadline. 0 is the highest. */
 #define PRIORITIES_MAX 32
 
-/* No SLO: such requests run when nothing else wants an accelerator, and for so long that whoever comes meanwhile is
- * not late for it. Their deadline is how long they wait for that. */
+/* No SLO: such requests run when nothing else wants an accelerator, in batches so short that requests which arrive
+ * meanwhile are still in time. Their deadline says until when they wait for that. */
 #define PRIORITY_BEST_EFFORT 255
 #define BEST_EFFORT_WAIT_NS  (60 * NS_PER_S) /* unless they say otherwise */
-#define BEST_EFFORT_MAX      1024            /* of a model, that wait */
+#define BEST_EFFORT_MAX      1024            /* that may wait, of one model */
 
-/* For how long a request waits for company that is not to wait at all: 0 says nothing. */
+/* The longest wait for company of a model whose requests must not wait for it; 0 would mean: not configured. */
 #define WAIT_NONE_NS 1
 
 /* Input shapes of one model that may be queued at once; more are refused: REFUSAL_SHAPES. */
@@ -35,15 +35,16 @@
 enum refusal {
     REFUSAL_NONE,
     REFUSAL_DEADLINE,   /* it can no longer finish by its deadline */
-    REFUSAL_QUEUE_FULL, /* as many of its model and priority wait as the model's configuration lets (queue_levels) */
-    REFUSAL_BEST_EFFORT_FULL, /* as much best effort of its model waits as may: BEST_EFFORT_MAX */
+    REFUSAL_QUEUE_FULL, /* as many requests of its model and priority wait as the configuration allows (queue_levels) */
+    REFUSAL_BEST_EFFORT_FULL, /* BEST_EFFORT_MAX requests of its model wait as best effort */
     REFUSAL_POOL_FULL,        /* its scheduling thread holds as many requests as it may (--queue-max) */
-    REFUSAL_THREAD_BUSY,      /* its model thread has no time left, and it had waited for it for much of its own */
-    REFUSAL_PLANS_FULL,       /* a central policy sent its accelerator more than it holds: WIRING_PLANS_CENTRAL */
-    REFUSAL_SHAPES,           /* too many different input shapes of the model are queued at once */
-    REFUSAL_CANCELLED,        /* its client left */
-    REFUSAL_STRANDED,         /* no accelerator in service runs the model, and none came back in time */
-    REFUSAL_LOST,             /* its accelerator failed, and there is no time to run it on another (request/port.c) */
+    REFUSAL_THREAD_BUSY, /* its model thread has no time left, and the request had waited for it for much of its own
+                            time */
+    REFUSAL_PLANS_FULL,  /* a central policy sent its accelerator more than it holds: WIRING_PLANS_CENTRAL */
+    REFUSAL_SHAPES,      /* too many different input shapes of the model are queued at once */
+    REFUSAL_CANCELLED,   /* its client left */
+    REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
+    REFUSAL_LOST,        /* its accelerator failed, and there is no time to run it on another (request/port.c) */
     REFUSAL_COUNT,
 };
 
@@ -55,7 +56,7 @@ struct request_message {
     uint64_t handle;     /* the frontend's name for it; unique while the scheduler has it */
     int64_t arrival_ns;  /* when its first byte was read */
     int64_t deadline_ns; /* client's deadline less the reply margin; a cancellation repeats it */
-    uint64_t shape_key;  /* requests with different keys never share a batch; 0 for models of one shape */
+    uint64_t shape_key;  /* requests with different keys never share a batch; 0: the model has one shape */
     float work;          /* cost of an item against the profiled one; 1 for models of one shape */
     uint32_t model;
     uint32_t items;
@@ -73,8 +74,8 @@ struct refusal_message {
 
 /* ---- model thread -> rank thread ---- */
 
-/* How many of the accelerators of a type are free: what may start at once if many are, may have to wait for company if
- * they are scarce. */
+/* How many of the accelerators of a type are free. A batch that may start at once if many are may have to wait for
+ * company if they are scarce. */
 #define SUPPLY_LEVELS 3
 #define SUPPLY_SCARCE 0 /* one, or an eighth of them at most */
 #define SUPPLY_AMPLE  2 /* half of them */
@@ -101,7 +102,7 @@ enum candidate_rest {
  * bits say which of its times it holds: with one type of accelerators a slot of the board is one cache line. */
 struct candidate {
     int64_t start_ns[SUPPLY_LEVELS]; /* from then on it may start; TIME_NEVER at all levels: there is no batch */
-    int64_t order_ns;                /* of those that may start, the least is served first */
+    int64_t order_ns;                /* of the candidates that may start, the one with the least goes first */
     int64_t invalid_after_ns;        /* latest start */
     union {
         struct {
@@ -165,20 +166,21 @@ static inline bool candidate_any(const struct candidate *candidate) {
     return candidate->start_ns[SUPPLY_SCARCE] != TIME_NEVER;
 }
 
-/* What the rank core needs of a model for the sub-cluster's parameters; as of `at_ns`. */
+/* What the rank core needs to know of a model for the sub-cluster's parameters; as of `at_ns`. */
 struct model_rates {
     int64_t at_ns;
-    double rate;              /* items per second, weighted over 2 s */
-    double rate_fast;         /* over 0.1 s */
-    double arrivals_fast;     /* arrivals weighted over 0.1 s: how much rate_fast is worth */
-    double dropped_rate;      /* refused over offered, weighted over 2000 requests, or those there were */
-    double bad_rate;          /* refused or late over offered, likewise */
-    double slo_ns;            /* mean time between arrival and deadline */
-    double weight;            /* of its share of an overloaded sub-cluster, against the other models' */
-    double batch_best;        /* b* */
+    double rate;          /* items per second, weighted over 2 s */
+    double rate_fast;     /* over 0.1 s */
+    double arrivals_fast; /* number of arrivals, weighted over 0.1 s: how sure rate_fast is */
+    double dropped_rate;  /* share of the requests that were refused: weighted over 2000 of them, or all if there were
+                             fewer */
+    double bad_rate;      /* share that was refused or late, likewise */
+    double slo_ns;        /* mean time between arrival and deadline */
+    double weight;        /* of the model's share of an overloaded sub-cluster */
+    double batch_best;    /* b* */
     double alpha_ns, beta_ns; /* of the model on the sub-cluster's accelerators */
     double thread_busy;       /* share of its time in which the model's thread has something to do; 0 in virtual time */
-    uint32_t runs_on;         /* a bit for each type of accelerator on which it does; 0: on all */
+    uint32_t runs_on;         /* a bit for each type of accelerator that runs the model; 0: all do */
 };
 
 enum rank_message_kind {
@@ -188,7 +190,7 @@ enum rank_message_kind {
     RANK_JOIN,  /* the model comes from one, with no grant outstanding, and brings its candidates */
 };
 
-/* What has become of a grant. */
+/* What a model made of a grant. */
 struct rank_answer {
     uint32_t accelerator;
     uint32_t items;    /* of the batch; 0: the accelerator was not used and is given back */
@@ -219,21 +221,21 @@ static inline size_t rank_message_bytes(uint32_t types) {
 /* ---- rank thread -> model thread ---- */
 
 /* What the policy derives from all models of the sub-cluster, every 10 ms while requests come. Where models run on some
- * types only, the first five and `busy` are of those that have their load in common (load_classes.h). */
+ * types only, gamma to tau_ns and `busy` are those of the models that have their load in common (load_classes.h). */
 struct cluster_parameters {
-    double gamma;                            /* share of b* that the window drop aims at */
-    double theta;                            /* share of b* from which a batch need not wait */
-    double loss;                             /* share of the requests that is dropped */
-    double rounds;                           /* harmonic mean over the models by load (deferred.c) */
-    double tau_ns;                           /* mean time between batches */
-    double accelerators;                     /* in service */
-    double busy;                             /* part of their time that batches take, over 2 s */
-    double hop_ns;                           /* from when a grant is due to its answer, in the mean */
-    double thread_busy;                      /* the greatest share of a model thread's time that is used up */
+    double gamma;        /* share of b* that the window drop aims at */
+    double theta;        /* share of b* from which a batch need not wait */
+    double loss;         /* share of the requests that is dropped */
+    double rounds;       /* how many runs an SLO has time for beside one: harmonic mean over the models by load */
+    double tau_ns;       /* mean time between batches */
+    double accelerators; /* in service */
+    double busy;         /* part of their time that batches take, over 2 s */
+    double hop_ns;       /* mean time from when a grant is due to its answer */
+    double thread_busy;  /* the largest share of its time in which a model thread has something to do */
     float type_share[ACCELERATOR_TYPES_MAX]; /* of the accelerators in service, by type */
 };
 
-/* What holds before the first are derived. */
+/* Until the first are derived. */
 static inline struct cluster_parameters cluster_parameters_none(void) {
     return (struct cluster_parameters){.gamma = 1, .rounds = 1};
 }
@@ -241,7 +243,7 @@ static inline struct cluster_parameters cluster_parameters_none(void) {
 enum grant_message_kind {
     GRANT_ACCELERATOR,
     GRANT_PARAMETERS,
-    GRANT_LEFT, /* the model that asked to leave has: nothing more comes for it */
+    GRANT_LEFT, /* the model asked to leave and has left: nothing more comes for it */
 };
 
 struct grant_message {
@@ -249,13 +251,13 @@ struct grant_message {
     uint32_t model;
     uint32_t accelerator, type;
     uint32_t supply;    /* ACCELERATOR: the level at which it was granted */
-    bool leftovers;     /* run leftovers: nothing better is ready */
-    bool best_effort;   /* run best effort: nobody else wants the accelerator */
-    int64_t run_ns;     /* ACCELERATOR, best_effort: for so long at most */
-    int64_t granted_ns; /* ACCELERATOR: when it was */
-    int64_t due_ns;     /* ACCELERATOR: when it could have been, had the candidate been known and looked at at once */
-    int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is */
-    double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all. One message a model then */
+    bool leftovers;     /* leftovers may run: no batch wants the accelerator now */
+    bool best_effort;   /* best effort may run: no batch and no leftovers want it */
+    int64_t run_ns;     /* ACCELERATOR, best_effort: how long it may run */
+    int64_t granted_ns; /* ACCELERATOR: when it was granted */
+    int64_t due_ns;     /* ACCELERATOR: when it could have been granted if no message and no thread took any time */
+    int64_t free_ns;    /* ACCELERATOR: when it is expected to be free; INT64_MIN: it is free */
+    double admit_share; /* PARAMETERS: share of this model's arrivals to admit; 1: all */
     struct cluster_parameters parameters;
 };
 
@@ -325,7 +327,7 @@ enum model_move_kind {
 
 struct model_move {
     enum model_move_kind kind;
-    uint32_t model; /* MOVES: the rank core's index; else the served model */
+    uint32_t model; /* MOVES: the rank core's number of the variant; else the served model */
     uint32_t part;  /* MOVES, COMES: the sub-cluster that it is to belong to */
 };
 

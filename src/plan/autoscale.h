@@ -1,9 +1,9 @@
 /* autoscale.h - how many accelerators there should be, from what the load needs and how much of it went badly. Pure.
  *
  * Symphony (arXiv 2308.07470), section 4.4: at bad rate r, allocate N*r/(1-r) more (the paper prints b for r); at idle
- * share f, release N*f. Here the idle share is not measured, for a policy may spend spare accelerators on shorter
- * queueing: what the load needs is given instead, and a headroom is kept on top of it. What would have been wanted
- * within the time that an accelerator takes to start is not released, as it could not be had back sooner. */
+ * share f, release N*f. Here the idle share is not measured, for a policy may use idle accelerators for shorter
+ * queueing: the accelerators that the load needs are given instead, and a headroom is kept on top of them. Accelerators
+ * that were wanted within the time that one takes to start are not released, as they could not be had back sooner. */
 #pragma once
 
 #include <stdint.h>

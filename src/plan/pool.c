@@ -101,7 +101,7 @@ static double price_of(const struct pool_input *input, const uint16_t *count) {
     return price;
 }
 
-/* Prices are sums of decimal fractions: what is over the budget by rounding alone is not over it. */
+/* Prices are sums of decimal fractions: a sum that is over the budget by rounding alone is within it. */
 static bool affordable(const struct pool_input *input, const uint16_t *count) {
     return price_of(input, count) <= input->budget * (1 + 1e-9);
 }

@@ -31,7 +31,7 @@ struct pool_input {
     double budget; /* an hour */
 };
 
-/* What the bound is made of (the paper's figure 6). */
+/* The parts of the bound (the paper's figure 6). */
 struct pool_rates {
     uint32_t types, base;
     double base_qps;                                  /* Q_b: of all queries, on one base instance */

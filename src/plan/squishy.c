@@ -170,7 +170,8 @@ static uint32_t batch_in(const struct squishy_place *place, int64_t duty_ns) {
     return b > 1 ? b : 1;
 }
 
-/* Takes a residue's batch from what is left of a duty cycle; false if it does not fit, or not into the SLO. */
+/* Takes the time of a residue's batch from the rest of a duty cycle; false if it does not fit there, or not into the
+ * SLO. */
 static bool run_fits(const struct squishy_session *session, const struct squishy_place *place, int64_t duty_ns,
                      int64_t *left_ns) {
     uint32_t b = batch_in(place, duty_ns);

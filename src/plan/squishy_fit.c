@@ -48,7 +48,7 @@ static bool is_anywhere(const struct squishy *plan, uint32_t session) {
     return plan->places[session].saturated || plan->places[session].gpu != SQUISHY_NONE;
 }
 
-/* What a GPU's sessions may have in common with one of `from`, at the most. */
+/* The most that a GPU's sessions may have in common with a GPU of `from`. */
 static uint32_t common_most(const struct squishy *to, uint32_t gpu, const struct squishy *from) {
     uint32_t saturated = to->gpus[gpu].saturated;
     uint32_t count = saturated != SQUISHY_NONE && is_anywhere(from, saturated);

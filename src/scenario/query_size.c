@@ -86,7 +86,7 @@ const char *query_size_published(const char *system, const char *name) {
 }
 
 static void gaussian_fill(double mean, double deviation, double *weight) {
-    /* rounding is cutting what is half an item larger */
+    /* rounding x is cutting x + 1/2 */
     struct part part = {
         .probability = 1, .kind = NORMAL, .a = mean + 0.5, .b = deviation, .min = 1, .max = QUERY_SIZE_MAX};
     continuous_add(&part, NULL, weight);

@@ -45,7 +45,7 @@ static int limits_find(const struct scenario *s, struct scenario_model *model, i
 
 /* ---- what a model is ---- */
 
-/* What zoo choices and own models have in common. */
+/* Keys that zoo choices and own models share. */
 struct model_keys {
     int64_t copies, slo_ns, load_ns; /* 0, 0, -1: not given */
     double weights_mb;               /* -1: not given */

@@ -31,7 +31,7 @@ struct trace_spec {
     bool by_rows;   /* TRACE_AZURE: row i is the i-th model's, further rows nobody's; else they go round all models */
 };
 
-/* What the reader must know of a scenario's models. */
+/* A scenario's models, as far as the reader needs them. */
 struct trace_model {
     const char *name;
     double share; /* of arrivals that name no model */

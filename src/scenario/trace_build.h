@@ -31,7 +31,8 @@ struct trace_builder {
     struct lines lines;
 };
 
-/* Adds an entry, shifted by where the trace is to begin; what is over by then is left out. -EINVAL over the limit. */
+/* Adds an entry, shifted so that the trace begins where it is to; entries that are over by then are left out.
+ * -EINVAL over the limit. */
 int trace_add(struct trace_builder *b, struct trace_entry entry, struct sy_error *err);
 /* The model that a line names; an error if there is none. NULL or "": one drawn by the shares. */
 int trace_model_find(struct trace_builder *b, const char *name, uint32_t *model, struct sy_error *err);

@@ -1,9 +1,9 @@
 /* candidate_board.h - the newest candidates of all models, as model threads tell them to rank threads.
  *
- * Candidates change with every request, and only the newest one matters: so they are overwritten in place, and the rank
- * thread takes what it finds when it looks. A slot is written by its model's thread alone and read by rank threads; its
- * version is odd while it is written, and a reader that saw it change looks again later (a seqlock that nobody waits
- * for). Which slots are new is in a lane: a bitmap for each pair of a model thread and a rank thread, so that a turn's
+ * Candidates change with every request, and only the newest matter. So they are overwritten in place, and the rank
+ * thread takes what it finds when it looks. A slot is written by its model's thread alone and read by rank threads. Its
+ * version is odd while it is written, and a reader that saw it change looks again later (a seqlock on which no reader
+ * waits). A lane says which slots are new: a bitmap for each pair of a model thread and a rank thread, so that a turn's
  * changes cost one atomic operation for every 64 models. */
 #pragma once
 
@@ -22,8 +22,8 @@ struct candidate_board {
 int candidate_board_init(struct candidate_board *board);
 void candidate_board_free(struct candidate_board *board);
 
-/* The model's thread: candidates[types] replace what was there; `origin_ns` is when what they follow from was handed
- * over. Not announced yet. */
+/* The model's thread: candidates[types] replace the older ones; `origin_ns` is when the message that they follow
+ * from was handed over. They are not announced yet. */
 void candidate_board_write(struct candidate_board *board, uint32_t model, const struct candidate *candidates,
                            int64_t origin_ns);
 /* The model's thread: the slot will be written soon. A hint. */
@@ -31,7 +31,7 @@ void candidate_board_prefetch(const struct candidate_board *board, uint32_t mode
 /* The model's thread: some of models 64*word to 64*word+63 are new. */
 void candidate_board_announce(struct candidate_board *board, uint32_t lane, uint32_t word, uint64_t models);
 
-/* The rank thread: takes what was announced of these 64 models. */
+/* The rank thread: takes the announcements of these 64 models, a bit each. */
 uint64_t candidate_board_take(struct candidate_board *board, uint32_t lane, uint32_t word);
 /* The rank thread: whether anything is announced; for the check before sleeping. */
 bool candidate_board_pending(const struct candidate_board *board, uint32_t lane);

@@ -83,7 +83,7 @@ struct central_output {
     int64_t wake_ns; /* step again with CENTRAL_TIMER then (now, if more actions wait); TIME_NEVER: not needed */
 };
 
-/* For policies: adds a request, which no queue holds any more, to those refused. */
+/* For policies: refuses a request that no queue holds any more. */
 static inline void central_refuse(struct central_output *out, struct request_pool *pool, uint32_t node,
                                   enum refusal reason) {
     pool->nodes[node].refusal = reason;

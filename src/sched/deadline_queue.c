@@ -36,8 +36,8 @@ static void predecessors_find(const struct deadline_queue *queue, const struct r
     }
 }
 
-/* The node was appended: tells who stands AHEAD before it, which is in the queue if the queue is that long and only its
- * head went. */
+/* The node was appended: the node AHEAD places before it is told. That one is still in the queue if the queue is
+ * long enough and nodes left it at its head only. */
 static void hint(struct deadline_queue *queue, struct request_node *nodes, uint32_t node) {
     uint32_t *last = &queue->last[queue->appended++ % DEADLINE_QUEUE_AHEAD];
     if (queue->count > DEADLINE_QUEUE_LONG && queue->appended > DEADLINE_QUEUE_AHEAD)

@@ -4,9 +4,10 @@
  * counter instead of a coin (every fourth node is one level higher), which keeps runs repeatable and, for requests
  * that arrive in order, the list perfect.
  *
- * Taking a long queue out is one cache miss a node after the other. So a node that waits says in its `next` who comes
- * DEADLINE_QUEUE_AHEAD nodes later, for who walks the queue to ask for that one in time (deadline_queue_prefetch()). It
- * is a hint: kept only where queues are long and requests come in order, and never followed. */
+ * Taking many requests out of a long queue is one cache miss after the other. So each node that waits names in its
+ * `next` the node that stands DEADLINE_QUEUE_AHEAD places behind it, so that a walk through the queue can prefetch that
+ * one in time (deadline_queue_prefetch()). It is a hint, kept only where queues are long and requests come in order,
+ * and is never followed. */
 #pragma once
 
 #include <stdbool.h>

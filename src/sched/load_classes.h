@@ -1,11 +1,11 @@
 /* load_classes.h - which models and types of accelerators have their load in common. Pure; called by the rank core.
  *
- * A model that runs on some types only has nothing of accelerators of others, however idle these are: the load that
- * counts for it is that of the accelerators it may have. So models and types are divided into classes, each with a load
- * of its own. The first class are the types that are loaded most by models which run on no others, and these models;
- * then the same of what is left, where models have only the types that are left. So a class's models cannot get more
- * than its accelerators, and those of later classes had better not count on the accelerators of earlier ones. If all
- * models run on all types there is one class. */
+ * A model that runs on some types only cannot use accelerators of others, however idle they are: only the load of the
+ * accelerators that it may use counts for it. So models and types are divided into classes, each with a load of its
+ * own. The first class is the types that are loaded most by models which run on no other types, and these models. The
+ * next classes are found in the same way among the types and models that are left. So a class's models cannot use more
+ * than its own accelerators, and models of later classes should not count on the accelerators of earlier ones, which
+ * are loaded more. If all models run on all types there is one class. */
 #pragma once
 
 #include <stdint.h>

@@ -13,12 +13,10 @@ static void candidate_store(struct model_core *core, uint32_t type, const struct
     core->changed = true;
 }
 
-/* Derives the candidate of a type from its batch, with the leftovers and best effort that `rest` tells of. */
-static void candidate_derive(struct model_core *core, uint32_t type, const struct candidate *rest) {
+/* Derives the candidate of a type from its batch; what `candidate` tells of leftovers and best effort stays. */
+static void candidate_derive(struct model_core *core, uint32_t type, struct candidate *candidate) {
     const struct model_view *m = &core->view;
     const struct type_batch *batch = &core->batches[type];
-    struct candidate candidate = candidate_none();
-    candidate_rest_copy(&candidate, rest);
     if (batch->start != REQUEST_NONE) {
         const struct request_node *head = model_node(core, batch->start);
         struct batch_view view = {
@@ -32,32 +30,30 @@ static void candidate_derive(struct model_core *core, uint32_t type, const struc
             .full = batch->full,
         };
         struct batch_times times = core->policy->batch_times(m, core->own, type, &view);
-        memcpy(candidate.start_ns, times.start_ns, sizeof(candidate.start_ns));
+        memcpy(candidate->start_ns, times.start_ns, sizeof(candidate->start_ns));
         int64_t latest_ns = head->arrival_ns + m->wait_ns;
         for (uint32_t level = 0; m->wait_ns && level < SUPPLY_LEVELS; level++)
-            if (candidate.start_ns[level] > latest_ns)
-                candidate.start_ns[level] = latest_ns;
-        candidate.order_ns = times.order_ns;
-        candidate.invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
+            if (candidate->start_ns[level] > latest_ns)
+                candidate->start_ns[level] = latest_ns;
+        candidate->order_ns = times.order_ns;
+        candidate->invalid_after_ns = core->policy->deadline_blind ? TIME_NEVER : view.invalid_after_ns;
     }
-    candidate_store(core, type, &candidate);
+    candidate_store(core, type, candidate);
 }
 
 /* What a candidate tells of leftovers or else best effort: of the first request that `type` can finish in time. */
-static struct candidate rest_derive(const struct model_core *core, uint32_t type, int64_t now_ns) {
-    struct candidate rest = candidate_none();
+static void rest_derive(const struct model_core *core, uint32_t type, int64_t now_ns, struct candidate *candidate) {
     if (!core->view.used[type])
-        return rest;
+        return;
     uint32_t node = model_start_find(core, &core->leftovers, type, now_ns, 1);
     if (node != REQUEST_NONE) {
         const struct request_node *first = model_node(core, node);
-        candidate_leftovers_set(&rest, first->deadline_ns - model_span_ns(&core->view, type, first->items));
+        candidate_leftovers_set(candidate, first->deadline_ns - model_span_ns(&core->view, type, first->items));
     } else if (core->any_best_effort) {
         const struct request_node *first = model_node(core, deadline_queue_first(&core->best_effort));
         if (model_in_time(core, type, now_ns, first->items, first->deadline_ns))
-            candidate_best_effort_set(&rest, model_run_ns(core, type, first->items));
+            candidate_best_effort_set(candidate, model_run_ns(core, type, first->items));
     }
-    return rest;
 }
 
 void model_refresh(struct model_core *core, int64_t now_ns, struct model_output *out) {
@@ -79,8 +75,9 @@ void model_refresh(struct model_core *core, int64_t now_ns, struct model_output 
         if (batch.start == core->batches[t].start && batch.items == core->batches[t].items)
             batch.changed_ns = core->batches[t].changed_ns;
         core->batches[t] = batch;
-        struct candidate rest = rest_derive(core, t, now_ns);
-        candidate_derive(core, t, &rest);
+        struct candidate candidate = candidate_none();
+        rest_derive(core, t, now_ns, &candidate);
+        candidate_derive(core, t, &candidate);
     }
 }
 
@@ -117,7 +114,9 @@ void model_settle(struct model_core *core, int64_t now_ns, struct model_output *
         if (!core->batches[t].grown)
             continue;
         core->batches[t].grown = false;
-        candidate_derive(core, t, &core->candidates[t]);
+        struct candidate candidate = candidate_none();
+        candidate_rest_copy(&candidate, &core->candidates[t]);
+        candidate_derive(core, t, &candidate);
     }
 }
 

@@ -9,8 +9,8 @@
 #include "sched/request_pool.h"
 #include "table/profile.h"
 
-/* How many requests with an SLO wait of each priority, and may. Of all cores of a model, which are shapes of its
- * inputs; owned by their thread. */
+/* How many requests with an SLO wait of each priority, and how many may wait. Of all cores of a model, one for each
+ * shape of its inputs; owned by their thread. */
 struct queue_levels {
     struct queue_level {
         uint32_t waiting, most;
@@ -25,12 +25,12 @@ struct model_core_config {
     int64_t slo_ns;                                        /* the model's usual SLO, until arrivals tell */
     struct queue_levels *levels;                           /* NULL: as many may wait as the pool holds */
     uint32_t delays;           /* a bit for each priority whose requests become best effort instead of being refused */
-    int64_t wait_ns;           /* longest that a request waits for company, whatever the policy; 0: the policy's */
+    int64_t wait_ns;           /* longest wait for company, whatever the policy says; 0: as the policy says */
     const uint32_t *preferred; /* [preferred_count] sizes of batches that are wanted, ascending; outlive the core */
     uint32_t preferred_count;
     double weight;            /* of its share of an overloaded sub-cluster, against the other models'; 0: 1 */
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
-    bool fetch_ahead;         /* the data*b passes while the batch before runs; else on the accelerator's own time */
+    bool fetch_ahead;         /* the data*b passes while the batch before runs; else it takes the accelerator's time */
     bool learn;               /* correct the tables from measured runs */
     uint32_t accelerators;    /* when learning: how many there are, of all types; their first runs are told apart */
     const struct policy_ops *policy;
@@ -41,8 +41,8 @@ struct model_core;
 
 enum model_event_kind {
     MODEL_ARRIVED,    /* request; the pool must have a free node (else refuse it: REFUSAL_POOL_FULL) */
-    MODEL_ARRIVING,   /* the same when more come at this time: only refusals and rates are told yet. The rest comes with
-                       * MODEL_SETTLED, or with whatever else happens */
+    MODEL_ARRIVING,   /* the same if more arrive at this time: only refusals and rates are told yet. The rest is told
+                       * with MODEL_SETTLED, or with the next event of another kind */
     MODEL_SETTLED,    /* no more come at this time */
     MODEL_CANCELLED,  /* request: handle and deadline */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
@@ -66,7 +66,7 @@ struct model_event {
 
 /* What to do now. Lists are of pool nodes linked by `next`; the caller owns the nodes and returns them to the pool. */
 struct model_output {
-    uint32_t refused; /* first of a list, each with its `refusal`; REQUEST_NONE: none */
+    uint32_t refused; /* first of a list, each with its `refusal`, or REQUEST_NONE */
     uint32_t batch;   /* after a grant: first request of the batch, or REQUEST_NONE: the accelerator is given back */
     uint32_t batch_requests, batch_items;
     int64_t batch_finish_ns; /* expected by the table in force */
@@ -85,8 +85,8 @@ void model_core_init(struct model_core *core, const struct model_core_config *co
 /* Handles one event; time never goes back. `out` is overwritten. */
 void model_core_step(struct model_core *core, int64_t now_ns, const struct model_event *event,
                      struct model_output *out);
-/* Asks for the cache lines of a core that is about to be stepped, and some time later for those they point to that an
- * arrival touches. Hints; of use where many cores take turns. */
+/* Ask for the cache lines of a core that will be stepped soon, and some time later for those that they point to and an
+ * arrival touches. Hints, of use where many cores take turns. */
 void model_core_prefetch(const struct model_core *core);
 void model_core_prefetch_arrival(const struct model_core *core);
 /* Of one that is about to be told parameters. */

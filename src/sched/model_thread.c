@@ -17,9 +17,10 @@
 #define BUSY_EVERY_NS (5 * NS_PER_MS)
 #define BUSY_GAIN     (1.0 / 8)
 #define BUSY_TURN_NS  (200 * NS_PER_US) /* a turn that took longer was interrupted */
-/* A thread that has no time left gets further and further behind, and requests that come late make small batches, which
- * cost it more time than large ones: so it would end with batches of one. Instead it refuses those that waited for it
- * for this part of their time. What waits after a pause is served: there is time for that. */
+/* A thread that has no time left gets further and further behind. Late requests make small batches, which cost it
+ * more time than large ones, so in the end all batches would be of one. Instead it refuses requests that waited for
+ * the thread for a SHED_PART-th of their time. Requests that wait after a pause of the thread are served: it has
+ * time for that. */
 #define SHED_BUSY         0.95
 #define SHED_PART         4
 #define DELAYS_MOST       32 /* models that learn of new delays in a turn */
@@ -178,7 +179,7 @@ static void send_plan(struct model_thread *t, const struct variant *v, int64_t n
     rings_send(&t->rings, now, &batch); /* poll_grants() saw to room */
 }
 
-/* What was decided since the last time is said by now. */
+/* The decisions since the last call have been published by now. */
 static void take_times(struct model_thread *t) {
     if (!t->requests && !t->answered_count)
         return;

@@ -18,8 +18,7 @@ struct model_thread_config {
     const struct policy_options *policy_options;
 };
 
-/* How long decisions take, in nanoseconds; written by the thread, read by anyone. Ends are when what is said was
- * published. */
+/* How long decisions take, in nanoseconds, until they are published; written by the thread, read by anyone. */
 struct model_thread_times {
     struct histogram candidate; /* from a request's hand-over to the candidate that counts it (a turn's slowest, for all
                                  * requests of the turn) */
@@ -38,8 +37,8 @@ void model_thread_forget(struct model_thread *thread, uint32_t served_model);
 
 /* Starts the thread. 0 or -errno with a sentence. */
 int model_thread_start(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
-/* The same without a thread: its owner calls model_thread_turn() instead, again and again, from one thread. Only where
- * nobody sleeps (wiring_init()'s busy_poll): nobody wakes it. */
+/* The same without a thread of its own: the caller calls model_thread_turn() again and again, from one thread. Only
+ * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
 int model_thread_make(struct model_thread **thread, const struct model_thread_config *config, struct sy_error *err);
 /* One turn, of at most so many messages from each ring that it is over within some 100 us. 0 if there was something to
  * do, else until when there may not be. A doorbell_turn. */

@@ -1,4 +1,4 @@
-/* model_view.h - the part of a model core that policies see. For policies and model_core.c only. */
+/* model_view.h - the part of a model core that policies see. For policies and the model core's files only. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,17 +11,18 @@
 struct model_view {
     /* set by the core; read by policies */
     uint32_t types;
-    uint32_t items_worth;             /* up to where waiting for company pays, on some type */
-    bool used[ACCELERATOR_TYPES_MAX]; /* it runs on them, and there are some in service */
+    uint32_t items_worth;             /* up to so many items waiting for company pays, on some type */
+    bool used[ACCELERATOR_TYPES_MAX]; /* the model runs on that type, and accelerators of it are in service */
     int64_t ctrl_ns, data_ns;         /* delay(b) = ctrl + data*b */
-    int64_t wait_ns;                  /* longest for company, as its configuration has it; 0: says nothing */
+    int64_t wait_ns;                  /* longest wait for company by its configuration; 0: not configured */
     double admit_share;
     /* set by the policy's model_update() */
-    uint32_t target_items; /* window drop: the head is given up when so many (or all, if fewer) no longer fit */
-    uint32_t items_cap;    /* a batch holds no more than this; 0: what pays */
-    double batch_best;     /* b*: the batch that its rate and SLO allow, >= 1 */
+    uint32_t
+        target_items;   /* window drop: the head is given up when so many items (or all, if fewer wait) no longer fit */
+    uint32_t items_cap; /* items of a batch at most; 0: as many as pay */
+    double batch_best;  /* b*: the batch that its rate and SLO allow, >= 1 */
     /* set by the core again */
-    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* a batch by type: over it, items only get dearer */
+    uint32_t items_most[ACCELERATOR_TYPES_MAX];      /* of a batch, by type: with more, each item only costs more */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* the tables in force; NULL: does not run on that type */
     struct arrival_rates rates;
     double alpha_ns, beta_ns; /* mean of the tables' fits over the accelerators */
@@ -33,7 +34,7 @@ struct model_view {
     uint32_t preferred_count;
 };
 
-/* When a batch was last looked at because of its requests: when one joined or left it, or another one came. */
+/* When a request last joined or left a batch, or arrived for its model. */
 static inline int64_t model_updated_ns(const struct model_view *m, const struct batch_view *batch) {
     int64_t arrival_ns = m->rates.last_arrival_ns;
     return batch->changed_ns > arrival_ns ? batch->changed_ns : arrival_ns;

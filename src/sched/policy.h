@@ -2,10 +2,10 @@
  * table; the same object serves the live server and the simulator.
  *
  * There are two kinds. A policy of candidates steers the model cores and the rank core, which own the mechanism:
- * queues, leftovers, refusals, batches of a queue's prefix, grants, arrival rates; it says which arrivals are admitted,
- * how large a batch the window drop aims at, when a batch may start, which of two goes first, and what the
+ * queues, leftovers, refusals, which requests a batch holds, grants, arrival rates. The policy says which arrivals are
+ * admitted, how large a batch the window drop aims at, when a batch may start, which of two goes first, and what the
  * sub-cluster's parameters are. A central policy is a scheduler of its own (sched/central.h). Both keep their state in
- * the room that they are given, never in file statics. */
+ * the memory that they are given, never in file statics. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,14 +36,14 @@ struct policy_options {
     double value[POLICY_OPTIONS_MAX];
 };
 
-/* A model's batch as the core composed it: requests from `head` in deadline order. */
+/* A model's next batch as the core composed it: requests in deadline order. */
 struct batch_view {
     int64_t deadline_ns;        /* of its first request, which is its earliest */
     int64_t head_arrival_ns;    /* of its first request */
-    int64_t due_ns;             /* latest start if one more item joins it */
+    int64_t due_ns;             /* latest start of the batch with one more item */
     int64_t invalid_after_ns;   /* latest start */
-    int64_t changed_ns;         /* when something joined or left it; model_updated_ns() counts other arrivals, too */
-    uint32_t items, items_most; /* in the batch; most that a batch of this type may have */
+    int64_t changed_ns;         /* when a request joined or left it; model_updated_ns() counts other arrivals, too */
+    uint32_t items, items_most; /* in the batch, and at most in a batch on this type */
     bool full;                  /* more is queued than fits: nothing can join it */
 };
 
@@ -53,7 +53,7 @@ struct batch_times {
     int64_t order_ns;                /* among batches that may start, the least goes first */
 };
 
-/* From then on, however many are free. */
+/* A batch that may start from then on, however many accelerators are free. */
 static inline struct batch_times batch_times_from(int64_t start_ns, int64_t order_ns) {
     return (struct batch_times){{start_ns, start_ns, start_ns}, order_ns};
 }
@@ -70,35 +70,35 @@ struct policy_ops {
     const char *summary;                 /* one line for --help */
     const struct policy_option *options; /* ended by a NULL key; NULL: none */
 
-    const struct central_ops
-        *central; /* sched/central.h: a scheduler of its own. NULL: of candidates, by what follows */
+    const struct central_ops *central; /* a central policy, which has nothing of what follows; NULL: of candidates */
 
-    /* A batch is as much of the queue as it may hold, and the deadlines are not looked at: nothing is refused (nor
-     * given up, whatever target_items) for them. */
+    /* Deadlines do not matter: a batch is as much of the queue as it may hold, no request is refused for its deadline,
+     * and the window drop gives none up. */
     bool deadline_blind;
-    /* What the window drop gives up and model_admit turns away is refused at once, instead of waiting among the
-     * leftovers for an accelerator that nobody wants. */
+    /* Requests that the window drop gives up, or that model_admit turns away, are refused at once, instead of waiting
+     * among the leftovers for an accelerator that no batch wants. */
     bool no_leftovers;
-    /* For the model core, on its thread. `own` is the policy's room in it, zeroed at first. */
+
+    /* For the model core, on its thread. `own` is the policy's memory in each core, zeroed at first: model_bytes. */
     size_t model_bytes;
     /* After the rates, the tables, the delays or the parameters changed (at most some hundred times a second). Sets
-     * m->batch_best and m->target_items. */
+     * m->batch_best, m->target_items, and m->items_cap if batches are to be smaller than what pays. */
     void (*model_update)(struct model_view *m, void *own);
-    /* Whether an arrival is queued; if not it waits among the leftovers. NULL: always. */
+    /* Whether an arrival is queued; if not it waits among the leftovers (but see no_leftovers). NULL: always. */
     bool (*model_admit)(struct model_view *m, void *own, const struct request_node *request);
     /* When the batch for a type may start, after every change of the batch. */
     struct batch_times (*batch_times)(const struct model_view *m, const void *own, uint32_t type,
                                       const struct batch_view *batch);
 
-    /* For policies that go by the batch sizes that a model's configuration prefers: how many items of a batch that may
-     * start now are to be in it, whole requests as far as they fit. Batches may have as many as the model allows then.
-     * NULL: all; and no more than pays. */
+    /* For policies that follow the batch sizes that a model's configuration prefers (m->preferred): how many items of a
+     * batch that starts now are to be in it; whole requests that fit into so many are. Batches may then have as many
+     * items as the model allows. NULL, or no preferred sizes: all of them, and batches have no more items than pays. */
     uint32_t (*batch_part)(const struct model_view *m, const void *own, uint32_t items, int64_t head_arrival_ns,
                            int64_t now_ns);
 
-    /* For the rank core, on its thread, every 10 ms while events come, and of each class of models: fills the
-     * parameters (but accelerators, busy, hop_ns, thread_busy and type_share) and admit_share[models]. NULL: none are
-     * needed. */
+    /* For the rank core, on its thread, every 10 ms while events come, once for each class of models: sets the
+     * parameters (except accelerators, busy, hop_ns, thread_busy and type_share, which the core sets) and
+     * admit_share[cluster->models]. NULL: the policy needs none. */
     void (*cluster_derive)(const struct cluster_view *cluster, const struct policy_options *options,
                            struct cluster_parameters *parameters, double *admit_share);
 };

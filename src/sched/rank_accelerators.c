@@ -61,8 +61,7 @@ static void accelerator_review(struct rank_core *core, int64_t now_ns, uint32_t 
     }
 }
 
-void rank_offers_release(struct rank_core *core, int64_t now_ns) {
-    core->due_ns = now_ns;
+void rank_offers_due(struct rank_core *core, int64_t now_ns) {
     while (!heap_empty(&core->offers) && heap_top(&core->offers).key <= now_ns) {
         struct heap_entry top = heap_top(&core->offers);
         heap_remove(&core->offers, top.item);

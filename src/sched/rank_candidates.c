@@ -67,7 +67,7 @@ static void leftovers_set(struct rank_core *core, uint32_t model, uint32_t type)
     heap_set(&lane->best_effort, model, slot->best_effort_ns);
 }
 
-void rank_list_update(struct rank_core *core, uint32_t list) {
+void rank_list_bring(struct rank_core *core, uint32_t list) {
     struct dirty_list *dirty = &core->dirty[list];
     for (uint32_t i = 0; i < dirty->count; i++) {
         uint32_t model = dirty->models[i];
@@ -81,12 +81,6 @@ void rank_list_update(struct rank_core *core, uint32_t list) {
         }
     }
     dirty->count = 0;
-}
-
-struct stage *rank_stage_now(struct rank_core *core, uint32_t type) {
-    uint32_t level = rank_supply_level(core, type);
-    rank_list_update(core, level);
-    return &core->lanes[type].stages[level];
 }
 
 /* Whether the model could use an accelerator, now or later, for other than best effort. */

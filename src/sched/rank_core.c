@@ -114,7 +114,7 @@ static void join(struct rank_core *core, const struct rank_message *message, str
     struct model_slot *model = &core->model[message->model];
     CHECK(!model->member && !model->granted);
     model->member = true;
-    model->pace = 1; /* whoever bore this number here before may have been another model */
+    model->pace = 1; /* the number may have been another model's before */
     core->admit_share[message->model] = 1;
     candidates_take(core, message);
     out->joined = message->model;
@@ -207,7 +207,8 @@ void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_ev
     out->parameters_changed = false;
     rank_core_take(core, now_ns, event, out);
     rank_match(core, now_ns, out);
-    rank_load_update(core, now_ns, out);
+    if (now_ns >= core->parameters_due_ns)
+        rank_load_update(core, now_ns, out);
 
     out->wake_ns = TIME_NEVER;
     core->awaited = core->wanting > 0;

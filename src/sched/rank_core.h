@@ -18,12 +18,12 @@ struct rank_core_config {
     const uint8_t *accelerator_type; /* [accelerators], each under `types` */
     uint32_t types;
     int64_t ctrl_ns, data_ns; /* a batch takes ctrl + data*b to an accelerator, even one that is still busy */
-    int64_t grace_ns; /* a candidate that is late by no more is granted: a newer one is under way, and who is granted
-                       * composes its batch anew. 0 where messages take no time */
+    int64_t grace_ns; /* a candidate that is late by no more is granted: a newer one is under way, and a model that is
+                       * granted composes its batch anew. 0 where messages take no time */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
-    /* Of several sub-clusters: which one this is, and which one everybody belongs to. Accelerators of others count as
-     * down, and models of others may join. NULL: all are its own. */
+    /* Of several sub-clusters: which one this is, and to which one each accelerator and model belongs. Accelerators of
+     * others count as down, and models of others may join. NULL: all are its own. */
     uint32_t part;
     const uint8_t *part_of_accelerator, *part_of_model; /* [accelerators], [models]; only read by init() */
 };
@@ -80,7 +80,7 @@ uint32_t rank_core_accelerators_busy(const struct rank_core *core);
 int64_t rank_core_offer_ns(const struct rank_core *core);
 /* Whether the model belongs to the sub-cluster: others are told nothing. */
 bool rank_core_member(const struct rank_core *core, uint32_t model);
-/* Neither granted nor running anything, as far as was told: what is down has left then. */
+/* Neither granted nor running anything, as far as was told. An accelerator that is down has left then. */
 bool rank_core_accelerator_idle(const struct rank_core *core, uint32_t accelerator);
 /* Free to be granted, now or ahead of time. */
 uint32_t rank_core_accelerators_free(const struct rank_core *core);

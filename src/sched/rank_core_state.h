@@ -140,9 +140,17 @@ void rank_candidates_hold(struct rank_core *core, uint32_t model, int64_t now_ns
 /* A model was granted an accelerator, or has other candidates: its places are brought up to date when they are used. */
 void rank_model_changed(struct rank_core *core, uint32_t model);
 /* Brings one level's stages, or the leftovers and best effort, up to date with the stored candidates. */
-void rank_list_update(struct rank_core *core, uint32_t list);
+void rank_list_bring(struct rank_core *core, uint32_t list);
+static inline void rank_list_update(struct rank_core *core, uint32_t list) {
+    if (core->dirty[list].count)
+        rank_list_bring(core, list);
+}
 /* The stage for a type's free accelerators, of which there is one at least; up to date. */
-struct stage *rank_stage_now(struct rank_core *core, uint32_t type);
+static inline struct stage *rank_stage_now(struct rank_core *core, uint32_t type) {
+    uint32_t level = rank_supply_level(core, type);
+    rank_list_update(core, level);
+    return &core->lanes[type].stages[level];
+}
 /* The model of a stage whose candidate starts first now, or RANK_NOBODY. */
 uint32_t rank_stage_best(struct rank_core *core, uint32_t type, struct stage *stage, int64_t now_ns);
 /* The model whose leftovers start first, or RANK_NOBODY. The list is up to date. */
@@ -176,7 +184,12 @@ double rank_best_effort_run_most(const struct model_rates *rates, double most_ns
 /* ---- rank_accelerators.c ---- */
 
 /* Offers the accelerators whose time for that has come, even if no model wants one. */
-void rank_offers_release(struct rank_core *core, int64_t now_ns);
+void rank_offers_due(struct rank_core *core, int64_t now_ns);
+static inline void rank_offers_release(struct rank_core *core, int64_t now_ns) {
+    core->due_ns = now_ns;
+    if (!heap_empty(&core->offers) && heap_top(&core->offers).key <= now_ns)
+        rank_offers_due(core, now_ns);
+}
 /* The model has sealed a batch for the accelerator that it was granted. */
 void rank_batch_announced(struct rank_core *core, int64_t now_ns, uint32_t model, const struct rank_answer *answer);
 /* The model has not used the accelerator that it was granted. */
@@ -188,5 +201,5 @@ void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a);
 
 /* ---- rank_load.c ---- */
 
-/* Derives the parameters if it is time to. */
+/* Derives the parameters: when parameters_due_ns has come. */
 void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output *out);

@@ -94,8 +94,6 @@ static void class_derive(struct rank_core *core, uint32_t class) {
 }
 
 void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {
-    if (now_ns < core->parameters_due_ns)
-        return;
     core->parameters_due_ns = now_ns + PARAMETERS_EVERY_NS;
     rank_kept_fade(core);
     rates_update(core, now_ns);

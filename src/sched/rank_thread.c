@@ -11,8 +11,9 @@
 #include "base/thread.h"
 
 #define POLL_MAX 256 /* messages taken from one ring a turn */
-/* Parameters are new every 10 ms, and each model composes its batch anew with them. So they are told to so many models
- * a turn, and to the next ones so much later: grants do not wait behind a thousand models. */
+/* Parameters are new every 10 ms, and each model composes its batch anew with them. A turn tells them to TELL_MOST
+ * models at most, and the next turn that does comes TELL_APART_NS later, so that grants do not wait behind a
+ * thousand models. */
 #define TELL_MOST     16
 #define TELL_APART_NS (200 * NS_PER_US)
 
@@ -24,7 +25,7 @@ struct rank_thread {
     int64_t *origin_ns;        /* [wiring->models] when what its candidate follows from was handed over */
     int64_t wake_ns;
     uint32_t tell_next; /* next model to be told the parameters, */
-    uint32_t tell_left; /* with those after it so many that do not have the newest */
+    uint32_t tell_left; /* models from tell_next on that were not told the newest */
     int64_t tell_ns;    /* when */
     bool *model_rung;   /* [model_threads] who gets the bell at the end of the turn */
     struct rank_output out;
@@ -49,7 +50,7 @@ static struct ring *grants_ring(struct rank_thread *r, uint32_t model) {
     return grants_to(r, thread);
 }
 
-/* The model will hear nothing more. What it was told before is in the ring before this. */
+/* This is the last message for the model: all others are in the ring before it. */
 static void tell_left(struct rank_thread *r, uint32_t model) {
     struct ring *ring = grants_ring(r, model);
     struct grant_message *message = ring_reserve(ring);
@@ -63,7 +64,7 @@ static void tell_left(struct rank_thread *r, uint32_t model) {
 static bool tell_parameters_to(struct rank_thread *r, uint32_t model) {
     struct ring *ring = grants_ring(r, model);
 
-    /* what grants and those who leave may need stays free */
+    /* room for grants, and for models that leave, stays free */
     if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->part_accelerators))
         return false;
     rank_core_parameters(r->core, model, ring_reserve(ring));
@@ -136,7 +137,7 @@ static bool poll_candidates(struct rank_thread *r, int64_t now) {
     return any;
 }
 
-/* Notes what has become of an accelerator that is leaving or comes back. */
+/* Notes the state of an accelerator that leaves or comes back. */
 static void note_state(struct rank_thread *r, uint32_t accelerator, enum accelerator_news news) {
     if (news == NEWS_LEAVES || news == NEWS_JOINS ||
         wiring_accelerator_state(r->wiring, accelerator) == ACCELERATOR_LEAVING)
@@ -208,8 +209,8 @@ static bool decide(struct rank_thread *r, int64_t now, bool news) {
     return any;
 }
 
-/* What wiring_accelerators_free() and naps go by. Others read it often, so their caches keep it while nothing changes.
- */
+/* For wiring_accelerators_free() and naps. Other threads read these words often, so they are written only when they
+ * change. */
 static void tell_naps(struct rank_thread *r) {
     struct rank_hints *hints = &r->wiring->hints[r->part];
     bool free = rank_core_accelerators_free(r->core) > 0;

@@ -16,8 +16,8 @@ struct rank_thread;
  * points to are copied or outlive the thread. 0 or -errno with a sentence. */
 int rank_thread_start(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
                       const struct rank_core_config *config, struct sy_error *err);
-/* The same without a thread: its owner calls rank_thread_turn() instead, again and again, from one thread. Only where
- * nobody sleeps (wiring_init()'s busy_poll): nobody wakes it. */
+/* The same without a thread of its own: the caller calls rank_thread_turn() again and again, from one thread. Only
+ * where no thread sleeps (wiring_init()'s busy_poll), since nothing wakes it. */
 int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_t part,
                      const struct rank_core_config *config, struct sy_error *err);
 /* One turn. 0 if there was something to do, else until when there may not be. A doorbell_turn. */

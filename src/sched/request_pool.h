@@ -21,9 +21,9 @@ struct request_node {
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
 
-/* The free nodes are a stack. Its top few are kept at hand, and each node below them says who comes so many after it:
- * so the nodes that will be asked for soon are known, and on their way to the cache, without a look at those between.
- */
+/* The free nodes are a stack. Its top REQUEST_POOL_TOP indexes are kept in the pool, and each node below names the
+ * one that comes so many places after it. So the nodes that will be asked for soon are known, and can be prefetched,
+ * without a look at the nodes between. */
 #define REQUEST_POOL_TOP 8
 
 struct request_pool {
@@ -39,7 +39,7 @@ void request_pool_init(struct request_pool *pool, struct request_node *nodes, ui
 uint32_t request_pool_get(struct request_pool *pool);
 void request_pool_put(struct request_pool *pool, uint32_t node);
 
-/* What a request's arrival says, into its node. Its priority is 0: central schedulers have none. */
+/* Fills a node from a request's arrival, but with priority 0: central schedulers have none. */
 static inline void request_node_set(struct request_node *node, const struct request_message *message) {
     node->handle = message->handle;
     node->arrival_ns = message->arrival_ns;

@@ -85,7 +85,7 @@ static uint32_t part_accelerators(const struct wiring *w) {
     return most;
 }
 
-/* What is written by one thread and read by any, and what frontends set before they begin. */
+/* The words that one thread writes and any thread reads, and what frontends set before they begin. */
 static int states_make(struct wiring *w) {
     w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
     w->parts = calloc(w->models + 1, sizeof(*w->parts));

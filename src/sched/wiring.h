@@ -26,7 +26,7 @@
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
-#define WIRING_HELP_MOST     2  /* who has more messages in a turn wakes a sleeping thread, and takes no turn of it */
+#define WIRING_HELP_MOST     2 /* messages of a turn up to which a thread takes a sleeper's turn instead of waking it */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
 #define RANK_THREADS_MAX     64
 #define PART_NOBODY          UINT8_MAX /* of a model that no sub-cluster knows: it is not there yet, or any more */
@@ -37,7 +37,7 @@ enum accelerator_state {
     ACCELERATOR_GONE,    /* has nothing any more */
 };
 
-/* What a rank thread shows of its accelerators, written at the end of its turns. */
+/* What other threads may know of a rank thread's accelerators; written at the end of its turns. */
 struct rank_hints {
     _Alignas(CACHE_LINE) _Atomic bool accelerators_free; /* one is, or may be had ahead of time */
     _Atomic int64_t offer_ns; /* if none is: when the next one will be, ahead of time; TIME_NEVER: not known */
@@ -94,12 +94,13 @@ static inline uint32_t wiring_part_of_accelerator(const struct wiring *wiring, u
     return wiring->part_of_accelerator ? wiring->part_of_accelerator[accelerator] : 0;
 }
 
-/* Whether news may start a batch. While every accelerator is busy they cannot, and waking a thread for each request
- * would only take the core from whoever runs the batches (three wake-ups a request were 40 us on a shared core, a third
- * of it at 5400 requests a second). So model threads nap for WIRING_NAP_NS instead of sleeping, and frontends leave
- * nappers alone: refusals and cancellations are late by that at most. They are up shortly before an accelerator is
- * expected to be free, so that its next batch is chosen among all that has come. The rank thread is not rung either:
- * whoever reports an accelerator free rings it, and it reads its messages first. Call after publishing. */
+/* Whether a message that was just published may start a batch. While every accelerator is busy it cannot, and waking
+ * a thread for each request would only take time from the executors (three wake-ups a request took 40 us on a shared
+ * core, a third of it at 5400 requests a second). So model threads nap for WIRING_NAP_NS instead of sleeping, and
+ * frontends do not wake those that nap: refusals and cancellations are late by that at most. Naps end shortly before
+ * an accelerator is expected to be free, so that its next batch is chosen among all requests that have come. The
+ * rank thread is not woken either: the executor that reports an accelerator free wakes it, and it reads its messages
+ * first. Call after publishing. */
 static inline bool wiring_accelerators_free(struct wiring *wiring) {
     if (wiring->central) /* only its policy knows */
         return true;
@@ -121,8 +122,8 @@ static inline bool wiring_part_free(struct wiring *wiring, uint32_t part) {
 int wiring_init(struct wiring *wiring, bool busy_poll, struct sy_error *err);
 void wiring_destroy(struct wiring *wiring);
 
-/* Who started the threads, or several threads under a lock of theirs: tells an accelerator's executor what is to become
- * of it. 0, or -EAGAIN if too much has been said that the executor has not read yet. */
+/* Who started the threads, or several threads under a lock of theirs: orders an accelerator's executor to drain it,
+ * fail it or let it join. 0, or -EAGAIN if the executor has too many orders that it has not read yet. */
 int wiring_command(struct wiring *wiring, uint32_t accelerator, enum accelerator_order order);
 
 /* The same, under the same lock: a served model, which the executor has loaded (executor_load()),
@@ -144,14 +145,15 @@ int wiring_model_goes(struct wiring *wiring, uint32_t served_model);
 
 /* Any thread. */
 static inline uint32_t wiring_part(const struct wiring *wiring, uint32_t model) {
-    return atomic_load_explicit(&wiring->parts[model], memory_order_acquire); /* with set_part() in model_thread.c */
+    return atomic_load_explicit(&wiring->parts[model],
+                                memory_order_acquire); /* with set_part() in model_thread_moves.c */
 }
 
 static inline enum accelerator_state wiring_accelerator_state(const struct wiring *wiring, uint32_t accelerator) {
     return atomic_load_explicit(&wiring->states[accelerator], memory_order_relaxed); /* a word on its own */
 }
 
-/* The rank or the central thread: what is known of an accelerator, which has nothing to do if `idle`. */
+/* The rank or the central thread: notes an accelerator's state after such news. `idle`: it has nothing to do. */
 static inline void wiring_accelerator_news(struct wiring *wiring, uint32_t accelerator, enum accelerator_news news,
                                            bool idle) {
     enum accelerator_state state = wiring_accelerator_state(wiring, accelerator);

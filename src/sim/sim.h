@@ -97,7 +97,7 @@ struct sim_config {
     void *go_on_context;
 };
 
-/* From then on there should be so many accelerators. */
+/* An order of the run: from then on there should be so many accelerators. */
 struct sim_advice {
     double at_s;
     uint32_t accelerators;

@@ -142,7 +142,7 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
                            sim->now_ns + batch->run_ns);
 }
 
-/* When something happens in a lane next: what is under way ends, or what waits may begin. */
+/* When the next thing happens in a lane: the batch under way ends, or the next one may begin. */
 static int64_t lane_next(struct sim *sim, const struct sim_accelerator *accelerator, const struct sim_lane *lane) {
     const struct sim_batch *batch = lane_head(sim, lane);
     if (!batch)
@@ -220,8 +220,8 @@ void sim_loads_due(struct sim *sim, uint32_t a) {
 
 /* ---- sending ---- */
 
-/* Tells the observer of a batch just sent, and when it will have ended by the tables in force. What noise and stalls do
- * to those before it nobody can know, so then it counts as if it began at once. */
+/* Tells the observer of a batch just sent, and when it will have ended by the tables in force. With noise or stalls
+ * the ends of the batches before it cannot be known, so it counts as if it began at once. */
 static void run_announce(struct sim *sim, uint32_t a, const struct sim_batch *batch) {
     const struct sim_config *c = sim->config;
     struct sim_accelerator *accelerator = &sim->accelerators[a];

@@ -21,7 +21,7 @@ void sim_scaling_layout(struct sim *sim, struct arena *arena) {
         sim->result->advice = advice;
 }
 
-/* Accounts for the time in service until now, and goes on with so many. */
+/* Counts the time in service until now; from now on so many accelerators are in service. */
 static void present_set(struct sim *sim, uint32_t present) {
     struct sim_scaling *s = &sim->scaling;
     s->present_ns += (double)s->present * (double)sim_counted_ns(sim, s->since_ns, sim->now_ns);
@@ -46,7 +46,7 @@ void sim_scaling_begin(struct sim *sim) {
     sim_source_set(sim, sim->sources.looks, c->autoscale->every_ns);
 }
 
-/* What the load keeps busy, as the scheduler knows, or as it was since the last look. */
+/* How many accelerators the load keeps busy: as the scheduler knows, or as measured since the last look. */
 static double needed_since(const struct sim *sim) {
     double ran = (sim->ran_ns - sim->scaling.ran_ns) / (double)sim->config->autoscale->every_ns;
     return sim->driver->needed ? sim->driver->needed(sim) : ran;

@@ -7,7 +7,7 @@ struct central {
     void *core;
     int64_t timer_ns; /* when it wants to be stepped; the heap may still hold an earlier time */
     struct central_output out;
-    /* What ended and has not been told yet: what a step sends may be over at once. A queue in a circle. */
+    /* Ends that were not told yet, since a batch that a step sends may be over at once. A queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
 };

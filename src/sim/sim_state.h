@@ -37,7 +37,7 @@ struct sim_batch {
     uint64_t tag;
 };
 
-/* What an accelerator does one after the other. */
+/* Batches, or loads, that an accelerator does one after the other. */
 struct sim_lane {
     uint32_t head, tail; /* batches; the head is under way if `running` */
     bool running;
@@ -45,7 +45,7 @@ struct sim_lane {
 
 struct sim_accelerator {
     struct sim_lane runs, loads;
-    int64_t free_ns;     /* when what was sent so far will have ended by the tables in force, as far as is known */
+    int64_t free_ns;     /* when all batches sent so far will have ended by the tables in force, as far as is known */
     int64_t stalled_ns;  /* nothing goes on before */
     int64_t released_ns; /* by autoscale, if it is not in service */
     uint32_t lost;       /* batches that went down with it and are not reported yet */
@@ -68,7 +68,7 @@ struct sim_sources {
 
 struct sim;
 
-/* What stands between requests and accelerators. */
+/* A kind of scheduler: what stands between requests and accelerators. */
 struct sim_driver {
     /* How many sources of events it has. */
     uint32_t (*sources)(const struct sim_config *config);
@@ -82,7 +82,7 @@ struct sim_driver {
     void (*left)(struct sim *sim, uint32_t accelerator);   /* it is down */
     /* The time of one of its sources, counted from sources.driver, has come. */
     void (*due)(struct sim *sim, uint32_t source);
-    /* After every event: delivers what was said in this instant. */
+    /* After every event: delivers the messages of this instant. */
     void (*deliver)(struct sim *sim);
     /* At the end: accelerators that it did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
@@ -144,14 +144,14 @@ bool sim_counts(const struct sim *sim, int64_t arrival_ns);
 int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
 /* One more request that arrived then has left. If that makes too many bad ones, the run is given up. */
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
-/* What counts a model's requests of a priority, or best effort, by themselves; NULL: nothing does. */
+/* The counters of a model's requests of one priority, or of its best effort; NULL: they are not counted apart. */
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
 /* The scheduler refuses a list of requests. */
 void sim_refuse(struct sim *sim, uint32_t first);
 
 /* ---- sim_accelerator.c ---- */
 
-/* Memory for the accelerators and what is sent to them. */
+/* Memory for the accelerators and the batches sent to them. */
 void sim_accelerators_layout(struct sim *sim, struct arena *arena);
 /* Sends a batch, load or unload to an accelerator: the members that `batch` has before begin_ns but next, sent_ns and
  * arrives_ns. The requests go with it. */

@@ -60,7 +60,7 @@ static struct stress_times times_of(struct histogram *until, const struct histog
     };
 }
 
-/* What one more accelerator costs the rank core. */
+/* The time that one more accelerator costs the rank core. */
 static uint64_t accelerator_bytes(const struct stress_config *c) {
     static const uint8_t type;
     struct rank_core_config config = {.models = 1, .accelerators = 0, .accelerator_type = &type, .types = 1};

@@ -1,4 +1,4 @@
-/* parts.h - what a stress run consists of, for who builds it (stress.c) and who measures it (figures.c). */
+/* parts.h - what a stress run consists of. For the files that build it (stress.c) and measure it (figures.c). */
 #pragma once
 
 #include "base/rng.h"
@@ -21,7 +21,8 @@ struct stress {
     struct world_finished *finished;              /* likewise */
     int64_t epoch_ns;
     struct slicing slicing;
-    /* who drives: with config->sleep the worlds only, and the others have threads of their own */
+    /* turns that the drivers take: with config->sleep those of the worlds only, as the others have threads of their
+     * own */
     struct driver_seat *seats;
     uint32_t *driver_of_seat;
     uint32_t seat_count;

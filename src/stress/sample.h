@@ -1,5 +1,5 @@
-/* sample.h - the requests of a sample that are under way: a hash set of handles. One in SAMPLE_EVERY handles belongs to
- * the sample, by its hash, so that whoever meets one knows. */
+/* sample.h - the requests of a sample that are under way: a hash set of handles. One handle in SAMPLE_EVERY belongs
+ * to the sample. Its hash decides, so that every part of the run can tell. */
 #pragma once
 
 #include <stdbool.h>

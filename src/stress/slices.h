@@ -34,7 +34,7 @@ struct pause {
     int64_t from_ns, to_ns;
 };
 
-/* Of a run of so long; what is later counts with the last slice. */
+/* For a run of this length; requests that arrive later count with the last slice. */
 struct slicing slicing_of(int64_t slo_ns, int64_t run_ns);
 
 static inline uint32_t slice_at(const struct slicing *slicing, int64_t ns) {

@@ -1,4 +1,4 @@
-/* stress.c - builds the scheduler's threads and the worlds around them, lets them run, and asks what was wrong. */
+/* stress.c - builds the scheduler's threads and the worlds around them, lets them run, and reports what was wrong. */
 #include "stress/stress.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define LAG_PART          8 /* of an SLO: what waits longer between a world and a model thread is turned away */
 #define CTRL_NS           (100 * NS_PER_US) /* first value of what dispatch takes */
 #define OVERRUN_S         1                 /* that a run may take longer before slices grow */
-#define DRAIN_NS          (10 * NS_PER_S)   /* nothing comes back for so long: nothing more will */
+#define DRAIN_NS          (10 * NS_PER_S)   /* if no request comes back for this time, none will */
 #define POLL_NS           NS_PER_MS
 #define MOVES_APART_NS    (50 * NS_PER_US) /* those that are due closer together are told together */
 
@@ -159,7 +159,7 @@ static void core_of(const struct stress_config *c, uint32_t n, cpu_set_t *core) 
         CPU_SET(thread_core_nth(&c->cores, n < cores ? n : cores - 1), core);
 }
 
-/* Threads that sleep inherit their core from who starts them. */
+/* Threads that sleep inherit their core from the thread that starts them. */
 static void next_core_take(const struct stress *s) {
     cpu_set_t core;
 
@@ -194,7 +194,8 @@ static int seats_take(struct stress *s) {
     return s->driver_of_seat && s->drivers ? 0 : -ENOMEM;
 }
 
-/* A core for each seat, and the last one for those that are left; those that sleep leave that to the kernel. */
+/* A core for each seat; seats for which none is left share the last one. Threads that sleep leave that to the
+ * kernel. */
 static int drivers_start(struct stress *s, struct sy_error *err) {
     uint32_t first = s->config->sleep ? s->model_threads + s->rank_threads : 0;
     cpu_set_t cores = s->config->cores;
@@ -332,7 +333,7 @@ static uint64_t requests_back(const struct stress *s) {
     return back;
 }
 
-/* Lets all requests come back, ends all turns, and asks the worlds what was wrong. */
+/* Lets all requests come back, ends all turns, and collects what the worlds found wrong. */
 static void verdict(struct stress *s, struct stress_result *r) {
     for (uint32_t i = 0; i < s->worlds; i++)
         world_stop_feeding(s->world[i]);

@@ -20,7 +20,7 @@
 #define CTRL_PART    8               /* d_ctrl is this part of an SLO at most: thread_rings.c */
 #define BATCHES_MOST 2               /* of an accelerator: one runs, one is sealed */
 #define DEAD_NS      (5 * NS_PER_MS) /* an accelerator that died joins again after so long */
-/* What a turn does at most, so that nobody waits for it for long: */
+/* Most that a turn does, so that no thread waits long for it: */
 #define PLANNED_MOST 256 /* requests of batches that begin, and the batch that goes over that */
 #define REFUSED_MOST 256 /* requests from one model thread */
 #define EVENTS_MOST  16  /* batches that end, accelerators that die, and that join */
@@ -57,7 +57,7 @@ struct world {
     bool *model_rung;      /* [model_threads] */
     /* accelerators */
     struct accelerator *accelerators;
-    struct heap ends; /* those that run, by the end of their first batch */
+    struct heap ends; /* running accelerators, by the end of their first batch */
     struct heap_entry *end_entries;
     uint32_t *end_positions;
     bool *frontend_rung; /* [worlds] */
@@ -260,9 +260,9 @@ static bool take_refusals(struct world *w, int64_t now_ns) {
 
 /* ---- accelerators ---- */
 
-/* Every request of a batch: of its model, in the order of deadlines, and not to end after its own by the table, unless
- * the policy looks at no deadlines. Returns how many end late all the same, because their accelerator is not free when
- * it was expected to be. */
+/* Checks every request of a batch: it is of the batch's model, comes in the order of deadlines, and by the table
+ * ends by its deadline, unless the policy is blind to deadlines. Returns how many end late because their accelerator
+ * is not free when it was expected to be. */
 static uint32_t batch_check(struct world *w, const struct batch_plan *plan, int64_t end_ns) {
     int64_t table_end_ns = plan->sealed_ns + w->profile->latency_ns[plan->items], before_ns = -1;
     uint32_t late = 0;
@@ -436,7 +436,7 @@ static bool end_batches(struct world *w, int64_t now_ns) {
 
 /* ---- turns ---- */
 
-/* Freed accelerators first: who gets the other news then may use them. */
+/* Freed accelerators first, so that whoever gets the other messages may use them at once. */
 static void publish(struct world *w) {
     struct wiring *wiring = w->wiring;
 

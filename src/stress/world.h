@@ -58,7 +58,7 @@ bool world_drained(const struct world *world);
 
 /* Any thread. */
 const struct world_counts *world_counts(const struct world *world);
-/* After its last turn: its slices. What it counts as bad may have been offered by another world. */
+/* After its last turn: its slices. Requests that it counts as bad may have come from another world. */
 const struct slice *world_slices(const struct world *world);
 /* After its last turn: NULL, or a sentence on the first thing that was wrong. */
 const char *world_verdict(struct world *world);

@@ -25,7 +25,7 @@ int profile_set_points(struct profile *profile, uint32_t batch_max, const uint32
                        uint32_t count);
 /* Recomputes alpha and beta after the table changed. */
 void profile_fit(struct profile *profile);
-/* What a batch takes whose items each cost `work` times the profiled item: see profile_scale(). */
+/* How long a batch takes whose items each cost `work` times the profiled item: see profile_scale(). */
 int64_t profile_scaled_ns(const struct profile *profile, uint32_t items, double work);
 /* The table for items that each cost `work` times the profiled item (a larger image): the part of l(b) that grows with
  * b is scaled, the fixed part stays. `to` has room for the same batch_max. work > 0. */

@@ -1,16 +1,16 @@
 /* rolling.c - the window of each batch size, and the table made of them.
  *
- * What a window says is kept as a ratio to the profiled l(b): its 99th percentile, but at most SPIKE times its median.
- * A machine that became slower moves the median and is followed all the way; one that stalls now and then does not,
- * and to plan every batch for the worst stall would refuse what mostly can be in time.
+ * A window gives a ratio to the profiled l(b): its 99th percentile, but at most SPIKE times its median. Where a machine
+ * became slower, the median moves, and the table follows all the way. Where it only stalls now and then, the median
+ * stays: to plan every batch for the worst stall would refuse requests most of which can be in time.
  *
- * The first run of a size on an accelerator may take a hundred times what the next ones do: memory is taken, kernels
- * are chosen. One that takes over FAR times what the table says is not learned from; if it was the machine that became
- * slow, the next ones say so. A lone run, whatever it says, counts as FAR times the profile at most.
+ * The first run of a size on an accelerator may take a hundred times as long as the next ones: memory is taken, kernels
+ * are chosen. A run that takes over FAR times what the table says is not learned from; if the machine did become slow,
+ * the next runs show it. A single run counts as FAR times the profile at most.
  *
- * A size's own window counts by how many runs it holds and how recently it ran; the rest is what all sizes say
- * together. So a size that never ran follows the others, and one that was slow long ago is tried again: otherwise the
- * table, which decides what runs, would keep it from ever being measured again. */
+ * A size's own window weighs by how many runs it holds and how recent they are; the rest of the weight is that of all
+ * sizes together. So a size that never ran follows the others, and one that was slow long ago is tried again: otherwise
+ * the table, which decides what runs, would keep it from ever being measured again. */
 #include "table/rolling.h"
 
 #include <string.h>

@@ -16,7 +16,7 @@ struct rolling;
 size_t rolling_bytes(uint32_t batch_max, uint32_t accelerators);
 /* Starts from the profiled table, which is copied. */
 void rolling_init(struct rolling *rolling, const struct profile *profiled, uint32_t accelerators);
-/* What the profiled table says of a batch of `items`, which is in it. */
+/* How long a batch of `items` takes by the table as profiled. */
 int64_t rolling_profiled_ns(const struct rolling *rolling, uint32_t items);
 /* Counts a run of `items` that took run_ns on an accelerator, whose number says only which first run is whose. If that
  * changes what is to be expected, rewrites `table` (of the same batch_max, non-decreasing, with its fit) and returns

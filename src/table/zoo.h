@@ -49,8 +49,8 @@ const char *zoo_type_source(const char *type);
 bool zoo_entry_in(const struct zoo_entry *entry, const char *type, enum zoo_set set);
 /* The entry of a model and type, or NULL. */
 const struct zoo_entry *zoo_find(const char *model, const char *type);
-/* What an hour on an accelerator of the type costs, in dollars; 0: not known. Amazon's instances, as Kairos lists them.
- */
+/* The price of an hour on an accelerator of the type, in dollars; 0: not known. Amazon's instances, as Kairos lists
+ * them. */
 double zoo_price(const char *type);
 /* Largest batch whose latency is within the SLO by the line, 1..PROFILE_BATCH_MAX. */
 uint32_t zoo_batch_max(double alpha_ms, double beta_ms, double slo_ms);
