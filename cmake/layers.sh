@@ -6,7 +6,7 @@ layers="base tensor link table engine repository profile plan sched policy backe
     control sim load stress cli"
 
 cd "$1"
-find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include +"[a-z0-9_]+/[^"]+"' {} + | awk -F: -v layers="$layers" '
+find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include +"[a-z0-9_]+/[^"]+"' {} + | awk -F: -v layers="$(echo $layers)" '
     BEGIN { for (n = split(layers, names, " "); n > 0; n--) place[names[n]] = n }
     {
         split($1, from, "/")
