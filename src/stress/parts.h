@@ -21,7 +21,7 @@ struct stress {
     struct world_finished *finished;              /* likewise */
     int64_t epoch_ns;
     struct slicing slicing;
-    /* turns that the drivers take: with config->sleep those of the worlds only, as the others have threads of their
+    /* whose turns the drivers take: with config->sleep those of the worlds only, as all others have threads of their
      * own */
     struct driver_seat *seats;
     uint32_t *driver_of_seat;

@@ -25,7 +25,7 @@ struct stress_config {
     uint32_t outstanding;              /* a closed loop of so many requests */
     uint32_t feed_batch;               /* requests handed over at once */
     bool sleep;                        /* the scheduler's threads sleep when idle; else they look again at once */
-    double warmup_s, seconds;          /* measured, after the warm-up */
+    double warmup_s, seconds;          /* how long is measured, and how long the same load lasts before */
     uint64_t seed;
     const struct policy_ops *policy; /* not a central one */
     const struct policy_options *policy_options;
