@@ -22,6 +22,7 @@
  * high, and free accelerators are kept for the next one. Above the peak the window drop keeps batches near b*, so that
  * goodput stays flat; shares keep one model's flood from the others. */
 #include "base/fmath.h"
+#include "policy/shares.h"
 #include "policy/window.h"
 #include "sched/model_view.h"
 #include "sched/policy.h"
@@ -76,18 +77,12 @@
 #define THREAD_STEEP 10 /* of the cube root */
 /* What is free counts by the square of how many runs the SLO has time for beside one, one at least. At most as often as
  * in the mean of all models: where batches have the time to grow on a queue, whoever has less of it must not queue. */
-#define ROUNDS          2
-#define ROUNDS_ANY      1e9
-#define BURST_SLO       0.25 /* what came within this part of the SLO came lately */
-#define WONT_GAIN       (1.0 / 64)
-#define GAP_NEVER       1e18 /* between the items of a silent model, ns */
-#define SHARE_LOAD      1.2  /* shares from this load on, */
-#define SHARE_LOAD_BAD  0.9  /* or from this one */
-#define SHARE_BAD       0.03 /* with this bad rate */
-#define SHARE_LEVEL     0.92 /* the load that shares leave */
-#define SHARE_OVER_MEAN 2.0  /* cut are models with over this many times the mean demand */
-#define STANDARD_ERRORS 4.0
-#define NS_PER_S_D      1e9
+#define ROUNDS     2
+#define ROUNDS_ANY 1e9
+#define BURST_SLO  0.25 /* what came within this part of the SLO came lately */
+#define WONT_GAIN  (1.0 / 64)
+#define GAP_NEVER  1e18 /* between the items of a silent model, ns */
+#define NS_PER_S_D 1e9
 
 enum { CONSOLIDATE };
 static const struct policy_option deferred_options[] = {
@@ -240,13 +235,7 @@ static void recent_count(struct deferred_model *d, const struct request_node *re
 static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
     struct deferred_model *d = own;
     recent_count(d, request);
-    if (m->admit_share >= 1)
-        return true;
-    d->credit += m->admit_share;
-    if (d->credit < 1)
-        return false;
-    d->credit -= 1;
-    return true;
+    return share_admits(&d->credit, m->admit_share);
 }
 
 /* Just below what the load allows a part of the price holds, since that is a mean of batches larger and smaller. */
@@ -294,11 +283,6 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
     return times;
 }
 
-/* Accelerators that a model keeps busy with batches of `batch`. */
-static double demand(const struct model_rates *r, double rate, double batch) {
-    return rate / NS_PER_S_D * (r->alpha_ns + r->beta_ns / batch);
-}
-
 /* Whether work arrives faster now than over 2 s, by more than chance. */
 static double boost_derive(const struct cluster_view *c) {
     double slow = 0, fast = 0, arrivals = 0;
@@ -306,11 +290,11 @@ static double boost_derive(const struct cluster_view *c) {
         const struct model_rates *r = &c->rates[i];
         if (r->batch_best < 1)
             continue;
-        slow += demand(r, r->rate, r->batch_best);
-        fast += demand(r, r->rate_fast, r->batch_best);
+        slow += rate_load(r, r->rate, r->batch_best);
+        fast += rate_load(r, r->rate_fast, r->batch_best);
         arrivals += r->arrivals_fast;
     }
-    double boost = slow > 0 ? fast / slow - STANDARD_ERRORS / __builtin_sqrt(2 * arrivals + 1) : 1;
+    double boost = slow > 0 ? fast / slow - rate_chance(arrivals) : 1;
     return boost > 1 ? boost : 1;
 }
 
@@ -319,7 +303,7 @@ static double theta_load(const struct cluster_view *c, double theta, double boos
     double load = 0;
     for (uint32_t i = 0; i < c->models; i++)
         if (c->rates[i].rate > 0)
-            load += demand(&c->rates[i], c->rates[i].rate * boost, 1 + theta * (c->rates[i].batch_best - 1));
+            load += rate_load(&c->rates[i], c->rates[i].rate * boost, 1 + theta * (c->rates[i].batch_best - 1));
     return load;
 }
 
@@ -337,75 +321,6 @@ static double theta_derive(const struct cluster_view *c, double boost, double do
     return (double)low / THETA_STEPS;
 }
 
-/* lambda': a flood counts as soon as it is no chance. */
-static double share_demand(const struct model_rates *r) {
-    if (r->batch_best < 1)
-        return 0;
-    double sure = r->rate_fast * (1 - STANDARD_ERRORS / __builtin_sqrt(2 * r->arrivals_fast + 1));
-    return demand(r, sure > r->rate ? sure : r->rate, r->batch_best);
-}
-
-/* The level s with sum(min(demand, weight * s)) = total, for 0 < total < sum(demand): what the models under it leave is
- * shared by the others as they weigh; each round finds more models under the level, so it ends. */
-static double level_derive(const struct cluster_view *c, double total) {
-    double level = 0;
-    uint32_t over = UINT32_MAX;
-    for (;;) {
-        double rest = total, weights = 0;
-        uint32_t count = 0;
-        for (uint32_t i = 0; i < c->models; i++) {
-            double d = share_demand(&c->rates[i]), weight = c->rates[i].weight;
-            if (d <= weight * level) {
-                rest -= d;
-            } else {
-                weights += weight;
-                count++;
-            }
-        }
-        if (count == 0 || count == over)
-            return level;
-        over = count;
-        level = rest / weights;
-    }
-}
-
-/* Models of one weight were promised nothing in particular: cut are those that flood, so that the others keep all they
- * ask for. Where weights differ, each is held to what it was promised. */
-static void shares_derive(const struct cluster_view *c, double *admit_share) {
-    double sum = 0, offered = 0, bad = 0, lightest = 0, heaviest = 0;
-    uint32_t active = 0;
-    for (uint32_t i = 0; i < c->models; i++) {
-        const struct model_rates *r = &c->rates[i];
-        admit_share[i] = 1;
-        double d = share_demand(r);
-        sum += d;
-        offered += r->rate;
-        bad += r->rate * r->bad_rate;
-        if (d <= 0)
-            continue;
-        lightest = active == 0 || r->weight < lightest ? r->weight : lightest;
-        heaviest = r->weight > heaviest ? r->weight : heaviest;
-        active++;
-    }
-    bool suffering = sum > SHARE_LOAD_BAD * c->accelerators && bad > SHARE_BAD * offered;
-    if (active == 0 || !(sum > SHARE_LOAD * c->accelerators || suffering))
-        return;
-    double total = SHARE_LEVEL * c->accelerators;
-    if (total >= sum)
-        return;
-    double level = level_derive(c, total), mean = sum / active;
-    bool promised = heaviest > lightest, anyone_under = false;
-    for (uint32_t i = 0; i < c->models; i++) {
-        double d = share_demand(&c->rates[i]);
-        anyone_under |= d > 0 && d < c->rates[i].weight * level;
-    }
-    for (uint32_t i = 0; (promised || anyone_under) && i < c->models; i++) {
-        double d = share_demand(&c->rates[i]), most = c->rates[i].weight * level;
-        if (d > most && (promised || d > SHARE_OVER_MEAN * mean))
-            admit_share[i] = most / d;
-    }
-}
-
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
                             struct cluster_parameters *p, double *admit_share) {
     (void)options;
@@ -418,7 +333,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         fixed += rate * r->beta_ns / r->batch_best;
         variable += rate * r->alpha_ns;
         batches += rate / r->batch_best;
-        hurried += demand(r, r->rate * boost, r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
+        hurried += rate_load(r, r->rate * boost, r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
     }

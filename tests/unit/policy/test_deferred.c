@@ -532,87 +532,6 @@ static void a_flash_crowd_boosts_and_chance_does_not(void **state) {
     assert_near(p.gamma, 0.95 * boost * 0.5 / (10 - boost), 1e-4);
 }
 
-static void a_flood_is_cut_to_its_share_and_the_others_are_not(void **state) {
-    (void)state;
-    double share[3];
-    /* 1 ms an item, no fixed part: demands of 0.5, 1 and 10 accelerators on 4; 0.92*4 - 1.5 = 2.18 are left for it */
-    struct model_rates rates[] = {load(500, 1, 0, 1), load(1000, 1, 0, 1), load(10000, 1, 0, 1)};
-    derive(rates, 3, 4, share);
-    assert_near(share[0], 1, 1e-9);
-    assert_near(share[1], 1, 1e-9);
-    assert_near(share[2], 0.218, 1e-9);
-    rates[2] = load(2700, 1, 0, 1); /* 4.2 on 4: over the cluster, but not by a tenth */
-    derive(rates, 3, 4, share);
-    assert_near(share[2], 1, 1e-9);
-    rates[2].bad_rate = 0.1; /* unless it hurts */
-    rates[0].bad_rate = rates[1].bad_rate = 0.1;
-    rates[2] = load(4000, 1, 0, 1); /* (more than twice the mean) */
-    rates[2].bad_rate = 0.1;
-    derive(rates, 3, 5.2, share);
-    assert_near(share[2], (0.92 * 5.2 - 1.5) / 4, 1e-9);
-}
-
-static void nobody_is_cut_when_everybody_floods(void **state) {
-    (void)state;
-    double share[3];
-    struct model_rates rates[] = {load(9000, 1, 0, 1), load(9000, 1, 0, 1), load(30000, 1, 0, 1)};
-    derive(rates, 3, 4, share); /* no model is under the level of 1.23 */
-    for (int i = 0; i < 3; i++)
-        assert_near(share[i], 1, 1e-9);
-    struct model_rates even[] = {load(2000, 1, 0, 1), load(2100, 1, 0, 1), load(1900, 1, 0, 1)};
-    derive(even, 3, 4, share); /* overloaded, but nobody has over twice the mean */
-    for (int i = 0; i < 3; i++)
-        assert_near(share[i], 1, 1e-9);
-}
-
-static void weights_divide_what_the_others_leave(void **state) {
-    (void)state;
-    double share[3];
-    struct model_rates rates[] = {load(500, 1, 0, 1), load(10000, 1, 0, 1), load(10000, 1, 0, 1)};
-    rates[1].weight = 3;
-    derive(rates, 3, 4, share); /* 0.92*4 - 0.5 = 3.18 for the two: 2.385 and 0.795 */
-    assert_near(share[0], 1, 1e-9);
-    assert_near(share[1], 0.2385, 1e-9);
-    assert_near(share[2], 0.0795, 1e-9);
-    rates[0].weight = 0.1; /* what it asks for is more than a tenth of a share: 3.68 as 0.1 : 3 : 1 */
-    derive(rates, 3, 4, share);
-    assert_near(share[0], 0.1 * 3.68 / 4.1 / 0.5, 1e-9);
-    assert_near(share[1], 0.3 * 3.68 / 4.1, 1e-9);
-    assert_near(share[2], 0.1 * 3.68 / 4.1, 1e-9);
-}
-
-static void a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many(void **state) {
-    (void)state;
-    double share[3];
-    struct model_rates rates[] = {load(2000, 1, 0, 1), load(2000, 1, 0, 1), load(2000, 1, 0, 1)};
-    rates[1].weight = 10;
-    derive(rates, 3, 4, share); /* 2 of 3.68, which leaves 0.84 for each of the others */
-    assert_near(share[0], 0.42, 1e-9);
-    assert_near(share[1], 1, 1e-9);
-    assert_near(share[2], 0.42, 1e-9);
-    for (int i = 0; i < 3; i++)
-        rates[i].weight = 10; /* weights of one kind promise nothing: nobody has over twice the mean */
-    derive(rates, 3, 4, share);
-    for (int i = 0; i < 3; i++)
-        assert_near(share[i], 1, 1e-9);
-    struct model_rates flood[] = {load(500, 1, 0, 1), load(1000, 1, 0, 1), load(10000, 1, 0, 1)};
-    for (int i = 0; i < 3; i++)
-        flood[i].weight = 10;
-    derive(flood, 3, 4, share);
-    assert_near(share[2], 0.218, 1e-9); /* as if it were 1 */
-}
-
-static void a_sudden_flood_counts_before_the_slow_rate_knows(void **state) {
-    (void)state;
-    double share[3];
-    struct model_rates rates[] = {load(500, 1, 0, 1), load(1000, 1, 0, 1), load(1000, 1, 0, 1)};
-    rates[2].rate_fast = 20000;
-    rates[2].arrivals_fast = 2000;
-    derive(rates, 3, 4, share);
-    double demand = 20 * (1 - 4 / 63.2535);
-    assert_near(share[2], (0.92 * 4 - 1.5) / demand, 1e-5);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_batch_to_wait_for_follows_the_rate_and_the_slo),
@@ -637,11 +556,6 @@ int main(void) {
         cmocka_unit_test(rounds_are_a_mean_by_load),
         cmocka_unit_test(a_silent_cluster_has_finite_parameters),
         cmocka_unit_test(a_flash_crowd_boosts_and_chance_does_not),
-        cmocka_unit_test(a_flood_is_cut_to_its_share_and_the_others_are_not),
-        cmocka_unit_test(nobody_is_cut_when_everybody_floods),
-        cmocka_unit_test(weights_divide_what_the_others_leave),
-        cmocka_unit_test(a_heavier_model_keeps_what_it_asks_for_when_all_are_too_many),
-        cmocka_unit_test(a_sudden_flood_counts_before_the_slow_rate_knows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
