@@ -174,7 +174,7 @@ struct cluster_parameters {
     double theta;                            /* share of b* from which a batch need not wait */
     double loss;                             /* share of the requests that is dropped */
     double rounds;                           /* harmonic mean over the models by load (deferred.c) */
-    double tau_ns;                           /* mean time between batches */
+    double tau_ns;                           /* mean time between batches; longer where models outnumber accelerators */
     double accelerators;                     /* in service */
     double busy;                             /* part of their time that batches take, over 2 s */
     double hop_ns;                           /* from when a grant is due to its answer, in the mean */
