@@ -41,7 +41,8 @@
 #define TARGET_MOST 0.75
 /* 2. Free accelerators are worth this much of a run at least, however tight the SLO. */
 #define ROUNDS_LEAST 0.5
-/* 3. While requests are lost, company has so many times its price: accelerators that are free now will be missed. */
+/* 3. While requests are lost, company has so many times its price, if the SLO has time for two runs: accelerators that
+ * are free now will be missed. */
 #define PRICE_LOST 2
 /* 4. From this part of all requests on, they are lost. Between none and this, the price rises, and slack is believed in
  * less and less: the load says what accelerators do in the mean, and bursts find them busy with small batches. */
@@ -121,8 +122,9 @@ static int64_t lead_of(const struct model_view *m) {
 
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
-    double doubt = doubt_of(&m->parameters),
-           price = (1 + (PRICE_LOST - 1) * doubt) * (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    double doubt = doubt_of(&m->parameters), price = (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
+    if (m->slo_ns >= 2 * (m->alpha_ns + m->beta_ns)) /* else who waits and finds no accelerator is lost himself */
+        price *= 1 + (PRICE_LOST - 1) * doubt;
     double slack = doubt + (1 - doubt) * (1 - 1 / crowd) + 1e-6; /* of the price; there is always some */
     double edge = d->slack_items - (double)(uint32_t)d->slack_items;
     d->worth = 1 / price;

@@ -244,6 +244,21 @@ static void slack_is_doubted_while_requests_are_lost(void **state) {
     fixture_free(&f);
 }
 
+/* Whoever waits and then finds no accelerator is lost, if the SLO has no time for two runs of 6 ms. */
+static void loss_makes_company_no_dearer_under_tight_slos(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(1000);
+    f.view.parameters.accelerators = 80;
+    f.view.parameters.loss = 0.01;
+    f.view.slo_ns = 12 * MS;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 12, 1.0 / 80) / PRICE_LOST), 1e-4);
+    f.view.slo_ns = 11 * MS;
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 92 - company_ms(2, worth(2, 11, 1.0 / 80)), 1e-4);
+    fixture_free(&f);
+}
+
 static void arrive(struct fixture *f, double at_ms, uint32_t items) {
     struct request_node request = {.arrival_ns = (int64_t)(at_ms * MS), .items = items};
     assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
@@ -453,6 +468,7 @@ int main(void) {
         cmocka_unit_test(free_accelerators_are_worth_no_more_to_a_model_than_to_all),
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
+        cmocka_unit_test(loss_makes_company_no_dearer_under_tight_slos),
         cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(where_requests_come_in_bursts_the_first_expects_one),
         cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
