@@ -1,12 +1,12 @@
-/* cells.c - the cells by number: every combination of what is listed here that makes sense. */
+/* cells.c - the grid's cells by number: every combination of what is listed here that makes sense. */
 #include "cells.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "table/zoo.h"
 #include "sim/goodput.h"
+#include "table/zoo.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -37,13 +37,13 @@ static void *memory_or_end(void *memory) {
     return memory;
 }
 
-static void model_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
+void cell_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms) {
     struct sim_model *model = &cluster->models[cluster->config.model_count++];
     memory_or_end(sim_model_line(model, alpha_ms, beta_ms, slo_ms) ? model : NULL);
     snprintf(model->name, sizeof(model->name), "%u", cluster->config.model_count);
 }
 
-static void cluster_begin(struct cell_cluster *cluster, uint32_t accelerators) {
+void cell_begin(struct cell_cluster *cluster, uint32_t accelerators) {
     memset(cluster, 0, sizeof(*cluster));
     cluster->config = (struct sim_config){
         .models = cluster->models,
@@ -55,21 +55,22 @@ static void cluster_begin(struct cell_cluster *cluster, uint32_t accelerators) {
     };
 }
 
-static void workload_set(struct cell_cluster *cluster, double shape, double zipf) {
-    cluster->config.arrivals = shape < 1 ? SIM_GAMMA : SIM_POISSON;
+void cell_workload(struct cell_cluster *cluster, double shape, double zipf) {
+    char arrivals[32] = "Poisson";
+    cluster->config.arrivals = shape <= 0 ? SIM_UNIFORM : shape < 1 ? SIM_GAMMA : SIM_POISSON;
     cluster->config.gamma_shape = shape;
     if (zipf > 0)
         sim_shares_zipf(cluster->models, cluster->config.model_count, zipf);
+    if (shape <= 0)
+        snprintf(arrivals, sizeof(arrivals), "regular");
+    else if (shape < 1)
+        snprintf(arrivals, sizeof(arrivals), "gamma %g", shape);
     size_t at = strlen(cluster->name);
-    snprintf(cluster->name + at, sizeof(cluster->name) - at, ", %u acc., %s%s", cluster->config.accelerators,
-             shape >= 1    ? "Poisson"
-             : shape > 0.2 ? "gamma 0.3"
-                           : "gamma 0.1",
+    snprintf(cluster->name + at, sizeof(cluster->name) - at, ", %u acc., %s%s", cluster->config.accelerators, arrivals,
              zipf > 0 ? ", zipf" : "");
 }
 
-/* Takes the next digit, under `base`, off a number. */
-static uint32_t digit(uint32_t *number, size_t base) {
+uint32_t cell_digit(uint32_t *number, size_t base) {
     uint32_t value = *number % (uint32_t)base;
     *number /= (uint32_t)base;
     return value;
@@ -81,52 +82,52 @@ static uint32_t digit(uint32_t *number, size_t base) {
 
 /* One of the ZOO_CELLS; makes it if `cluster` is given. */
 static bool zoo_cell(uint32_t number, struct cell_cluster *cluster) {
-    double zipf = zipfs[digit(&number, COUNT(zipfs))], shape = shapes[digit(&number, COUNT(shapes))];
-    double scale = zoo_slo_scales[digit(&number, COUNT(zoo_slo_scales))];
-    uint32_t accelerators = zoo_accelerators[digit(&number, COUNT(zoo_accelerators))];
+    double zipf = zipfs[cell_digit(&number, COUNT(zipfs))], shape = shapes[cell_digit(&number, COUNT(shapes))];
+    double scale = zoo_slo_scales[cell_digit(&number, COUNT(zoo_slo_scales))];
+    uint32_t accelerators = zoo_accelerators[cell_digit(&number, COUNT(zoo_accelerators))];
     if (!cluster)
         return true;
-    cluster_begin(cluster, accelerators);
+    cell_begin(cluster, accelerators);
     for (const struct zoo_entry *e = zoo_entries; e->model; e++)
         if (zoo_entry_in(e, zoos[number].type, zoos[number].set))
-            model_add(cluster, e->alpha_ms, e->beta_ms, scale * e->slo_ms);
+            cell_add(cluster, e->alpha_ms, e->beta_ms, scale * e->slo_ms);
     snprintf(cluster->name, sizeof(cluster->name), "%s %s, SLO x%g", zoos[number].type, zoos[number].set_name, scale);
-    workload_set(cluster, shape, zipf);
+    cell_workload(cluster, shape, zipf);
     return true;
 }
 
 /* One of the COPY_CELLS: false if it makes no sense, as the SLO leaves no time for batches or one model has no
  * popularity. */
 static bool copy_cell(uint32_t number, struct cell_cluster *cluster) {
-    double zipf = zipfs[digit(&number, COUNT(zipfs))], shape = shapes[digit(&number, COUNT(shapes))];
-    uint32_t size = digit(&number, COUNT(sizes)), models = sizes[size].models;
-    double slo_ms = slos_ms[digit(&number, COUNT(slos_ms))];
+    double zipf = zipfs[cell_digit(&number, COUNT(zipfs))], shape = shapes[cell_digit(&number, COUNT(shapes))];
+    uint32_t size = cell_digit(&number, COUNT(sizes)), models = sizes[size].models;
+    double slo_ms = slos_ms[cell_digit(&number, COUNT(slos_ms))];
     const struct zoo_entry *e = zoo_find(names[number], "gtx1080ti");
     if (!e || 4 * e->alpha_ms + e->beta_ms > slo_ms || (models == 1 && zipf > 0))
         return false;
     if (!cluster)
         return true;
-    cluster_begin(cluster, sizes[size].accelerators);
+    cell_begin(cluster, sizes[size].accelerators);
     for (uint32_t m = 0; m < models; m++)
-        model_add(cluster, e->alpha_ms, e->beta_ms, slo_ms);
+        cell_add(cluster, e->alpha_ms, e->beta_ms, slo_ms);
     snprintf(cluster->name, sizeof(cluster->name), "%u x %s, SLO %g ms", models, names[number], slo_ms);
-    workload_set(cluster, shape, zipf);
+    cell_workload(cluster, shape, zipf);
     return true;
 }
 
 static void mix_make(struct cell_cluster *cluster, double slo_least_ms) {
-    cluster_begin(cluster, 32);
+    cell_begin(cluster, 32);
     for (int m = 0; m < 20; m++)
-        model_add(cluster, 1.053, 5.072, slo_least_ms + (100 - slo_least_ms) * m / 19);
+        cell_add(cluster, 1.053, 5.072, slo_least_ms + (100 - slo_least_ms) * m / 19);
     snprintf(cluster->name, sizeof(cluster->name), "20 x ResNet50, SLO %g to 100 ms", slo_least_ms);
 }
 
 static bool mix_cell(uint32_t number, struct cell_cluster *cluster) {
     if (!cluster)
         return true;
-    double zipf = zipfs[digit(&number, COUNT(zipfs))];
+    double zipf = zipfs[cell_digit(&number, COUNT(zipfs))];
     mix_make(cluster, 15);
-    workload_set(cluster, shapes[number], zipf);
+    cell_workload(cluster, shapes[number], zipf);
     return true;
 }
 
@@ -137,19 +138,22 @@ static bool cell_try(uint32_t number, struct cell_cluster *cluster) {
     return number < COPY_CELLS ? copy_cell(number, cluster) : mix_cell(number - COPY_CELLS, cluster);
 }
 
-uint32_t cell_count(void) {
+static uint32_t grid_count(void) {
     uint32_t count = 0;
     for (uint32_t number = 0; number < ZOO_CELLS + COPY_CELLS + MIX_CELLS; number++)
         count += cell_try(number, NULL);
     return count;
 }
 
-void cell_make(struct cell_cluster *cluster, uint32_t cell) {
+static void grid_make(struct cell_cluster *cluster, uint32_t cell, uint64_t seed) {
     uint32_t number = 0;
+    (void)seed;
     while (!cell_try(number, NULL) || cell-- > 0)
         number++;
     cell_try(number, cluster);
 }
+
+const struct cell_set cells_grid = {.name = "grid", .enough = 0.98, .count = grid_count, .make = grid_make};
 
 void cell_make_flood(struct cell_cluster *cluster) {
     mix_make(cluster, 25);

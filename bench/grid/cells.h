@@ -1,10 +1,10 @@
-/* cells.h - the grid: clusters after table 3, figure 6 and figure 7 of Symphony's evaluation (arXiv 2308.07470). */
+/* cells.h - the sets of clusters that bench_grid runs, and one such cluster. */
 #pragma once
 
 #include "sim/sim.h"
 
 #define CELL_MODELS_MAX       64
-#define CELL_ACCELERATORS_MAX 64
+#define CELL_ACCELERATORS_MAX 256
 
 struct cell_cluster {
     char name[128];
@@ -15,12 +15,41 @@ struct cell_cluster {
     size_t memory_bytes;
 };
 
-uint32_t cell_count(void);
-/* Sets up cell number `cell`, under cell_count(). */
-void cell_make(struct cell_cluster *cluster, uint32_t cell);
+/* Clusters by number. */
+struct cell_set {
+    const char *name;
+    double enough;           /* deferred should reach this part of the best other policy in every cell */
+    double rps_least;        /* cells in which no policy answers so many requests a second are not counted */
+    uint32_t (*count)(void); /* NULL: as many as one likes */
+    /* Sets up cell number `cell`; `seed` is for sets that are drawn. */
+    void (*make)(struct cell_cluster *cluster, uint32_t cell, uint64_t seed);
+};
+
+/* After table 3, figure 6 and figure 7 of Symphony's evaluation (arXiv 2308.07470): what the tests of policies began
+ * with. */
+extern const struct cell_set cells_grid;
+/* Its table 3 entirely, 7560 cells. The first N of them are an even sample, for any N. */
+extern const struct cell_set cells_table3;
+/* Two families in which accelerators outnumber models. */
+extern const struct cell_set cells_family;
+/* Drawn at random: 1 to 30 models of either zoo, copies of one or mixed; 1 to 8 accelerators for every two models, or 1
+ * to 8 models for every two accelerators, 48 at most; SLOs of 1.8 to 7 times what a lone request takes; Poisson,
+ * regular or gamma distributed gaps of shape 0.5, 0.3 or 0.1; equal popularity or Zipf's. A draw that could answer less
+ * than 500 requests/s or more than 50,000 is drawn again: a percent of few requests says little, and runs are to be
+ * short. */
+extern const struct cell_set cells_random;
+
 /* Twenty models like ResNet50 with SLOs from 25 to 100 ms on 32 accelerators. */
 void cell_make_flood(struct cell_cluster *cluster);
 void cell_free(struct cell_cluster *cluster);
+
+/* For sets: begins an empty cluster; adds a model; then says how requests come, and adds that to the name. shape: of
+ * the gaps' gamma distribution, 1 for Poisson, 0 for regular gaps. zipf: exponent of the popularity, 0 for equal. */
+void cell_begin(struct cell_cluster *cluster, uint32_t accelerators);
+void cell_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms);
+void cell_workload(struct cell_cluster *cluster, double shape, double zipf);
+/* Takes the next digit, under `base`, off a number. */
+uint32_t cell_digit(uint32_t *number, size_t base);
 
 /* Room for `bytes`, kept until cell_free(). Ends the program when memory is out. */
 void *cell_memory(struct cell_cluster *cluster, size_t bytes);

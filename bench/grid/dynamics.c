@@ -86,7 +86,7 @@ static void below_show(const struct grid *grid, uint32_t piece, void *results) {
         printf("%4s %-62s at %.0f, %.0f, %.0f, %.0f %% of the peak: median queueing in ms, deferred/eager; busy, "
                "relative\n",
                "cell", "", 100 * loads[0], 100 * loads[1], 100 * loads[2], 100 * loads[3]);
-    cell_make(&cluster, grid->cells[piece]);
+    grid_cell(grid, piece, &cluster);
     printf("%4u %-62s", grid->cells[piece], cluster.name);
     for (size_t i = 0; i < LOADS; i++)
         printf("  %5.2f/%5.2f %4.2f%s", (double)below->wait_ns[i][0] / NS_PER_MS,
@@ -172,7 +172,7 @@ static void flash_show(const struct grid *grid, uint32_t piece, void *results) {
     if (piece == 0)
         printf("%4s %-62s bad %% in 2 s after steps from 10, 30, 50 to 95 %% of the peak, and back: deferred/eager\n",
                "cell", "");
-    cell_make(&cluster, grid->cells[piece]);
+    grid_cell(grid, piece, &cluster);
     printf("%4u %-62s", grid->cells[piece], cluster.name);
     for (size_t i = 0; i < 2 * FROMS; i++)
         printf("  %5.2f/%5.2f", 100 * flash->bad[i][0], 100 * flash->bad[i][1]);

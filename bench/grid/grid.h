@@ -17,8 +17,11 @@ struct grid_policy {
 struct grid {
     struct grid_policy policies[GRID_POLICIES_MAX]; /* deferred is the first */
     uint32_t policy_count;
+    const struct cell_set *set;
+    uint64_t draw;   /* seed of a set that is drawn */
     uint32_t *cells; /* the numbers of the cells chosen */
     uint32_t cell_count;
+    const char *append, *plot; /* files, or NULL: what is found is appended to, and taken from; of the distribution */
     double seconds, within;
     double requests; /* a search's runs last until about so many have come, but seconds at least */
     uint64_t seed;
@@ -29,7 +32,9 @@ struct grid {
 struct grid_mode {
     const char *name, *help;
     uint32_t (*pieces)(const struct grid *grid);
-    size_t result_bytes;                                                  /* of a piece */
+    size_t result_bytes; /* of a piece */
+    /* Before the first piece: fills in what is known already. -errno after it has said why. Or NULL. */
+    int (*begin)(struct grid *grid, void *results);
     void (*work)(const struct grid *grid, uint32_t piece, void *result);  /* any thread */
     void (*show)(const struct grid *grid, uint32_t piece, void *results); /* in order, once it is done; a line or not */
     /* At the end: prints the summary, fills `json`; false if it is not as it should be. */

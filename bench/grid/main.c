@@ -1,4 +1,4 @@
-/* main.c - bench_grid: `deferred` beside the other policies, in several hundred clusters in virtual time. */
+/* main.c - bench_grid: `deferred` beside the other policies, in many clusters in virtual time. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #define QUICK_EVERY    8 /* cells */
 #define QUICK_REQUESTS 1e5
 #define REQUESTS       4e5
+#define CLUSTERS       48 /* drawn, unless told */
 
 static const char *const candidates[] = {
     "deferred",
@@ -29,7 +30,7 @@ static const char *const candidates[] = {
 static const struct grid_mode *const modes[] = {&grid_goodput, &grid_below, &grid_flash, &grid_flood};
 
 void grid_cell(const struct grid *grid, uint32_t index, struct cell_cluster *cluster) {
-    cell_make(cluster, grid->cells[index]);
+    grid->set->make(cluster, grid->cells[index], grid->draw);
     cluster->config.seconds = grid->seconds;
     cluster->config.seed = grid->seed;
 }
@@ -49,7 +50,7 @@ uint32_t grid_policy_find(const struct grid *grid, const char *text) {
 /* ---- running ---- */
 
 struct progress {
-    const struct grid *grid;
+    struct grid *grid;
     const struct grid_mode *mode;
     char *results;
     struct timespec began;
@@ -82,7 +83,7 @@ static void progress_tick(void *context, uint32_t done) {
 }
 
 /* Exit status. With --json, what is shown goes to standard error. */
-static int mode_run(const struct grid *grid, const struct grid_mode *mode) {
+static int mode_run(struct grid *grid, const struct grid_mode *mode) {
     FILE *json_to = NULL;
     if (grid->json) {
         json_to = fdopen(dup(STDOUT_FILENO), "w");
@@ -96,6 +97,8 @@ static int mode_run(const struct grid *grid, const struct grid_mode *mode) {
         fprintf(stderr, "grid: out of memory\n");
         return 1;
     }
+    if (mode->begin && mode->begin(grid, progress.results) < 0)
+        return 1;
     clock_gettime(CLOCK_MONOTONIC, &progress.began);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct workers_job job = {pieces,   cores > 0 ? (uint32_t)cores : 1, piece_work, piece_take, progress_tick,
@@ -106,8 +109,8 @@ static int mode_run(const struct grid *grid, const struct grid_mode *mode) {
     }
     if (progress.terminal)
         fprintf(stderr, "\r\033[K");
-    json_t *json =
-        json_pack("{s:s, s:I, s:f}", "mode", mode->name, "seed", (json_int_t)grid->seed, "seconds", grid->seconds);
+    json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:f}", "mode", mode->name, "set", grid->set->name, "draw",
+                             (json_int_t)grid->draw, "seed", (json_int_t)grid->seed, "seconds", grid->seconds);
     bool good = mode->summary(grid, progress.results, json);
     fflush(stdout);
     if (json_to) {
@@ -123,20 +126,41 @@ static int mode_run(const struct grid *grid, const struct grid_mode *mode) {
 /* ---- options ---- */
 
 static int usage(FILE *to, int code) {
-    fprintf(to, "usage: bench_grid [MODE] [--quick] [--cells A-B] [--every N] [--policy NAME[:KEY=VALUE,...]]... "
-                "[--requests N] [--seconds S] [--within X] [--seed N] [--json]\n");
+    fprintf(to, "usage: bench_grid [MODE] [--random SEED [--clusters N] | --family | --table3] [--quick] [--cells A-B] "
+                "[--every N]\n"
+                "                  [--policy NAME[:KEY=VALUE,...]]... [--requests N] [--seconds S] [--within X] "
+                "[--seed N] [--json]\n"
+                "                  [--append FILE.csv] [--plot FILE.svg]\n");
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
         fprintf(to, "  %-10s %s%s\n", modes[i]->name, modes[i]->help, i ? "" : " (the default)");
     fprintf(to,
-            "  --quick    every %dth of the %u cells, %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
+            "Clusters:\n"
+            "  without one of these, the grid: %u cells\n"
+            "  --random   clusters drawn from SEED, --clusters of them (%u): 1 to 30 models of either zoo, copies of "
+            "one\n"
+            "             or mixed; 1 to 8 accelerators for every 2 models, or models for every 2 accelerators, 48 at "
+            "most;\n"
+            "             SLOs of 1.8 to 7 times a lone request; Poisson, regular, or gamma 0.5, 0.3 or 0.1; equal or "
+            "Zipf's\n"
+            "             popularity; drawn again unless they could answer 500 to 50,000 requests/s\n"
+            "  --family   %u clusters in which accelerators outnumber models\n"
+            "  --table3   the %u of the paper's table 3, so shuffled that the first of them are an even sample\n"
             "  --cells    from cell number A to B; --every: every Nth of them\n"
+            "Runs:\n"
+            "  --quick    every %dth cell of the grid; %g requests or 5 s to 2 %% instead of %g or 10 s to 1 %%\n"
             "  --policy   instead of all: these, beside deferred; may be repeated\n"
             "  --seconds  of a run, after 3 s of warm-up\n"
             "  --requests of a search's runs, about, which then last longer; 0 if only --seconds is given\n"
             "  --within   of a search for goodput\n"
+            "Results:\n"
+            "  --append   goodput only: every result becomes a line of FILE.csv as soon as it is there; what the file "
+            "has\n"
+            "             already is taken from it, so that a run that was ended goes on\n"
+            "  --plot     goodput only: the distribution of deferred over the others, drawn by gnuplot\n"
             "  --json     the results as JSON on standard output, everything else on standard error\n"
             "Exits 1 if deferred is not where it should be: see docs/scheduling.md.\n",
-            QUICK_EVERY, cell_count(), QUICK_REQUESTS, REQUESTS);
+            cells_grid.count(), CLUSTERS, cells_family.count(), cells_table3.count(), QUICK_EVERY, QUICK_REQUESTS,
+            REQUESTS);
     return code;
 }
 
@@ -168,15 +192,15 @@ static int policies_all(struct grid *grid) {
     return rc;
 }
 
-static int cells_choose(struct grid *grid, const char *range, uint32_t every) {
-    uint32_t first = 0, last = cell_count() - 1;
+static int cells_choose(struct grid *grid, const char *range, uint32_t every, uint32_t drawn) {
+    uint32_t count = grid->set->count ? grid->set->count() : drawn, first = 0, last = count - 1;
     char end;
     if (range && sscanf(range, "%u-%u%c", &first, &last, &end) != 2) {
         if (sscanf(range, "%u%c", &first, &end) != 1)
             return mistake("--cells", "expected A-B, or one number");
         last = first;
     }
-    if (first > last || last >= cell_count())
+    if (first > last || last >= count)
         return mistake("--cells", "there are no such cells");
     grid->cells = calloc(last - first + 1, sizeof(*grid->cells));
     if (!grid->cells)
@@ -205,14 +229,20 @@ int main(int argc, char **argv) {
         {"within", required_argument, NULL, 'w'},
         {"json", no_argument, NULL, 'j'},
         {"requests", required_argument, NULL, 'r'},
+        {"random", required_argument, NULL, 'R'},
+        {"clusters", required_argument, NULL, 'C'},
+        {"family", no_argument, NULL, 'F'},
+        {"table3", no_argument, NULL, 'T'},
+        {"append", required_argument, NULL, 'a'},
+        {"plot", required_argument, NULL, 'P'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
-    struct grid grid = {.requests = -1};
+    struct grid grid = {.requests = -1, .set = &cells_grid};
     const struct grid_mode *mode = &grid_goodput;
     const char *range = NULL;
     bool quick = false;
-    double every = 0, seed = 1;
+    double every = 0, seed = 1, draw = 0, clusters = CLUSTERS;
     int rc = policy_add(&grid, candidates[0]);
     for (int option; !rc && (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
@@ -240,6 +270,25 @@ int main(int argc, char **argv) {
         case 'w':
             rc = number_read("--within", optarg, 1e-4, 0.5, &grid.within);
             break;
+        case 'R':
+            grid.set = &cells_random;
+            rc = number_read("--random", optarg, 0, 9e15, &draw);
+            break;
+        case 'C':
+            rc = number_read("--clusters", optarg, 1, 1e6, &clusters);
+            break;
+        case 'F':
+            grid.set = &cells_family;
+            break;
+        case 'T':
+            grid.set = &cells_table3;
+            break;
+        case 'a':
+            grid.append = optarg;
+            break;
+        case 'P':
+            grid.plot = optarg;
+            break;
         case 'j':
             grid.json = true;
             break;
@@ -257,13 +306,20 @@ int main(int argc, char **argv) {
             return usage(stderr, 2);
     }
     grid.seed = (uint64_t)seed;
+    grid.draw = (uint64_t)draw;
     grid.requests = grid.requests >= 0 ? grid.requests : grid.seconds > 0 ? 0 : quick ? QUICK_REQUESTS : REQUESTS;
     grid.seconds = grid.seconds > 0 ? grid.seconds : quick ? 5 : 10;
     grid.within = grid.within > 0 ? grid.within : quick ? 0.02 : 0.01;
     if (!rc && grid.policy_count == 1)
         rc = policies_all(&grid);
     if (!rc)
-        rc = cells_choose(&grid, range, every > 0 ? (uint32_t)every : quick && !range ? QUICK_EVERY : 1);
+        rc = cells_choose(&grid, range,
+                          every > 0                                    ? (uint32_t)every
+                          : quick && !range && grid.set == &cells_grid ? QUICK_EVERY
+                                                                       : 1,
+                          (uint32_t)clusters);
+    if (!rc && mode != &grid_goodput && (grid.append || grid.plot))
+        rc = mistake(mode->name, "--append and --plot are for goodput");
     if (!rc && mode != &grid_goodput && mode != &grid_flood && grid_policy_find(&grid, "eager") == 0)
         rc = policy_add(&grid, "eager");
     if (!rc)
