@@ -20,6 +20,10 @@
  *
  *     worth = rounds * free / accelerators        rounds = the square of how many runs the SLO has time for beside one
  *
+ * `rounds` is the batch's own, and at most a mean over all models: a model that can wait would otherwise keep
+ * accelerators busy with small batches that a model in a hurry needs. A model in a hurry has time for few of the
+ * others' runs, however short its own are, and the more a model loses, the more it counts.
+ *
  * So on an idle cluster the first request of a burst starts at once, the next ones start in twos and fours, and on the
  * last free accelerator only a large batch starts. E is what the mean rate says. In bursts it is as many as came
  * lately, or as arrivals find to have come lately in the mean, since as many follow. Where small batches are all that
@@ -69,6 +73,9 @@
  * SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate has
  * followed, two seconds later. */
 #define PATIENCE_SPANS 4
+/* 13. In the mean of all models' rounds a model counts by its load, and by so many times that again for each LOSS of
+ * its requests that it loses: who loses has not found an accelerator in time. */
+#define LOSER_WEIGHT 16
 
 #define NEVER      1e18 /* ns, between the items of a silent model; and rounds, where nobody is in anybody's way */
 #define NS_PER_S_D 1e9
@@ -104,9 +111,9 @@ static double doubt_of(const struct cluster_parameters *p) {
     return clip(p->loss / LOSS, 0, 1);
 }
 
-/* The square of how many runs of run_ns an SLO has time for beside one. */
-static double rounds_of(double slo_ns, double run_ns) {
-    double again = run_ns < slo_ns ? (slo_ns - run_ns) / run_ns : 0, rounds = again * again;
+/* The square of how many runs of run_ns fit into the time that an SLO leaves. */
+static double rounds_of(double left_ns, double run_ns) {
+    double again = left_ns > 0 ? left_ns / run_ns : 0, rounds = again * again;
     return rounds > ROUNDS_LEAST ? rounds : ROUNDS_LEAST;
 }
 
@@ -114,7 +121,7 @@ static double rounds_of(double slo_ns, double run_ns) {
  * as much. */
 static int64_t lead_of(const struct model_view *m) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = most;
-    double hurry = m->parameters.rounds / rounds_of(m->slo_ns, m->alpha_ns + m->beta_ns);
+    double run_ns = m->alpha_ns + m->beta_ns, hurry = m->parameters.rounds / rounds_of(m->slo_ns - run_ns, run_ns);
     if (load > 0)
         lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
     return (int64_t)clip(hurry > 1 ? hurry * lead : lead, 0, most);
@@ -205,7 +212,7 @@ static struct batch_times deferred_times(const struct model_view *m, const void 
 
     /* E / (b + 1 + E) * beta / l <= rounds * free, so together = b + E <= (b + part) / (1 - part) */
     double run_ns = (double)m->profiles[type]->latency_ns[batch->items];
-    double rounds = rounds_of(m->slo_ns, run_ns);
+    double rounds = rounds_of(m->slo_ns - run_ns, run_ns);
     if (rounds > m->parameters.rounds)
         rounds = m->parameters.rounds;
     double worth = rounds * run_ns * worth_of(d, batch->items);
@@ -256,11 +263,34 @@ static double theta_derive(const struct cluster_view *c, double boost) {
     return low / 100.0;
 }
 
+/* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The runs are
+ * those that keep accelerators busy when a request comes, so in the mean over the time that they take, each of a lone
+ * request; and it is the harmonic mean, in which those in a hurry weigh more. */
+static double rounds_derive(const struct cluster_view *c) {
+    double time = 0, squares = 0, weights = 0, sum = 0;
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (!(r->rate > 0))
+            continue;
+        double run_ns = r->alpha_ns + r->beta_ns, part = r->rate / r->batch_best * run_ns;
+        time += part;
+        squares += part * run_ns;
+    }
+    for (uint32_t i = 0; i < c->models; i++) {
+        const struct model_rates *r = &c->rates[i];
+        if (!(r->rate > 0))
+            continue;
+        double weight = rate_load(r, r->rate, r->batch_best) * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        weights += weight;
+        sum += weight / rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
+    }
+    return sum > 0 ? weights / sum : NEVER;
+}
+
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
                             struct cluster_parameters *p, double *admit_share) {
     (void)options;
-    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, squares = 0, offered = 0, lost = 0,
-           hurried = 0;
+    double boost = boost_derive(c), fixed = 0, variable = 0, batches = 0, squares = 0, offered = 0, lost = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -270,7 +300,6 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
         variable += rate * r->alpha_ns;
         batches += rate / r->batch_best;
         squares += rate / r->batch_best * (rate / r->batch_best);
-        hurried += rate_load(r, r->rate * boost, r->batch_best) / rounds_of(r->slo_ns, r->alpha_ns + r->beta_ns);
         offered += r->rate;
         lost += r->rate * r->dropped_rate;
     }
@@ -280,7 +309,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     double models = squares > 0 ? batches * batches / squares : 0,
            turns = models / (c->accelerators > 1 ? c->accelerators : 1);
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;
-    p->rounds = hurried > 0 ? (fixed + variable) / hurried : NEVER;
+    p->rounds = rounds_derive(c);
     p->theta = theta_derive(c, boost);
     shares_derive(c, admit_share);
 }

@@ -412,18 +412,47 @@ static void tau_is_longer_where_models_outnumber_accelerators(void **state) {
     assert_near(derive(uneven, 3, 1, share).tau_ns, 1e9 / 101 * (101.0 * 101.0 / 10001.0), 1);
 }
 
-/* The harmonic mean of (left / run)^2, half at least, by the loads 1000 * (1 + 5/10) and 500 * (1 + 4/5). */
+/* The harmonic mean of (left / run)^2, half at least, by the loads 1000 * (1 + 5/10) and 500 * (1 + 4/5). The run is
+ * the mean over the time of lone runs: of 6 ms, 100 a second, and 5 ms, 100 a second. */
 static void rounds_are_a_mean_by_load(void **state) {
     (void)state;
     double share[2];
     struct model_rates rates[] = {load(1000, 1, 5, 10), load(500, 1, 4, 5)};
-    rates[0].slo_ns = 24 * MS; /* three more runs of 6 ms: 9 */
-    rates[1].slo_ns = 8 * MS;  /* 0.36: half */
-    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / 9 + 0.9 / 0.5), 1e-9);
-    rates[1].slo_ns = 4 * MS; /* none */
-    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / 9 + 0.9 / 0.5), 1e-9);
+    double run_ms = (600.0 * 6 + 500 * 5) / 1100, first = 18 / run_ms * (18 / run_ms);
+    rates[0].slo_ns = 24 * MS; /* leaves 18 ms */
+    rates[1].slo_ns = 8 * MS;  /* leaves 3 ms: less than half a round */
+    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9 / 0.5), 1e-9);
+    rates[1].slo_ns = 4 * MS; /* leaves none */
+    assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9 / 0.5), 1e-9);
     rates[0].rate = rates[1].rate = 0;
     assert_true(derive(rates, 2, 4, share).rounds > 1e6); /* nobody is in anybody's way */
+}
+
+/* A model with short runs and an SLO of many of them has time for few of another's long ones. */
+static void who_is_in_a_hurry_goes_by_the_runs_of_others(void **state) {
+    (void)state;
+    double share[2];
+    struct model_rates rates[] = {load(100, 1, 1, 1), load(100, 10, 40, 1)};
+    rates[0].slo_ns = 22 * MS;  /* ten more runs of its own, but 20 ms hold hardly half of one of 50 ms */
+    rates[1].slo_ns = 550 * MS; /* ten more of its own */
+    double run_ms = (2.0 * 2 + 50 * 50) / 52, long_ones = 500 / run_ms * (500 / run_ms);
+    assert_near(derive(rates, 2, 8, share).rounds, 5.2 / (0.2 / 0.5 + 5 / long_ones), 1e-9);
+}
+
+/* Who loses requests decides what free accelerators are worth. */
+static void who_loses_counts_for_more(void **state) {
+    (void)state;
+    double share[2];
+    struct model_rates rates[] = {load(100, 1, 4, 1), load(900, 1, 4, 1)};
+    rates[0].slo_ns = 10 * MS;  /* one more run */
+    rates[1].slo_ns = 105 * MS; /* twenty */
+    double calm = derive(rates, 2, 8, share).rounds;
+    assert_near(calm, 1 / (0.1 / 1 + 0.9 / 400), 1e-9);
+    rates[0].dropped_rate = 0.001;
+    assert_near(derive(rates, 2, 8, share).rounds, 2.6 / (1.7 / 1 + 0.9 / 400), 1e-9);
+    rates[0].dropped_rate = 0;
+    rates[1].dropped_rate = 0.001;
+    assert_true(derive(rates, 2, 8, share).rounds > calm);
 }
 
 static void a_silent_cluster_has_finite_parameters(void **state) {
@@ -476,6 +505,8 @@ int main(void) {
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
         cmocka_unit_test(tau_is_longer_where_models_outnumber_accelerators),
         cmocka_unit_test(rounds_are_a_mean_by_load),
+        cmocka_unit_test(who_is_in_a_hurry_goes_by_the_runs_of_others),
+        cmocka_unit_test(who_loses_counts_for_more),
         cmocka_unit_test(a_silent_cluster_has_finite_parameters),
         cmocka_unit_test(a_flash_crowd_boosts_and_chance_does_not),
     };
