@@ -25,8 +25,7 @@ struct engine_model { /* lives until the last of its blocks is back */
     struct block_pool *pool;
     void *zeros; /* read by every output of every block; never written, so it is all the kernel's zero page */
     size_t zeros_bytes;
-    int64_t
-        latency_ns[]; /* [batch_max + 1]; a copy: corrections of the profile must not change the emulated latencies */
+    int64_t latency_ns[]; /* [batch_max + 1]; a copy: corrections of the profile must not change what is emulated */
 };
 
 static const char *emulated_version(void) {

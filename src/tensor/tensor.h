@@ -59,9 +59,8 @@ static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t cou
 struct signature {
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
-    uint32_t
-        inputs_optional; /* a bit for each input that the model has a value of its own for; its view may have no data */
-    bool batched;        /* every input and output has a leading batch dimension that may be any size */
+    uint32_t inputs_optional; /* a bit per input that the model has a value for; its view may have no data */
+    bool batched;             /* every input and output has a leading batch dimension that may be any size */
     bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
 };
 
