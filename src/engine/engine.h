@@ -73,7 +73,7 @@ struct engine_ops {
     int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                struct output_block **outputs, struct sy_error *err);
     /* For engines that emulate accelerators: as run(), but without waiting. The outputs are valid once run_ns have
-     * passed; so long the caller keeps the accelerator occupied. So one thread can emulate many accelerators. NULL:
+     * passed; until then the caller keeps the accelerator occupied. So one thread can emulate many accelerators. NULL:
      * batches really run. */
     int (*emulate)(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
                    struct sy_error *err);
