@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 
-/* Words of a level; one in the last. */
+/* How many words a level has; the last level has one. */
 static uint32_t words_at(uint32_t capacity, uint32_t level) {
     uint32_t words = capacity;
     for (uint32_t i = 0; i <= level; i++)
@@ -37,5 +37,5 @@ void bit_tree_remove(struct bit_tree *tree, uint32_t item) {
     tree->count -= bit_tree_has(tree, item);
     for (uint32_t level = 0; level < BIT_TREE_LEVELS; level++, item /= 64)
         if (tree->words[level][item / 64] &= ~(1ULL << item % 64))
-            return; /* the word above it need not know */
+            return; /* the word still has items, so the levels above stay as they are */
 }

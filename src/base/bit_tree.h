@@ -16,7 +16,7 @@ struct bit_tree {
     uint32_t capacity, count;
 };
 
-/* Takes its memory out of an arena and is empty; while the arena only counts, the tree is left alone. */
+/* Takes the tree's memory from an arena and makes it empty. While the arena only counts, the tree is not touched. */
 void bit_tree_take(struct arena *arena, struct bit_tree *tree, uint32_t capacity);
 /* Adds the item, if it is not there. */
 void bit_tree_add(struct bit_tree *tree, uint32_t item);

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-#define CONF_DEPTH_MAX 16        /* mappings and lists in each other */
+#define CONF_DEPTH_MAX 16        /* levels of mappings and lists within each other */
 #define CONF_KEYS_MAX  10000     /* of a mapping */
 #define CONF_BYTES_MAX (1 << 20) /* of a file */
 
@@ -22,7 +22,7 @@ struct conf_node {
     enum conf_kind kind;
     bool quoted;             /* a scalar in quotes is text, whatever it looks like */
     uint32_t line;           /* from 1; 0: not from a file */
-    const char *origin;      /* what the line is of, as mistakes name it; outlives the tree */
+    const char *origin;      /* the file's or text's name in error messages; outlives the tree */
     char *key;               /* of a mapping's entry; else NULL */
     char *text;              /* of a scalar */
     uint32_t count;          /* of a list's items or a mapping's entries */
@@ -121,7 +121,7 @@ int conf_read_map(const struct conf_node *map, const struct conf_key *keys, void
         .type = CONF_TYPE_TEXT, .name = (name_), .offset = offsetof(type_, member),                                    \
         .bytes = sizeof(((type_ *)0)->member), .what = (what_)                                                         \
     }
-/* Only kept, for the caller to read after the others; lives as long as the tree. */
+/* Keeps the node itself, for the caller to read after the others; it lives as long as the tree. */
 #define CONF_KEY_NODE(type_, member, name_)                                                                            \
     { .type = CONF_TYPE_NODE, .name = (name_), .offset = CONF_AT_(type_, member, const struct conf_node *) }
 #define CONF_KEY_PARSED(name_, parse_)                                                                                 \

@@ -1,5 +1,5 @@
-/* counter.h - statistics that one thread counts and any thread reads. With one writer no locked instruction is needed,
- * and no order, since each is a number on its own. */
+/* counter.h - statistics that one thread counts and any thread reads. With one writer no locked instruction is needed.
+ * No memory order is needed either, since nothing else depends on a count. */
 #pragma once
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@ static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
     atomic_store_explicit(counter, counter_get(counter) + n, memory_order_relaxed);
 }
 
-/* The owner's thread only. What may go down, too. */
+/* The owner's thread only. For numbers that may also go down. */
 static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
     atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
 }

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/time.h"
 
-#define HELP_TURNS_MAX 8 /* more is for the consumer itself, on its own core */
+#define HELP_TURNS_MAX 8 /* then the consumer goes on itself, on its own core */
 
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll) {
     memset(bell, 0, sizeof(*bell));
@@ -32,7 +32,7 @@ void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer) {
     bell->consumer = consumer;
 }
 
-/* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. False: it has come. */
+/* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returns false when that time has come. */
 static bool futex_wait(struct doorbell *bell, uint32_t state, int64_t until_ns) {
     struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
     return syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, state, until_ns == TIME_NEVER ? NULL : &ts,
@@ -41,12 +41,12 @@ static bool futex_wait(struct doorbell *bell, uint32_t state, int64_t until_ns) 
 }
 
 static bool state_change(struct doorbell *bell, uint32_t *from, uint32_t to) {
-    /* release and acquire: what the consumer owns goes along */
+    /* release and acquire: hands over what the consumer owns */
     return atomic_compare_exchange_strong_explicit(&bell->sleeping, from, to, memory_order_acq_rel,
                                                    memory_order_acquire);
 }
 
-/* Lends the turns, and has them again when it returns. */
+/* Lends the turns while it sleeps; when it returns, the consumer has them again. */
 static void sleep_lent(struct doorbell *bell, int64_t until_ns) {
     uint32_t state = atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
     if (state == DOORBELL_AWAKE)
@@ -82,7 +82,7 @@ void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
         uint32_t state =
             atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
         if (state != DOORBELL_AWAKE)
-            futex_wait(bell, state, until_ns); /* returning early or late is for the caller's loop */
+            futex_wait(bell, state, until_ns); /* the caller's loop handles early and late returns */
     }
     doorbell_cancel(bell);
 }
@@ -106,7 +106,8 @@ static void wake_now(struct doorbell *bell) {
     }
 }
 
-/* Takes turns until there is nothing to do, and wakes the consumer if that does not come soon. */
+/* Takes turns until there is nothing to do. Wakes the consumer after too many turns, when it is due earlier than it
+ * would wake, or when it has reclaimed its turns. */
 static void take_turns(struct doorbell *bell) {
     for (int turns = 0; turns < HELP_TURNS_MAX; turns++) {
         uint32_t state = DOORBELL_HELPED_AGAIN;
@@ -141,7 +142,7 @@ void doorbell_wake(struct doorbell *bell, bool help) {
                 take_turns(bell);
                 return;
             }
-        } else if (state_change(bell, &state, DOORBELL_AWAKE)) { /* only who clears it pays for the system call */
+        } else if (state_change(bell, &state, DOORBELL_AWAKE)) { /* whoever clears it makes the system call */
             wake_now(bell);
             return;
         }

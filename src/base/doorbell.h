@@ -1,16 +1,16 @@
 /* doorbell.h - wakes a thread that sleeps until a message or a time comes.
  *
- * The consumer announces that it will sleep, looks at its rings once more, and sleeps; a producer publishes first and
+ * The consumer announces that it will sleep, looks at its rings once more, and sleeps. A producer publishes first and
  * then looks whether the consumer sleeps. Both orders are sequentially consistent, so one of the two sees the other,
- * and a producer whose consumer is awake makes no system call. A thread that waits in epoll uses an eventfd, the
- * others a futex (no descriptor, an absolute deadline). The eventfd is watched edge-triggered and never read: a
- * producer that was put off between clearing the word and writing may write when the consumer has long been awake,
- * which wakes it once in vain; a consumer that looked at the word to know whether to read would find it readable for
- * ever.
+ * and a producer whose consumer is awake makes no system call. A thread that waits in epoll uses an eventfd, the others
+ * a futex (no descriptor, an absolute deadline). The eventfd is watched edge-triggered and never read. The reason: a
+ * producer may be delayed between clearing the word and writing, and then write when the consumer has long been awake.
+ * Edge-triggered, that costs one needless wake-up. A consumer that looked at the word to know whether to read would
+ * find the eventfd readable for ever.
  *
  * Waking a thread takes 5 to 50 us, a turn of a scheduling thread about one. So a consumer may lend its turns: while it
- * sleeps, a producer that would wake it takes them instead, as many as there is something to do, and lets it sleep on.
- * Who has the turns owns all that is the consumer's; the word of the bell hands it over:
+ * sleeps, a producer that would wake it takes turns instead, until there is nothing to do, and lets it sleep on.
+ * Whoever has the turns owns all that the consumer owns; the bell's word hands it over:
  *
  *     AWAKE --consumer sleeps--> LENT --producer helps--> HELPED --nothing left to do--> LENT
  *       ^--------- wakes it ------'                         | another producer rings: HELPED_AGAIN, one turn more
@@ -30,9 +30,9 @@ enum doorbell_state {
     DOORBELL_NAPPING, /* the same, but it will look by itself soon: news that can wait need not wake it */
     DOORBELL_LENT,    /* asleep, and a producer may take its turns */
     DOORBELL_LENT_NAPPING,
-    DOORBELL_HELPED,       /* a producer takes them */
-    DOORBELL_HELPED_AGAIN, /* and something has come since its turn began */
-    DOORBELL_RECLAIMED,    /* and is to wake the consumer after it */
+    DOORBELL_HELPED,       /* a producer takes the turns */
+    DOORBELL_HELPED_AGAIN, /* the same, and something has come since its turn began */
+    DOORBELL_RECLAIMED,    /* the same, and it is to wake the consumer after its turn */
 };
 
 /* One turn of a consumer. 0 if there was something to do, else until when it may sleep. */
@@ -44,7 +44,7 @@ struct doorbell {
     bool busy_poll;                                 /* never sleeps: doorbell_sleep() returns at once */
     doorbell_turn *turn;                            /* NULL: its turns are not lent */
     void *consumer;
-    /* owned by who has the turns */
+    /* owned by whoever has the turns */
     uint32_t lent_as;
     int64_t until_ns; /* when the consumer wakes by itself */
 };
@@ -52,7 +52,8 @@ struct doorbell {
 /* A futex doorbell, or with `event_fd` one that writes to its eventfd. 0 or -errno. */
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll);
 void doorbell_destroy(struct doorbell *bell);
-/* Before the consumer's thread starts: its turns may be taken by others while it sleeps. Futex doorbells. */
+/* Lets others take the consumer's turns while it sleeps. Call it before the consumer's thread starts. Futex doorbells
+ * only. */
 void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer);
 
 /* Consumer, instead of arming, sleeping and cancelling: whether it never sleeps. Lets the core breathe then. */
@@ -76,14 +77,14 @@ static inline void doorbell_arm(struct doorbell *bell) {
     doorbell_arm_as(bell, DOORBELL_ASLEEP);
 }
 
-/* Consumer: is awake; also after epoll_wait(), whatever it returned for. */
+/* Consumer: says that it is awake. Call it also after epoll_wait(), whatever that returned. */
 static inline void doorbell_cancel(struct doorbell *bell) {
     atomic_store_explicit(&bell->sleeping, 0, memory_order_relaxed);
 }
 
 /* Consumer, futex doorbells: sleeps until rung or until `until_ns` of CLOCK_MONOTONIC (INT64_MAX: for ever). */
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
-/* The same; if it slept past its time, adds to `late` by how much. */
+/* The same; if it wakes after `until_ns`, adds the delay to `late`. */
 void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin *late);
 
 /* The slow path of ringing: wakes the consumer, or with `help` takes its turns if they are lent. */
@@ -102,7 +103,7 @@ static inline void doorbell_ring(struct doorbell *bell) {
     doorbell_ring_or_help(bell, false);
 }
 
-/* The same for news that can wait: leaves a consumer alone that is napping. */
+/* The same for news that can wait: does not wake a napping consumer. */
 static inline void doorbell_ring_sleeper(struct doorbell *bell, bool help) {
     if (bell->busy_poll)
         return;

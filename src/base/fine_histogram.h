@@ -1,7 +1,7 @@
 /* fine_histogram.h - log-linear histogram of non-negative int64 values at 0.4 % resolution: 256 steps per power of two.
  *
- * For the few quantities that are compared with somebody else's measurement: of a latency of 37 ms a bucket is 0.13 ms
- * wide, where histogram.h's is 2.1 ms wide. 66 KiB each, but pages never touched cost nothing.
+ * For the few quantities that are compared with somebody else's measurement: at a latency of 37 ms a bucket is 0.13 ms
+ * wide, in histogram.h 2.1 ms. 66 KiB each, but pages never touched cost nothing.
  *
  * One writer, any readers: counts are relaxed atomics (a reader may see a sum a few values behind its counts). */
 #pragma once
@@ -19,7 +19,7 @@ struct fine_histogram {
 
 /* Negative counts as 0. The writer's thread only. */
 void fine_histogram_add(struct fine_histogram *h, int64_t value);
-/* Adds to counts[i] how many values were at most edges[i], which rise (to the bucket's resolution). Any thread. */
+/* Adds to counts[i] how many values were at most edges[i], to the bucket's resolution. Edges rise. Any thread. */
 void fine_histogram_count_until(const struct fine_histogram *h, const int64_t *edges, uint32_t count, uint64_t *counts);
 /* The least and the greatest value that fall into the bucket (the last: INT64_MAX). Pure. */
 void fine_histogram_edges(uint32_t bucket, int64_t *least, int64_t *greatest);

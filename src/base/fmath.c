@@ -33,7 +33,7 @@ double fmath_log(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof(bits));
     uint64_t mantissa = bits & 0x000fffffffffffffULL;
-    uint64_t over = mantissa > SQRT2_MANTISSA; /* then half of it; a branch would be guessed wrong every other time */
+    uint64_t over = mantissa > SQRT2_MANTISSA; /* then halve it; a branch would be predicted wrong every other time */
     int64_t k = (int64_t)(bits >> 52) - 1023 + (int64_t)over;
     bits = mantissa | (1023 - over) << 52;
     double m;

@@ -3,5 +3,5 @@
 #pragma once
 
 double fmath_exp(double x);
-/* x > 0; -infinity is not produced: x <= 0 gives -745. */
+/* For x > 0; x <= 0 gives -745, not -infinity. */
 double fmath_log(double x);

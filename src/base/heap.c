@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-/* Without a branch: in a sift it would be guessed wrong every other time. */
+/* Has no branch: in a sift it would be predicted wrong every other time. */
 static inline bool entry_less(struct heap_entry a, struct heap_entry b) {
     return (a.key < b.key) | ((a.key == b.key) & (a.item < b.item));
 }

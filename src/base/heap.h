@@ -24,7 +24,7 @@ struct heap {
 
 /* Takes two arrays of `capacity`, which must outlive the heap. */
 void heap_init(struct heap *heap, struct heap_entry *entries, uint32_t *position, uint32_t capacity);
-/* The same with arrays out of an arena; while that only counts, the heap is left alone. */
+/* The same with arrays from an arena. While the arena only counts, the heap is not touched. */
 void heap_take(struct arena *arena, struct heap *heap, uint32_t capacity);
 /* Inserts the item or moves it to its new key. Equal keys come out in item order. */
 void heap_set(struct heap *heap, uint32_t item, int64_t key);

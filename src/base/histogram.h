@@ -7,17 +7,17 @@
 #include <stdint.h>
 
 #define HISTOGRAM_STEPS   16
-#define HISTOGRAM_BUCKETS (HISTOGRAM_STEPS * 45) /* up to 2^48 ns, three days; what is over falls into the last */
+#define HISTOGRAM_BUCKETS (HISTOGRAM_STEPS * 45) /* up to 2^48 ns, three days; larger values fall into the last */
 
 struct histogram {
     _Atomic uint64_t count, sum;
     _Atomic uint64_t buckets[HISTOGRAM_BUCKETS];
 };
 
-/* Adds one value, or one so many times; negative counts as 0. The writer's thread only. */
+/* Adds a value once, or so many times; negative values count as 0. The writer's thread only. */
 void histogram_add(struct histogram *h, int64_t value);
 void histogram_add_times(struct histogram *h, int64_t value, uint64_t times);
-/* Asks for the cache lines that adding such a value touches. A hint. */
+/* Prefetches the cache lines that adding such a value touches. A hint. */
 void histogram_prefetch(const struct histogram *h, int64_t value);
 /* The value at quantile q in [0, 1] (the upper edge of its bucket), 0 when empty. Any thread. */
 int64_t histogram_quantile(const struct histogram *h, double q);
@@ -25,5 +25,5 @@ int64_t histogram_quantile(const struct histogram *h, double q);
 uint64_t histogram_count_until(const struct histogram *h, int64_t edge);
 /* Adds `from` to `into`. The thread that writes `into`. */
 void histogram_merge(struct histogram *into, const struct histogram *from);
-/* Takes what was in it at an earlier time, a copy, off again. The thread that writes `from`. */
+/* Subtracts `earlier`, a copy of it made before. The thread that writes `from`. */
 void histogram_subtract(struct histogram *from, const struct histogram *earlier);

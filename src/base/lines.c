@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* which spreadsheets write */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* spreadsheets write it first */
 
 int lines_open(struct lines *lines, const char *path, struct sy_error *err) {
     lines->path = path;

@@ -26,8 +26,8 @@ int lines_next(struct lines *lines, struct sy_error *err);
 int lines_error(const struct lines *lines, struct sy_error *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Cuts the next field, which ends at a comma or the end, off *rest, without blanks around it. NULL when there is none
- * left. */
+/* Cuts the next field off *rest, without the blanks around it. A field ends at a comma or at the end of the line. NULL
+ * when none is left. */
 char *lines_field(char **rest);
-/* Reads a field that is one finite number in [min, max] and nothing else. A NULL field is none. */
+/* Reads a field that is one finite number in [min, max] and nothing else. A NULL field is no number. */
 bool lines_number(const char *field, double min, double max, double *value);

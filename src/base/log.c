@@ -1,4 +1,4 @@
-/* log.c - writes log lines. The level is the one static: a log that must be handed around would not be used. */
+/* log.c - writes log lines. The level is the only static: nobody would use a log that every caller must be handed. */
 #include "base/log.h"
 
 #include <errno.h>

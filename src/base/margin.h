@@ -1,15 +1,15 @@
 /* margin.h - a running 95th percentile of small times, for timing margins: what wake-ups, dispatch, gathering and
  * replies take on this machine now.
  *
- * Counts in half-octave buckets from 1 us to 4 s, halved every 1024 values, so that the last few thousand count. A
- * margin starts from a guess with the weight of 256 values, so that the first slow one does not become the percentile:
- * a margin that is too large refuses every request, and then nothing is measured any more. For the same reason who
- * uses a margin lets it relax towards the guess while there is nothing to measure. One writer; others read the
- * percentile.
+ * Values are counted in half-octave buckets from 1 us to 4 s. The counts are halved every 1024 values, so that only the
+ * last few thousand matter. A margin starts from a guess with the weight of 256 values, so that the first slow value
+ * does not become the percentile: with a margin that is too large every request is refused, and then nothing is
+ * measured any more. For the same reason the user of a margin lets it relax towards the guess while there is nothing to
+ * measure. One writer; others read the percentile.
  *
- * Why the 95th: only what ends right at its deadline, the head of a full batch, needs the margin at all, so one in
- * twenty of those is far fewer than one in a hundred of all; and a machine that stalls once in thirty times would put
- * the stall into the 99th, and take a quarter of every SLO for it. */
+ * Why the 95th: only the head of a full batch ends right at its deadline and needs the margin at all. One in twenty of
+ * those is far fewer than one in a hundred of all requests. And on a machine that stalls once in thirty times, the 99th
+ * would be the stall and would take a quarter of every SLO. */
 #pragma once
 
 #include <stdatomic.h>

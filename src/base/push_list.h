@@ -1,17 +1,17 @@
-/* push_list.h - a list that any thread pushes to, and one takes whole. Nobody waits: it is for what is handed over
- * seldom, and in a number that nobody knows beforehand; else see ring.h. */
+/* push_list.h - a list that any thread pushes to, and one thread takes whole. Nobody waits. It is for what is handed
+ * over seldom and in a number not known beforehand; for all else see ring.h. */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Lies in what is pushed, which stays its pusher's to free, or becomes the taker's, as the two agree. */
+/* A member of what is pushed. Pusher and taker agree on who frees that. */
 struct push_node {
     struct push_node *next;
 };
 
-/* Zeros: it is empty. */
+/* All zeros: it is empty. */
 struct push_list {
     _Atomic(struct push_node *) newest;
 };
@@ -24,12 +24,12 @@ static inline void push_list_push(struct push_list *list, struct push_node *node
     }
 }
 
-/* Whether something is there; what that is, push_list_take() tells. */
+/* Whether something is there; push_list_take() gives it. */
 static inline bool push_list_any(const struct push_list *list) {
     return atomic_load_explicit(&list->newest, memory_order_relaxed) != NULL;
 }
 
-/* All that is in it, the oldest first, linked by `next`; NULL: nothing. */
+/* Takes all that is in it, the oldest first, linked by `next`; NULL if it is empty. */
 static inline struct push_node *push_list_take(struct push_list *list) {
     if (!push_list_any(list)) /* the usual case, without writing to a shared line */
         return NULL;

@@ -29,8 +29,8 @@ _Static_assert(offsetof(struct ring, head) % CACHE_LINE == 0, "the consumer's li
 
 /* Allocates for at least `capacity` messages of `slot_bytes`; rounds up to a power of two. 0 or -ENOMEM. */
 int ring_init(struct ring *ring, uint32_t capacity, size_t slot_bytes);
-/* The same for messages that are runs of up to `run_max` slots. A run that begins near the end of the slots goes on
- * behind it, in room that no other run begins in, so that every message lies in one piece. */
+/* The same for messages that are runs of up to `run_max` slots. A run that begins near the end of the slots goes on in
+ * extra room behind them, where no run begins, so that every message lies in one piece. */
 int ring_init_runs(struct ring *ring, uint32_t capacity, size_t slot_bytes, uint32_t run_max);
 /* Frees the slots. Neither side may use the ring any more. */
 void ring_destroy(struct ring *ring);
@@ -58,7 +58,8 @@ static inline void ring_push(struct ring *ring) {
     ring->tail_local++;
 }
 
-/* Producer, rings of runs: the place of a message of so many slots, or NULL when they do not fit; ring_push_run(). */
+/* Producer, rings of runs: the place of a message of so many slots, or NULL when they do not fit. Fill it, then
+ * ring_push_run(). */
 static inline void *ring_reserve_run(struct ring *ring, uint32_t slots) {
     if (!ring_fits(ring, slots))
         return NULL;
@@ -77,7 +78,7 @@ static inline bool ring_publish(struct ring *ring) {
     return true;
 }
 
-/* Producer: whether the consumer has done all that was pushed and published: popped, and released. */
+/* Producer: whether the consumer has popped and released all that was pushed and published. */
 static inline bool ring_drained(const struct ring *ring) {
     return atomic_load_explicit(&ring->head, memory_order_acquire) == ring->tail_local; /* with ring_release() */
 }
@@ -110,7 +111,7 @@ static inline void ring_pop(struct ring *ring) {
     ring->head_local++;
 }
 
-/* Consumer, rings of runs: the same of a message of so many slots. */
+/* Consumer, rings of runs: the same for a message of so many slots. */
 static inline void ring_pop_run(struct ring *ring, uint32_t slots) {
     ring->head_local += slots;
 }

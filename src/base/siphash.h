@@ -1,5 +1,5 @@
-/* siphash.h - SipHash-2-4 (Aumasson and Bernstein 2012) of 64-bit words: who does not know the key can neither make two
- * inputs of one hash nor find them by trying. For what strangers choose and somebody tells apart by hash. */
+/* siphash.h - SipHash-2-4 (Aumasson and Bernstein 2012) of 64-bit words. Without the key nobody can make two inputs
+ * with the same hash, nor find them by trying. For inputs that strangers choose and that are told apart by hash. */
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@ struct siphash_key {
     uint64_t words[2];
 };
 
-/* That of the words' bytes on a little-endian machine. 15 ns for one word, 41 ns for eight. */
+/* The hash of the words' bytes on a little-endian machine. 15 ns for one word, 41 ns for eight. */
 uint64_t siphash_words(const struct siphash_key *key, const uint64_t *words, uint32_t count);
 
 /* Draws a key from the system's randomness. 0 or -errno. Never for what must be repeatable. */

@@ -19,7 +19,7 @@ static inline void text_init(struct text *text, char *memory, size_t bytes) {
     *text = (struct text){.data = memory, .capacity = bytes};
 }
 
-/* Frees what the text allocated. It is empty then, without the memory it started in. */
+/* Frees what the text allocated. The text is then empty and no longer has the memory it started in. */
 void text_free(struct text *text);
 
 /* Slow path of text_reserve(). */

@@ -1,4 +1,4 @@
-/* time.h - units of time. All times are int64 nanoseconds; the pure code is handed them, only clock.h reads them. */
+/* time.h - units of time. All times are int64 nanoseconds. The pure code is given times; only clock.h reads them. */
 #pragma once
 
 #include <stdint.h>

@@ -1,19 +1,19 @@
 /* tournament.h - the least of some int64 keys that change one at a time; of equal ones, that of the lowest item.
  *
  *              [1] the least
- *          [2]         [3]       each node holds the lesser of the two below it; a change plays its way up,
- *        [4] [5]     [6] [7]     and what it meets there is read ahead of its coming
+ *          [2]         [3]       each node holds the lesser of the two below it; a change goes up level by
+ *        [4] [5]     [6] [7]     level, past nodes that can be read in advance
  *         0   1       2   3
  *
- * Against a heap (base/heap.h): nothing moves, so that nobody has to know where anything is, and no branch is guessed.
- * Every change costs all the levels, though. Memory is the caller's. Not thread-safe. */
+ * Compared with a heap (base/heap.h): entries do not move, so nobody has to know where one is, and there is no branch
+ * to predict. But every change visits all the levels. Memory is the caller's. Not thread-safe. */
 #pragma once
 
 #include <stdint.h>
 
 #include "base/arena.h"
 
-#define TOURNAMENT_ABSENT INT64_MAX /* the key of who does not take part */
+#define TOURNAMENT_ABSENT INT64_MAX /* the key of an item that does not take part */
 
 struct tournament_entry {
     int64_t key;
@@ -25,7 +25,7 @@ struct tournament {
     uint32_t leaves;                /* a power of two */
 };
 
-/* Takes room for `count` items, of which none takes part; while the arena only counts, nothing is set. */
+/* Takes room for `count` items, none of which takes part yet. While the arena only counts, nothing is set. */
 static inline void tournament_take(struct arena *arena, struct tournament *t, uint32_t count) {
     uint32_t leaves = 1;
     while (leaves < count)

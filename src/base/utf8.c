@@ -17,7 +17,7 @@ size_t utf8_length(const char *at, const char *end_of_text) {
     return length;
 }
 
-/* The same of any sequence, also of one byte. */
+/* The same for any sequence, also for one byte. */
 static size_t sequence_length(const char *at, const char *end) {
     return (unsigned char)*at < 0x80 ? 1 : utf8_length(at, end);
 }

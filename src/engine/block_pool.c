@@ -13,7 +13,7 @@ struct block_pool {
     struct pooled_block *free_local; /* owned by the executor's thread */
     _Alignas(CACHE_LINE) _Atomic(struct pooled_block *)
         free_shared;        /* pushed by any thread, taken whole by the owner */
-    _Atomic uint32_t users; /* the owner, and each block that is out */
+    _Atomic uint32_t users; /* the owner, and each block in use */
 };
 
 static void list_free(struct pooled_block *block) {

@@ -1,10 +1,10 @@
 /* block_pool.h - output blocks for the engines: taken by the executor's thread, given back by whatever thread sent the
  * last answer.
  *
- * The free blocks are two lists: one the executor takes from, and one the others push to; the executor takes the whole
- * of the second when the first is empty, so neither an ABA problem nor a lock arises. The pool, and what its blocks
- * point into, outlive the owner's leave until the last block is back: answers may still go out when a model is
- * unloaded. */
+ * There are two lists of free blocks: the executor takes from one, the other threads push to the other. When the first
+ * is empty, the executor takes the whole second one, so there is neither an ABA problem nor a lock. The pool, and what
+ * its blocks point into, live until the owner has left and the last block is back: answers may still go out when a
+ * model is unloaded. */
 #pragma once
 
 #include <stdatomic.h>
@@ -25,8 +25,8 @@ struct pooled_block {
  * after the owner has left and the last block is back, on any thread. NULL if memory is out. */
 struct block_pool *block_pool_new(void (*discard)(struct pooled_block *block), void (*finish)(void *context),
                                   void *context);
-/* A block with one reference and no outputs, or NULL if memory is out. Grows to the greatest number ever outstanding,
- * which the server's bound on requests in flight bounds. The owner's thread. */
+/* A block with one reference and no outputs, or NULL if memory is out. The pool grows to the greatest number of blocks
+ * ever in use, which the server's bound on requests in flight limits. The owner's thread. */
 struct pooled_block *block_pool_get(struct block_pool *pool);
-/* The owner takes its leave: neither it nor the pool may be used any more. */
+/* The owner leaves: it may not use the pool any more. */
 void block_pool_leave(struct block_pool *pool);

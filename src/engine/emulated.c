@@ -10,8 +10,8 @@
 #include "engine/block_pool.h"
 #include "engine/engine.h"
 
-/* What busy polling leaves to spin before the end of a run. A sleep with a timer slack of 1 ns ends 5 to 60 us late on
- * an idle machine; the spin takes that away. */
+/* With busy polling, how long before the end of a run sleeping ends and spinning begins. A sleep with a timer slack of
+ * 1 ns ends 5 to 60 us late on an idle machine; the spin avoids that. */
 #define SPIN_NS (50 * NS_PER_US)
 
 struct engine {
@@ -25,7 +25,7 @@ struct engine_model { /* lives until the last of its blocks is back */
     struct block_pool *pool;
     void *zeros; /* read by every output of every block; never written, so it is all the kernel's zero page */
     size_t zeros_bytes;
-    int64_t latency_ns[]; /* [batch_max + 1]; a copy: corrections of the profile must not change what is "true" */
+    int64_t latency_ns[]; /* [batch_max + 1]; a copy: corrections of the profile must not change what is emulated */
 };
 
 static const char *emulated_version(void) {

@@ -1,8 +1,8 @@
 /* engine.h - what runs batches: a table of functions, one row per engine (onnxruntime, emulated).
  *
- * An engine instance is opened and closed by one executor thread, which runs its models. While it runs others, one
- * further thread at a time may load a model, run it until it hands it over, and unload one that it got back. signature
- * is called by any one thread. A run is synchronous: it returns when the outputs are there. */
+ * One executor thread opens and closes an engine instance, and runs its models. While it runs others, one further
+ * thread at a time may load a model, run it until it hands it over, and unload a model that it got back. Any one thread
+ * calls signature. A run is synchronous: it returns when the outputs are there. */
 #pragma once
 
 #include <stdatomic.h>
@@ -37,8 +37,8 @@ struct engine_trial {
     uint32_t items;
 };
 
-/* The outputs of one batch, or why there are none. The executor gets it from run() with one reference; each answered
- * request holds one until its frontend has sent it; who drops the last one calls release(). */
+/* The outputs of one batch, or why there are none. run() gives the executor one reference. Each answered request holds
+ * one until its frontend has sent it. Whoever drops the last one calls release(). */
 struct output_block {
     _Atomic uint32_t references;
     uint32_t output_count;
@@ -48,7 +48,7 @@ struct output_block {
 };
 
 static inline void output_block_put(struct output_block *block) {
-    /* acq_rel: the last one must see every other's reads done before the memory goes */
+    /* acq_rel: all other holders' reads must be done before the last one frees the memory */
     if (block && atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) == 1)
         block->release(block);
 }
@@ -72,23 +72,24 @@ struct engine_ops {
      * more (backend/executor_membership.c). */
     int (*run)(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
                struct output_block **outputs, struct sy_error *err);
-    /* Engines that emulate accelerators: as run(), but without waiting; the outputs are there once run_ns have passed,
-     * for which the caller keeps the accelerator occupied. So one thread stands for many. NULL: batches really run. */
+    /* For engines that emulate accelerators: as run(), but without waiting. The outputs are valid once run_ns have
+     * passed; until then the caller keeps the accelerator occupied. So one thread can emulate many accelerators. NULL:
+     * batches really run. */
     int (*emulate)(struct engine_model *model, uint32_t items, struct output_block **outputs, int64_t *run_ns,
                    struct sy_error *err);
     /* Reads inputs and outputs from the file, optional inputs behind the others; NULL for engines without files.
      * -EINVAL with the engine's reason. */
     int (*signature)(const char *path, struct signature *signature, struct sy_error *err);
-    /* Makes what lets later loads of the model be faster, in the form `attempt` (0 the best one), runs it and the model
-     * itself on the trials, and leaves a note for load() whether to use it. The first trial must run; others that the
-     * model itself refuses are passed over. It may crash, so it is for child processes; after a crash or an error, try
-     * the next attempt. *made names what was settled. -ENOENT: there is no such attempt (the last one notes that
-     * nothing is to be used). NULL for engines without files. */
+    /* Makes an optimised copy with which later loads of the model are faster, in the form `attempt` (0 is the best
+     * one). Runs the copy and the model itself on the trials, and leaves a note for load() whether to use the copy. The
+     * first trial must run; others that the model itself refuses are skipped. It may crash, so it is for child
+     * processes; after a crash or an error, try the next attempt. *made names the form that was chosen. -ENOENT: there
+     * is no such attempt (the last one notes that nothing is to be used). NULL for engines without files. */
     int (*cache)(struct engine *engine, const struct engine_model_source *source, const struct engine_trial *trials,
                  uint32_t trial_count, uint32_t attempt, const char **made, struct sy_error *err);
-    /* Makes a run() in progress, and all later ones, fail soon; until go_on(), which is called while nothing runs. Any
-     * thread that knows the model to stay meanwhile. A run may be deaf to it, in the middle of one operator. Both or
-     * NULL: runs cannot be stopped. */
+    /* Makes a run() in progress, and all later ones, fail soon, until go_on(), which is called while nothing runs. For
+     * any thread that knows that the model stays loaded meanwhile. A run may not notice it in the middle of one
+     * operator. An engine has both functions, or NULL for both: its runs cannot be stopped. */
     void (*stop)(struct engine_model *model);
     void (*go_on)(struct engine_model *model);
 };

@@ -129,7 +129,7 @@ int model_files_each(const char *path, int (*each)(void *context, const char *fi
     return rc;
 }
 
-/* One that cannot be read counts as empty: loading the model is what complains about it. */
+/* A file that cannot be read counts as empty; loading the model reports it. */
 static int fingerprint_add(void *context, const char *file, struct sy_error *err) {
     struct fingerprint *sum = context, parts[2] = {*sum};
     (void)err;

@@ -1,5 +1,5 @@
-/* fingerprint.h - 128-bit hashes that tell whether a file is still the one something was derived from. Not against
- * people who forge collisions: the file's owner could as well write the derived files. */
+/* fingerprint.h - 128-bit hashes that tell whether a file is still the one something was derived from. They do not
+ * protect against forged collisions: the file's owner could as well write the derived files. */
 #pragma once
 
 #include <stddef.h>
@@ -18,9 +18,9 @@ struct fingerprint fingerprint_bytes(const void *data, size_t bytes);
 void fingerprint_format(const struct fingerprint *fingerprint, char text[FINGERPRINT_TEXT]);
 /* The bytes of a file. */
 int fingerprint_file(const char *path, struct fingerprint *fingerprint, struct sy_error *err);
-/* Calls `each` for an ONNX model's file and for those in which it says its weights are, until it returns an error,
- * which is returned. A file of weights need not be there. */
+/* Calls `each` for an ONNX model's file and for the files that it names for its weights. Stops at the first error of
+ * `each` and returns it. A file of weights may be missing. */
 int model_files_each(const char *path, int (*each)(void *context, const char *file, struct sy_error *err),
                      void *context, struct sy_error *err);
-/* The bytes of all of these. */
+/* The bytes of all these files. */
 int fingerprint_model(const char *path, struct fingerprint *fingerprint, struct sy_error *err);

@@ -153,7 +153,7 @@ static void onnxruntime_unload(struct engine_model *model) {
     block_pool_leave(model->pool);
 }
 
-/* Where an output lies and its shape. One of strings is replaced. */
+/* Finds where an output lies, and its shape. An output of strings is replaced by one in our form. */
 static int output_view(struct engine_model *model, uint32_t i, uint32_t items, OrtValue **value,
                        struct tensor_view *view, struct sy_error *err) {
     const OrtApi *api = model->api;
@@ -186,7 +186,7 @@ static int output_view(struct engine_model *model, uint32_t i, uint32_t items, O
     return 0;
 }
 
-/* The options of a run with so many bytes of input. */
+/* The options of a run whose inputs have so many bytes. */
 static const OrtRunOptions *run_options_choose(struct engine_model *model, size_t bytes) {
     int64_t now_ns = clock_now_ns();
     if (2 * bytes >= model->large_bytes) {
@@ -270,7 +270,7 @@ static int onnxruntime_signature(const char *path, struct signature *signature, 
     return rc;
 }
 
-/* The flag is looked at between the nodes of a graph, and between the iterations of a loop. */
+/* The library checks the flag between the nodes of a graph, and between the iterations of a loop. */
 static void terminate_set(struct engine_model *model, bool wanted) {
     OrtRunOptions *const options[] = {model->run_options, model->run_options_shrink};
     for (size_t i = 0; i < ARRAY_COUNT(options); i++) {

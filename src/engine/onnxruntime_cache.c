@@ -40,12 +40,12 @@ static json_int_t nanoseconds(const struct timespec *time) {
     return (json_int_t)(time->tv_sec * NS_PER_S + time->tv_nsec);
 }
 
-/* Adds a file to a list; its name is remembered from byte `folder` of its path. */
+/* Adds a file to a list, by its name from byte `folder` of its path on. */
 static int stamp_append(json_t *list, const char *path, int folder, struct sy_error *err) {
     char text[FINGERPRINT_TEXT];
     struct stat st;
     struct fingerprint fingerprint;
-    if (stat(path, &st)) /* before it is read: what changes meanwhile has another time */
+    if (stat(path, &st)) /* before reading it, so that a change meanwhile shows as another time */
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
     int rc = fingerprint_file(path, &fingerprint, err);
     if (rc)
@@ -57,12 +57,12 @@ static int stamp_append(json_t *list, const char *path, int folder, struct sy_er
     return json_array_append_new(list, stamp) ? error_set(err, -ENOMEM, "no memory for the verdict") : 0;
 }
 
-/* Whether the file is still the one of the stamp. The same file, untouched: it is believed to be. One of the same size
- * that may be another: its fingerprint decides. The time of modification alone would not do: it is whatever who wrote
- * the file wants (cp -p, rsync -t, images whose times are all set to one), and a model that was trained again has the
- * size that it had. The system alone sets the time of change. */
+/* Whether the file is still the one of the stamp. It is if its size, both times and inode are the same. If only its
+ * size is the same, its fingerprint decides. The time of modification alone is not enough: whoever writes a file can
+ * set it (cp -p, rsync -t, images whose times are all set to one), and a model that was trained again has the same
+ * size. Only the system sets the time of change. */
 static bool stamp_holds(const json_t *stamp, const char *path) {
-    json_int_t bytes, modified_ns, changed_ns = 0, inode = 0; /* older verdicts have not all */
+    json_int_t bytes, modified_ns, changed_ns = 0, inode = 0; /* older verdicts lack some of these */
     const char *want;
     char text[FINGERPRINT_TEXT];
     struct stat st;
@@ -80,7 +80,7 @@ static bool stamp_holds(const json_t *stamp, const char *path) {
     return strcmp(text, want) == 0;
 }
 
-/* Whether all files of a list, in the folder of `beside`, are what they were. `path` becomes the last one's. */
+/* Whether all files of a list, in the folder of `beside`, are unchanged. `path` becomes that of the last one. */
 static bool stamps_hold(const json_t *list, const char *beside, char path[SIDECAR_PATH_MAX]) {
     size_t i;
     json_t *stamp;
@@ -106,8 +106,8 @@ static void folder_remove(const char *folder) {
     rmdir(folder);
 }
 
-/* Makers lock their drafts: a number of a process says nothing to those in other containers, who may share the folder.
- * The lock's descriptor, or -1: somebody has it, or the folder is gone. */
+/* Makers lock their drafts. A process number would mean nothing to makers in other containers, who may share the
+ * folder. Returns the lock's descriptor, or -1: somebody else has the lock, or the folder is gone. */
 static int draft_lock(const char *folder) {
     struct stat locked, named;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,7 +119,7 @@ static int draft_lock(const char *folder) {
     return -1;
 }
 
-/* Removes drafts of this verdict whose maker died, as makers do: that is why they are child processes. */
+/* Removes drafts of this verdict whose maker died. Makers do die: that is why they are child processes. */
 static void drafts_sweep(const char *verdict) {
     char folder[SIDECAR_PATH_MAX], path[2 * SIDECAR_PATH_MAX];
     const char *name = strrchr(verdict, '/') + 1;
@@ -139,7 +139,7 @@ static void drafts_sweep(const char *verdict) {
         closedir(dir);
 }
 
-/* Makes an empty folder of a name of its own. Between making and locking it a sweeper may take it: then another. */
+/* Makes an empty folder with a name of its own. If somebody removes it before it is locked, makes another one. */
 static int draft_folder_make(struct cache_draft *draft, struct sy_error *err) {
     for (int attempt = 0; attempt < 10; attempt++) {
         snprintf(draft->folder, sizeof(draft->folder), "%s.draft-XXXXXX", draft->verdict);
@@ -191,7 +191,7 @@ struct stamp_list {
 
 static int model_stamp(void *context, const char *file, struct sy_error *err) {
     const struct stamp_list *to = context;
-    if (access(file, F_OK)) /* the engine loaded the model without it, so it is none of its files */
+    if (access(file, F_OK)) /* the engine loaded the model without this file, so it does not belong to the model */
         return 0;
     return stamp_append(to->list, file, to->folder, err);
 }
@@ -250,7 +250,7 @@ static enum cache_format verdict_read(const json_t *verdict, const char *verdict
         if (strcmp(format, format_names[f]) == 0) {
             *why =
                 f == CACHE_NONE || stamps_hold(files, verdict_path, path) ? NULL : "its files are missing or damaged";
-            return *why ? CACHE_NONE : f; /* path is the last file's, the model */
+            return *why ? CACHE_NONE : f; /* path is that of the last file, the model */
         }
     *why = "the verdict names a format that is not known";
     return CACHE_NONE;

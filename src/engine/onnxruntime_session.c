@@ -263,8 +263,8 @@ static int specs_read(const OrtApi *api, const OrtSession *session, bool inputs,
     return rc;
 }
 
-/* Initialisers that a run may replace are optional inputs, if there is room for all of them: older exporters list every
- * weight. What is of a type or shape that is not served stays as it is in the model. */
+/* Initialisers that a run may replace become optional inputs, if there is room for all of them: older exporters list
+ * every weight. Those of a type or shape that is not served stay as they are in the model. */
 static int optional_read(const OrtApi *api, const OrtSession *session, struct signature *signature,
                          struct sy_error *err) {
     size_t n = 0;

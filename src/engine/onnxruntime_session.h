@@ -19,8 +19,8 @@ struct session_request {
     const char *path;
     const char *provider; /* "cpu", "cuda" */
     int device;
-    bool optimise;            /* run the graph optimisers; false for a file that is optimised already, or to look in */
-    const char *save_path;    /* write the optimised model there (ends in .onnx or .ort); NULL: do not */
+    bool optimise;         /* run the graph optimisers; false for a file that is optimised already or only looked at */
+    const char *save_path; /* write the optimised model there (ends in .onnx or .ort); NULL: do not */
     const char *save_weights; /* with save_path: the name of a file beside it for pre-packed weights; NULL: inside */
     bool prepacked;           /* the file was saved with save_weights */
 };

@@ -16,7 +16,7 @@ int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, 
         status =
             api->CreateTensorAsOrtValue(allocator, view->dims, view->rank, ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, value);
     for (size_t i = 0; !status && strings_next(&at, end, &element) > 0; i++) {
-        char *to; /* the functions that fill end at a zero byte */
+        char *to; /* the library's functions that fill in strings stop at a zero byte */
         status = api->GetResizedStringTensorElementBuffer(*value, i, element.length, &to);
         if (!status && element.length > 0)
             memcpy(to, element.data, element.length);
@@ -24,7 +24,7 @@ int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, 
     return onnxruntime_check(api, status, err, "strings");
 }
 
-/* The elements one behind the other, and where every `row_elements` of them begin. */
+/* Copies the elements one behind the other, and notes where every `row_elements` of them begin. */
 static OrtStatus *strings_copy(const OrtApi *api, const OrtValue *value, size_t elements, size_t row_elements,
                                char *data, size_t *row_at) {
     OrtStatus *status = NULL;

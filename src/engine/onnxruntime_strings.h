@@ -9,6 +9,6 @@
 
 /* Makes a string tensor of the view's elements, of which there are as many as its dims say. */
 int onnxruntime_strings_make(const OrtApi *api, const struct tensor_view *view, OrtValue **value, struct sy_error *err);
-/* Replaces a string tensor by one that holds its elements in our form; fills the view's data, bytes and row_at, whose
- * dims are the tensor's. On failure the value is the caller's as it was. */
+/* Replaces a string tensor by one that holds its elements in our form; fills data, bytes and row_at of the view, whose
+ * dims are the tensor's. On failure the value is unchanged and still the caller's. */
 int onnxruntime_strings_take(const OrtApi *api, OrtValue **value, struct tensor_view *view, struct sy_error *err);

@@ -49,7 +49,7 @@ static bool word_in(const char *words, const char *word) {
 
 static void cpu_type(char *text, size_t size) {
     static const char cpuinfo[] = "/proc/cpuinfo";
-    /* What the library's kernels and its packing of weights choose by. */
+    /* Features by which the library chooses its kernels and how it packs weights. */
     static const char *const features[] = {"avx2",     "fma",   "avx512f", "avx512_vnni", "avx_vnni", "amx_int8",
                                            "amx_tile", "asimd", "asimddp", "i8mm",        "sve"};
     char name[128] = "", family[16] = "?", number[16] = "?", flags[8192] = "";
@@ -163,7 +163,7 @@ void sidecar_owner(const char *model_path, const char *path, char owner[SIDECAR_
 
 int sidecar_write(const char *path, const char *text, struct sy_error *err) {
     char temporary[SIDECAR_PATH_MAX + 16];
-    uint32_t tag = 0; /* a process's number is not its own: in another container there may be another of it */
+    uint32_t tag = 0; /* a process number is not unique: a process in another container may have the same one */
     if (getrandom(&tag, sizeof(tag), 0) != sizeof(tag))
         tag = (uint32_t)getpid();
     snprintf(temporary, sizeof(temporary), "%s.%08x", path, tag);

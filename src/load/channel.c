@@ -96,12 +96,12 @@ ssize_t channel_receive(struct channel *c, char *bytes, size_t size) {
         while (n < 0 && errno == EINTR);
         return n < 0 ? -errno : n;
     }
-    do { /* GnuTLS says "again" also when it has taken what is not for us, such as a ticket, and more may be there */
+    do { /* GnuTLS also says "again" after a record that is not for us, such as a ticket; more may follow */
         c->dry = false;
         n = gnutls_record_recv(c->session, bytes, size);
     } while (n == GNUTLS_E_INTERRUPTED || n == GNUTLS_E_WARNING_ALERT_RECEIVED ||
              (n == GNUTLS_E_AGAIN && !c->dry && !gnutls_record_get_direction(c->session)));
-    return n == GNUTLS_E_PREMATURE_TERMINATION ? 0 : n < 0 ? tls_error(c, n) : n; /* many do not say good-bye */
+    return n == GNUTLS_E_PREMATURE_TERMINATION ? 0 : n < 0 ? tls_error(c, n) : n; /* many servers omit TLS's close */
 }
 
 void channel_explain(const struct channel *c, int rc, struct sy_error *err) {

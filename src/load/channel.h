@@ -13,19 +13,19 @@ struct channel {
     int fd;
     gnutls_session_t session; /* NULL: plain text */
     int tls_code;             /* GnuTLS's, of the failure */
-    bool dry;                 /* the socket held no more when it was last read */
+    bool dry;                 /* the last read left the socket empty */
 };
 
-/* Starts to connect, as the server's address says; it becomes writable. It stays where it is in memory until it is
- * closed. 0 or -errno: there is none. */
+/* Starts to connect to the server's address; the socket then becomes writable. The struct must not move in memory until
+ * it is closed. 0, or -errno: there is no channel. */
 int channel_open(struct channel *channel, const struct server *server);
-/* Whether that went well, once it is writable: 0 or -errno. */
+/* Whether it has connected, once the socket is writable: 0 or -errno. */
 int channel_connected(const struct channel *channel);
-/* Then: 0 once bytes may be sent; -EAGAIN: again at the next event. */
+/* To be called next: 0 once bytes may be sent; -EAGAIN: call it again at the next event. */
 int channel_handshake(struct channel *channel);
-/* What -EAGAIN of a handshake, or of `wanted` (POLLIN to receive, POLLOUT to send), waits for. */
+/* The events to wait for after -EAGAIN of a handshake, or of what is `wanted` (POLLIN to receive, POLLOUT to send). */
 short channel_events(const struct channel *channel, short wanted);
-/* As send(2) and recv(2), but -errno. Only -EAGAIN says that there is no more to receive, or no room. */
+/* As send(2) and recv(2), but they return -errno. Only -EAGAIN says that there is no more to receive, or no room. */
 ssize_t channel_send(struct channel *channel, const char *bytes, size_t length);
 ssize_t channel_receive(struct channel *channel, char *bytes, size_t size);
 /* The sentence that belongs to a failure. */

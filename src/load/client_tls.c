@@ -13,7 +13,7 @@ struct client_tls {
     bool insecure;
 };
 
-/* GnuTLS does not say why it could not. */
+/* Checks that a file can be read, since GnuTLS does not say why it could not. */
 static int file_check(const char *path, struct sy_error *err) {
     return access(path, R_OK) < 0 ? error_set(err, -EINVAL, "cannot read '%s': %s", path, strerror(errno)) : 0;
 }
@@ -27,7 +27,7 @@ static int trust_read(struct client_tls *tls, const char *path, struct sy_error 
     if (path && count <= 0)
         return error_set(err, -EINVAL, "'%s' holds no certificate to trust%s%s", path, count ? ": " : "",
                          count ? gnutls_strerror(count) : "");
-    return 0; /* a system that trusts nobody refuses every server, which is said then */
+    return 0; /* if the system trusts nobody, every server is refused, and the error says so then */
 }
 
 static int key_pair_read(struct client_tls *tls, const struct client_tls_files *files, struct sy_error *err) {

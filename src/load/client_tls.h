@@ -20,11 +20,12 @@ struct client_tls_files {
 
 /* 0 or -errno with a sentence that names the file. */
 int client_tls_create(struct client_tls **tls, const struct client_tls_files *files, struct sy_error *err);
-/* When no session is left. NULL is allowed. */
+/* Call it when no session is left. NULL is allowed. */
 void client_tls_destroy(struct client_tls *tls);
 
-/* A non-blocking session, for HTTP/1.1, with the server `host`: a name or an address, which its certificate must be
- * for; outlives it. NULL: no memory. */
+/* A non-blocking session, for HTTP/1.1, with the server `host`, a name or an address. The server's certificate must be
+ * for `host`, which must outlive the session. NULL: no memory. */
 gnutls_session_t client_tls_session(const struct client_tls *tls, const char *host);
-/* Says why the session failed with GnuTLS's `code`: of a refused certificate whose it is and what is wrong with it. */
+/* Says why the session failed with GnuTLS's `code`. For a refused certificate it says whose it is and what is wrong
+ * with it. */
 void client_tls_explain(gnutls_session_t session, int code, struct sy_error *err);

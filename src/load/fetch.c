@@ -77,7 +77,7 @@ static int ready_wait(int fd, short events, int64_t deadline_ns) {
     }
 }
 
-/* Goes on until bytes may be sent. */
+/* Connects and shakes hands until bytes may be sent. */
 static int channel_prepare(struct channel *c, int64_t deadline_ns) {
     int rc = ready_wait(c->fd, POLLOUT, deadline_ns);
     rc = rc ? rc : channel_connected(c);

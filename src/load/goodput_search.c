@@ -2,7 +2,7 @@
 #include "load/goodput_search.h"
 
 #define GROWTH       1.6 /* a bracket this wide takes five bisections to 2 % */
-#define DOUBTFUL_ROW 3   /* so many bisections that all held cast doubt on the failure above them: one time in eight */
+#define DOUBTFUL_ROW 3   /* so many that held put the failure above them in doubt: a chance of one in eight */
 
 void goodput_search_init(struct goodput_search *s, double start_rps, double min_rps, double max_rps, double precision) {
     *s = (struct goodput_search){.rate_rps = start_rps, .min_rps = min_rps, .max_rps = max_rps, .precision = precision};

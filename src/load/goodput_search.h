@@ -1,6 +1,7 @@
 /* goodput_search.h - which rate to try next when looking for the highest one that holds: grow or shrink until it is
- * bracketed, then bisect. Machines are noisy, so a failing rate is tried once more before it is believed; and if
- * everything up to it then holds, it is tried again at the end, and if it holds now, the search goes on from there.
+ * bracketed, then bisect. Machines are noisy, so a rate that fails is tried once more before the failure is believed.
+ * If everything below it then holds, it is tried again at the end; if it holds this time, the search goes on from
+ * there.
  *
  * Pure; the caller runs the trials. */
 #pragma once

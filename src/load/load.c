@@ -24,19 +24,19 @@
 #define CONNECT_NS     (5 * NS_PER_S) /* for the first connections of a run */
 #define REPLACE_NS     NS_PER_S
 #define RETRY_PAUSE_NS (10 * NS_PER_MS) /* of a closed loop after a failed connection */
-/* A sleeping thread wakes 50 to 150 us late, so below a rate where that costs a tenth of a core, sleeps end early and
- * the rest is polled: a request is sent within a microsecond of when it is due. */
+/* A sleeping thread wakes 50 to 150 us late. So at rates at which this costs at most a tenth of a core, sleeps end
+ * early and the rest is polled: a request is sent within a microsecond of when it is due. */
 #define WAKE_EARLY_NS     (150 * NS_PER_US)
 #define WAKE_EARLY_SHARE  0.1
 #define OPENING_MAX       64
 #define DESCRIPTORS_SPARE 32
-#define GIVE_UP_RATE      0.015 /* 1 % and a margin for how many requests there will be */
+#define GIVE_UP_RATE      0.015 /* 1 %, and a margin since the number of requests is only estimated */
 #define GIVE_UP_COUNT     10
 
 struct request {
     int64_t due_ns;
     uint32_t model;
-    bool counted; /* not of the warm-up */
+    bool counted; /* false: due during the warm-up */
     bool retried;
 };
 
@@ -76,7 +76,7 @@ struct load {
     const struct load_trial *trial;
     struct load_result *result;
     struct arrivals arrivals;
-    struct rng rng; /* closed loop: whose turn */
+    struct rng rng; /* closed loop: draws the model of the next request */
     struct arrival next;
     int64_t start_ns, count_ns, end_ns; /* requests due in [count_ns, end_ns) are counted */
     int64_t pause_ns;                   /* closed loop: no new request before */
@@ -242,7 +242,8 @@ static int connection_open(struct load *load) {
 }
 
 /* An idle connection that the server closed, as many do after some seconds, is replaced at once: a request that had to
- * connect first would be slower. Not one that lived only for a moment, as that could go on for ever. */
+ * connect first would be slower. A connection that lived only for a moment is not replaced, as that could go on for
+ * ever. */
 static void connection_retire(struct load *load, struct connection *c) {
     bool replace = clock_now_ns() - c->opened_ns > REPLACE_NS && connections_open(load) <= load->config.connections;
     connection_close(load, c);
@@ -346,7 +347,7 @@ static void connection_read(struct load *load, struct connection *c, bool hung_u
 static void connection_opened(struct load *load, struct connection *c, uint32_t events) {
     int rc = channel_connected(&c->channel);
     rc = rc ? rc : events & EPOLLOUT ? channel_handshake(&c->channel) : -EAGAIN;
-    if ((rc == 0 || rc == -EAGAIN) && (events & (EPOLLRDHUP | EPOLLHUP))) /* taken and dropped at once */
+    if ((rc == 0 || rc == -EAGAIN) && (events & (EPOLLRDHUP | EPOLLHUP))) /* accepted and closed at once */
         rc = -ECONNRESET;
     if (rc == 0)
         connection_rest(load, c);
@@ -354,7 +355,7 @@ static void connection_opened(struct load *load, struct connection *c, uint32_t 
         return;
     channel_explain(&c->channel, rc, &load->failure);
     connection_close(load, c);
-    if (load->backlog.count) { /* the request it was opened for pays for it */
+    if (load->backlog.count) { /* the request it was opened for fails with it */
         struct request request = backlog_take(&load->backlog);
         request_failed(load, &request, load->failure.text);
     }
@@ -381,9 +382,9 @@ static void backlog_serve(struct load *load) {
     }
 }
 
-/* Connections are opened for requests that wait. Only once all that has been received is handled, and a few at a time:
- * else a client that was held up for a moment would open thousands although answers lie ready that free the ones it
- * has. */
+/* Connections are opened for requests that wait, but only once all that has been received is handled, and a few at a
+ * time. Else a client that was held up for a moment would open thousands, although answers that free the ones it has
+ * are ready to be read. */
 static bool connections_wanted(const struct load *load) {
     return load->backlog.count > load->opening_count && load->closed_count && load->opening_count < OPENING_MAX;
 }

@@ -63,7 +63,7 @@ struct load_model_stats {
                                * with what the server itself counts */
     uint64_t wire_in_time;    /* of these, those within the SLO */
     struct histogram refusal; /* ns of the 503s */
-    char first_error[256];    /* what the first that is neither 200 nor 503 said */
+    char first_error[256];    /* what the first answer that is neither 200 nor 503 said */
     char first_refusal[256];
 };
 

@@ -14,7 +14,7 @@ struct prometheus_sample {
     double value;
 };
 
-/* The next sample at *text, which moves on behind it; lines that are none are passed over. False at the end. */
+/* The next sample at *text, which moves on behind it; other lines are skipped. False at the end. */
 bool prometheus_next(const char **text, struct prometheus_sample *sample);
 /* Whether the sample is called `name` with `suffix` behind it. */
 bool prometheus_named(const struct prometheus_sample *sample, const char *name, const char *suffix);

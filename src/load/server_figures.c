@@ -30,7 +30,7 @@ static int bucket_order(const void *a, const void *b) {
     return (x->low_s > y->low_s) - (x->low_s < y->low_s);
 }
 
-/* Sorts, makes one of those with the same edges, and drops the empty ones. */
+/* Sorts the buckets, merges those with the same edges, and drops the empty ones. */
 static void buckets_settle(struct server_figures *f) {
     uint32_t kept = 0;
     if (f->buckets_count)
@@ -47,7 +47,7 @@ static void buckets_settle(struct server_figures *f) {
             f->buckets[f->buckets_count++] = f->buckets[i];
 }
 
-/* One histogram's rows are taken one after the other: of a series they come together, and their edges rise. */
+/* The rows of a histogram are read in order: those of one series stand together, and their edges rise. */
 struct series {
     double edge_s, count;
 };

@@ -1,10 +1,10 @@
-/* server_figures.h - what a server itself says of its latencies and deadlines, to be held against what the client saw.
+/* server_figures.h - what a server itself says of its latencies and deadlines, to compare with what the client saw.
  *
  * Read before and after a load; the difference is the load's. Sources, the first that has anything: Symphony's
  * symphony_request_duration_seconds and symphony_requests_in_time_total, Triton's nv_inference_request_duration_us
  * (means only), the statistics extension of the v2 protocol (means only).
  *
- * Pure but for memory; one thread. */
+ * Pure, except that it allocates; one thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct server_figures {
     double sum_s;    /* their latencies, added up */
     double in_time;  /* of these, those answered by their deadline */
     bool tells_in_time;
-    struct server_bucket *buckets; /* by high_s, each once, none empty */
+    struct server_bucket *buckets; /* sorted by high_s, each edge once, none empty */
     uint32_t buckets_count, buckets_capacity;
 };
 
@@ -43,7 +43,8 @@ bool server_figures_stats(struct server_figures *figures, const char *json, size
 /* Adds any histogram's series that have the label `label`="`value`", or do not have that label at all. */
 bool server_figures_histogram(struct server_figures *figures, const char *text, const char *metric, const char *label,
                               const char *value);
-/* Takes an earlier reading off. False, and `figures` emptied, if it cannot be one: the server was started anew. */
+/* Subtracts an earlier reading. If it cannot be one, because the server was started anew, returns false and empties
+ * `figures`. */
 bool server_figures_subtract(struct server_figures *figures, const struct server_figures *earlier);
 void server_figures_add(struct server_figures *into, const struct server_figures *from);
 /* The value at quantile q in [0, 1]. False if there is no histogram. */

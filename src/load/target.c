@@ -48,7 +48,7 @@ static bool is_channels(int64_t dim) {
     return dim == 1 || dim == 3 || dim == 4;
 }
 
-/* What an open dimension is taken for where the user says nothing. */
+/* The size assumed for an open dimension where the user says nothing. */
 static int64_t dim_guess(const int64_t *shape, uint32_t rank, uint32_t i) {
     bool image = rank == 4 && ((is_channels(shape[1]) && i >= 2) || (is_channels(shape[3]) && (i == 1 || i == 2)));
     return image ? IMAGE_SIDE : 1;

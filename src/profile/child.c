@@ -24,11 +24,12 @@ extern char **environ;
 struct child {
     pid_t pid;
     int fd;                     /* its messages */
-    struct worker_message last; /* what it said last; before it said anything, zeros */
+    struct worker_message last; /* its last message; zeros before the first */
 };
 
-/* Its standard output goes where standard error goes, since engines print. It gets signals as a fresh program does, and
- * a process group of its own: a terminal's Ctrl-C is for the parent, which decides what becomes of the child. */
+/* The child's standard output goes to standard error, since engines print. The child gets signals as a fresh program
+ * does, and a process group of its own: a terminal's Ctrl-C goes to the parent, which decides what becomes of the
+ * child. */
 static int program_spawn(pid_t *pid, const char *program, int requests, int messages) {
     char *const argv[] = {"symphony", "profile", WORKER_ARGUMENT, NULL};
     posix_spawn_file_actions_t actions;
@@ -99,8 +100,8 @@ static int64_t starved_ns(const struct child *child) {
     return ns;
 }
 
-/* Waits for its next message: 0, -EPIPE when it has closed the pipe, -ETIMEDOUT, -EINTR when told to stop. Silence is
- * what it says nothing in although it has a core, or wants none. */
+/* Waits for its next message: 0, -EPIPE when it has closed the pipe, -ETIMEDOUT, -EINTR when told to stop. Only time in
+ * which it has a core, or needs none, counts as silence. */
 static int child_listen(struct child *child, const struct profile_options *options) {
     int64_t silence_ns = options->silence_ns ? options->silence_ns : SILENCE_NS;
     int64_t since_ns = clock_now_ns() - starved_ns(child);
@@ -111,7 +112,7 @@ static int child_listen(struct child *child, const struct profile_options *optio
             return worker_read(child->fd, &child->last, sizeof(child->last));
         if (ready < 0 && errno != EINTR)
             return -errno;
-        if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* a lone flag */
+        if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* no data goes with it */
             return -EINTR;
         if (clock_now_ns() - starved_ns(child) - since_ns > silence_ns)
             return -ETIMEDOUT;
@@ -151,8 +152,8 @@ static int child_end(struct child *child, int why, struct sy_error *err) {
     return error_set(err, -EIO, "exited with status %d while %s", WEXITSTATUS(status), what);
 }
 
-/* One child's life. 0 with the record, or -errno; *blame_cache says whether to try again with the attempt after
- * *attempt. */
+/* Runs one child from its start to its end. 0 with the record, or -errno; *blame_cache says whether to try again with
+ * the attempt after *attempt. */
 static int child_run(const struct worker_request *request, const struct profile_options *options,
                      struct profile_progress *progress, struct profile_record *record, uint32_t *attempt,
                      bool *blame_cache, struct sy_error *err) {
@@ -170,14 +171,14 @@ static int child_run(const struct worker_request *request, const struct profile_
     }
     progress->phase = "";
     if (rc) {
-        if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* a lone flag */
+        if (options->stop && atomic_load_explicit(options->stop, memory_order_relaxed)) /* no data goes with it */
             rc = -EINTR;
         *attempt = child.last.attempt;
         *blame_cache = child.last.blame_cache && rc != -EINTR;
         return child_end(&child, rc, err);
     }
     struct worker_message answer = child.last;
-    child_end(&child, -EPIPE, NULL); /* it exits on its own, having said all */
+    child_end(&child, -EPIPE, NULL); /* it has said all and exits on its own */
     if (answer.kind == WORKER_FAILED)
         return error_set(err, -EINVAL, "%.*s", (int)sizeof(answer.text) - 1, answer.text);
     *record = answer.record;

@@ -22,7 +22,7 @@ struct profile_options {
     int core;                 /* the accelerator's core; -1: any */
     const char *cache_dir;    /* may be NULL: the user's own cache folder */
     uint32_t batch_max;       /* greatest batch to measure; 0: each model's own */
-    bool force;               /* measure even what has a profile that holds */
+    bool force;               /* measure even models with a valid profile */
     int64_t silence_ns;       /* a child that says nothing for so long is killed; 0: two minutes */
     const char *program;      /* the program to run as a child; NULL: this one */
     const _Atomic bool *stop; /* set by a signal handler to end early, with -EINTR; may be NULL */
@@ -30,8 +30,8 @@ struct profile_options {
     void *context;
 };
 
-/* Profiles one model, which the repository found but need not have completed. A crash while an optimised copy was made
- * or used is answered by trying again without that form of it, down to none. Fills all of the record but fingerprint,
+/* Profiles one model, which the repository found but need not have completed. After a crash while an optimised copy was
+ * made or used, it tries again without that form of copy, at last without any. Fills all of the record but fingerprint,
  * engine and accelerator. -errno and a sentence: the engine's own, or "killed by signal 11 (Segmentation fault) while
  * measuring a batch of 8", or that it said nothing for too long. `progress` is completed with phase and batch. One
  * thread at a time. */

@@ -1,11 +1,11 @@
 /* measure.c - runs batches of growing size and times them.
  *
  * Points are 1, 2, 3, 4, 6, 8, 12, ... A point is the 95th percentile of its runs (at least 20 unless they are slow):
- * deadlines are kept by what runs take at their worst, and the table is corrected by the 99th percentile of real runs
- * later. A run during which the kernel gave the core to somebody else says more about the machine at that moment than
- * about the model: of one that only computes, its processor time is taken, and others are left out. Measuring stops
- * where batching has stopped to pay, by the medians, which are steadier: convolutions on a CPU cost the same an item in
- * any batch, and 64 images of them would take a second a run to learn that. */
+ * slow runs decide whether deadlines are kept, and the 99th percentile of real runs corrects the table later. If the
+ * kernel gave the core to somebody else during a run, the run's time says more about the machine at that moment than
+ * about the model. If such a run only computes, its processor time is taken; others are left out. Measuring stops where
+ * larger batches no longer pay, judged by the medians, which are steadier: convolutions on a CPU cost the same per item
+ * in any batch, and 64 images would take a second a run to show that. */
 #include "profile/measure.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@
 #include "base/rng.h"
 
 #define RUNS_MIN    5   /* of a batch size, however slow */
-#define RUNS_ENOUGH 20  /* then half of the budget is enough */
+#define RUNS_ENOUGH 20  /* after so many, half of the budget is enough */
 #define RUNS_MAX    200 /* however fast */
-/* Batching pays while an item costs at least so much less than before. */
+/* Batching pays while an item costs at most this share of what it cost before. */
 #define PAYS 0.98
 
 /* Inputs. */
@@ -123,7 +123,7 @@ int measure_item_dims(const struct signature *signature, uint32_t choice, int64_
             item_dims[i][d] = spec->dims[d];
             if (spec->dims[d] >= 0)
                 continue;
-            bool batch = d == 0 && (signature->batched || height < TENSOR_DIMS_MAX); /* images have one */
+            bool batch = d == 0 && (signature->batched || height < TENSOR_DIMS_MAX); /* images have a batch dimension */
             open |= !batch;
             if (choice < ARRAY_COUNT(item_choices))
                 item_dims[i][d] = batch             ? 1
@@ -165,8 +165,8 @@ static bool floating(enum datatype type) {
     return type == DATATYPE_FP16 || type == DATATYPE_BF16 || type == DATATYPE_FP32 || type == DATATYPE_FP64;
 }
 
-/* Floats may differ by 1 % of the greatest value, since kernels choose their order of summation by the batch; what
- * mixes items differs by much more. Others must be equal. */
+/* Floats may differ by 1 % of the greatest value, since kernels choose their order of summation by the batch; a model
+ * that mixes items differs by much more. Other types must be equal. */
 static bool rows_agree(const void *a, const void *b, size_t bytes, enum datatype type) {
     if (!floating(type))
         return memcmp(a, b, bytes) == 0;
@@ -259,7 +259,7 @@ static void runs_add(struct runs *runs, int64_t took_ns, bool calm) {
         runs->took_ns[RUNS_MAX - ++runs->disturbed] = took_ns;
 }
 
-/* With too few calm runs, the median of all stands for the high percentile, which would be the disturbance's. */
+/* With too few calm runs, the median of all replaces the high percentile, which would show the disturbance. */
 static struct timing runs_timing(struct runs *runs) {
     bool calm = runs->calm >= RUNS_MIN;
     int count = calm ? runs->calm : runs->calm + runs->disturbed;
@@ -302,7 +302,7 @@ static int batch_time(const struct engine_ops *ops, struct engine_model *model, 
         struct core_use after = clock->core_use();
         output_block_put(block);
         bool lost = after.lost != before.lost, waited = after.left != before.left;
-        if (!first) /* who only computed, but was interrupted, took the processor time that it had */
+        if (!first) /* a run that only computed, but was interrupted, counts with its processor time */
             runs_add(&runs, lost && !waited ? after.cpu_ns - before.cpu_ns : end_ns - start_ns, !lost || !waited);
         int count = runs.calm + runs.disturbed;
         enough = count == RUNS_MAX || (runs.calm >= RUNS_ENOUGH && spent_ns >= options->budget_ns / 2) ||
@@ -349,7 +349,7 @@ static void note(struct profile_record *record, const char *text) {
     snprintf(record->note, sizeof(record->note), "%s", text);
 }
 
-/* Whether a batch of `items` would take too long or too much memory, by what an item takes; notes why. */
+/* Whether a batch of `items` would take too long or too much memory, judged by what an item takes; notes why. */
 static bool batch_too_large(struct profile_record *record, const struct measure_options *options, uint32_t items,
                             double item_ns) {
     double times = (double)items / record->batch[record->point_count - 1];
@@ -409,7 +409,7 @@ int measure_model(const struct engine_ops *ops, struct engine_model *model, cons
         double item_ns = (double)timing.median_ns / b;
         without_gain = item_ns > PAYS * best_ns || without_gain >= 3 ? without_gain + 1 : 0;
         best_ns = fmin(best_ns, item_ns);
-        if (without_gain == 3) /* larger batches are allowed, they only gain nothing */
+        if (without_gain == 3) /* larger batches are allowed, but gain nothing */
             while (record->batch_max > b && batch_too_large(record, options, record->batch_max, best_ns))
                 record->batch_max--;
         next = without_gain >= 3 ? size_after(b, options->sizes, options->size_count, UINT32_MAX)

@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "profile/store.h"
 
-/* What a thread has had of its core. */
+/* How a thread has used its core. */
 struct core_use {
     int64_t cpu_ns;
     long lost, left; /* how often it was taken off the core, and how often it left on its own to wait */
@@ -39,12 +39,12 @@ struct measure_options {
  * which can be read as numbers. */
 void measure_fill(void *data, size_t count, enum datatype type, struct rng *rng);
 
-/* Inputs of `items` items for a model, so filled by `seed`. Optional inputs are not given. The data are one allocation;
- * free(inputs[0].data). -ENOMEM. */
+/* Inputs of `items` items for a model, filled as above from `seed`. Optional inputs are not given. The data are one
+ * allocation; free(inputs[0].data). -ENOMEM. */
 int measure_inputs(const struct signature *signature, int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items,
                    uint64_t seed, struct tensor_view *inputs);
 
-/* Runs such items once and drops the outputs: to see whether they run, or to have what a first run costs behind. */
+/* Runs such items once and drops the outputs: to see whether they run, or to pay what a first run costs in advance. */
 int measure_run(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                 int64_t item_dims[][TENSOR_DIMS_MAX], uint32_t items, struct sy_error *err);
 
@@ -59,8 +59,8 @@ uint32_t measure_batch_next(uint32_t b, uint32_t last, const uint32_t *sizes, ui
 
 /* Measures a model that is loaded, up to where larger batches gain nothing, and at the sizes wanted; fills the record's
  * findings (batched, batch_max, note, points, batch_bytes). With signature->batched it first runs two items together
- * and each alone: rows that differ, or are not there, make it a model that is not batched. -errno and the engine's
- * sentence if a single item fails. */
+ * and each alone: if rows differ or are missing, the model is not batched. -errno and the engine's sentence if a single
+ * item fails. */
 int measure_model(const struct engine_ops *ops, struct engine_model *model, const struct signature *signature,
                   int64_t item_dims[][TENSOR_DIMS_MAX], const struct measure_options *options,
                   struct profile_record *record, struct sy_error *err);

@@ -45,7 +45,7 @@ static bool item_holds(const struct served_model *model, const struct profile_re
     return true;
 }
 
-/* Takes what the record says into the model: a batch dimension that does not hold goes, the item is the one profiled.
+/* Applies the record to the model: a batch dimension that does not hold is removed, and the item is the one profiled.
  */
 static void record_apply(struct served_model *model, const struct profile_record *record, const char *provider) {
     struct signature *s = &model->signature;
@@ -58,7 +58,7 @@ static void record_apply(struct served_model *model, const struct profile_record
         model->batch_max = 1;
     else if (model->batch_max > record->batch_max)
         model->batch_max = record->batch_max;
-    if (strcmp(provider, "cpu") == 0) { /* of a GPU's memory the process that measured knows nothing */
+    if (strcmp(provider, "cpu") == 0) { /* the process that measured knows nothing of a GPU's memory */
         model->weights_bytes = record->weights_bytes;
         model->batch_bytes = record->batch_bytes;
         model->weights_shared = strcmp(record->cache, "prepacked") == 0;
@@ -66,7 +66,7 @@ static void record_apply(struct served_model *model, const struct profile_record
     model->item_elements = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {
         if (s->inputs_optional & 1u << i)
-            continue; /* no part of the item */
+            continue; /* not part of the item */
         memcpy(model->reference_dims[i], record->item_dims[i], sizeof(model->reference_dims[i]));
         model->item_elements += dims_product(record->item_dims[i], 0, s->inputs[i].rank);
     }
@@ -160,7 +160,7 @@ static int record_get(const struct served_model *model, const struct profile_opt
         *measured = true;
         record_keep(model, options, record);
     }
-    if (*model->profile_path) { /* its times; what the model is was found out above all the same */
+    if (*model->profile_path) { /* its times are taken; what the model is was found out above */
         record->point_count = given.point_count;
         memcpy(record->batch, given.batch, sizeof(given.batch));
         memcpy(record->latency_ns, given.latency_ns, sizeof(given.latency_ns));
@@ -175,7 +175,7 @@ int profile_prepare(struct served_model *model, const struct profile_options *op
                     bool *measured) {
     struct sy_error err = {""};
     struct profile_record *own = record ? NULL : malloc(sizeof(*own));
-    uint32_t before = model->signature.input_count ? model->batch_max : UINT32_MAX; /* by another accelerator type */
+    uint32_t before = model->signature.input_count ? model->batch_max : UINT32_MAX; /* set for another type */
     *profile = NULL;
     if (!record && !(record = own)) {
         served_model_refuse(model, "%s: out of memory", model->path);

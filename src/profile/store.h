@@ -11,7 +11,7 @@
 #define PROFILE_POINTS_MAX 40
 
 struct profile_record {
-    /* what it holds for */
+    /* what it is valid for */
     char of[4096];        /* sidecar_owner(): the model's path if others' records lie beside this one, else "" */
     char fingerprint[40]; /* of the model file and its weights */
     char engine[64];      /* "onnxruntime 1.31.1" */

@@ -14,7 +14,7 @@
 #include "repository/model_config.h"
 #include "tensor/strings.h"
 
-/* What a sample is held against. */
+/* What a sample is checked against. */
 struct reader {
     const char *origin, *folder;
     const struct signature *signature;
@@ -28,7 +28,7 @@ struct reader {
 struct part {
     const struct pbtxt_node *source; /* zero_data, random_data or input_data_file; NULL: the sample leaves it out */
     int64_t dims[TENSOR_DIMS_MAX];   /* of one request */
-    size_t bytes;                    /* the same; of strings in a file: of the file */
+    size_t bytes;                    /* of one request; for strings in a file: of the whole file */
 };
 
 #define SAY(r, node, ...) pbtxt_error((r)->origin, node, (r)->err, "model_warmup: " __VA_ARGS__)
@@ -70,7 +70,7 @@ static int dims_read(const struct reader *r, const struct pbtxt_node *input, con
                found, skip ? " behind the batch dimension" : "");
 }
 
-/* A plain file of the folder, or of one in it. */
+/* Whether it is a plain file of the folder, or of a folder in it. */
 static bool file_is_within(const struct pbtxt_node *file) {
     if (!file->text[0] || file->text[0] == '/' || memchr(file->text, '\0', file->length))
         return false;
@@ -90,7 +90,7 @@ static int file_path(const struct reader *r, const struct pbtxt_node *file, char
     return 0;
 }
 
-/* How much of a file an input takes: what its dims say, of strings all of it. */
+/* How much of a file an input takes: as much as its dims say; for strings, all of it. */
 static int file_measure(const struct reader *r, const struct tensor_spec *spec, struct part *part) {
     char path[PATH_MAX];
     struct stat st;
@@ -151,7 +151,7 @@ static int file_load(const struct reader *r, const struct part *part, void *data
     return whole ? 0 : SAY(r, part->source, "%.200s: it could not be read, or grew shorter meanwhile", path);
 }
 
-/* The data of one request, and then of all `copies` of them. */
+/* Fills the data of one request, and then those of all `copies` of it. */
 static int view_fill(const struct reader *r, const struct tensor_spec *spec, const struct part *part, uint32_t copies,
                      struct tensor_view *view) {
     *view = (struct tensor_view){.rank = spec->rank, .bytes = part->bytes * copies};
@@ -223,7 +223,7 @@ static void sample_free(struct warmup_sample *sample) {
         free(sample->inputs[i].data);
 }
 
-/* `runs` is 0 of one whose batch_size is 0 or not given: Triton does not run it either. */
+/* Reads a sample. `runs` is 0 if its batch_size is 0 or not given: Triton does not run such a sample either. */
 static int sample_read(const struct reader *r, const struct pbtxt_node *node, struct warmup_sample *sample) {
     const struct pbtxt_node *name = pbtxt_find(node, "name"), *size = pbtxt_find(node, "batch_size");
     const struct signature *s = r->signature;

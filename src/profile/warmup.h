@@ -25,9 +25,9 @@ struct warmup_sample {
 
 typedef int warmup_visit(void *context, const struct warmup_sample *sample, struct sy_error *err);
 
-/* Calls `each` for every sample of a model that served_model_apply() has completed; ends with the first error, its own
+/* Calls `each` for every sample of a model that served_model_apply() has completed. Stops at the first error, of `each`
  * or of a sample that is wrong: -EINVAL (or what reading a file gave) with file, line and column. A sample with more
- * items than the model's batch_max, which a profile may have lowered, has as many as that. */
+ * items than the model's batch_max, which a profile may have lowered, is cut to batch_max items. */
 int warmup_each(const struct served_model *model, warmup_visit *each, void *context, struct sy_error *err);
 /* The same of a configuration in memory, which model_config_check() has seen. `folder`: the model's; `bytes_max`: what
  * the inputs of a sample may take. */
@@ -39,5 +39,5 @@ int warmup_each_of(const char *origin, const struct pbtxt_node *root, const char
 int warmup_run(const struct engine_ops *ops, struct engine_model *model, const struct warmup_sample *sample,
                struct sy_error *err);
 
-/* What tells one model's samples from others, data and all; "" if it has none. As warmup_each(). */
+/* A fingerprint of a model's samples with their data; "" if it has none. Errors as of warmup_each(). */
 int warmup_fingerprint(const struct served_model *model, char text[FINGERPRINT_TEXT], struct sy_error *err);

@@ -58,7 +58,7 @@ int worker_write(int fd, const void *data, size_t bytes) {
     return 0;
 }
 
-/* A parent that is gone takes its children with it (PR_SET_PDEATHSIG), so failures to write are not looked at. */
+/* The child dies with its parent (PR_SET_PDEATHSIG), so failures to write are ignored. */
 static void tell(const struct worker *w, enum worker_kind kind, const char *phase, uint32_t batch, const char *text) {
     struct worker_message message;
     memset(&message, 0, sizeof(message));
@@ -114,14 +114,14 @@ static int item_find(struct worker *w, struct sy_error *err) {
                 if (w->request.model.reference_dims[i][d] > 0)
                     w->record.item_dims[i][d] = w->request.model.reference_dims[i][d];
         rc = measure_run(w->ops, model, signature, w->record.item_dims, 1,
-                         choice == 0 ? err : &why); /* the first failure is the one told */
+                         choice == 0 ? err : &why); /* the first failure is the one reported */
     }
     w->ops->unload(model);
     return rc;
 }
 
-/* Trials of an optimised copy. Beside the item itself: two of them, and other sizes of what may be any size, since what
- * crashes might do so in one size and not in another, and the server is to run them all. */
+/* Trials of an optimised copy: the item itself, two of them, and other sizes of every dimension that may have any size.
+ * A copy may crash in one size and not in another, and the server is to run them all. */
 enum { TRIAL_ITEM, TRIAL_TWO, TRIAL_DOUBLE, TRIAL_HALF, TRIAL_WIDE, TRIALS };
 
 static int trial_fill(const struct worker *w, int kind, struct engine_trial *trial) {
@@ -141,7 +141,7 @@ static int trial_fill(const struct worker *w, int kind, struct engine_trial *tri
     return measure_inputs(signature, dims, trial->items, 1 + (uint64_t)kind, trial->inputs);
 }
 
-/* Those that make sense for the model; the data of trial i are trials[i].inputs[0].data, for the caller to free. */
+/* Fills in the trials that make sense for the model. The caller frees the data of trial i, trials[i].inputs[0].data. */
 static uint32_t trials_fill(const struct worker *w, struct engine_trial trials[TRIALS]) {
     uint32_t count = 0;
     for (int kind = TRIAL_ITEM; kind < TRIALS; kind++) {
@@ -175,7 +175,7 @@ static void cache_make(struct worker *w) {
     w->blame_cache = strcmp(w->record.cache, "none") != 0;
 }
 
-/* A sample of model_warmup is tried here, once, before it runs where it could take the server down. */
+/* Tries a sample of model_warmup once here, before it runs where a crash would take the server down. */
 static int sample_try(void *context, const struct warmup_sample *sample, struct sy_error *err) {
     struct worker *w = context;
     tell(w, WORKER_PROGRESS, "warming up", sample->items, sample->name);
@@ -183,7 +183,7 @@ static int sample_try(void *context, const struct warmup_sample *sample, struct 
 }
 
 static int model_measure(struct worker *w, struct sy_error *err) {
-    malloc_trim(0); /* what the trials left would hide the model's growth */
+    malloc_trim(0); /* memory that the trials left would hide the model's growth */
     uint64_t before_bytes = measure_resident_bytes();
     int64_t start_ns = clock_now_ns();
     tell(w, WORKER_PROGRESS, "loading", 0, "");
@@ -247,7 +247,7 @@ int worker_main(void) {
     struct worker *w = calloc(1, sizeof(*w));
     struct sy_error err = {""};
     if (!w || worker_read(STDIN_FILENO, &w->request, sizeof(w->request)))
-        return 2; /* not started by a parent that knows how */
+        return 2; /* not started by a profiling parent */
     settle(w->request.core);
     int rc = profile(w, &err);
     tell(w, rc ? WORKER_FAILED : WORKER_RESULT, "", 0, err.text);

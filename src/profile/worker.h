@@ -1,4 +1,4 @@
-/* worker.h - what is said between a process that wants a model profiled and the child that does it.
+/* worker.h - the messages between a process that wants a model profiled and the child that does it.
  *
  * The child is this same program (`symphony profile --worker`), so the messages are plain structs: one request on its
  * standard input, then messages on descriptor WORKER_FD until an answer or its death. */

@@ -8,7 +8,7 @@ static bool is_kind(const struct pbtxt_node *kind, const char *word) {
     return kind && strcmp(kind->text, word) == 0;
 }
 
-/* One group: the kind that it is of, and the GPUs that it names. */
+/* Reads one group: its kind, and the GPUs that it names. */
 static int group_read(const char *origin, const struct pbtxt_node *group, struct instance_groups *groups,
                       enum instance_kind *kind, struct sy_error *err) {
     const struct pbtxt_node *word = pbtxt_find(group, "kind"), *count = pbtxt_find(group, "count");

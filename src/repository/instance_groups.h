@@ -13,16 +13,16 @@ enum instance_kind {
     INSTANCES_ON_GPUS, /* KIND_GPU, or `gpus` are named */
 };
 
-#define INSTANCES_GPUS_NAMED 64 /* of a higher number no more is known than that it is named */
+#define INSTANCES_GPUS_NAMED 64 /* for higher numbers only `gpus` tells that they are named */
 
 /* All zero: nothing is said. */
 struct instance_groups {
     enum instance_kind kind;
-    uint32_t gpus;       /* a server that has all GPUs that are named has so many; 0: none are named */
+    uint32_t gpus;       /* how many GPUs a server has that has all those named; 0: none are named */
     uint64_t gpus_named; /* a bit for each */
 };
 
-/* Reads a repeated field, the first of which is `group`, whose fields have been checked for kind and range; NULL: there
- * is none. -EINVAL with file, line and column. */
+/* Reads a repeated field. `group` is its first value, whose fields have been checked for kind and range; NULL: there is
+ * none. -EINVAL with file, line and column. */
 int instance_groups_read(const char *origin, const struct pbtxt_node *group, struct instance_groups *groups,
                          struct sy_error *err);

@@ -30,7 +30,7 @@ int labels_read(const char *path, struct labels **labels, struct sy_error *err) 
     for (size_t at = 0; at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         made->line_at[made->count++] = at;
-        at = end ? (size_t)(end - text) + 1 : bytes + 1; /* as if the last line ended, too */
+        at = end ? (size_t)(end - text) + 1 : bytes + 1; /* the last line counts as ended, too */
         made->line_at[made->count] = at;
     }
     *labels = made;

@@ -9,7 +9,7 @@
 
 struct labels;
 
-/* Reads a file. Set-up only; labels_free() is due. -errno with a sentence. */
+/* Reads a file. Set-up only. Free it with labels_free(). -errno with a sentence. */
 int labels_read(const char *path, struct labels **labels, struct sy_error *err);
 /* NULL is allowed. */
 void labels_free(struct labels *labels);

@@ -174,7 +174,7 @@ static bool is_idle_warmup(const struct pbtxt_node *node) {
     return strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0);
 }
 
-/* Of a tree that has been checked. */
+/* Collects the fields without effect of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
@@ -279,7 +279,7 @@ static int tensors_read(const char *origin, const struct pbtxt_node *root, const
     return 0;
 }
 
-/* Only what this server's engine runs; an empty value leaves it open, as Triton does. */
+/* Allows only what this server's engine runs; an empty value means any, as with Triton. */
 static int engine_check(const char *origin, const struct pbtxt_node *root, const char *field, const char *wanted,
                         struct sy_error *err) {
     const struct pbtxt_node *node = pbtxt_find(root, field);
@@ -288,7 +288,7 @@ static int engine_check(const char *origin, const struct pbtxt_node *root, const
     return pbtxt_error(origin, node, err, "%s is '%.60s', but this server runs '%s' only", field, node->text, wanted);
 }
 
-/* As Triton has it, too. */
+/* The rules are Triton's. */
 static int preferred_check(const char *origin, const struct pbtxt_node *batching, int64_t most, struct sy_error *err) {
     int64_t size;
     int rc = 0;
@@ -398,7 +398,7 @@ int model_config_read_folder(const char *folder, bool quiet, struct model_config
     struct stat st;
     if (snprintf(path, sizeof(path), "%s/" MODEL_CONFIG_FILE, folder) >= (int)sizeof(path))
         return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
-    *found = lstat(path, &st) == 0; /* a link to nowhere is a mistake, not a file that is not there */
+    *found = lstat(path, &st) == 0; /* a dangling link is a mistake, not a missing file */
     return *found ? model_config_read(path, quiet, config, err) : 0;
 }
 
@@ -416,12 +416,12 @@ static int __attribute__((format(printf, 5, 6))) mismatch(const struct model_con
 
 static int dims_apply(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
                       bool batched, struct tensor_spec *spec, struct sy_error *err) {
-    /* Without a max_batch_size the dims may be meant either way; their number tells. */
+    /* Without a max_batch_size the dims may include the batch dimension or not; their number tells. */
     bool without_batch =
         config->max_batch_size > 0 || (!config->max_batch_size_line && batched && tensor->rank + 1 == spec->rank);
     uint32_t skip = without_batch ? 1 : 0;
     bool same = tensor->rank + skip == spec->rank;
-    for (uint32_t i = 0; same && i < tensor->rank; i++) /* an open dimension of the model takes any */
+    for (uint32_t i = 0; same && i < tensor->rank; i++) /* a dimension that the model leaves open takes any size */
         same = spec->dims[i + skip] == -1 || spec->dims[i + skip] == tensor->dims[i];
     if (!same) {
         char wanted[128], found[128];
@@ -464,8 +464,8 @@ static const struct model_config_tensor *input_find(const struct model_config *c
     return NULL;
 }
 
-/* Of the inputs that the model has values for, those that the configuration names stay, and are optional if it says so.
- */
+/* Of the inputs that the model has values for, only those that the configuration names stay. They are optional if it
+ * says so. */
 static int optional_apply(const struct model_config *config, struct signature *s, struct sy_error *err) {
     uint32_t count = 0, optional = 0;
     for (uint32_t i = 0; i < s->input_count; i++) {

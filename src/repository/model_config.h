@@ -35,10 +35,10 @@ struct model_config_tensor {
 
 enum version_choice { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
 
-/* version_policy; all zero: not given, which is as the latest one. */
+/* version_policy; all zero: not given, which means the latest version. */
 struct version_policy {
     enum version_choice choice;
-    uint32_t latest; /* the highest so many; 0: not given, one */
+    uint32_t latest; /* so many of the highest; 0: not given, which means one */
     uint32_t specific[VERSIONS_SPECIFIC_MAX], specific_count;
 };
 
@@ -62,7 +62,7 @@ int model_config_check(const char *origin, const struct pbtxt_node *root,
                        void (*unknown)(void *context, const struct pbtxt_node *node, const char *place), void *context,
                        struct sy_error *err);
 
-/* Of a word as TYPE_FP32; DATATYPE_INVALID if this server has no such type. */
+/* The type of a word like TYPE_FP32; DATATYPE_INVALID if this server has no such type. */
 enum datatype model_config_datatype(const char *word);
 
 #define MODEL_CONFIG_FILE "config.pbtxt"
@@ -77,7 +77,7 @@ int model_config_read_text(const char *origin, const char *text, size_t bytes, b
                            struct sy_error *err);
 
 /* Checks the configuration (all zeros: there is none) against what the model file says and narrows `signature` to it:
- * optional inputs that it does not name are left to the model, a dimension that the model
- * leaves open and the configuration fixes becomes fixed; max_batch_size 0 takes the batch dimension away. Every
- * mismatch is refused with both values. */
+ * optional inputs that it does not name are left to the model; a dimension that the model leaves open and the
+ * configuration fixes becomes fixed; max_batch_size 0 takes the batch dimension away. Every mismatch is refused with
+ * both values. */
 int model_config_apply(const struct model_config *config, struct signature *signature, struct sy_error *err);

@@ -1,4 +1,4 @@
-/* model_config_json.c - writes JSON as protobuf's text format, led by the fields of ModelConfig. */
+/* model_config_json.c - writes JSON as protobuf's text format, guided by the fields of ModelConfig. */
 #include "repository/model_config_json.h"
 
 #include <ctype.h>
@@ -25,7 +25,7 @@ static const struct model_config_field *field_named(const char *message, const c
     return NULL;
 }
 
-/* By its name in the .proto, or in lower camel case. */
+/* Finds a field by its name in the .proto, or in lower camel case. */
 static const struct model_config_field *field_of(const char *message, const char *key) {
     char snake[NAME_BYTES];
     size_t length = 0;
@@ -69,7 +69,7 @@ static bool is_whole(const char *text) {
 
 static int message_put(struct writer *w, const char *message, const json_t *object);
 
-/* One value of a field, behind its name. */
+/* Writes one value of a field, behind its name. */
 static int value_put(struct writer *w, const struct model_config_field *field, const json_t *value) {
     const char *text = json_string_value(value);
     switch (field->kind) {
@@ -147,7 +147,7 @@ static int fields_put(struct writer *w, const struct model_config_field *field, 
     return 0;
 }
 
-/* In braces, but for the whole. */
+/* Writes a message, in braces unless it is the outermost one. */
 static int message_put(struct writer *w, const char *message, const json_t *object) {
     const char *key;
     json_t *value;

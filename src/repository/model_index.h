@@ -12,7 +12,7 @@ struct model_absent {
     char name[MODEL_NAME_MAX];
     uint32_t version;       /* 0: not known */
     enum model_state state; /* LOADING, UNLOADING or UNAVAILABLE */
-    bool failed;            /* UNAVAILABLE: it was to be served; else nobody wants it */
+    bool failed;            /* UNAVAILABLE: it was to be served; false: nobody wants it */
     char reason[512];
 };
 
@@ -27,7 +27,7 @@ struct model_index {
 
 /* All of `models`, which must outlive it. 0 or -ENOMEM; destroy it in either case. */
 int model_index_init(struct model_index *index, struct served_model *models, uint32_t count);
-/* Those listed, and others; both are copied. */
+/* The same for the models listed, and others that are not served; both lists are copied. */
 int model_index_init_listed(struct model_index *index, struct served_model *models, const uint32_t *listed,
                             uint32_t count, const struct model_absent *absent, uint32_t absent_count);
 void model_index_destroy(struct model_index *index);

@@ -43,7 +43,7 @@ static int file_write(const char *folder, const char *name, const void *data, si
     return close(fd) < 0 && rc == 0 ? -errno : rc;
 }
 
-/* Links to all that the model's own folder has; without its configuration if there is another one. */
+/* Links to all that the model's own folder has, except its configuration if there is another one. */
 static int own_link(const char *own, const char *folder, bool without_config) {
     DIR *dir = opendir(own);
     int rc = dir ? 0 : -errno;
@@ -60,7 +60,7 @@ static int own_link(const char *own, const char *folder, bool without_config) {
     return rc;
 }
 
-/* The same of a flat file: it becomes version 1. */
+/* The same for a flat file: it becomes version 1. */
 static int flat_link(const char *own, const char *folder) {
     char version[PATH_MAX], to[PATH_MAX];
     int rc = join(version, folder, "1");

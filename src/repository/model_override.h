@@ -1,8 +1,8 @@
 /* model_override.h - a model that a client wants loaded with a configuration, or with files, other than the
  * repository's.
  *
- * What it says is written into a folder of its own below the directory for temporary files, laid out as a repository of
- * that one model; what it does not say is linked to. For the thread that loads models. */
+ * What the client gives is written into a folder of its own below the directory for temporary files, laid out as a
+ * repository of that one model. The rest links to the model's own files. For the thread that loads models. */
 #pragma once
 
 #include <limits.h>
@@ -24,7 +24,7 @@ struct model_override {
     char *config; /* a ModelConfig as JSON, instead of the model's own; NULL: the model's own */
     size_t config_bytes;
     struct override_file
-        files[OVERRIDE_FILES_MAX]; /* the model's only files, if there are any; then config is needed */
+        files[OVERRIDE_FILES_MAX]; /* if there are any, the model has no other files, and config is needed */
     uint32_t file_count;
 };
 

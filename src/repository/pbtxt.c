@@ -59,7 +59,7 @@ static int __attribute__((format(printf, 2, 3))) fail(struct reader *r, const ch
                      sentence);
 }
 
-/* Fails because of what stands here. */
+/* Fails with what was expected and what stands here. */
 static int fail_found(struct reader *r, const char *expected) {
     if (r->at == r->end)
         return fail(r, "expected %s, found the end of the file", expected);
@@ -243,7 +243,7 @@ static int bare_read(struct reader *r, struct pbtxt_node *node) {
     const char *start = r->at;
     if (r->at < r->end && (is_digit(*r->at) || *r->at == '.')) {
         node->kind = PBTXT_NUMBER;
-        /* A sign belongs to a number only after an exponent; hexadecimal numbers end in an e, too. */
+        /* A sign within a number is part of it only after an exponent's e; in hexadecimal numbers e is a digit. */
         bool hex = r->end - r->at > 1 && r->at[0] == '0' && (r->at[1] | 0x20) == 'x';
         while (r->at < r->end &&
                (is_word_start(*r->at) || is_digit(*r->at) || *r->at == '.' ||
@@ -312,7 +312,7 @@ static int field_read(struct reader *r, struct pbtxt_node ***tail, int depth) {
         return 0;
     }
     for (int rc;;) {
-        if (!colon && !next_is(r, '{') && !next_is(r, '<')) /* only lists of messages may do without */
+        if (!colon && !next_is(r, '{') && !next_is(r, '<')) /* without a colon, a list may hold only messages */
             return fail_found(r, "'{' (a list without ':' is one of messages)");
         rc = value_read(r, node, depth);
         if (rc || take(r, ']'))

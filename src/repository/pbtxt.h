@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 #define PBTXT_BYTES_MAX (1 << 20)
-#define PBTXT_DEPTH_MAX 32 /* messages in each other */
+#define PBTXT_DEPTH_MAX 32 /* levels of messages within each other */
 
 enum pbtxt_kind { PBTXT_MESSAGE, PBTXT_STRING, PBTXT_NUMBER, PBTXT_WORD };
 

@@ -62,7 +62,7 @@ static uint32_t version_parse(const char *name) {
 
 struct folder {
     uint32_t versions[VERSIONS_MAX]; /* of its version folders */
-    uint32_t version_count;          /* more than VERSIONS_MAX: too many, and not all of them are above */
+    uint32_t version_count;          /* of all of them; above VERSIONS_MAX, `versions` lacks some */
     uint32_t onnx_count;             /* *.onnx files right in it */
     char onnx[NAME_MAX + 1];         /* one of them */
     bool config, settings, direct;   /* has config.pbtxt, symphony.yaml, model.onnx */
@@ -96,7 +96,7 @@ static int folder_look(const char *path, struct folder *f, struct sy_error *err)
     return 0;
 }
 
-/* Is a folder that was named as a repository one model's? */
+/* Whether a folder that was named as a repository is one model's. */
 static bool folder_is_model(const struct folder *f) {
     return f->config || f->settings || f->versions_hold_models || (f->direct && f->onnx_count == 1);
 }
@@ -119,7 +119,7 @@ static struct served_model *model_add(struct model_list *list, const char *name,
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
     snprintf(model->name, sizeof(model->name), "%s", name);
-    utf8_clean(model->name, strlen(model->name)); /* refused or not, it is listed */
+    utf8_clean(model->name, strlen(model->name)); /* the name is listed, even if it is refused */
     served_model_draw_secret(model);
     if (!model_name_is_valid(name))
         served_model_refuse(model, "%s: '%.100s' will not do as a model's name: expected " MODEL_NAME_EXPECTED, path,
@@ -171,7 +171,7 @@ static int settings_apply(struct served_model *model, struct sy_error *err) {
     return 0;
 }
 
-/* Sets a model's path: of its version, or with 0 of what lies right in its folder. */
+/* Sets a model's path to its version's file, or with 0 to the file right in its folder. */
 static void version_set(struct served_model *model, uint32_t version, const char *model_file) {
     char path[PATH_MAX];
     int length = version ? snprintf(path, sizeof(path), "%s/%u/%s", model->folder, version, model_file)
@@ -183,7 +183,7 @@ static void version_set(struct served_model *model, uint32_t version, const char
         model_file_set(model, path);
 }
 
-/* One more model that is like the last one. */
+/* Adds a model that is like the last one. */
 static struct served_model *model_repeat(struct model_list *list) {
     char name[MODEL_NAME_MAX];
     strcpy(name, list->models[list->count - 1].name); /* the list may move */
@@ -193,8 +193,8 @@ static struct served_model *model_repeat(struct model_list *list) {
     return model;
 }
 
-/* Finds the model files of a folder, whose model is the last of the list: those of the versions that are wanted, each a
- * model of its own, or the one right in it. */
+/* Finds the model files of a folder, whose model is the last of the list. Each version that is wanted becomes a model
+ * of its own; a file right in the folder is the one model. */
 static void folder_files_set(struct model_list *list, struct folder *f, const struct model_config *config) {
     const char *model_file = config->model_file[0] ? config->model_file : MODEL_FILE;
     struct served_model *model = &list->models[list->count - 1];
@@ -209,7 +209,7 @@ static void folder_files_set(struct model_list *list, struct folder *f, const st
                             f->onnx_count ? MODEL_FILE ")" : "");
     } else {
         uint32_t count = versions_choose(&config->versions, f->versions, f->version_count, chosen);
-        for (uint32_t i = 1; i < count; i++) /* while none of them is refused, so that all begin alike */
+        for (uint32_t i = 1; i < count; i++) /* before any of them is refused, so that all begin alike */
             if (!model_repeat(list))
                 count = i;
         for (uint32_t i = 0; i < count; i++)
@@ -248,7 +248,7 @@ static void folder_add(struct model_list *list, const char *path, const char *na
     free(config);
 }
 
-/* One entry of a repository: a model, or nothing of ours. */
+/* Adds one entry of a repository, if it is a model. */
 static void entry_add(struct model_list *list, const char *repository, const char *name) {
     char path[PATH_MAX];
     struct folder f;
@@ -301,8 +301,8 @@ static const char *place(const struct served_model *model) {
     return model->folder[0] ? model->folder : model->path[0] ? model->path : model->reason;
 }
 
-/* Sorted by name and version: of models of one name, either all are versions of one folder, or they become one, which
- * is refused. */
+/* The list is sorted by name and version. Models of one name are either all versions of one folder, or they become one,
+ * which is refused. */
 static void duplicates_refuse(struct model_list *list) {
     uint32_t kept = 0, next;
     for (uint32_t i = 0; i < list->count; i = next) {

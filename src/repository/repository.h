@@ -19,7 +19,7 @@
 int repository_scan(const char *path, struct served_model **models, uint32_t *count, struct sy_error *err);
 /* Whether the path is one model, its folder or its file, rather than a directory of models. */
 bool repository_is_model(const char *path);
-/* The same of one model of a directory of models, found by its folder's or file's name, with all versions that are to
- * be served. -ENOENT: there is nothing of a model under this name. */
+/* The same for one model in a directory of models, found by its folder's or file's name, with all versions that are to
+ * be served. -ENOENT: there is no model of this name. */
 int repository_find(const char *path, const char *name, struct served_model **models, uint32_t *count,
                     struct sy_error *err);

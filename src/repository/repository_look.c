@@ -24,7 +24,7 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
 }
 
 static uint64_t mix_file(const char *name, const struct stat *st) {
-    /* the time of change beside that of modification, which is whatever who writes a file wants */
+    /* the time of change, too: whoever writes a file can set the time of modification */
     const int64_t facts[] = {st->st_size,        st->st_mtim.tv_sec,  st->st_mtim.tv_nsec,
                              st->st_ctim.tv_sec, st->st_ctim.tv_nsec, (int64_t)st->st_ino};
     uint64_t hash = mix(0xcbf29ce484222325, name, strlen(name) + 1);
@@ -55,7 +55,7 @@ static uint64_t folder_stamp(int parent, const char *folder, int depth) {
     return mix(0xcbf29ce484222325, &sum, sizeof(sum)); /* the same files in another folder are other files */
 }
 
-/* The name of the model that an entry is of; false: none. */
+/* The name of the model that an entry holds; false: none. */
 static bool entry_name(const char *file, bool folder, char name[MODEL_NAME_MAX]) {
     size_t length = strlen(file), suffix = strlen(ONNX_SUFFIX);
     if (file[0] == '.')

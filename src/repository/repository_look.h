@@ -12,7 +12,7 @@
 /* A model's folder, or its flat file. */
 struct repository_entry {
     char name[MODEL_NAME_MAX];
-    uint64_t stamp; /* of names, sizes, both times and inodes of all its files but hidden ones; never 0 */
+    uint64_t stamp; /* of names, sizes, both times and inodes of all its files except hidden ones; never 0 */
 };
 
 /* Gives them sorted by name, for the caller to free(). A folder and a flat file of one name are one entry. Names that

@@ -68,7 +68,7 @@ static int reference_fill(struct served_model *model, const struct symphony_yaml
     for (uint32_t i = 0; i < s->input_count; i++) {
         int64_t elements = dims_product(model->reference_dims[i], 0, s->inputs[i].rank);
         if (s->inputs_optional & 1u << i)
-            continue; /* no part of the item */
+            continue; /* not part of the item */
         if (elements < 0)
             return error_set(err, -EINVAL, "%s: input '%s' is too large", model->path, s->inputs[i].name);
         model->item_elements += elements;

@@ -34,14 +34,14 @@ struct served_model {
     struct signature signature;
     uint32_t batch_max; /* items a batch; 1 for a model without a batch dimension */
     int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
-    bool slo_chosen;    /* it was: nobody asked for it */
+    bool slo_chosen;    /* slo_ns was chosen, since none was given */
     bool best_effort;   /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
     struct instance_groups instances;           /* where it is to run, */
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
-    uint64_t weights_bytes, batch_bytes; /* what a CPU's session takes, and its largest batch more; 0: not known */
+    uint64_t weights_bytes, batch_bytes; /* memory of a CPU's session, and what its largest batch adds; 0: not known */
     bool weights_shared;                 /* sessions map the same file */
-    double weight;                       /* of its share under overload, against the other models'; 0: 1 */
+    double weight;                       /* of its share under overload, relative to other models; 0 means 1 */
     char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
     uint8_t formats[TENSORS_MAX];        /* of inputs: enum image_format (model_config.h) */
@@ -49,7 +49,7 @@ struct served_model {
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */
-    struct siphash_key shape_secret; /* of the hash by which requests of one shape are told from others */
+    struct siphash_key shape_secret; /* key of the hash that tells requests of different shapes apart */
     _Atomic int state;               /* enum model_state */
     char reason[512];                /* why it is unavailable; written before `state` */
 };
@@ -63,7 +63,7 @@ int served_model_apply(struct served_model *model, const struct signature *signa
 int served_model_labels_read(struct served_model *model, struct sy_error *err);
 void served_model_labels_free(struct served_model *model);
 
-/* Draws the model's secret; where there is no randomness, it becomes unavailable. Before anybody asks for the model. */
+/* Draws shape_secret; without randomness the model becomes unavailable. Before anybody asks for the model. */
 void served_model_draw_secret(struct served_model *model);
 
 /* Makes the model unavailable; the sentence is its reason. Before other threads see the model. */

@@ -87,6 +87,6 @@ int symphony_yaml_read_folder(const char *folder, struct symphony_yaml *yaml, bo
     struct stat st;
     if (snprintf(path, sizeof(path), "%s/" SYMPHONY_YAML_FILE, folder) >= (int)sizeof(path))
         return error_set(err, -ENAMETOOLONG, "%.400s: %s", folder, strerror(ENAMETOOLONG));
-    *found = lstat(path, &st) == 0; /* a link to nowhere is a mistake, not a file that is not there */
+    *found = lstat(path, &st) == 0; /* a dangling link is a mistake, not a missing file */
     return *found ? symphony_yaml_read(path, yaml, err) : 0;
 }

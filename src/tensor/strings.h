@@ -14,7 +14,7 @@ struct string {
     size_t length;
 };
 
-/* Takes the next element of [*at, end): 1; 0 at the end; -1: the rest is no whole element. */
+/* Takes the next element of [*at, end). Returns 1; 0 at the end; -1 if the rest is no whole element. */
 static inline int strings_next(const char **at, const char *end, struct string *element) {
     uint32_t length;
     if (*at == end)
@@ -30,12 +30,12 @@ static inline int strings_next(const char **at, const char *end, struct string *
     return 1;
 }
 
-/* Writes the length that leads an element; where its bytes go. */
+/* Writes the length that leads an element. Returns where the element's bytes go. */
 static inline char *strings_lead(char *at, size_t length) {
     uint32_t lead = (uint32_t)length;
     memcpy(at, &lead, sizeof(lead));
     return at + STRING_LEAD_BYTES;
 }
 
-/* Whether the bytes are just so many elements. 0, or -EINVAL with what they are. */
+/* Checks that the bytes are exactly so many elements. 0, or -EINVAL with what they are. */
 int strings_check(const void *data, size_t bytes, int64_t elements, struct sy_error *err);

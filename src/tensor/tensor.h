@@ -37,7 +37,7 @@ enum datatype datatype_parse(const char *name, size_t length);
 /* Bytes of an element; 0 for BYTES and INVALID. */
 size_t datatype_bytes(enum datatype type);
 #define STRING_LEAD_BYTES 4 /* of the length that leads a BYTES element */
-/* Bytes of an element, of BYTES at least: those of an empty string, which is all zeros. */
+/* The fewest bytes that an element takes: for BYTES those of an empty string, which is all zeros. */
 size_t datatype_bytes_min(enum datatype type);
 
 struct tensor_spec {
@@ -59,9 +59,9 @@ static inline int tensor_spec_find(const struct tensor_spec *specs, uint32_t cou
 struct signature {
     struct tensor_spec inputs[TENSORS_MAX], outputs[TENSORS_MAX];
     uint32_t input_count, output_count;
-    uint32_t inputs_optional; /* bits: those for which the model has a value of its own. Their views may have no data */
+    uint32_t inputs_optional; /* a bit per input that the model has a value for; its view may have no data */
     bool batched;             /* every input and output has a leading batch dimension that may be any size */
-    bool variable_shapes;     /* requests may differ: in some other dimension of an input, or in which they give */
+    bool variable_shapes; /* requests may differ in some other dimension of an input, or in which inputs they give */
 };
 
 /* A tensor's place and shape; the memory is somebody else's. */
@@ -70,16 +70,17 @@ struct tensor_view {
     size_t bytes;
     uint32_t rank;
     int64_t dims[TENSOR_DIMS_MAX];
-    const size_t *row_at; /* [dims[0] + 1] where rows begin in the data, and the last one ends; NULL: they are equal */
+    const size_t *row_at; /* [dims[0] + 1] where each row begins in the data, then where the last one ends; NULL: rows
+                             are equally long */
 };
 
-/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it has not so many. */
+/* Rows [first, first + count) of a tensor that has a dimension. -EINVAL: it does not have so many rows. */
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows);
 
 /* The product of dims[from..rank), or -1 if one is negative or it passes 2^62. */
 int64_t dims_product(const int64_t *dims, uint32_t from, uint32_t rank);
-/* The product of those that are not zero, or -1 likewise: what is to be bounded of a shape that somebody chooses, since
- * beside a zero a dimension could be anything. */
+/* The product of those that are not zero, or -1 likewise. This is what to bound in a shape that somebody else chooses:
+ * beside a zero, a dimension could be anything. */
 int64_t dims_extent(const int64_t *dims, uint32_t from, uint32_t rank);
 /* "[1,3,224]" of dims[from..rank); cut off where it does not fit. */
 void dims_format(const int64_t *dims, uint32_t from, uint32_t rank, char *text, size_t bytes);
