@@ -2,28 +2,18 @@
 # layers_refuses.sh CHECK - tries cmake/layers.sh on small trees that must pass and that must not.
 set -eu
 check=$1
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
 
-# expect pass|refuse WHAT FILE=TEXT...
-expect() {
-    wanted=$1 what=$2
-    shift 2
-    rm -rf "$tmp/src"
-    for pair; do
-        file=$tmp/src/${pair%%=*}
-        mkdir -p "${file%/*}"
-        printf '%s\n' "${pair#*=}" >"$file"
-    done
-    got=pass
-    sh "$check" "$tmp" >"$tmp/out" 2>&1 || got=refuse
-    if [ $got != "$wanted" ]; then
-        echo "$what: wanted $wanted, got $got"
-        cat "$tmp/out"
-        failed=1
-    fi
+file_written() {
+    : # nothing else
 }
+
+run_check() {
+    sh "$check" "$tree"
+}
+
+. "${0%/*}/refuses.sh"
 
 expect pass "its own folder" sched/a.c='#include "sched/b.h"'
 expect pass "a lower folder" control/a.c='#include "base/b.h"'

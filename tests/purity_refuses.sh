@@ -4,28 +4,18 @@ set -eu
 check=$1 cc=$2 nm=$3
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-tmp="$top/a blank"
-mkdir -p "$tmp/src/sched" "$tmp/src/sim" "$tmp/src/base"
-failed=0
+tree="$top/a blank"
+mkdir "$tree"
 
-# expect pass|refuse WHAT FILE=TEXT...
-expect() {
-    wanted=$1 what=$2
-    shift 2
-    rm -f "$tmp"/src/*/*
-    for pair; do
-        file=$tmp/src/${pair%%=*}
-        printf '%s\n' "${pair#*=}" >"$file"
-        case $file in *.c) "$cc" -w -O2 -c "$file" -o "$file.o" ;; esac
-    done
-    got=pass
-    sh "$check" "$nm" "$tmp" "$tmp"/src/*/*.c.o >"$tmp/out" 2>&1 || got=refuse
-    if [ $got != "$wanted" ]; then
-        echo "$what: wanted $wanted, got $got"
-        cat "$tmp/out"
-        failed=1
-    fi
+file_written() {
+    case $1 in *.c) "$cc" -w -O2 -c "$1" -o "$1.o" ;; esac
 }
+
+run_check() {
+    sh "$check" "$nm" "$tree" "$tree"/src/*/*.c.o
+}
+
+. "${0%/*}/refuses.sh"
 
 helper='#include <time.h>
 long helper(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_nsec; }'

@@ -35,8 +35,8 @@ struct emulated_accelerator {
 
 struct emulation {
     struct emulated_accelerator *accelerators; /* [config.accelerators] */
-    struct held_plan *spare[SIZES]; /* lists; they grow to the greatest number ever held, which the wiring bounds */
-    struct heap due;                /* accelerators, by when something happens to their first plan */
+    struct held_plan *free[SIZES]; /* lists; they grow to the greatest number ever held, which the wiring bounds */
+    struct heap due;               /* accelerators, by when something happens to their first plan */
     struct heap_entry *due_entries;
     uint32_t *due_positions;
 };
@@ -47,9 +47,9 @@ static struct held_plan *held_new(struct emulation *e, const struct batch_plan *
     size_t lines = (sizeof(struct held_plan) + plan->request_count * sizeof(uint64_t) - 1) / CACHE_LINE; /* but one */
     uint32_t size = lines ? 32 - (uint32_t)__builtin_clz((uint32_t)lines) : 0;
     CHECK_LT(size, SIZES);
-    struct held_plan *held = e->spare[size];
+    struct held_plan *held = e->free[size];
     if (held)
-        e->spare[size] = held->next;
+        e->free[size] = held->next;
     else if (!(held = malloc((size_t)CACHE_LINE << size)))
         return NULL;
     held->next = NULL;
@@ -59,8 +59,8 @@ static struct held_plan *held_new(struct emulation *e, const struct batch_plan *
 }
 
 static void held_put(struct emulation *e, struct held_plan *held) {
-    held->next = e->spare[held->size];
-    e->spare[held->size] = held;
+    held->next = e->free[held->size];
+    e->free[held->size] = held;
 }
 
 struct emulation *emulation_new(const struct executor_config *config) {
@@ -98,7 +98,7 @@ void emulation_free(struct emulation *e) {
         list_free(first);
     }
     for (uint32_t size = 0; size < SIZES; size++)
-        list_free(e->spare[size]);
+        list_free(e->free[size]);
     free(e->due_positions);
     free(e->due_entries);
     free(e->accelerators);

@@ -122,8 +122,7 @@ static void load_from_start(struct executor *x, uint32_t index) {
     int ready = MODEL_READY;
 
     /* acquire: the reason and the signature were written before the state */
-    if (atomic_load_explicit(&model->state, memory_order_acquire) != MODEL_READY ||
-        load(x, index, &x->models[index], NULL, &err) == 0)
+    if (served_model_state(model) != MODEL_READY || load(x, index, &x->models[index], NULL, &err) == 0)
         return;
     log_error("model cannot be loaded", "model=%s accelerator=%u reason=\"%s\"", model->name,
               x->config.first_accelerator, err.text);

@@ -6,10 +6,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/container.h"
+
 /* A member of what is pushed. Pusher and taker agree on who frees that. */
 struct push_node {
     struct push_node *next;
 };
+
+/* What a node of push_list_take() lies in; NULL for NULL. */
+#define push_list_entry(node, type, member)                                                                            \
+    ({                                                                                                                 \
+        struct push_node *node_ = (node);                                                                              \
+        node_ ? container_of(node_, type, member) : NULL;                                                              \
+    })
 
 /* All zeros: it is empty. */
 struct push_list {

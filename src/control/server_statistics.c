@@ -35,7 +35,7 @@ static int64_t wall_ms(int64_t ns) {
 static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
 
-    if (atomic_load_explicit(&served->state, memory_order_acquire) != MODEL_READY) /* as the frontends' loads */
+    if (served_model_state(served) != MODEL_READY)
         return 0;
     uint64_t sessions = 0;
     for (uint32_t t = 0; t < s->config.type_count; t++)

@@ -226,7 +226,7 @@ struct cluster_parameters {
     double gamma;        /* share of b* that the window drop aims at */
     double theta;        /* share of b* from which a batch need not wait */
     double loss;         /* share of the requests that is dropped */
-    double rounds;       /* how many runs an SLO has time for beside one: harmonic mean over the models by load */
+    double rounds;       /* the square of how many runs an SLO has time for beside one, in a mean over the models */
     double tau_ns;       /* mean time between batches; longer where models outnumber accelerators */
     double accelerators; /* in service */
     double busy;         /* part of their time that batches take, over 2 s */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "base/thread.h"
 #include "request/inbox.h"
 #include "request/slab.h"
@@ -27,12 +26,11 @@ struct bulk {
 };
 
 struct bulk_job *bulk_returned(struct inbox *home) {
-    struct push_node *oldest = push_list_take(&home->jobs);
-    return oldest ? container_of(oldest, struct bulk_job, back) : NULL;
+    return push_list_entry(push_list_take(&home->jobs), struct bulk_job, back);
 }
 
 struct bulk_job *bulk_job_next(const struct bulk_job *job) {
-    return job->back.next ? container_of(job->back.next, struct bulk_job, back) : NULL;
+    return push_list_entry(job->back.next, struct bulk_job, back);
 }
 
 void bulk_submit(struct bulk *b, struct bulk_job *job) {

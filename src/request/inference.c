@@ -351,9 +351,9 @@ static unsigned deadline_missed(const struct inference *inference, struct sy_err
     const struct request *request = &inference->request;
     const char *name = inference->model->name;
     double due_ms = (double)(request->due_ns - request->arrival_ns) / (double)NS_PER_MS;
-    bool spare = request->priority == PRIORITY_BEST_EFFORT;
+    bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
     int status = inference->limited ? 504 : 503;
-    if (request->late_until_ns > 0 && spare)
+    if (request->late_until_ns > 0 && best_effort)
         return (unsigned)error_set(err, status,
                                    "model '%s' found no time for this request within %.6g ms (the server has chosen an "
                                    "SLO of %.6g ms for it: " CHOSEN_HELP ")",
@@ -364,8 +364,8 @@ static unsigned deadline_missed(const struct inference *inference, struct sy_err
                                    "has chosen, nor let it wait for longer (" CHOSEN_HELP ")",
                                    name, due_ms);
     return (unsigned)error_set(err, status,
-                               spare ? "model '%s' found no gap for this best-effort request within %.6g ms"
-                                     : "model '%s' cannot finish this request within its deadline of %.6g ms",
+                               best_effort ? "model '%s' found no gap for this best-effort request within %.6g ms"
+                                           : "model '%s' cannot finish this request within its deadline of %.6g ms",
                                name, allowed_ms(request));
 }
 

@@ -6,19 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/container.h"
 #include "inference.pb-c.h"
 #include "request/inbox.h"
 
 /* ---- there and back ---- */
 
 static struct repository_order *orders_take(struct push_list *list) {
-    struct push_node *oldest = push_list_take(list);
-    return oldest ? container_of(oldest, struct repository_order, link) : NULL;
+    return push_list_entry(push_list_take(list), struct repository_order, link);
 }
 
 struct repository_order *order_next(const struct repository_order *order) {
-    return order->link.next ? container_of(order->link.next, struct repository_order, link) : NULL;
+    return push_list_entry(order->link.next, struct repository_order, link);
 }
 
 static void refuse_all(struct repository_desk *desk) {

@@ -89,9 +89,13 @@ static void end(struct slab *slab) {
         pthread_mutex_unlock(&slab->lock);
 }
 
+static size_t chunk_units(size_t bytes) {
+    return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+}
+
 /* Addresses that no memory is behind: a number of chunks that hold `bytes_max`, or some more. */
 static bool range_reserve(struct slab *slab, size_t bytes_max) {
-    size_t least = (bytes_max + CHUNK_BYTES - 1) / CHUNK_BYTES + 1;
+    size_t least = chunk_units(bytes_max) + 1;
     for (size_t times = RANGE_TIMES; times > 0 && !slab->range; times /= 2) {
         slab->units = times * least;
         char *base =
@@ -131,10 +135,6 @@ struct slab *slab_create_shared(size_t bytes_max) {
         pthread_mutex_init(&slab->lock, NULL);
     }
     return slab;
-}
-
-static size_t chunk_units(size_t bytes) {
-    return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
 }
 
 static void chunk_unmap(struct slab *slab, struct chunk *chunk) {

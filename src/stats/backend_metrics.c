@@ -41,13 +41,14 @@ void backend_metrics_render(const struct backend_counters *b, struct text *out) 
     }
     metric_heading(out, "symphony_accelerator_state", "gauge",
                    "0: in service; 1: leaving, and ends what it has; 2: gone, drained or failed.");
-    for (uint32_t a = 0; a < w->accelerators; a++)
+    for (uint32_t a = 0; a < w->accelerators; a++) {
+        enum accelerator_state state = wiring_accelerator_state(w, a);
+        serving += state == ACCELERATOR_SERVING;
         text_printf(out, "symphony_accelerator_state{accelerator=\"%u\",type=\"%s\"} %d\n", a,
-                    b->types[b->accelerator_type[a]], wiring_accelerator_state(w, a));
+                    b->types[b->accelerator_type[a]], state);
+    }
     metric_heading(out, "symphony_accelerators", "gauge", "Accelerators of the server.");
     text_printf(out, "symphony_accelerators %u\n", w->accelerators);
     metric_heading(out, "symphony_accelerators_serving", "gauge", "Of these, the ones that are in service.");
-    for (uint32_t a = 0; a < w->accelerators; a++)
-        serving += wiring_accelerator_state(w, a) == ACCELERATOR_SERVING;
     text_printf(out, "symphony_accelerators_serving %u\n", serving);
 }

@@ -4,7 +4,7 @@
 #include "base/container.h"
 #include "sim/policy_cluster.h"
 
-#define SECONDS 60
+#define SECONDS 60 /* in 20 the mean batch of two seeds differs by up to 7 %, without any flood */
 #define PIECES  3
 
 /* Arrivals of two models: what is asked of them in earnest, and of the first the flood, whose deadline is at once. */
