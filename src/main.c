@@ -1,9 +1,15 @@
 /* main.c - a table of commands. */
 #include <errno.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
+
+#define TEST_CLOCK "SYMPHONY_TEST_CLOCK" /* for tests: OFFSET_S,PPM */
 
 static const struct cli_command *const commands[] = {
     &cli_bench, &cli_plan, &cli_profile, &cli_serve, &cli_simulate, &cli_stress, NULL,
@@ -40,8 +46,26 @@ static int command_run(int argc, char **argv) {
     return CLI_USAGE;
 }
 
+/* Makes the process's clock differ from other processes', if the environment says so. False: it says what cannot be. */
+static bool test_clock_set(void) {
+    const char *text = getenv(TEST_CLOCK);
+    if (!text)
+        return true;
+    char *end;
+    double offset_s = strtod(text, &end);
+    if (end == text || *end != ',' || !(fabs(offset_s) < 1e9))
+        return false;
+    const char *second = end + 1;
+    double ppm = strtod(second, &end);
+    return end != second && !*end && clock_skew_set((int64_t)(offset_s * 1e9), ppm) == 0;
+}
+
 /* A result that could not be written (a full disk) is a failure, whatever the command. */
 int main(int argc, char **argv) {
+    if (!test_clock_set()) {
+        fputs("symphony: " TEST_CLOCK " is not an offset in seconds and a drift in ppm, such as 3600,200\n", stderr);
+        return CLI_USAGE;
+    }
     int status = command_run(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && status == CLI_OK) {
         fprintf(stderr, "symphony: cannot write to standard output: %s\n", strerror(errno));

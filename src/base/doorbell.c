@@ -34,7 +34,7 @@ void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer) {
 
 /* FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time. Returns false when that time has come. */
 static bool futex_wait(struct doorbell *bell, uint32_t state, int64_t until_ns) {
-    struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    struct timespec ts = clock_sleep_end(until_ns);
     return syscall(SYS_futex, &bell->sleeping, FUTEX_WAIT_BITSET_PRIVATE, state, until_ns == TIME_NEVER ? NULL : &ts,
                    NULL, FUTEX_BITSET_MATCH_ANY) == 0 ||
            errno == EAGAIN || errno == EINTR;

@@ -82,7 +82,7 @@ static inline void doorbell_cancel(struct doorbell *bell) {
     atomic_store_explicit(&bell->sleeping, 0, memory_order_relaxed);
 }
 
-/* Consumer, futex doorbells: sleeps until rung or until `until_ns` of CLOCK_MONOTONIC (INT64_MAX: for ever). */
+/* Consumer, futex doorbells: sleeps until rung or until `until_ns` of clock_now_ns() (INT64_MAX: for ever). */
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
 /* The same; if it wakes after `until_ns`, adds the delay to `late`. */
 void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin *late);

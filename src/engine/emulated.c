@@ -99,8 +99,7 @@ static void emulated_unload(struct engine_model *model) {
 }
 
 static void wait_until(int64_t end_ns, bool busy_poll) {
-    int64_t sleep_end_ns = busy_poll ? end_ns - SPIN_NS : end_ns;
-    struct timespec until = {.tv_sec = sleep_end_ns / NS_PER_S, .tv_nsec = sleep_end_ns % NS_PER_S};
+    struct timespec until = clock_sleep_end(busy_poll ? end_ns - SPIN_NS : end_ns);
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
     }
     while (clock_now_ns() < end_ns) {

@@ -39,7 +39,7 @@ static void slices_follow(struct driver *d, int64_t now_ns) {
 }
 
 static int64_t rest_until(const struct driver *d, int64_t now_ns, int64_t until_ns) {
-    struct timespec ts = {.tv_sec = until_ns / NS_PER_S, .tv_nsec = until_ns % NS_PER_S};
+    struct timespec ts = clock_sleep_end(until_ns);
 
     if (!d->config.sleeps) {
 #ifdef __x86_64__

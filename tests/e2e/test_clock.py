@@ -1,0 +1,65 @@
+"""test_clock.py - a server whose clock differs from the kernel's, as it would on another host, serves as any other."""
+# sanitizers: yes
+import concurrent.futures
+import json
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+
+from server import BINARY, Server
+
+INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
+RUN_S, DELAY_S, SLO_S = 0.02, 0.1, 60
+
+
+@pytest.fixture(scope="module", params=[None, "3600,200", "-10,-200"])
+def server(request, tmp_path_factory):
+    """Its threads sleep until times: a batch waits for company, and then an accelerator is emulated."""
+    path = tmp_path_factory.mktemp("scenario") / "waits.yaml"
+    path.write_text("cluster: {accelerators: 2, type: test}\n"
+                    f"models:\n  - {{name: m, alpha_ms: 1, beta_ms: {RUN_S * 1000}, slo_ms: {SLO_S * 1000}}}\n"
+                    "workload: {rate_rps: 10}\n")
+    env = {"SYMPHONY_TEST_CLOCK": request.param} if request.param else {}
+    with Server("--scenario", path, "--policy", f"timeout:max_queue_delay_us={DELAY_S * 1e6:.0f}", env=env) as running:
+        yield running
+
+
+def test_requests_are_answered_in_time(server):
+    """Were a sleep's end or an arrival's time taken for the kernel's, answers would come an hour late or be refused."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for status, answer in pool.map(lambda _: server.infer("m", INPUT), range(40)):
+            assert status == 200, answer
+    samples = server.metrics()
+    total = lambda name: sum(value for key, value in samples.items() if key.split("{")[0] == name)
+    answered = total("symphony_request_duration_seconds_count")
+    assert answered >= 40 and total("symphony_requests_in_time_total") == answered
+    assert answered * RUN_S * 0.99 < total("symphony_request_duration_seconds_sum") < answered * SLO_S
+
+
+def test_a_batch_waits_as_long_as_it_is_told(server):
+    began = time.monotonic()
+    assert server.infer("m", INPUT)[0] == 200
+    assert time.monotonic() - began > (RUN_S + DELAY_S) * 0.99
+
+
+def test_a_client_may_give_a_deadline(server):
+    assert server.infer("m", INPUT, parameters={"timeout": SLO_S * 1_000_000})[0] == 200
+    with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+        x = grpc.InferInput("INPUT", [1, 1], "FP32")
+        x.set_data_from_numpy(np.zeros((1, 1), np.float32))
+        client.infer("m", [x], client_timeout=SLO_S)
+
+
+def test_times_of_day_are_right(server):
+    assert server.infer("m", INPUT)[0] == 200
+    _, _, body = server.request("GET", "/v2/models/m/stats")
+    assert abs(json.loads(body)["model_stats"][0]["last_inference"] / 1000 - time.time()) < 600
+
+
+@pytest.mark.parametrize("text", ["", "3600", "3600,", ",200", "3600,200,1", "x,y", "nan,0", "0,nan", "1e12,0", "-1e8,0"])
+def test_a_clock_that_cannot_be_is_said(text):
+    ended = subprocess.run([BINARY, "--version"], env={"SYMPHONY_TEST_CLOCK": text}, capture_output=True, text=True)
+    assert ended.returncode == 2 and "SYMPHONY_TEST_CLOCK" in ended.stderr
