@@ -110,7 +110,7 @@ static inline int64_t clock_sync_convert(int64_t time_ns, int64_t from, int64_t 
     return to + (time_ns - from) + (int64_t)(drift * (double)(time_ns - from));
 }
 
-/* Our time when the peer's clock shows `peer_ns`, and the other way round; both 3 ns. As long as nothing is known, the
+/* Our time when the peer's clock shows `peer_ns`, and the other way round: 1 to 5 ns. As long as nothing is known, the
  * time as it is. */
 static inline int64_t clock_sync_local(const struct clock_sync *sync, int64_t peer_ns) {
     return clock_sync_convert(peer_ns, sync->peer_at_ns, sync->at_ns, sync->peer_drift);
