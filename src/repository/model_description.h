@@ -15,9 +15,10 @@
 #include "repository/served_model.h"
 #include "table/profile.h"
 
-#define MODEL_DESCRIPTION_FORMAT    1
-#define MODEL_DESCRIPTION_BYTES_MAX (4 << 20) /* of the text; a ResNet-50 with labels, on two types, takes some 40 KB  \
-                                               */
+#define MODEL_DESCRIPTION_FORMAT 1
+#define MODEL_DESCRIPTION_BYTES_MAX                                                                                    \
+    (4 << 20) /* of the text; a ResNet-50 with labels, on two types, 45 KB                                             \
+               */
 
 /* A model's latencies on the accelerators of one type. */
 struct described_profile {
@@ -42,7 +43,8 @@ void model_description_release(struct served_model *model, struct described_prof
 
 /* Equal for models whose requests can be answered by either. Left out: the secret, on what the model is to run and
  * runs, and what was measured: profiles, memory, an SLO that was chosen from the profile, and batch_max, which goes by
- * the accelerator, too. 0: out of memory. */
+ * the accelerator, too. Whoever compares computes both: another version of this program may have another hash. 0: out
+ * of memory. */
 uint64_t model_description_hash(const struct served_model *model);
 
 /* Says where two models whose hashes differ do so first, with both values: "inputs[0].shape[1] is 3 here and 4 there"
