@@ -7,7 +7,9 @@
 
 static struct served_on all_of(const struct server_accelerators *a) {
     bool emulated = a->engine->emulate, cuda = a->provider && strcmp(a->provider, "cuda") == 0;
-    return (struct served_on){.type = a->type, .count = a->count, .gpu = emulated || cuda, .emulated = emulated};
+    struct served_on on = {.count = a->count, .gpu = emulated || cuda, .emulated = emulated};
+    memcpy(on.type, a->type, sizeof(on.type));
+    return on;
 }
 
 /* Warns where the model runs on other GPUs than those that it names. */

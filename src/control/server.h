@@ -15,7 +15,7 @@ struct tls;
 
 /* Accelerators of one type. */
 struct server_accelerators {
-    char type[64]; /* "cpu", "cuda", or an emulated type's name */
+    char type[TYPE_NAME_MAX]; /* "cpu", "cuda", or an emulated type's name */
     const struct engine_ops *engine;
     const char *provider;  /* "cpu", "cuda"; of real ones */
     const char *cache_dir; /* as in engine_options */

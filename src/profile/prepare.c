@@ -58,6 +58,7 @@ static void record_apply(struct served_model *model, const struct profile_record
         model->batch_max = 1;
     else if (model->batch_max > record->batch_max)
         model->batch_max = record->batch_max;
+    snprintf(model->contents, sizeof(model->contents), "%s", record->fingerprint);
     if (strcmp(provider, "cpu") == 0) { /* the process that measured knows nothing of a GPU's memory */
         model->weights_bytes = record->weights_bytes;
         model->batch_bytes = record->batch_bytes;

@@ -13,18 +13,14 @@ struct labels {
     size_t line_at[]; /* [count + 1] */
 };
 
-int labels_read(const char *path, struct labels **labels, struct sy_error *err) {
-    char *text;
-    size_t bytes, count = 0;
-    int rc = conf_slurp(path, &text, &bytes, err);
-    if (rc)
-        return rc;
+int labels_take(char *text, size_t bytes, struct labels **labels, struct sy_error *err) {
+    size_t count = 0;
     for (size_t i = 0; i < bytes; i++)
         count += text[i] == '\n' || i + 1 == bytes;
     struct labels *made = malloc(sizeof(*made) + (count + 1) * sizeof(made->line_at[0]));
     if (!made) {
         free(text);
-        return error_set(err, -ENOMEM, "%s: no memory for its %zu labels", path, count);
+        return error_set(err, -ENOMEM, "no memory for %zu labels", count);
     }
     *made = (struct labels){.text = text};
     for (size_t at = 0; at < bytes;) {
@@ -35,6 +31,13 @@ int labels_read(const char *path, struct labels **labels, struct sy_error *err) 
     }
     *labels = made;
     return 0;
+}
+
+int labels_read(const char *path, struct labels **labels, struct sy_error *err) {
+    char *text;
+    size_t bytes;
+    int rc = conf_slurp(path, &text, &bytes, err);
+    return rc ? rc : labels_take(text, bytes, labels, err);
 }
 
 void labels_free(struct labels *labels) {

@@ -17,11 +17,13 @@ enum model_state {
     MODEL_UNLOADING, /* in lists: its last requests are being answered */
 };
 
+#define TYPE_NAME_MAX 64 /* bytes of the name of a type of accelerators, terminator included */
+
 /* The accelerators of one type that run a model. */
 struct served_on {
-    const char *type; /* the server's */
-    uint32_t count;   /* 0: it does not run on this type */
-    bool gpu;         /* or stands for one: */
+    char type[TYPE_NAME_MAX]; /* the server's */
+    uint32_t count;           /* 0: it does not run on this type */
+    bool gpu;                 /* or stands for one: */
     bool emulated;
 };
 
@@ -31,6 +33,8 @@ struct served_model {
     char path[4096];   /* the model file; "" for an emulated model */
     char folder[4096]; /* where its config.pbtxt and symphony.yaml lie, if it has them; "" for a flat file */
     char platform[64]; /* "onnxruntime_onnx", or "emulated" */
+    char contents[40]; /* fingerprint of the model file and its weights (engine/fingerprint.h); "" until it is profiled,
+                        * and for an emulated model */
     struct signature signature;
     uint32_t batch_max; /* items a batch; 1 for a model without a batch dimension */
     int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */

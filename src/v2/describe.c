@@ -16,8 +16,12 @@
 
 int describe_begin(struct description *d, const struct model_index *models) {
     d->bytes = BYTES_FIXED + (models->count + models->absent_count) * BYTES_PER_MODEL;
-    for (uint32_t i = 0; i < models->count; i++)
-        d->bytes += models->models[models->listed[i]].batch_max * BYTES_PER_SIZE;
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct served_model *model = &models->models[models->listed[i]];
+        d->bytes += model->batch_max * BYTES_PER_SIZE;
+        for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
+            d->bytes += model->on[t].count * sizeof(int32_t); /* GPUs are listed */
+    }
     d->used = 0;
     d->memory = malloc(d->bytes);
     return d->memory ? 0 : -ENOMEM;

@@ -1,0 +1,52 @@
+/* model_description.h - a model as one process tells another of it, as JSON: what a backend knows of a model that it
+ * has loaded and profiled, what the scheduler keeps, and what frontends need to check, answer and describe requests.
+ *
+ * It has no paths: with it a frontend does all that a server does with a model of its own, labels of classes included,
+ * and reads no file. It holds the model's secret (shape_secret), so it is for processes of one cluster only.
+ *
+ * `format` is 1. Later versions may add fields: those that are not known are ignored. One that is missing is a mistake.
+ * All integers and doubles survive exactly. Slow path; any thread; no state. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "repository/served_model.h"
+#include "table/profile.h"
+
+#define MODEL_DESCRIPTION_FORMAT 1
+#define MODEL_DESCRIPTION_BYTES_MAX                                                                                    \
+    (4 << 20) /* of the text; a ResNet-50 with labels, on two types, 45 KB                                             \
+               */
+
+/* A model's latencies on the accelerators of one type. */
+struct described_profile {
+    char type[TYPE_NAME_MAX];
+    struct profile *profile;
+};
+
+/* The description of a model that is ready, with its profiles: terminated, the caller's to free(). NULL with a
+ * sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without the
+ * terminator) and `err` may be NULL. */
+char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
+                              uint32_t count, size_t *bytes, struct sy_error *err);
+
+/* Reads one into a model, overwriting all of it (with no paths; state MODEL_LOADING, which the caller changes), and
+ * into profiles[ACCELERATOR_TYPES_MAX], of types that all differ. Everything is bounded and checked against the rest:
+ * what is accepted can be served. model_description_release() frees what was allocated. -EINVAL with a sentence that
+ * names the field; nothing is allocated then, and model and profiles are not to be used. */
+int model_description_read(const char *text, size_t bytes, struct served_model *model,
+                           struct described_profile *profiles, uint32_t *count, struct sy_error *err);
+/* Frees the labels of a model and the profiles; `profiles` may be NULL. */
+void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
+
+/* Equal for models whose requests can be answered by either. Left out: the secret, on what the model is to run and
+ * runs, and what was measured: profiles, memory, an SLO that was chosen from the profile, and batch_max, which goes by
+ * the accelerator, too. Whoever compares computes both: another version of this program may have another hash. 0: out
+ * of memory. */
+uint64_t model_description_hash(const struct served_model *model);
+
+/* Says where two models whose hashes differ do so first, with both values: "inputs[0].shape[1] is 3 here and 4 there"
+ * (here: a). "" if they do not. */
+void model_description_difference(const struct served_model *a, const struct served_model *b, char *text, size_t bytes);
