@@ -206,7 +206,7 @@ void executor_publish_reports(struct executor *x) {
 
 /* The place of the next message to a request's frontend. NULL: the ring is full. */
 static struct result_message *result_reserve(struct executor *x, uint64_t handle, struct ring **ring) {
-    uint32_t frontend = handle_frontend(handle);
+    uint32_t frontend = wiring_frontend_of(x->wiring, handle);
     *ring = &x->wiring->results[x->config.index * x->wiring->frontends + frontend];
     x->frontend_rung[frontend] = true;
     return ring_reserve(*ring);

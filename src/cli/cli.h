@@ -18,6 +18,9 @@ int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((fo
 extern const struct cli_command cli_bench;
 extern const struct cli_command cli_plan;
 extern const struct cli_command cli_profile;
+extern const struct cli_command cli_backend;
+extern const struct cli_command cli_frontend;
+extern const struct cli_command cli_scheduler;
 extern const struct cli_command cli_serve;
 extern const struct cli_command cli_simulate;
 extern const struct cli_command cli_stress;

@@ -218,22 +218,13 @@ void model_slot_retire(struct model_slots *slots, uint32_t slot) {
     slots->retired++;
 }
 
-static bool is_held(const struct model_slots *slots, uint32_t slot) {
-    const struct server *s = slots->server;
-
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* acquire: with held_add() in inference.c */
-        if (atomic_load_explicit(&server_infer_counters(s, f)->models[slot].held, memory_order_acquire) > 0)
-            return true;
-    return false;
-}
-
 bool model_slots_drain(struct model_slots *slots) {
     bool left = false;
 
     for (uint32_t i = 0; i < slots->count; i++) {
         if (slots->slots[i].use != SLOT_DRAINING)
             continue;
-        if (is_held(slots, i)) {
+        if (server_model_held(slots->server, i)) {
             left = true;
             continue;
         }
@@ -262,38 +253,14 @@ static uint32_t serving_list(const struct model_slots *slots, uint32_t *listed) 
     return count;
 }
 
-/* Every frontend looks at them once a turn; a turn is short. */
-static void frontends_await(struct server *s, const struct model_index *models) {
-    server_frontends_wake(s);
-    for (uint32_t f = 0; f < server_frontends(s); f++)
-        while (frontend_models(s->frontends[f]) != models)
-            wait_a_little();
-}
-
 int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count) {
-    struct server *s = slots->server;
-    struct model_index *models = malloc(sizeof(*models));
     uint32_t *listed = calloc(slots->count + 1, sizeof(*listed));
-    int rc = -ENOMEM;
-
-    if (models && listed) {
-        uint32_t count = serving_list(slots, listed);
-        rc = model_index_init_listed(models, s->config.models, listed, count, absent, absent_count);
-    }
+    if (!listed)
+        return -ENOMEM;
+    int rc = server_models_publish(slots->server, listed, serving_list(slots, listed), absent, absent_count);
     free(listed);
-    if (rc) {
-        if (models)
-            model_index_destroy(models);
-        free(models);
+    if (rc < 0)
         return rc;
-    }
-    pthread_mutex_lock(&s->models_lock); /* metrics have ended with the old ones */
-    struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
-    atomic_store_explicit(&s->models.now, models, memory_order_release); /* with models_look() in net/frontend.c */
-    pthread_mutex_unlock(&s->models_lock);
-    frontends_await(s, models);
-    model_index_destroy(old);
-    free(old);
     for (uint32_t i = 0; i < slots->count; i++)
         if (slots->slots[i].use == SLOT_RETIRED)
             slots->slots[i].use = SLOT_DRAINING; /* nobody finds it any more */

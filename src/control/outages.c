@@ -107,6 +107,8 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
 
 void server_outages(struct server *s) {
     uint32_t left[RANK_THREADS_MAX];
+    if (s->config.cluster) /* the scheduler says what runs */
+        return;
     bool out = types_left(s, left);
 
     if (!out && !s->outage)

@@ -59,8 +59,8 @@ static int place_models(struct server *s) {
         if (s->config.models[i].batch_max > s->wiring.batch_max)
             s->wiring.batch_max = s->config.models[i].batch_max;
     }
-    if (s->config.control) {
-        uint32_t most = s->config.control->models_max;
+    if (server_has_places(s) && server_schedules(s)) {
+        uint32_t most = s->config.control ? s->config.control->models_max : count;
         variants = count + (VARIANTS_MAX - 1) * (most < CONTROL_VARIABLE ? most : CONTROL_VARIABLE);
         s->wiring.models_unused = variants;
         s->wiring.batch_max = PROFILE_BATCH_MAX;
@@ -71,7 +71,7 @@ static int place_models(struct server *s) {
     s->ran_ns = calloc(count + 1, sizeof(*s->ran_ns));
     if (!s->wiring.thread_of_model || !s->wiring.part_of_model || !s->ran_ns)
         return -ENOMEM;
-    memset(s->wiring.part_of_model, s->config.control ? PART_NOBODY : 0, variants);
+    memset(s->wiring.part_of_model, server_has_places(s) ? PART_NOBODY : 0, variants);
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t v = 0; v < s->placements[i].variant_count; v++) {
             s->wiring.thread_of_model[s->placements[i].first_variant + v] = s->placements[i].thread;
@@ -193,7 +193,7 @@ static struct thread_rings_config rings_config(struct server *s, uint32_t index,
 static int start_model_thread(struct server *s, uint32_t index, struct thread_model *models, struct sy_error *err) {
     struct model_thread_config config = {
         .rings = rings_config(s, index, models),
-        .types = s->config.type_count,
+        .types = s->wiring.types,
         .learn = s->config.learn,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
@@ -206,7 +206,8 @@ static int start_rank_threads(struct server *s, struct sy_error *err) {
         .models = s->wiring.models,
         .accelerators = s->wiring.accelerators,
         .accelerator_type = s->accelerator_type,
-        .types = s->config.type_count,
+        .types = s->wiring.types,
+        .absent = server_role(s) == LINK_SCHEDULER,
         .grace_ns = RANK_GRACE_NS,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
@@ -297,7 +298,7 @@ struct inferences_config server_inside(struct server *s, uint32_t n, size_t slot
 static int models_publish(struct server *s, struct sy_error *err) {
     struct model_index *models = malloc(sizeof(*models));
 
-    if (!models || model_index_init(models, s->config.models, s->config.control ? 0 : s->config.model_count) < 0)
+    if (!models || model_index_init(models, s->config.models, server_has_places(s) ? 0 : s->config.model_count) < 0)
         return error_set(err, -ENOMEM, "no memory for the names of %u models", s->config.model_count);
     atomic_init(&s->models.now, models);
     return 0;
@@ -356,7 +357,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
 }
 
 static int server_allocate(struct server *s) {
-    for (uint32_t type = 0; type < s->config.type_count; type++) {
+    for (uint32_t type = 0; type < s->config.type_count && server_runs(s); type++) {
         s->wiring.accelerators += s->config.accelerators[type].count;
         s->wiring.executors += executors_of(&s->config.accelerators[type]);
     }
@@ -365,6 +366,8 @@ static int server_allocate(struct server *s) {
     s->wiring.model_threads = s->wiring.central ? 1 : s->config.model_threads;
     s->wiring.rank_threads = s->wiring.central ? 1 : s->config.rank_threads;
     s->wiring.frontends = server_frontends(s) + s->config.frontends_inside;
+    if (s->config.cluster)
+        server_cluster_plan(s);
     s->accelerator_type = calloc(s->wiring.accelerators, 1);
     s->wiring.executor_of = calloc(s->wiring.accelerators, sizeof(uint32_t));
     s->wiring.part_of_accelerator = calloc(s->wiring.accelerators, 1);
@@ -378,7 +381,9 @@ static int server_allocate(struct server *s) {
         (s->config.shared_memory && shared_memory_create(&s->shared) < 0) ||
         (s->config.control && !(s->desk = repository_desk_create())))
         return -ENOMEM;
-    for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count; type++) {
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++) /* of places */
+        s->wiring.part_of_accelerator[a] = (uint8_t)(a % s->wiring.rank_threads);
+    for (uint32_t type = 0, at = 0, executor = 0; type < s->config.type_count && server_runs(s); type++) {
         const struct server_accelerators *a = &s->config.accelerators[type];
         uint32_t of_type = 0;
         for (uint32_t i = 0, threads = executors_of(a); i < threads; i++, executor++)
@@ -433,6 +438,7 @@ static int server_end(struct server *s) {
     stop_listening(s);
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_stop(s->frontends[f]);
+    server_cluster_stop(s);
     bulk_destroy(s->bulk);
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
@@ -486,8 +492,8 @@ int server_start(struct server **server, const struct server_config *config, str
     s->started_ns = clock_now_ns();
     for (int p = 0; p < SERVER_PROTOCOLS; p++)
         s->listen_fds[p] = -1;
-    atomic_init(&s->able, true);
-    s->bound = (struct server_ports){-1, -1, -1};
+    atomic_init(&s->able, server_role(s) != LINK_FRONTEND); /* which is once it has a model */
+    s->bound = (struct server_ports){-1, -1, -1, -1};
     pthread_mutex_init(&s->commands_lock, NULL);
     pthread_mutex_init(&s->models_lock, NULL);
     rc = server_allocate(s);
@@ -495,14 +501,16 @@ int server_start(struct server **server, const struct server_config *config, str
         error_set(err, rc, "no memory for the server's threads");
         goto err_end;
     }
-    if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 || (rc = start_executors(s, err)) < 0)
+    if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
+        (server_runs(s) && (rc = start_executors(s, err)) < 0))
         goto err_end;
     if (cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* the threads that this one starts from now on inherit it */
     calibrate_server(s);
     /* metrics last: a scrape may come at once, and reads all the others */
-    if ((rc = models_publish(s, err)) < 0 || (rc = start_scheduler(s, err)) < 0 || (rc = start_frontends(s, err)) < 0 ||
-        (rc = start_metrics(s, err)) < 0)
+    if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
+        (server_listens(s) && (rc = start_frontends(s, err)) < 0) || (rc = start_metrics(s, err)) < 0 ||
+        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0))
         goto err_end;
     if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
         goto err_end;
@@ -558,7 +566,7 @@ void server_balance(struct server *s) {
     uint32_t capacity[RANK_THREADS_MAX] = {0}, count = s->config.model_count, model, part;
     int64_t now_ns = clock_now_ns(), passed_ns = now_ns - s->balanced_ns;
 
-    if (s->wiring.rank_threads == 1)
+    if (s->wiring.rank_threads == 1 || s->config.cluster)
         return;
     double *load = calloc(count + 1, sizeof(*load));
     uint32_t *parts = calloc(count + 1, sizeof(*parts));
@@ -603,7 +611,7 @@ int server_stop(struct server *s, int64_t grace_ns, int64_t timeout_ns) {
         sleep_ns(DRAIN_POLL_NS);
         server_watch(s);
     }
-    uint32_t cut_off = in_flight(s);
+    uint32_t cut_off = in_flight(s) + !server_cluster_drain(s, until);
     if (cut_off)
         log_warn("requests cut off", "requests=%u", cut_off);
     int rc = server_end(s);

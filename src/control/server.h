@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "repository/served_model.h"
 #include "sched/policy.h"
+#include "sched/wiring.h"
 
 struct auth;
 struct inferences_config;
@@ -26,11 +27,28 @@ struct server_accelerators {
 struct repository_control;
 struct model_index;
 
+/* Of a process that is one role of a cluster (docs/cluster.md); what it points to outlives the server. */
+struct server_cluster {
+    enum wiring_link role;         /* LINK_FRONTEND, LINK_SCHEDULER or LINK_BACKEND */
+    const char *name;              /* for people */
+    const char *const *schedulers; /* [scheduler_count] HOST:PORT; not of a scheduler */
+    uint32_t scheduler_count;
+    const char *host;          /* to listen on: a scheduler for members, a frontend for backends */
+    int port;                  /* 0: any free one */
+    const char *address;       /* of a frontend: HOST:PORT where backends reach it; NULL: where it connects from */
+    const char *token;         /* that it shows; NULL: none */
+    const struct auth *auth;   /* tokens that it takes; NULL: nobody needs one */
+    int64_t beat_ns;           /* between heartbeats */
+    uint32_t accelerators_max; /* of a scheduler: in the whole cluster */
+};
+
 struct server_config {
     struct served_model *models; /* state READY or UNAVAILABLE; outlive the server. With `control` the places of
                                   * models, as deployment_for_control() made them */
     uint32_t model_count;
     const struct repository_control *control; /* models come and go; NULL: they do not */
+    const struct server_cluster *cluster;     /* NULL: all roles are in this process. A frontend's and a scheduler's
+                                               * models are places, as with `control` */
     struct server_accelerators *accelerators; /* [type_count] */
     uint32_t type_count;
     uint32_t model_threads;
@@ -66,7 +84,7 @@ struct server;
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err);
 /* The ports it listens on; -1: none. */
 struct server_ports {
-    int http, grpc, metrics;
+    int http, grpc, metrics, cluster;
 };
 struct server_ports server_ports(const struct server *server);
 /* For who asks from inside this process: what the n-th of `frontends_inside` is told, as those of the protocols are.
@@ -78,6 +96,8 @@ bool server_is_ready(const struct server *server);
 /* The models as they are now, which stay so until they are unlocked: nobody who serves waits for that. Any thread. */
 const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
+/* Of a scheduler of a cluster: who belongs to it, as JSON to be freed. */
+char *server_cluster_status(struct server *server);
 /* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
  * since the last call. For the thread that started the server, every few seconds. */
 void server_balance(struct server *server);

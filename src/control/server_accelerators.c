@@ -27,8 +27,10 @@ static int order_pass(void *server, uint32_t accelerator, enum accelerator_order
 
 struct accelerator_source server_accelerators(struct server *s) {
     bool orders = s->config.control && s->config.control->mode == CONTROL_EXPLICIT;
-    return (struct accelerator_source){
-        .count = s->wiring.accelerators, .read = state_read, .order = orders ? order_pass : NULL, .context = s};
+    return (struct accelerator_source){.count = server_runs(s) ? s->wiring.accelerators : 0,
+                                       .read = state_read,
+                                       .order = orders ? order_pass : NULL,
+                                       .context = s};
 }
 
 int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident) {

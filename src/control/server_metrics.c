@@ -34,10 +34,10 @@ static void render_backend(const struct server *s, struct text *out) {
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server;
     const struct model_index *listed = server_models_lock(s);
-    uint32_t frontend_count = server_frontends(s), threads = s->wiring.model_threads;
-    struct frontend_counters frontends[frontend_count];
-    const struct thread_rings *rings[threads];
-    const struct model_thread_times *times[threads];
+    uint32_t frontend_count = server_frontends(s), threads = server_schedules(s) ? s->wiring.model_threads : 0;
+    struct frontend_counters frontends[frontend_count + 1];
+    const struct thread_rings *rings[threads + 1];
+    const struct model_thread_times *times[threads + 1];
     const struct scheduler_counters scheduler = {
         .thread = s->central_thread ? "central" : "model",
         .rings = rings,
@@ -55,16 +55,25 @@ void server_render_metrics(void *server, struct text *out) {
         times[t] = s->central_thread ? NULL : model_thread_times(s->model_threads[t]);
     }
     render_server(s, out);
-    scheduler_metrics_render_models(&scheduler, listed, out);
-    render_backend(s, out);
-    scheduler_metrics_render_ranks(&scheduler, out);
+    bool whole = server_role(s) == LINK_NONE; /* a role alone has what is its own */
+    if (whole)
+        scheduler_metrics_render_models(&scheduler, listed, out);
+    if (server_runs(s))
+        render_backend(s, out);
+    if (server_schedules(s))
+        scheduler_metrics_render_ranks(&scheduler, out);
     metric_margin_heading(out);
-    scheduler_metrics_render_margins(&scheduler, out);
+    if (server_schedules(s))
+        scheduler_metrics_render_margins(&scheduler, out);
     frontend_metrics_render_margins(frontends, frontend_count, out);
-    scheduler_metrics_render_decisions(&scheduler, out);
-    infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
-    frontend_metrics_render_waits(frontends, frontend_count, out);
-    triton_metrics_render(&statistics, &scheduler, listed, out);
+    if (server_schedules(s))
+        scheduler_metrics_render_decisions(&scheduler, out);
+    if (server_listens(s)) {
+        infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
+        frontend_metrics_render_waits(frontends, frontend_count, out);
+    }
+    if (whole)
+        triton_metrics_render(&statistics, &scheduler, listed, out);
     server_models_unlock(s);
     frontend_metrics_render_protocols(frontends, frontend_count, out);
 }
@@ -72,7 +81,7 @@ void server_render_metrics(void *server, struct text *out) {
 void server_render_fine_metrics(void *server, struct text *out) {
     struct server *s = server;
     const struct model_index *listed = server_models_lock(s);
-    struct frontend_counters frontends[server_frontends(s)];
+    struct frontend_counters frontends[server_frontends(s) + 1];
 
     frontends_collect(s, frontends);
     infer_metrics_render_fine(frontends, server_frontends(s), listed, out);

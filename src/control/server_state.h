@@ -42,11 +42,15 @@ struct server {
     struct bulk *bulk;
     struct frontend **frontends; /* [server_frontends()] those of HTTP, then those of gRPC; as their ports */
     struct metrics_server *metrics;
-    struct shared_memory *shared;         /* of clients; NULL: not served */
-    struct repository_desk *desk;         /* of orders to load and unload; NULL: models are there from the start */
-    struct repository_thread *repository; /* loads and unloads models; NULL: nobody does */
-    struct model_publication models;      /* what is served, for frontends and metrics */
-    pthread_mutex_t commands_lock;        /* of what is sent to executors */
+    struct shared_memory *shared;          /* of clients; NULL: not served */
+    struct repository_desk *desk;          /* of orders to load and unload; NULL: models are there from the start */
+    struct repository_thread *repository;  /* loads and unloads models; NULL: nobody does */
+    struct model_publication models;       /* what is served, for frontends and metrics */
+    struct scheduler_link *scheduler_link; /* of a role of a cluster: its link thread; else NULL */
+    struct frontend_link *frontend_link;
+    struct backend_link *backend_link;
+    struct cluster_models *cluster_models; /* of a frontend of a cluster: what the scheduler has it serve */
+    pthread_mutex_t commands_lock;         /* of what is sent to executors */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
@@ -58,6 +62,26 @@ struct server {
     _Atomic bool watched; /* while it ends: server_watch() is still called by a thread */
     int64_t started_ns;
 };
+
+static inline enum wiring_link server_role(const struct server *s) {
+    return s->config.cluster ? s->config.cluster->role : LINK_NONE;
+}
+
+/* Which roles are in this process. */
+static inline bool server_listens(const struct server *s) {
+    return server_role(s) == LINK_NONE || server_role(s) == LINK_FRONTEND;
+}
+static inline bool server_schedules(const struct server *s) {
+    return server_role(s) == LINK_NONE || server_role(s) == LINK_SCHEDULER;
+}
+static inline bool server_runs(const struct server *s) {
+    return server_role(s) == LINK_NONE || server_role(s) == LINK_BACKEND;
+}
+
+/* Whether models come into places, and go, while it runs. */
+static inline bool server_has_places(const struct server *s) {
+    return s->config.control || server_role(s) == LINK_FRONTEND || server_role(s) == LINK_SCHEDULER;
+}
 
 /* What the thread that schedules some models has measured and counted. */
 static inline const struct thread_rings *server_rings(const struct server *s, uint32_t thread) {
@@ -72,6 +96,8 @@ static inline const struct model_counters *server_model_counters(const struct se
 
 /* The frontends that speak a protocol. Their ports come before those of the caller's own. */
 static inline uint32_t server_frontends(const struct server *s) {
+    if (!server_listens(s))
+        return 0;
     return s->config.grpc_port < 0 ? s->config.frontends : 2 * s->config.frontends;
 }
 
@@ -91,6 +117,24 @@ static inline void server_frontends_wake(const struct server *s) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
         inbox_wake(&s->frontends[f]->inbox);
 }
+
+/* Makes the models listed, and those absent, what everybody sees; when this returns no frontend sees anything else. 0
+ * or -ENOMEM: everything stays as it was. One thread at a time. */
+int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
+                          uint32_t absent_count);
+/* Whether a frontend holds a request of the model. */
+bool server_model_held(const struct server *s, uint32_t model);
+
+/* ---- server_cluster.c: the link of a role of a cluster ---- */
+
+/* What the wiring of the role has instead of the others. */
+void server_cluster_plan(struct server *s);
+/* Listens for members, and starts the link. After all else. 0 or -errno with a sentence. */
+int server_cluster_start(struct server *s, struct sy_error *err);
+/* A backend takes no more batches; waits until it has none, or until `until_ns`. False: it had some then. */
+bool server_cluster_drain(struct server *s, int64_t until_ns);
+/* While the scheduler's threads run, and after the frontends and before the executors have ended. */
+void server_cluster_stop(struct server *s);
 
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);

@@ -53,7 +53,8 @@ void server_statistics(const void *server, uint32_t model, struct model_statisti
         return;
     for (uint32_t f = 0; f < server_frontends(s); f++)
         add(statistics, &last_ns, &server_infer_counters(s, f)->models[model]);
-    statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
+    if (server_schedules(s))
+        statistics->batches = counter_get(&server_model_counters(s, model)->run_ns.count);
     statistics->cpu_bytes = cpu_bytes(s, model);
     if (last_ns > 0)
         statistics->last_ms = wall_ms(last_ns);
@@ -65,7 +66,7 @@ void server_batch_statistics(const void *server, uint32_t model, struct batch_st
     uint32_t sizes = s->config.models[model].batch_max;
 
     memset(by_size, 0, sizes * sizeof(*by_size));
-    if (!atomic_load_explicit(&s->ready, memory_order_acquire)) /* as above */
+    if (!atomic_load_explicit(&s->ready, memory_order_acquire) || !server_schedules(s)) /* as above */
         return;
     const struct batch_counters *batches = server_rings(s, p->thread)->batches[p->thread_model];
     for (uint32_t b = 0; b < sizes; b++)

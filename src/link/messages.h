@@ -69,7 +69,8 @@ struct request_message {
 
 struct refusal_message {
     uint64_t handle;
-    enum refusal reason;
+    uint32_t served_model;
+    uint32_t reason; /* enum refusal */
 };
 
 /* ---- model thread -> rank thread ---- */
@@ -313,6 +314,7 @@ struct ran_message {
 struct freed_message {
     enum accelerator_news news;
     bool unlike; /* ENDED: it did not run as batches of its model do: too late, it failed, or its requests ran apart */
+    uint8_t type; /* JOINS, where accelerators come from other processes: its type */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */
 };

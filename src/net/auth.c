@@ -102,6 +102,11 @@ void auth_destroy(struct auth *auth) {
     free(auth);
 }
 
+void auth_first(const struct auth *auth, char *token, size_t room) {
+    const struct token_set *set = atomic_load_explicit(&auth->current, memory_order_acquire); /* with auth_reload() */
+    snprintf(token, room, "%.*s", (int)set->tokens[0].length, set->tokens[0].bytes);
+}
+
 bool auth_allows(const struct auth *auth, const char *token, size_t length) {
     /* acquire: with auth_reload() */
     const struct token_set *set = atomic_load_explicit(&auth->current, memory_order_acquire);

@@ -20,6 +20,8 @@ void auth_destroy(struct auth *auth);
 /* Reads the file again. If it holds mistakes, everything stays as it was. One thread at a time. */
 int auth_reload(struct auth *auth, struct sy_error *err);
 
+/* The first of them, terminated, for who shows it to others; the room is over AUTH_TOKEN_BYTES_MAX. Any thread. */
+void auth_first(const struct auth *auth, char *token, size_t room);
 /* Whether this is one of the tokens. Any thread. */
 bool auth_allows(const struct auth *auth, const char *token, size_t length);
 /* The same for the value of an `authorization` header: "Bearer TOKEN". */

@@ -120,10 +120,14 @@ void rank_accelerator_down(struct rank_core *core, uint32_t a) {
     heap_remove(&core->offers, a);
 }
 
-void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a) {
+void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a, uint8_t type) {
     struct accelerator *accelerator = &core->accelerator[a];
     if (!accelerator->down)
         return;
+    if (core->typed_late && accelerator->batches == 0 && !accelerator->granted) { /* else it is the one that left */
+        CHECK_LT(type, core->types);
+        accelerator->type = type;
+    }
     accelerator->down = false;
     core->up++;
     core->up_of_type[accelerator->type]++;

@@ -58,6 +58,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->ctrl_ns = config->ctrl_ns;
     core->data_ns = config->data_ns;
     core->grace_ns = config->grace_ns;
+    core->typed_late = config->absent;
     core->policy = config->policy;
     if (config->policy_options)
         core->options = *config->policy_options;
@@ -69,7 +70,8 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->best_effort_run_ns = (int64_t)BEST_EFFORT_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
-        bool own = !config->part_of_accelerator || config->part_of_accelerator[a] == config->part;
+        bool own =
+            !config->absent && (!config->part_of_accelerator || config->part_of_accelerator[a] == config->part);
         core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a], .down = !own};
         if (!own)
             continue;
@@ -187,7 +189,7 @@ static void event_handle(struct rank_core *core, int64_t now_ns, const struct ra
         break;
     case RANK_ACCELERATOR_UP:
         CHECK_LT(event->accelerator, core->accelerators);
-        rank_accelerator_up(core, now_ns, event->accelerator);
+        rank_accelerator_up(core, now_ns, event->accelerator, event->type);
         break;
     case RANK_ACCELERATOR_DOWN:
         CHECK_LT(event->accelerator, core->accelerators);

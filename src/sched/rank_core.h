@@ -17,6 +17,7 @@ struct rank_core_config {
     uint32_t accelerators;
     const uint8_t *accelerator_type; /* [accelerators], each under `types` */
     uint32_t types;
+    bool absent; /* every accelerator is down until it joins, and is then of the type that its joining names */
     int64_t ctrl_ns, data_ns; /* a batch takes ctrl + data*b to an accelerator, even one that is still busy */
     int64_t grace_ns; /* a candidate that is late by no more is granted: a newer one is under way, and a model that is
                        * granted composes its batch anew. 0 where messages take no time */
@@ -38,7 +39,7 @@ enum rank_event_kind {
     RANK_CANDIDATES,       /* model, candidates: the newest that a model has told */
     RANK_BATCH_ENDED,      /* accelerator, ended */
     RANK_TIMER,            /* the time of rank_output.wake_ns has come */
-    RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batches are reported to have ended */
+    RANK_ACCELERATOR_UP,   /* accelerator joins: free, or once its batches are reported to have ended; type */
     RANK_ACCELERATOR_DOWN, /* accelerator leaves: no grants any more; a running batch may still report */
 };
 
@@ -48,6 +49,7 @@ struct rank_event {
     union {
         const struct rank_message *message;
         const struct candidate *candidates; /* [types] */
+        uint8_t type;
         struct {
             int64_t at_ns;
             bool unlike; /* how long the batch took says nothing of its model */
@@ -65,7 +67,7 @@ struct rank_output {
 };
 
 size_t rank_core_bytes(const struct rank_core_config *config);
-/* Every accelerator of its own starts free. */
+/* Every accelerator of its own starts free, unless they are absent. */
 void rank_core_init(struct rank_core *core, const struct rank_core_config *config);
 void rank_core_step(struct rank_core *core, int64_t now_ns, const struct rank_event *event, struct rank_output *out);
 /* As a step, but nothing is granted yet, because more events of this time follow, and a step after the last: of `out`

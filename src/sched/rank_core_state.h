@@ -100,6 +100,7 @@ struct rank_core {
     int64_t best_effort_run_ns;   /* how long a batch of best effort may run */
     double kept;                  /* accelerators that are kept from best effort */
     double batch_mean;            /* items of a batch */
+    bool typed_late;              /* an accelerator's type is what its joining says */
     int64_t ctrl_ns, data_ns, grace_ns;
     struct model_rates *rates;     /* [models] as reported */
     struct model_rates *rates_now; /* [models] scratch: as of now */
@@ -197,7 +198,7 @@ void rank_accelerator_given_back(struct rank_core *core, int64_t now_ns, uint32_
 /* A batch of the accelerator has ended. `unlike`: how long it took says nothing of its model. */
 void rank_accelerator_ended(struct rank_core *core, int64_t now_ns, uint32_t a, int64_t ended_ns, bool unlike);
 void rank_accelerator_down(struct rank_core *core, uint32_t a);
-void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a);
+void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a, uint8_t type);
 
 /* ---- rank_load.c ---- */
 

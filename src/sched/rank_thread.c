@@ -153,7 +153,8 @@ static void take_news(struct rank_thread *r, int64_t now, const struct freed_mes
     else
         rank_step(r, now,
                   &(struct rank_event){.kind = freed->news == NEWS_LEAVES ? RANK_ACCELERATOR_DOWN : RANK_ACCELERATOR_UP,
-                                       .accelerator = freed->accelerator});
+                                       .accelerator = freed->accelerator,
+                                       .type = freed->type});
     note_state(r, freed->accelerator, freed->news);
 }
 

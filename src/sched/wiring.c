@@ -90,10 +90,12 @@ static int states_make(struct wiring *w) {
     w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
     w->parts = calloc(w->models + 1, sizeof(*w->parts));
     w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
-    w->cards = calloc(w->frontends, sizeof(*w->cards));
+    w->cards = calloc(wiring_numbers(w), sizeof(*w->cards)); /* untouched pages cost nothing */
     w->regions = calloc(wiring_regions(w), sizeof(*w->regions));
     if (!w->states || !w->parts || !w->hints || !w->cards || !w->regions)
         return -ENOMEM;
+    for (uint32_t a = 0; a < w->accelerators && w->link == LINK_SCHEDULER; a++)
+        atomic_init(&w->states[a], ACCELERATOR_GONE); /* until one comes into its place */
     for (uint32_t m = 0; m < w->models && w->part_of_model; m++)
         atomic_init(&w->parts[m], w->part_of_model[m]);
     for (uint32_t k = 0; k < w->rank_threads; k++) {
@@ -101,6 +103,50 @@ static int states_make(struct wiring *w) {
         atomic_init(&w->hints[k].offer_ns, TIME_NEVER);
     }
     return 0;
+}
+
+/* News of accelerators that may wait to be read. A backend brings and takes all of its own at once. */
+static uint32_t news_most(const struct wiring *w) {
+    return w->link == LINK_SCHEDULER ? NEWS_MAX + 4 * w->accelerators : NEWS_MAX;
+}
+
+/* Bells of roles that are here; the link thread's others are one. */
+static int all_bells_make(struct wiring *w, bool busy_poll) {
+    enum wiring_link link = w->link;
+    bool frontends = link == LINK_NONE || link == LINK_FRONTEND, executors = link == LINK_NONE || link == LINK_BACKEND;
+    bool scheduler = link == LINK_NONE || link == LINK_SCHEDULER;
+    int rc = 0;
+
+    if (link == LINK_FRONTEND)
+        rc = bells_make(&w->model_bells, 1, true, false);
+    else if (link != LINK_NONE)
+        rc = bells_make(&w->frontend_bells, 1, true, false);
+    if (rc == 0 && frontends)
+        rc = bells_make(&w->frontend_bells, w->frontends, true, busy_poll);
+    if (rc == 0 && scheduler)
+        rc = bells_make(&w->model_bells, w->model_threads, false, busy_poll);
+    if (rc == 0 && scheduler)
+        rc = bells_make(&w->rank_bells, w->rank_threads, false, busy_poll);
+    if (rc == 0 && executors)
+        rc = bells_make(&w->executor_bells, w->executors, false, busy_poll);
+    if (rc < 0 || link == LINK_NONE)
+        return rc;
+    if (!executors)
+        w->executor_bells = wiring_link_bell(w);
+    if (!scheduler)
+        w->model_bells = w->rank_bells = wiring_link_bell(w);
+    return 0;
+}
+
+/* Frees each array once. */
+static void all_bells_free(struct wiring *w) {
+    if (w->link == LINK_NONE || w->link == LINK_BACKEND)
+        bells_free(w->executor_bells, w->executors);
+    if (w->link == LINK_NONE || w->link == LINK_SCHEDULER)
+        bells_free(w->rank_bells, w->rank_threads);
+    if (w->link != LINK_BACKEND)
+        bells_free(w->model_bells, w->model_threads);
+    bells_free(w->frontend_bells, w->frontends);
 }
 
 int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
@@ -131,7 +177,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
         (rc = rings_make(&w->ran, e * t, plans + NEWS_MAX, sizeof(struct ran_message))) < 0 ||
-        (rc = rings_make(&w->freed, e * k, plans + NEWS_MAX, sizeof(struct freed_message))) < 0 ||
+        (rc = rings_make(&w->freed, e * k, plans + news_most(w), sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||
         (rc = rings_make(&w->answers, e, COMMANDS_MAX, sizeof(struct model_answer))) < 0 ||
@@ -140,10 +186,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = candidate_board_init(&w->candidates)) < 0 ||
         (rc = rings_make(&w->grants, t * k, 2 * w->models + w->part_accelerators + 64, sizeof(struct grant_message))) <
             0 ||
-        (rc = bells_make(&w->frontend_bells, f, true, busy_poll)) < 0 ||
-        (rc = bells_make(&w->model_bells, t, false, busy_poll)) < 0 ||
-        (rc = bells_make(&w->executor_bells, e, false, busy_poll)) < 0 ||
-        (rc = bells_make(&w->rank_bells, k, false, busy_poll)) < 0 || (rc = states_make(w)) < 0)
+        (rc = all_bells_make(w, busy_poll)) < 0 || (rc = states_make(w)) < 0)
         return error_set(err, rc, "cannot build the threads' rings: %s", strerror(-rc));
     return 0;
 }
@@ -222,13 +265,10 @@ void wiring_destroy(struct wiring *w) {
     free(w->states);
     free(w->parts);
     free(w->hints);
-    bells_free(w->rank_bells, k);
+    all_bells_free(w);
     rings_free(w->answers, e);
     rings_free(w->commands, e);
     rings_free(w->moves, t);
-    bells_free(w->executor_bells, e);
-    bells_free(w->model_bells, t);
-    bells_free(w->frontend_bells, f);
     rings_free(w->grants, t * k);
     candidate_board_free(&w->candidates);
     rings_free(w->to_rank, t * k);

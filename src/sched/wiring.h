@@ -43,10 +43,20 @@ struct rank_hints {
     _Atomic int64_t offer_ns; /* if none is: when the next one will be, ahead of time; TIME_NEVER: not known */
 };
 
+/* Where not all roles are in this process, its link thread (src/cluster) stands for the others: their rings lead to it,
+ * and it has one doorbell for all of them, with an eventfd. */
+enum wiring_link {
+    LINK_NONE,
+    LINK_FRONTEND,  /* frontends are here; the link is model thread 0 and executor 0 */
+    LINK_SCHEDULER, /* model and rank threads, or the central thread; the link is frontend 0 and executor 0 */
+    LINK_BACKEND,   /* executors; the link is frontend 0, model thread 0 and rank thread 0 */
+};
+
 struct wiring {
     uint32_t frontends, model_threads, executors, accelerators;
     uint32_t rank_threads;      /* 0: one */
     bool central;               /* one central thread stands for the model threads, and there is no rank thread */
+    enum wiring_link link;      /* which of the threads are in other processes */
     uint32_t models;            /* what the cores call models: variants of served models */
     uint32_t models_unused;     /* the last so many of them are for served models that come; any thread's */
     uint32_t types;             /* of accelerators; 0: 1 */
@@ -71,7 +81,7 @@ struct wiring {
     struct ring *commands;                        /* [e] struct accelerator_command */
     struct ring *answers;                         /* [e] struct model_answer */
     /* What executors look requests up in. Each is set by its frontend's starter, before the frontend submits any. */
-    const struct request_card **cards; /* [frontends][port_requests] */
+    const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
     struct region *regions; /* [wiring_regions()] a frontend's own has its number; the next: of bulk threads */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
@@ -81,6 +91,21 @@ struct wiring {
 
 static inline uint32_t wiring_regions(const struct wiring *wiring) {
     return wiring->frontends + 1;
+}
+
+/* How many numbers frontends may have: a backend's requests come from frontends of the whole cluster. */
+static inline uint32_t wiring_numbers(const struct wiring *wiring) {
+    return wiring->link == LINK_BACKEND ? 1u << HANDLE_FRONTEND_BITS : wiring->frontends;
+}
+
+/* The frontend here that a request comes back to, by the number in its handle. */
+static inline uint32_t wiring_frontend_of(const struct wiring *wiring, uint64_t handle) {
+    return wiring->link == LINK_BACKEND ? 0 : handle_frontend(handle);
+}
+
+/* The doorbell of the link thread. */
+static inline struct doorbell *wiring_link_bell(const struct wiring *wiring) {
+    return wiring->link == LINK_FRONTEND ? wiring->model_bells : wiring->frontend_bells;
 }
 
 /* The card of a request that a plan names. Executors. */

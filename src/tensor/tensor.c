@@ -38,6 +38,11 @@ size_t datatype_bytes_min(enum datatype type) {
 int tensor_rows(const struct tensor_view *whole, uint32_t first, uint32_t count, struct tensor_view *rows) {
     if (whole->rank == 0 || whole->dims[0] < (int64_t)first + count)
         return -EINVAL;
+    if (first == 0 && count == whole->dims[0]) { /* all of them, whatever their lengths */
+        *rows = *whole;
+        rows->row_at = NULL;
+        return 0;
+    }
     size_t row_bytes = whole->dims[0] > 0 ? whole->bytes / (size_t)whole->dims[0] : 0;
     size_t begin = whole->row_at ? whole->row_at[first] : first * row_bytes;
     size_t end = whole->row_at ? whole->row_at[first + count] : begin + count * row_bytes;

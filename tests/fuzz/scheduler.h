@@ -55,7 +55,7 @@ static inline void scheduler_refuse_all(void) {
         if (message->kind == REQUEST_ARRIVED) {
             struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
             CHECK(refusal);
-            *refusal = (struct refusal_message){message->handle, REFUSAL_DEADLINE};
+            *refusal = (struct refusal_message){.handle = message->handle, .reason = REFUSAL_DEADLINE};
             ring_push(&wiring.refusals[0]);
             ring_publish(&wiring.refusals[0]);
         }

@@ -254,7 +254,7 @@ static struct request_message message_taken(void) {
 /* The scheduler refuses. */
 static void refuse(uint64_t handle) {
     struct refusal_message *refusal = ring_reserve(&wiring.refusals[0]);
-    *refusal = (struct refusal_message){handle, REFUSAL_CANCELLED};
+    *refusal = (struct refusal_message){.handle = handle, .reason = REFUSAL_CANCELLED};
     ring_push(&wiring.refusals[0]);
     ring_publish(&wiring.refusals[0]);
 }

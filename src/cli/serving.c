@@ -1,0 +1,459 @@
+/* serving.c - a server's life: what is decided from the settings before anything starts, start, signals, drain, end. */
+#include "cli/serving.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/executor.h"
+#include "base/clock.h"
+#include "base/lines.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+#include "cluster/hello.h"
+#include "cluster/uplink.h"
+#include "control/curl_line.h"
+#include "control/deployment.h"
+#include "control/repository_control.h"
+#include "net/auth.h"
+#include "net/tls.h"
+
+#define OUTAGES_EVERY_S 1
+#define BALANCE_EVERY   5  /* looks for outages */
+#define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
+
+int load_model_read(const char *text, void *settings, struct sy_error *err) {
+    struct serve_settings *s = settings;
+    if (s->load_model_count == LOAD_MODELS_MAX)
+        return error_set(err, -EINVAL, "given more than %d times", LOAD_MODELS_MAX);
+    s->load_models[s->load_model_count++] = text;
+    return 0;
+}
+
+const struct serve_settings serve_defaults = {
+    .host = "0.0.0.0",
+    .http_port = 8000,
+    .grpc_port = 8001,
+    .metrics_port = 8002,
+    .control_mode = CONTROL_NONE,
+    .poll_secs = 15,
+    .max_models = CONTROL_MODELS_DEFAULT,
+    .model_threads = 1,
+    .rank_threads = 1,
+    .frontends = 1,
+    .queue_max = 65536,
+    .spin = 2,
+    .run_limit_s = (double)RUN_NS_MOST / NS_PER_S,
+    .body_mib = 64,
+    .inputs_mib = 1024,
+    .connections = 10000,
+    .idle_s = 300,
+    .head_s = 15,
+    .rate_kib = 1,
+    .drain_timeout_s = 30,
+    .log_level = "info",
+    .cluster_host = "0.0.0.0",
+    .cluster_port = 0,
+    .accelerators_max = 4096,
+    .heartbeat_ms = 100,
+};
+
+static const int zlib_levels[] = {0, 1, 6, 9}; /* by the words of --grpc-infer-response-compression-level */
+
+/* Everything decided from the settings before anything starts. */
+struct serve_plan {
+    struct deployment deployment;
+    struct server_config config;
+    struct auth *auth; /* NULL: none is needed */
+    struct repository_control control;
+    struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
+    uint32_t group_count;
+    struct server_cluster cluster;
+    struct auth *cluster_auth; /* NULL: no token is needed */
+    char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
+    const char *schedulers[UPLINK_ADDRESSES_MAX];
+};
+
+static int default_accelerators(struct serve_plan *plan) {
+    cpu_set_t allowed;
+    thread_cores_allowed(&allowed);
+    int cores = CPU_COUNT(&allowed);
+    plan->groups[0] = (struct accelerator_group){
+        .kind = ACCELERATOR_CPU, .count = cores > 1 ? (uint32_t)cores - 1 : 1, .type = "cpu"};
+    return 1;
+}
+
+/* Which cores executors are pinned to: the given ones, or, if there are CPU accelerators, the last of those allowed. */
+static int choose_cores(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    cpu_set_t *cores = &plan->config.executor_cores, allowed;
+    uint32_t cpus = 0;
+
+    CPU_ZERO(cores);
+    if (s->pin && strcmp(s->pin, "none") == 0)
+        return 0;
+    if (s->pin)
+        return thread_cores_parse(s->pin, cores, err);
+    for (uint32_t i = 0; i < plan->group_count; i++)
+        cpus += plan->groups[i].kind == ACCELERATOR_CPU ? plan->groups[i].count : 0;
+    thread_cores_allowed(&allowed);
+    int count = CPU_COUNT(&allowed);
+    for (int i = count - 1; i >= 0 && cpus > 0; i--, cpus--)
+        CPU_SET(thread_core_nth(&allowed, (unsigned)i), cores);
+    return 0;
+}
+
+static int plan_repository(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    int found = s->accelerators ? accelerators_parse(s->accelerators, plan->groups, ACCELERATOR_TYPES_MAX, err)
+                                : default_accelerators(plan);
+    if (found < 0)
+        return found;
+    plan->group_count = (uint32_t)found;
+    int rc = choose_cores(s, plan, err);
+    if (rc < 0)
+        return rc;
+    struct deployment_options how = {
+        .groups = plan->groups,
+        .group_count = plan->group_count,
+        .slo_ns = (int64_t)(s->slo_ms * (double)NS_PER_MS),
+        .cores = plan->config.executor_cores,
+        .cache_dir = s->cache_dir,
+    };
+    if (s->control_mode == CONTROL_NONE)
+        return deployment_from_repository(&plan->deployment, s->repository, &how, err);
+    plan->control = (struct repository_control){
+        .mode = (enum control_mode)s->control_mode,
+        .path = s->repository,
+        .names = s->load_models,
+        .name_count = s->load_model_count,
+        .look_every_ns = (int64_t)(s->poll_secs * (double)NS_PER_S),
+        .models_max = (uint32_t)s->max_models,
+    };
+    plan->config.control = &plan->control;
+    return deployment_for_control(&plan->deployment, &plan->control, &how, err);
+}
+
+static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct scenario scenario;
+    int rc = scenario_read(s->scenario, NULL, 0, &scenario, err);
+    if (rc < 0)
+        return rc;
+    if (!s->policy) {
+        plan->config.policy = scenario.policy;
+        plan->config.policy_options = scenario.policy_options;
+    }
+    rc = deployment_from_scenario(&plan->deployment, &scenario, err);
+    scenario_free(&scenario);
+    return rc < 0 ? rc : choose_cores(s, plan, err);
+}
+
+static int plan_name(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    plan->config.name = s->server_name;
+    if (!s->server_name || (*s->server_name && utf8_is_valid(s->server_name)))
+        return 0;
+    return error_set(err, -EINVAL, "--server-name: expected a name, in UTF-8");
+}
+
+static int plan_security(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    if (!s->tls_cert != !s->tls_key)
+        return error_set(err, -EINVAL, "--tls-cert and --tls-key go together");
+    if ((s->tls_client_ca || s->tls_metrics) && !s->tls_cert)
+        return error_set(err, -EINVAL, "--tls-%s needs --tls-cert and --tls-key",
+                         s->tls_metrics ? "metrics" : "client-ca");
+    if ((s->auth_health || s->auth_metrics) && !s->token_file)
+        return error_set(err, -EINVAL, "--auth-%s needs --auth-token-file", s->auth_health ? "health" : "metrics");
+    int rc = s->token_file ? auth_create(&plan->auth, s->token_file, err) : 0;
+    if (rc < 0)
+        return rc;
+    struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .client_ca = s->tls_client_ca};
+    return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
+}
+
+static void plan_free(struct serve_plan *plan) {
+    auth_destroy(plan->cluster_auth);
+    deployment_free(&plan->deployment);
+    tls_destroy(plan->config.tls);
+    auth_destroy(plan->auth);
+}
+
+/* Whether the settings of what is served go together. */
+static int check_source(const struct serve_settings *s, struct sy_error *err) {
+    if (!s->repository == !s->scenario)
+        return error_set(err, -EINVAL, "give either --repository or --scenario");
+    if (s->scenario && s->accelerators)
+        return error_set(err, -EINVAL, "--accelerators does not go with --scenario, whose file says them");
+    if (s->scenario && s->control_mode != CONTROL_NONE)
+        return error_set(err, -EINVAL, "--model-control-mode goes with --repository only");
+    if (s->load_model_count > 0 && s->control_mode != CONTROL_EXPLICIT)
+        return error_set(err, -EINVAL, "--load-model goes with --model-control-mode explicit only");
+    return 0;
+}
+
+static int plan_policy(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
+                       struct sy_error *err) {
+    struct sy_error why;
+    int rc = policy_read(s->policy ? s->policy : policy_deferred.name, &plan->config.policy,
+                         &plan->config.policy_options, &why);
+    if (rc < 0)
+        return error_set(err, rc, "--policy: %s", why.text);
+    if (plan->config.policy->central && s->control_mode != CONTROL_NONE)
+        return error_set(err, -EINVAL,
+                         "--policy %s plans for the models of the start; it goes with --model-control-mode none only",
+                         plan->config.policy->name);
+    if (plan->config.policy->central && role == LINK_SCHEDULER)
+        return error_set(err, -EINVAL,
+                         "--policy %s plans for the models of the start, and a cluster's come later; choose another",
+                         plan->config.policy->name);
+    return 0;
+}
+
+/* Empty places for models that the cluster brings. */
+static int plan_places(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    plan->deployment.model_count = (uint32_t)s->max_models + CONTROL_SPARE;
+    plan->deployment.models = calloc(plan->deployment.model_count, sizeof(*plan->deployment.models));
+    return plan->deployment.models ? 0 : error_set(err, -ENOMEM, "no memory for the places of the models");
+}
+
+/* HOST:PORT of --listen. */
+static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    static char host[256];
+    const char *colon = strrchr(s->listen, ':');
+    char *end;
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    if (!colon || !colon[1] || *end || port < 0 || port > 65535 || (size_t)(colon - s->listen) >= sizeof(host))
+        return error_set(err, -EINVAL, "--listen: '%s' is not HOST:PORT", s->listen);
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - s->listen), s->listen);
+    plan->cluster.host = *host ? host : "0.0.0.0";
+    plan->cluster.port = (int)port;
+    return 0;
+}
+
+/* The schedulers of --join. */
+static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    uint32_t count = 0;
+    if (!s->join || strlen(s->join) >= sizeof(plan->join))
+        return error_set(err, -EINVAL, "--join HOST:PORT: which scheduler to join");
+    strcpy(plan->join, s->join);
+    for (char *rest = plan->join, *one; (one = strsep(&rest, ","));) {
+        if (count == UPLINK_ADDRESSES_MAX)
+            return error_set(err, -EINVAL, "--join: more than %d schedulers", UPLINK_ADDRESSES_MAX);
+        plan->schedulers[count++] = one;
+    }
+    plan->cluster.schedulers = plan->schedulers;
+    plan->cluster.scheduler_count = count;
+    return 0;
+}
+
+/* The role's place in the cluster. */
+static int plan_cluster(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
+                        struct sy_error *err) {
+    char host[64] = "?";
+    int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (plan->cluster_auth)
+        auth_first(plan->cluster_auth, plan->token, sizeof(plan->token));
+    gethostname(host, sizeof(host) - 1);
+    snprintf(plan->name, sizeof(plan->name), "%s.%d", host, (int)getpid());
+    plan->cluster = (struct server_cluster){
+        .role = role,
+        .name = s->name ? s->name : plan->name,
+        .host = s->cluster_host,
+        .port = (int)s->cluster_port,
+        .address = s->advertise,
+        .token = plan->cluster_auth ? plan->token : NULL,
+        .auth = plan->cluster_auth,
+        .beat_ns = (int64_t)(s->heartbeat_ms * (double)NS_PER_MS),
+        .accelerators_max = (uint32_t)s->accelerators_max,
+    };
+    if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))
+        return error_set(err, -EINVAL, "--name: expected a name of at most %d bytes, in UTF-8", HELLO_NAME_MAX - 1);
+    plan->config.cluster = &plan->cluster;
+    return role == LINK_SCHEDULER ? plan_listen(s, plan, err) : plan_join(s, plan, err);
+}
+
+static int make_plan(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
+                     struct sy_error *err) {
+    bool runs = role == LINK_NONE || role == LINK_BACKEND;
+    int rc = runs ? check_source(s, err) : 0;
+    if (rc < 0 || (rc = plan_policy(s, role, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
+        (rc = plan_security(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
+        return rc;
+    rc = !runs           ? plan_places(s, plan, err)
+         : s->repository ? plan_repository(s, plan, err)
+                         : plan_scenario(s, plan, err);
+    if (rc < 0)
+        return rc;
+    struct server_config *c = &plan->config;
+    c->auth = plan->auth;
+    c->auth_health = s->auth_health;
+    c->auth_metrics = s->auth_metrics;
+    c->tls_metrics = s->tls_metrics;
+    c->models = plan->deployment.models;
+    c->model_count = plan->deployment.model_count;
+    c->accelerators = plan->deployment.accelerators;
+    c->type_count = plan->deployment.type_count;
+    c->model_threads = (uint32_t)s->model_threads;
+    c->rank_threads = (uint32_t)s->rank_threads;
+    for (uint32_t type = 0; type < c->type_count; type++)
+        if (c->rank_threads > c->accelerators[type].count)
+            return error_set(err, -EINVAL, "--rank-threads: %u for %u accelerators of type %s", c->rank_threads,
+                             c->accelerators[type].count, c->accelerators[type].type);
+    c->frontends = (uint32_t)s->frontends;
+    c->host = s->host;
+    c->http_port = (int)s->http_port;
+    c->grpc_port = s->no_grpc ? -1 : (int)s->grpc_port;
+    c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
+    c->busy_poll = s->busy_poll;
+    c->shared_memory = !s->no_shared_memory;
+    c->spin = s->spin;
+    c->run_ns_most = (int64_t)(s->run_limit_s * (double)NS_PER_S);
+    c->learn = !s->no_learn;
+    c->queue_max = (uint32_t)s->queue_max;
+    c->body_bytes_max = (uint64_t)s->body_mib << 20;
+    c->connections_max = (uint32_t)s->connections;
+    c->connections_per_address = (uint32_t)s->per_address;
+    c->idle_timeout_s = (uint32_t)s->idle_s;
+    c->head_timeout_s = (uint32_t)s->head_s;
+    c->rate_min = (uint32_t)s->rate_kib << 10;
+    c->inputs_bytes_max = (uint64_t)s->inputs_mib << 20;
+    c->grpc_level = zlib_levels[s->grpc_compression];
+    return 0;
+}
+
+/* Says what is served and how to ask it: the last line can be pasted into a shell. */
+static void say_ready(struct server *server, const struct server_config *config) {
+    struct server_ports ports = server_ports(server);
+    int ready = 0, set_aside = 0;
+    char line[4096], url[64];
+
+    const struct model_index *models = server_models_lock(server);
+    for (uint32_t i = 0; i < models->count; i++) {
+        bool is_ready = served_model_state(&models->models[models->listed[i]]) == MODEL_READY;
+        ready += is_ready;
+        set_aside += !is_ready;
+    }
+    for (uint32_t i = 0; i < models->absent_count; i++)
+        set_aside += models->absent[i].failed;
+    log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d models=%d set_aside=%d policy=%s", ports.http,
+             ports.grpc, ports.metrics, ready, set_aside, config->policy->name);
+    snprintf(url, sizeof(url), "%s://localhost:%d", config->tls ? "https" : "http", ports.http);
+    if (curl_line(models, url, line, sizeof(line)))
+        fprintf(stderr, "\nTry:\n  %s\n\n", line);
+    server_models_unlock(server);
+}
+
+static void say_role_ready(struct server *server, enum wiring_link role) {
+    struct server_ports ports = server_ports(server);
+    if (role == LINK_SCHEDULER)
+        log_info("ready", "port=%d metrics_port=%d", ports.cluster, ports.metrics);
+    else if (role == LINK_FRONTEND)
+        log_info("ready", "http_port=%d grpc_port=%d metrics_port=%d cluster_port=%d", ports.http, ports.grpc,
+                 ports.metrics, ports.cluster);
+    else
+        log_info("ready", "metrics_port=%d", ports.metrics);
+}
+
+/* Reads again what may change while it serves. What will not do stays as it was. */
+static void reload(const struct serve_plan *plan) {
+    struct sy_error err;
+    if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
+        log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
+        log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
+    if (plan->auth && auth_reload(plan->auth, &err) < 0)
+        log_error("tokens stay as they were", "reason=\"%s\"", err.text);
+}
+
+static void say_stopping(int signal_number) {
+    log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
+static bool wait_until_ready(struct server *server, const sigset_t *signals) {
+    const struct timespec every = {.tv_nsec = READY_EVERY_MS * NS_PER_MS};
+    while (!server_is_ready(server)) {
+        int signal_number = sigtimedwait(signals, NULL, &every);
+        server_watch(server);
+        if (signal_number < 0 || signal_number == SIGHUP)
+            continue;
+        say_stopping(signal_number);
+        return false;
+    }
+    return true;
+}
+
+/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
+static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
+    const struct timespec every = {.tv_sec = OUTAGES_EVERY_S};
+    unsigned looks = 0;
+    int signal_number;
+
+    while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP) {
+        if (signal_number == SIGHUP)
+            reload(plan);
+        server_watch(server);
+        server_outages(server);
+        if (++looks % BALANCE_EVERY == 0)
+            server_balance(server);
+    }
+    say_stopping(signal_number);
+}
+
+static int serve(const char *command, enum wiring_link role, const struct serve_settings *settings) {
+    struct serve_plan plan;
+    struct server *server;
+    struct sy_error err = {.text = ""};
+    sigset_t signals;
+
+    memset(&plan, 0, sizeof(plan));
+    int rc = make_plan(settings, role, &plan, &err);
+    if (rc < 0) {
+        plan_free(&plan);
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+        return CLI_USAGE;
+    }
+    /* Blocked before any thread starts, so that sigwait() below is the only one to get them. */
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    rc = server_start(&server, &plan.config, &err);
+    if (rc < 0) {
+        plan_free(&plan);
+        fprintf(stderr, "symphony %s: %s\n", command, err.text);
+        return CLI_FAILURE;
+    }
+    if (wait_until_ready(server, &signals)) {
+        if (role == LINK_NONE)
+            say_ready(server, &plan.config);
+        else
+            say_role_ready(server, role);
+        wait_for_signal(server, &plan, &signals);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
+                     (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
+    if (rc == -EINPROGRESS) { /* it reads what would be freed now */
+        log_info("stopped", "run_under_way=true");
+        fflush(NULL);
+        _exit(CLI_FAILURE);
+    }
+    plan_free(&plan);
+    log_info("stopped", "%s", rc < 0 ? "requests_cut_off=true" : "");
+    return rc < 0 ? CLI_FAILURE : CLI_OK;
+}
+
+int serving_run(const char *command, enum wiring_link role, const struct serve_settings *settings) {
+    enum log_level level;
+    if (log_level_parse(settings->log_level, &level) < 0)
+        return cli_usage_error(command, "--log-level: '%s' is not debug, info, warn or error", settings->log_level);
+    log_set_level(level);
+    return serve(command, role, settings);
+}

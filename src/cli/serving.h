@@ -1,0 +1,34 @@
+/* serving.h - what `symphony serve` and the roles of a cluster have in common: their settings, and a server's life from
+ * them to its end. */
+#pragma once
+
+#include "base/error.h"
+#include "sched/wiring.h"
+
+#define LOAD_MODELS_MAX 1024
+
+struct serve_settings {
+    const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
+        *tls_client_ca, *token_file, *server_name;
+    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib,
+        connections, per_address, idle_s, head_s, rate_kib;
+    int control_mode; /* enum control_mode */
+    const char *load_models[LOAD_MODELS_MAX];
+    uint32_t load_model_count;
+    int64_t max_models;
+    double poll_secs;
+    double slo_ms, run_limit_s, spin, drain_grace_s, drain_timeout_s;
+    int grpc_compression;
+    /* of a role of a cluster */
+    const char *join, *listen, *advertise, *cluster_host, *cluster_token_file, *name;
+    int64_t cluster_port, accelerators_max;
+    double heartbeat_ms;
+    bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
+};
+
+/* What is not given. */
+extern const struct serve_settings serve_defaults;
+/* One more --load-model. */
+int load_model_read(const char *text, void *settings, struct sy_error *err);
+/* Serves until a signal ends it. `command` is how the user calls it. The exit status. */
+int serving_run(const char *command, enum wiring_link role, const struct serve_settings *settings);

@@ -1,0 +1,40 @@
+/* backend_link.h - a backend process's end of the cluster: plans from the scheduler, cards and inputs pulled from the
+ * frontends, results to them, and what the scheduler is to know of runs and accelerators.
+ *
+ * To the executors it is model thread 0, rank thread 0 and frontend 0 (LINK_BACKEND). A plan is handed to its executor
+ * when all of its requests have been pulled, or cannot be: in the order in which the scheduler sent the plans of an
+ * accelerator. */
+#pragma once
+
+#include "cluster/frontend_link.h" /* struct link_figures */
+#include "repository/model_description.h"
+
+struct backend_link;
+
+struct backend_link_config {
+    struct wiring *wiring;
+    const char *const *schedulers; /* [scheduler_count] HOST:PORT */
+    uint32_t scheduler_count;
+    struct hello self;                 /* incarnation, version, name, token */
+    int64_t beat_ns;                   /* between heartbeats */
+    const struct served_model *models; /* [model_count] those that are READY are offered */
+    uint32_t model_count;
+    const char *types[ACCELERATOR_TYPES_MAX];                     /* [type_count] names */
+    const struct profile *const *profiles[ACCELERATOR_TYPES_MAX]; /* [type_count][model_count]; NULL: the model does not
+                                                                   * run on it */
+    uint32_t type_count;
+    const uint8_t *accelerator_type; /* [wiring->accelerators] */
+    uint64_t inputs_bytes_max;       /* memory for inputs that were pulled */
+};
+
+/* 0 or -errno with a sentence. */
+int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
+/* From now on accelerators take no more batches; the link tells the scheduler when they have ended all. Any thread. */
+void backend_link_quiesce(struct backend_link *link);
+/* Whether nothing is sealed or running here any more, and all results have been sent. Any thread. */
+bool backend_link_idle(const struct backend_link *link);
+/* When the executors have ended. NULL is allowed. */
+void backend_link_stop(struct backend_link *link);
+
+/* Any thread. */
+struct link_figures backend_link_figures(const struct backend_link *link);

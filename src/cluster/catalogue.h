@@ -1,0 +1,62 @@
+/* catalogue.h - the models that the backends of a cluster bring, and the types of accelerators that run them. Pure.
+ *
+ * A model is known by its identity: name, version, and all that its requests and answers depend on. A class is a type
+ * of accelerators whose backends have the same models; to the scheduler it is a type, so that a model runs only where
+ * it is. A class without backends gives its number to the next new one, once no place uses it any more. */
+#pragma once
+
+#include "repository/model_description.h"
+#include "repository/served_model.h"
+#include "table/profile.h"
+
+#define CATALOGUE_MODELS_MAX 4096
+#define CATALOGUE_NONE       UINT32_MAX
+
+/* A model that backends have. */
+struct known_model {
+    struct served_model *model; /* NULL: the number is free */
+    uint64_t hash;
+    char *description; /* of the backend that brought it first */
+    uint32_t description_bytes;
+    uint32_t backends;                               /* that have it now */
+    uint32_t place;                                  /* that serves it, or is about to; CATALOGUE_NONE */
+    struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: that does not run it */
+};
+
+struct accelerator_class {
+    char type[64];
+    uint32_t backends;                          /* that have accelerators of it; 0: the number is free */
+    uint64_t models[CATALOGUE_MODELS_MAX / 64]; /* a bit for each known model that it runs */
+};
+
+struct catalogue {
+    struct known_model known[CATALOGUE_MODELS_MAX];
+    uint32_t known_count; /* from here on all are free */
+    struct accelerator_class classes[ACCELERATOR_TYPES_MAX];
+};
+
+/* One model of a backend, as it described it. */
+struct brought_model {
+    uint32_t number; /* the backend's */
+    uint32_t known;  /* catalogue_bring() sets it */
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    uint32_t profile_count;
+};
+
+/* Notes that a backend has a model. Fills `brought`. 0, or -EINVAL: the description is wrong, or another backend's
+ * model of that name and version is another; -ENOSPC; -ENOMEM; with a sentence. */
+int catalogue_bring(struct catalogue *catalogue, const char *description, size_t bytes, struct brought_model *brought,
+                    struct sy_error *err);
+/* The backend has it no more. Frees its profiles. */
+void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
+/* The class of a backend's accelerators of a type, for one more backend. `used`: a bit for each class that some place
+ * still knows. CATALOGUE_NONE: there are too many. */
+uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const struct brought_model *brought,
+                         uint32_t count, uint32_t used);
+/* The backend has no accelerators of it any more. */
+void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
+/* The classes that run a model now, a bit each. */
+uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
+/* A model that no backend has and no place serves is forgotten. */
+void catalogue_forget(struct catalogue *catalogue, uint32_t known);
+void catalogue_free(struct catalogue *catalogue);

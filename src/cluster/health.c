@@ -1,0 +1,48 @@
+/* health.c - pings, and what follows from them. */
+#include "cluster/health.h"
+
+#include "base/clock.h"
+
+void health_init(struct health *health, int64_t beat_ns, int64_t now_ns) {
+    *health = (struct health){.beat_ns = beat_ns, .ping_ns = now_ns};
+    clock_sync_init(&health->clock, now_ns);
+}
+
+bool health_look(struct health *health, struct peer *peer, int64_t now_ns, int64_t *until_ns) {
+    if (now_ns - peer->heard_ns > HEALTH_BEATS * health->beat_ns)
+        return false;
+    int64_t asks_ns = clock_sync_next_ns(&health->clock);
+    bool asks = now_ns >= asks_ns;
+    if (asks || now_ns >= health->ping_ns) {
+        struct wire_ping ping = {.sent_ns = 0};
+        if (asks) {
+            ping.sent_ns = clock_now_ns();
+            clock_sync_asked(&health->clock, ping.sent_ns);
+            asks_ns = clock_sync_next_ns(&health->clock);
+        }
+        peer_send(peer, FRAME_PING, 1, &ping, sizeof(ping));
+        health->ping_ns = now_ns + health->beat_ns;
+    }
+    int64_t next_ns = asks_ns < health->ping_ns ? asks_ns : health->ping_ns;
+    int64_t silent_ns = peer->heard_ns + HEALTH_BEATS * health->beat_ns + 1;
+    next_ns = silent_ns < next_ns ? silent_ns : next_ns;
+    *until_ns = next_ns < *until_ns ? next_ns : *until_ns;
+    return true;
+}
+
+bool health_frame(struct health *health, struct peer *peer, const struct frame *frame, const void *head) {
+    const struct wire_ping *ping = head;
+    if (frame->kind != FRAME_PING && frame->kind != FRAME_PONG)
+        return false;
+    if (frame->count != 1 || ping->sent_ns == 0)
+        return true;
+    int64_t now_ns = clock_now_ns();
+    if (frame->kind == FRAME_PONG) {
+        struct clock_exchange exchange = {ping->sent_ns, ping->came_ns, ping->went_ns, now_ns};
+        clock_sync_answered(&health->clock, &exchange); /* what cannot be says nothing */
+        return true;
+    }
+    struct wire_ping pong = {.sent_ns = ping->sent_ns, .came_ns = now_ns, .went_ns = clock_now_ns()};
+    peer_send(peer, FRAME_PONG, 1, &pong, sizeof(pong));
+    return true;
+}

@@ -1,0 +1,40 @@
+/* hello.h - how processes introduce themselves: JSON, since it happens once and its fields may grow. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "link/card.h"
+
+#define HELLO_NAME_MAX    128
+#define HELLO_ADDRESS_MAX 128
+#define HELLO_TOKEN_MAX   513
+#define HELLO_LANES_MAX   16 /* frontend threads of one process; its requests' numbers are number * this + thread */
+#define HELLO_NUMBERS     ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX)
+
+enum cluster_role { ROLE_SCHEDULER, ROLE_FRONTEND, ROLE_BACKEND, ROLE_COUNT };
+
+/* Of a process. In FRAME_HELLO the sender's; in FRAME_WELCOME the answerer's, with `number` the one it gives; in
+ * FRAME_FRONTEND the one that is spoken of. */
+struct hello {
+    uint32_t format; /* WIRE_FORMAT */
+    enum cluster_role role;
+    uint64_t incarnation;            /* drawn at its start: tells a process from its successor */
+    uint64_t term;                   /* the highest that it has heard of; 0: none */
+    uint32_t number;                 /* within the cluster, from 1; given by the scheduler, if it can the one it had */
+    uint32_t lanes;                  /* of a frontend: its threads, */
+    uint32_t slots;                  /* and requests that each may have */
+    uint32_t accelerators;           /* of a backend */
+    char version[32];                /* of the program */
+    char name[HELLO_NAME_MAX];       /* for people */
+    char address[HELLO_ADDRESS_MAX]; /* where others reach it, HOST:PORT; of a frontend: the backends. "": nowhere.
+                                      * An empty host means: where this connection comes from */
+    char token[HELLO_TOKEN_MAX];     /* "": none */
+};
+
+const char *cluster_role_name(enum cluster_role role);
+
+/* Text to be freed; NULL without memory. */
+char *hello_write(const struct hello *hello);
+/* 0, or -EPROTO with a sentence that names the field. The text need not be terminated. */
+int hello_read(const char *text, size_t bytes, struct hello *hello, struct sy_error *err);

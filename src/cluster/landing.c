@@ -1,0 +1,159 @@
+/* landing.c - takes cards and inputs that were pulled, and holds them against the model's signature. */
+#include "cluster/landing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include "request/slab.h"
+#include "tensor/strings.h"
+
+static size_t cards_bytes(const struct landing *l) {
+    return (size_t)l->lanes * l->slots * sizeof(struct request_card);
+}
+
+int landing_init(struct landing *l, struct wiring *wiring, struct slab *slab, const struct served_model *models,
+                 uint32_t number, uint32_t lanes, uint32_t slots) {
+    *l = (struct landing){
+        .number = number, .lanes = lanes, .slots = slots, .slab = slab, .wiring = wiring, .models = models};
+    l->landed = calloc((size_t)lanes * slots, sizeof(*l->landed));
+    void *cards =
+        mmap(NULL, cards_bytes(l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!l->landed || cards == MAP_FAILED) {
+        free(l->landed);
+        l->landed = NULL;
+        return -ENOMEM;
+    }
+    l->cards = cards;
+    for (uint32_t lane = 0; lane < lanes; lane++) /* published to an executor with the first plan that needs it */
+        wiring->cards[number * HELLO_LANES_MAX + lane] = l->cards + (size_t)lane * slots;
+    return 0;
+}
+
+void landing_destroy(struct landing *l) {
+    for (size_t i = 0; l->landed && i < (size_t)l->lanes * l->slots; i++)
+        slab_give(l->landed[i].block);
+    if (l->cards)
+        munmap(l->cards, cards_bytes(l));
+    free(l->landed);
+    *l = (struct landing){.number = l->number};
+}
+
+static size_t place_of(const struct landing *l, const struct landed *landed) {
+    return (size_t)(landed - l->landed);
+}
+
+struct landed *landing_place(const struct landing *l, uint64_t handle) {
+    uint32_t number = handle_frontend(handle), lane = number % HELLO_LANES_MAX, slot = handle_slot(handle);
+    if (number / HELLO_LANES_MAX != l->number || lane >= l->lanes || slot >= l->slots)
+        return NULL;
+    return &l->landed[(size_t)lane * l->slots + slot];
+}
+
+const struct request_card *landing_card(const struct landing *l, const struct landed *landed) {
+    return &l->cards[place_of(l, landed)];
+}
+
+/* ---- what fits ---- */
+
+/* Whether an input is what the model takes: the executors, and the engine, do not look. */
+static bool input_fits(const struct signature *signature, uint32_t i, const struct card_input *input, uint32_t items) {
+    const struct tensor_spec *spec = &signature->inputs[i];
+    if (input->region == REGION_NONE)
+        return signature->inputs_optional >> i & 1;
+    if (input->rank != spec->rank || (signature->batched && input->dims[0] != items))
+        return false;
+    for (uint32_t d = signature->batched; d < input->rank; d++)
+        if (input->dims[d] < 0 || (spec->dims[d] >= 0 && input->dims[d] != spec->dims[d]))
+            return false;
+    uint64_t elements = (uint64_t)dims_product(input->dims, 0, input->rank), each = datatype_bytes(spec->type);
+    return each ? input->bytes == elements * each : input->bytes / datatype_bytes_min(spec->type) >= elements;
+}
+
+static bool card_fits(const struct served_model *model, const struct wire_card *card) {
+    const struct card_input *inputs = (const struct card_input *)(card + 1);
+    const struct signature *signature = &model->signature;
+    if (card->input_count != signature->input_count || card->items > model->batch_max)
+        return false;
+    for (uint32_t i = 0; i < card->input_count; i++)
+        if (!input_fits(signature, i, &inputs[i], card->items))
+            return false;
+    return true;
+}
+
+static int gone(struct landing *l, struct landed *landed, int rc) {
+    slab_give(landed->block);
+    landed->block = NULL;
+    landed->arrives = false;
+    landed->state = LANDED_GONE;
+    l->cards[place_of(l, landed)].handle = 0;
+    return rc;
+}
+
+static size_t aligned(uint64_t bytes) {
+    return (size_t)(bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+int landing_take(struct landing *l, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
+                 struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err) {
+    const struct card_input *inputs = (const struct card_input *)(card + 1);
+    const struct served_model *model = &l->models[landed->model];
+    struct request_card *own = &l->cards[place_of(l, landed)];
+    size_t total = 0, range_bytes;
+
+    *count = 0;
+    if (!card_fits(model, card))
+        return gone(l, landed, error_set(err, -EINVAL, "inputs that model '%s' does not take", model->name));
+    for (uint32_t i = 0; i < card->input_count; i++)
+        total += aligned(inputs[i].bytes);
+    landed->block = total ? slab_take(l->slab, total) : NULL;
+    if (total && !landed->block)
+        return gone(l, landed, error_set(err, -ENOMEM, "no memory for inputs of %zu bytes", total));
+    *own = (struct request_card){
+        .handle = card->handle,
+        .deadline_ns = deadline_ns,
+        .items = card->items,
+        .work = card->work,
+        .delay = card->delay,
+        .alone = card->alone,
+        .input_count = card->input_count,
+    };
+    size_t at = landed->block ? (size_t)((uintptr_t)landed->block - slab_range(l->slab, &range_bytes)) : 0;
+    for (uint32_t i = 0; i < card->input_count; i++) {
+        own->inputs[i] = inputs[i];
+        if (inputs[i].region == REGION_NONE)
+            continue;
+        own->inputs[i].region = 0;
+        own->inputs[i].offset = at;
+        if (inputs[i].bytes > 0)
+            pieces[(*count)++] = (struct iovec){region_at(l->wiring->regions, &own->inputs[i]), inputs[i].bytes};
+        at += aligned(inputs[i].bytes);
+    }
+    landed->arrives = *count > 0;
+    return 0;
+}
+
+int landing_over(struct landing *l, struct landed *landed, struct sy_error *err) {
+    const struct request_card *card = landing_card(l, landed);
+    const struct signature *signature = &l->models[landed->model].signature;
+
+    landed->arrives = false;
+    for (uint32_t i = 0; i < card->input_count; i++) {
+        const struct card_input *input = &card->inputs[i];
+        if (signature->inputs[i].type != DATATYPE_BYTES || input->region == REGION_NONE)
+            continue;
+        int64_t elements = dims_product(input->dims, 0, input->rank);
+        if (strings_check(region_at(l->wiring->regions, input), input->bytes, elements, err) < 0)
+            return gone(l, landed, -EINVAL);
+    }
+    landed->state = LANDED_ALL;
+    return 0;
+}
+
+void landing_give(struct landing *l, struct landed *landed) {
+    slab_give(landed->block);
+    l->cards[place_of(l, landed)].handle = 0;
+    *landed = (struct landed){.handle = 0};
+}

@@ -1,0 +1,58 @@
+/* landing.h - what a backend has of requests that it runs: their cards and inputs, pulled into memory of its own, where
+ * handles resolve for its executors as those of frontends in the same process do. Owned by the link thread; executors
+ * read cards and inputs from the hand-over of a plan until its results. */
+#pragma once
+
+#include <sys/uio.h>
+
+#include "cluster/hello.h"
+#include "cluster/wire.h"
+#include "repository/served_model.h"
+#include "sched/wiring.h"
+
+enum landed_state {
+    LANDED_NOT,
+    LANDED_PULLING,
+    LANDED_ALL,
+    LANDED_GONE, /* it cannot be had; nothing of it is here */
+};
+
+/* A request that a plan named. */
+struct landed {
+    uint64_t handle; /* 0: none is in this slot */
+    void *block;     /* its inputs; NULL: it has none, or is not here */
+    void *plan;      /* who waits for it; NULL: nobody does any more */
+    uint32_t model;
+    uint8_t state; /* enum landed_state */
+    bool arrives;  /* the body is under way, into `block` */
+    bool read;     /* a run that was given up may read it still */
+};
+
+/* The requests of one frontend process. */
+struct landing {
+    uint32_t number, lanes, slots;
+    struct request_card *cards; /* [lanes * slots] mapped; touched where they are used */
+    struct landed *landed;      /* [lanes * slots] */
+    struct slab *slab;
+    struct wiring *wiring;
+    const struct served_model *models;
+};
+
+/* Makes room for a frontend's requests, and shows it to the executors. 0 or -ENOMEM. */
+int landing_init(struct landing *landing, struct wiring *wiring, struct slab *slab, const struct served_model *models,
+                 uint32_t number, uint32_t lanes, uint32_t slots);
+/* When no executor may read anything of it. */
+void landing_destroy(struct landing *landing);
+
+/* The place of a request of this frontend; NULL: there can be none of this handle. */
+struct landed *landing_place(const struct landing *landing, uint64_t handle);
+const struct request_card *landing_card(const struct landing *landing, const struct landed *landed);
+/* A card has come, checked against its frame (wire.h), for a request that is LANDED_PULLING. Takes it, and says where
+ * its body goes. `deadline_ns` is local. 0 and the pieces' count; -EINVAL: it does not fit its model, or -ENOMEM, with
+ * a sentence: the request is GONE. */
+int landing_take(struct landing *landing, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
+                 struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err);
+/* Its body is there, or it has none. -EINVAL: what it says is no strings; GONE. */
+int landing_over(struct landing *landing, struct landed *landed, struct sy_error *err);
+/* Nobody needs it any more. */
+void landing_give(struct landing *landing, struct landed *landed);

@@ -1,0 +1,190 @@
+/* link_loop.c - the link thread's turns. */
+#include "cluster/link_loop.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+
+#define EVENTS_MAX  64
+#define ACCEPT_MOST 64 /* a turn */
+
+/* What epoll gives back for what is no peer. */
+static char bell_mark, listen_mark;
+
+static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
+    struct epoll_event event = {.events = events, .data.ptr = mark};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
+                   int listen_fd, struct sy_error *err) {
+    *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd};
+    list_init(&loop->peers);
+    list_init(&loop->dead);
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int rc = loop->epoll_fd < 0 ? -errno : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
+    if (rc == 0 && listen_fd >= 0)
+        rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &listen_mark);
+    return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
+}
+
+/* ---- peers ---- */
+
+int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connecting, const struct peer_events *events,
+                  void *owner) {
+    static const int ON = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &ON, sizeof(ON)); /* fails for other sockets than TCP's, which need none */
+    int rc = peer_init(peer, fd, connecting, loop->epoll_fd, events, owner);
+    if (rc < 0) {
+        close(fd);
+        return rc;
+    }
+    peer->heard_ns = clock_now_ns();
+    list_append(&loop->peers, &peer->link);
+    return 0;
+}
+
+void link_loop_drop(struct link_loop *loop, struct peer *peer) {
+    peer_close(peer);
+    list_remove(&peer->link);
+    list_append(&loop->dead, &peer->link);
+}
+
+int link_connect(const struct sockaddr *address, socklen_t bytes) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, address, bytes) < 0 && errno != EINPROGRESS) {
+        int rc = -errno;
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+void link_address_text(const struct sockaddr *address, char *text, size_t bytes) {
+    char host[INET6_ADDRSTRLEN] = "?";
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+
+    if (address->sa_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host)))
+        snprintf(text, bytes, "%s:%u", host, ntohs(v4->sin_port));
+    else if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host)))
+        snprintf(text, bytes, "[%s]:%u", host, ntohs(v6->sin6_port));
+    else
+        snprintf(text, bytes, "local");
+}
+
+static void bury_dead(struct link_loop *loop) {
+    list_for_each_safe (node, &loop->dead) {
+        struct peer *peer = list_entry(node, struct peer, link);
+        list_remove(node);
+        peer_free(peer);
+        loop->ops->bury(loop->owner, peer);
+    }
+}
+
+/* ---- turns ---- */
+
+static void accept_all(struct link_loop *loop) {
+    for (int i = 0; i < ACCEPT_MOST; i++) {
+        struct sockaddr_storage address;
+        socklen_t bytes = sizeof(address);
+        char from[96];
+        int fd = accept4(loop->listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return;
+        link_address_text((struct sockaddr *)&address, from, sizeof(from));
+        loop->ops->accepted(loop->owner, fd, from);
+    }
+}
+
+static bool stops(struct link_loop *loop) {
+    return atomic_load_explicit(&loop->stop, memory_order_acquire); /* with link_loop_stop() */
+}
+
+/* Waits for sockets and the bell, and hands on what they say. */
+static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns) {
+    struct epoll_event events[EVENTS_MAX];
+    struct timespec wait = {0}, *limit = &wait;
+
+    doorbell_arm(loop->bell);
+    if (loop->ops->pending(loop->owner) || stops(loop)) {
+        doorbell_cancel(loop->bell);
+    } else if (until_ns == TIME_NEVER) {
+        limit = NULL;
+    } else if (until_ns > now_ns) {
+        wait.tv_sec = (until_ns - now_ns) / NS_PER_S;
+        wait.tv_nsec = (until_ns - now_ns) % NS_PER_S;
+    }
+    int count = epoll_pwait2(loop->epoll_fd, events, EVENTS_MAX, limit, NULL);
+    doorbell_cancel(loop->bell);
+    now_ns = clock_now_ns();
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == &listen_mark)
+            accept_all(loop);
+        else if (events[i].data.ptr != &bell_mark)
+            peer_ready(events[i].data.ptr, events[i].events, now_ns);
+    }
+}
+
+static void flush_all(struct link_loop *loop) {
+    list_for_each_safe (node, &loop->peers) {
+        struct peer *peer = list_entry(node, struct peer, link);
+        if (peer->flush_wanted)
+            peer_flush(peer);
+    }
+}
+
+static void *loop_main(void *argument) {
+    struct link_loop *loop = argument;
+
+    thread_begin(loop->name, 0, THREAD_PROMPT);
+    while (!stops(loop)) {
+        int64_t now_ns = clock_now_ns(), until_ns = loop->ops->turn(loop->owner, now_ns);
+        flush_all(loop);
+        bury_dead(loop);
+        wait_ready(loop, until_ns ? until_ns : now_ns, now_ns);
+    }
+    flush_all(loop);
+    return NULL;
+}
+
+int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err) {
+    loop->name = name;
+    int rc = -pthread_create(&loop->thread, NULL, loop_main, loop);
+    if (rc < 0)
+        return error_set(err, rc, "cannot start the link's thread: %s", strerror(-rc));
+    loop->started = true;
+    return 0;
+}
+
+void link_loop_stop(struct link_loop *loop) {
+    if (loop->started) {
+        atomic_store_explicit(&loop->stop, true, memory_order_release); /* with stops() */
+        doorbell_ring(loop->bell);
+        pthread_join(loop->thread, NULL);
+        loop->started = false;
+    }
+    if (!loop->ops)
+        return;
+    list_for_each_safe (node, &loop->peers) {
+        link_loop_drop(loop, list_entry(node, struct peer, link));
+    }
+    bury_dead(loop);
+    if (loop->listen_fd >= 0)
+        close(loop->listen_fd);
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    loop->ops = NULL;
+}

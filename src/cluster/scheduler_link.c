@@ -1,0 +1,605 @@
+/* scheduler_link.c - members, and what they say to the scheduler's threads and hear from them.
+ *
+ * Everything about models and accelerators is in scheduler_places.c. */
+#include "cluster/scheduler_link.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/scheduler_link_state.h"
+#include "net/auth.h"
+
+#define TAKE_MOST     1024            /* messages from one ring a turn */
+#define GREET_NS      (5 * NS_PER_S)  /* from being accepted to the introduction */
+#define STRANGERS_MAX 256             /* connected, and not introduced */
+#define LOOK_NS       (1 * NS_PER_MS) /* while something about models is under way */
+
+/* ---- to members ---- */
+
+static struct member *member_of(const struct scheduler_link *l, uint64_t handle) {
+    struct member *m = l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+    return m && m->hello.role == ROLE_FRONTEND && !m->peer.closed ? m : NULL;
+}
+
+void link_lost(struct scheduler_link *l, const struct wire_outcome *result) {
+    struct member *m = member_of(l, result->handle);
+    struct wire_outcome *place = m ? peer_frame_more(&m->peer, FRAME_RESULTS, sizeof(*place), WIRE_MANY) : NULL;
+    if (!place)
+        return; /* it is gone, and its requests with it */
+    *place = *result;
+    l->counters.lost++;
+}
+
+static void refuse(struct scheduler_link *l, uint64_t handle, uint32_t served_model, enum refusal reason) {
+    struct member *m = member_of(l, handle);
+    struct refusal_message *place = m ? peer_frame_more(&m->peer, FRAME_REFUSALS, sizeof(*place), WIRE_MANY) : NULL;
+    if (place)
+        *place = (struct refusal_message){.handle = handle, .served_model = served_model, .reason = reason};
+}
+
+/* ---- requests ---- */
+
+static bool request_fits(const struct scheduler_link *l, const struct member *m,
+                         const struct request_message *message) {
+    uint32_t number = handle_frontend(message->handle);
+    return number / HELLO_LANES_MAX == m->hello.number && number % HELLO_LANES_MAX < m->hello.lanes &&
+           handle_slot(message->handle) < m->hello.slots && message->model < l->config.models_max &&
+           message->kind <= REQUEST_CANCELLED && message->items >= 1 && message->work > 0 && message->work < 1e9F &&
+           (message->priority < PRIORITIES_MAX || message->priority == PRIORITY_BEST_EFFORT);
+}
+
+static struct request_message *last_of(struct member *m, uint64_t handle) {
+    return &m->last[(size_t)(handle_frontend(handle) % HELLO_LANES_MAX) * m->hello.slots + handle_slot(handle)];
+}
+
+/* Hands a message on to its model's thread. False: there is no room now. */
+static bool push(struct scheduler_link *l, const struct request_message *message) {
+    struct wiring *w = l->wiring;
+    uint32_t thread = w->thread_of_served[message->model];
+    struct request_message *place = ring_reserve(&w->requests[thread]);
+    if (!place)
+        return false;
+    *place = *message;
+    place->port = 0;
+    ring_push(&w->requests[thread]);
+    l->model_rung[thread] = true;
+    l->pushed++;
+    return true;
+}
+
+static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *as_sent,
+                        struct sy_error *err) {
+    struct request_message message = *as_sent;
+    if (!request_fits(l, m, &message))
+        return error_set(err, -EPROTO, "a request whose numbers will not do");
+    message.arrival_ns = health_local(&m->health, message.arrival_ns);
+    message.deadline_ns = health_local(&m->health, message.deadline_ns);
+    struct request_message *last = last_of(m, message.handle);
+    if (message.kind == REQUEST_CANCELLED) {
+        if (last->handle == message.handle) { /* as it was queued: the clock's estimate has moved since */
+            message = *last;
+            message.kind = REQUEST_CANCELLED;
+            push(l, &message);
+        }
+        return 0;
+    }
+    struct served_place *place = &l->places[message.model];
+    l->counters.requests++;
+    if (!place_takes(place, &message)) { /* its frontend does not know yet that the model is somewhere else now */
+        link_lost(l, &(struct wire_outcome){.handle = message.handle, .status = REQUEST_LOST});
+        return 0;
+    }
+    if (l->in_scheduler >= l->wiring->port_requests || !push(l, &message)) {
+        refuse(l, message.handle, message.model, REFUSAL_POOL_FULL);
+        return 0;
+    }
+    *last = message;
+    l->in_scheduler++;
+    place->queued++;
+    return 0;
+}
+
+/* Wakes the threads that have requests, or takes their turns, if that is little (request/port.c). */
+static void publish_requests(struct scheduler_link *l) {
+    struct wiring *w = l->wiring;
+    bool help = l->pushed <= WIRING_HELP_MOST;
+    for (uint32_t t = 0; t < w->model_threads && l->pushed; t++) {
+        if (!l->model_rung[t])
+            continue;
+        l->model_rung[t] = false;
+        if (!ring_publish(&w->requests[t]))
+            continue;
+        if (wiring_accelerators_free(w))
+            doorbell_ring_or_help(&w->model_bells[t], help);
+        else
+            doorbell_ring_sleeper(&w->model_bells[t], help);
+    }
+    l->pushed = 0;
+}
+
+static bool take_refusals(struct scheduler_link *l) {
+    bool more = false;
+    for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
+        struct ring *ring = &l->wiring->refusals[t];
+        const struct refusal_message *message;
+        uint32_t n = 0;
+        for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
+            refuse(l, message->handle, message->served_model, message->reason);
+            l->in_scheduler--;
+            l->places[message->served_model].queued--;
+        }
+        if (n)
+            ring_release(ring);
+        more |= n == TAKE_MOST;
+    }
+    return more;
+}
+
+/* ---- plans, and what comes of them ---- */
+
+/* Sends a plan to its backend, and remembers it until it has ended. */
+static void take_plan(struct scheduler_link *l, uint32_t thread, const struct batch_plan *plan) {
+    struct accelerator_place *a = &l->accelerators[plan->accelerator];
+    struct member *m = a->member;
+    size_t bytes = wire_plan_bytes(plan->request_count);
+
+    l->in_scheduler -= plan->request_count;
+    l->places[plan->served_model].queued -= plan->request_count;
+    l->counters.batches++;
+    plan_note(l, a, thread, plan);
+    if (!m || m->peer.closed) {
+        plans_lose(l, plan->accelerator);
+        return;
+    }
+    struct batch_plan *out = peer_frame_more(&m->peer, FRAME_PLANS, bytes, WIRE_MANY);
+    if (!out)
+        return; /* the connection is about to end, and the plan is lost with it */
+    memcpy(out, plan, bytes);
+    out->accelerator = a->local;
+    out->served_model = m->number_of_place[plan->served_model];
+}
+
+static bool take_plans(struct scheduler_link *l) {
+    bool more = false;
+    for (uint32_t t = 0; t < l->wiring->model_threads; t++) {
+        struct ring *ring = &l->wiring->plans[t];
+        const struct batch_plan *plan;
+        uint32_t n = 0;
+        for (; n < TAKE_MOST && (plan = ring_peek(ring)); n++) {
+            uint32_t slots = batch_plan_slots(plan->request_count);
+            take_plan(l, t, plan);
+            ring_pop_run(ring, slots);
+        }
+        if (n)
+            ring_release(ring);
+        more |= n == TAKE_MOST;
+    }
+    return more;
+}
+
+static int take_freed(struct scheduler_link *l, struct member *m, const struct freed_message *freed,
+                      struct sy_error *err) {
+    if (freed->accelerator >= m->accelerator_count || freed->news > NEWS_JOINS)
+        return error_set(err, -EPROTO, "news of an accelerator that it has not");
+    uint32_t accelerator = m->accelerators[freed->accelerator];
+    if (freed->news == NEWS_ENDED && !plan_ended(l, accelerator))
+        return error_set(err, -EPROTO, "the end of a batch that was not sent");
+    accelerator_news(l, accelerator, freed->news, health_local(&m->health, freed->ended_ns), freed->unlike);
+    return 0;
+}
+
+static int take_ran(struct scheduler_link *l, struct member *m, const struct ran_message *as_sent,
+                    struct sy_error *err) {
+    struct ran_message ran = *as_sent;
+    if (ran.accelerator >= m->accelerator_count || ran.model >= l->wiring->models || ran.items < 1 ||
+        ran.items > PROFILE_BATCH_MAX || ran.run_ns < 0 || ran.news != NEWS_ENDED)
+        return error_set(err, -EPROTO, "a run whose numbers will not do");
+    ran.accelerator = m->accelerators[ran.accelerator];
+    ran.type = l->accelerators[ran.accelerator].class;
+    ran_tell(l, &ran);
+    return 0;
+}
+
+/* ---- frames ---- */
+
+static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
+                         struct sy_error *err) {
+    int rc = 0;
+    switch (frame->kind) {
+    case FRAME_REQUESTS:
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = take_request(l, m, &((const struct request_message *)head)[i], err);
+        return rc;
+    case FRAME_MODEL_LEFT:
+        for (uint32_t i = 0; i < frame->count; i++)
+            place_left(l, m, ((const uint32_t *)head)[i]);
+        return 0;
+    default:
+        return error_set(err, -EPROTO, "a frontend does not send frames of kind %u", frame->kind);
+    }
+}
+
+static int from_backend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
+                        struct sy_error *err) {
+    int rc = 0;
+    switch (frame->kind) {
+    case FRAME_MODEL:
+        return member_model(l, m, head, frame->head_bytes, err);
+    case FRAME_ACCELERATORS:
+        return member_accelerators(m, head, frame->count, err);
+    case FRAME_TOLD:
+        return member_told(l, m, err);
+    case FRAME_FREED:
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = take_freed(l, m, &((const struct freed_message *)head)[i], err);
+        return rc;
+    case FRAME_RAN:
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = take_ran(l, m, &((const struct ran_message *)head)[i], err);
+        return rc;
+    case FRAME_UNDELIVERED:
+        for (uint32_t i = 0; i < frame->count; i++)
+            link_lost(l, &((const struct wire_outcome *)head)[i]);
+        return 0;
+    default:
+        return error_set(err, -EPROTO, "a backend does not send frames of kind %u", frame->kind);
+    }
+}
+
+static void send_hello(struct member *m, enum frame_kind kind, const struct hello *hello) {
+    char *text = hello_write(hello);
+    if (text)
+        peer_send(&m->peer, kind, 1, text, strlen(text));
+    free(text);
+}
+
+/* Tells backends of a frontend. */
+static void tell_frontend(struct member *backend, const struct member *frontend) {
+    struct hello hello = frontend->hello;
+    *hello.token = '\0';
+    send_hello(backend, FRAME_FRONTEND, &hello);
+}
+
+/* The number that a member had, or the one that has been free for longest. 0: all are taken. */
+static uint32_t number_find(struct scheduler_link *l, uint32_t wanted) {
+    if (wanted && !l->by_number[wanted])
+        return wanted;
+    for (uint32_t i = 0; i < HELLO_NUMBERS; i++) {
+        l->number_next = l->number_next % (HELLO_NUMBERS - 1) + 1;
+        if (!l->by_number[l->number_next])
+            return l->number_next;
+    }
+    return 0;
+}
+
+/* An address without a host is where the connection comes from. */
+static void address_complete(struct member *m) {
+    char port[HELLO_ADDRESS_MAX], *colon;
+    if (*m->hello.address != ':')
+        return;
+    strcpy(port, m->hello.address);
+    snprintf(m->hello.address, sizeof(m->hello.address), "%.90s", m->from);
+    colon = strrchr(m->hello.address, ':');
+    if (colon && strlen(port) < (size_t)(m->hello.address + sizeof(m->hello.address) - colon))
+        strcpy(colon, port);
+}
+
+static const char *member_refused(struct scheduler_link *l, const struct member *m) {
+    if (m->hello.format != WIRE_FORMAT)
+        return "this scheduler speaks another format of messages: run the same version of symphony";
+    if (m->hello.role != ROLE_FRONTEND && m->hello.role != ROLE_BACKEND)
+        return "only frontends and backends join";
+    if (l->config.auth && !auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token)))
+        return "its token does not let it in";
+    if (m->hello.role == ROLE_FRONTEND && (m->hello.lanes < 1 || m->hello.slots < 1 || !*m->hello.address))
+        return "a frontend without threads, slots or an address";
+    return NULL;
+}
+
+static int member_hello(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
+                        struct sy_error *err) {
+    int rc = hello_read(head, frame->head_bytes, &m->hello, err);
+    if (rc < 0)
+        return rc;
+    const char *why = member_refused(l, m);
+    uint32_t number = why ? 0 : number_find(l, m->hello.number);
+    if (!why && !number)
+        why = "the cluster has no room for another member";
+    if (!why && !member_room(l, m))
+        why = "the scheduler has no memory for another member";
+    if (why) {
+        log_warn("stranger refused", "from=%s name=%s reason=\"%s\"", m->from, m->hello.name, why);
+        peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
+        peer_flush(&m->peer);
+        return error_set(err, -EACCES, "%s", why);
+    }
+    m->known = true;
+    m->hello.number = number;
+    address_complete(m);
+    l->by_number[number] = m;
+    snprintf(m->peer.name, sizeof(m->peer.name), "%s %.80s", cluster_role_name(m->hello.role), m->hello.name);
+    health_init(&m->health, l->config.beat_ns, clock_now_ns());
+    struct hello answer = l->config.self;
+    answer.number = number;
+    send_hello(m, FRAME_WELCOME, &answer);
+    list_for_each (node, &l->loop.peers) {
+        struct member *other = container_of(list_entry(node, struct peer, link), struct member, peer);
+        if (other == m || !other->known)
+            continue;
+        if (m->hello.role == ROLE_BACKEND && other->hello.role == ROLE_FRONTEND)
+            tell_frontend(m, other);
+        else if (m->hello.role == ROLE_FRONTEND && other->hello.role == ROLE_BACKEND)
+            tell_frontend(other, m);
+    }
+    log_info("member joined", "role=%s name=%s number=%u address=%s version=%s", cluster_role_name(m->hello.role),
+             m->hello.name, number, m->hello.address, m->hello.version);
+    return 0;
+}
+
+static int on_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct member *m = container_of(peer, struct member, peer);
+    struct scheduler_link *l = peer->owner;
+
+    if (!m->known)
+        return frame->kind == FRAME_HELLO ? member_hello(l, m, frame, head, err)
+                                          : error_set(err, -EPROTO, "it did not introduce itself");
+    if (health_frame(&m->health, peer, frame, head))
+        return 0;
+    return m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
+                                          : from_backend(l, m, frame, head, err);
+}
+
+static uint32_t on_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
+    (void)peer, (void)frame, (void)pieces;
+    return 0; /* thrown away: no member sends any here */
+}
+
+static void on_body_over(struct peer *peer) {
+    (void)peer;
+}
+
+/* ---- members go ---- */
+
+/* Takes a frontend's requests out of the queues. False: there are more, when the threads have read these. */
+static bool requests_cancel(struct scheduler_link *l, struct member *m) {
+    size_t count = (size_t)m->hello.lanes * m->hello.slots;
+    for (; m->cancelled < count; m->cancelled++) {
+        struct request_message message = m->last[m->cancelled];
+        message.kind = REQUEST_CANCELLED;
+        if (message.handle && !push(l, &message))
+            return false;
+    }
+    return true;
+}
+
+static void frontend_gone(struct scheduler_link *l, struct member *m) {
+    places_left_by(l, m);
+    list_for_each (node, &l->loop.peers) {
+        struct member *other = container_of(list_entry(node, struct peer, link), struct member, peer);
+        if (other->known && other->hello.role == ROLE_BACKEND)
+            peer_send(&other->peer, FRAME_FRONTEND_GONE, 1, &m->hello.number, sizeof(m->hello.number));
+    }
+}
+
+static void member_drop(struct scheduler_link *l, struct member *m, const char *reason) {
+    if (m->known)
+        log_warn("member lost", "role=%s name=%s number=%u reason=\"%s\"", cluster_role_name(m->hello.role),
+                 m->hello.name, m->hello.number, reason);
+    link_loop_drop(&l->loop, &m->peer);
+    if (!m->known)
+        return;
+    if (m->hello.role == ROLE_FRONTEND)
+        frontend_gone(l, m);
+    else
+        backend_gone(l, m);
+}
+
+static void on_closed(struct peer *peer, const char *reason) {
+    member_drop(peer->owner, container_of(peer, struct member, peer), reason);
+}
+
+static const struct peer_events events = {on_frame, on_body, on_body_over, on_closed};
+
+static void member_free(struct member *m) {
+    free(m->last);
+    free(m->owes);
+    free(m->number_of_place);
+    free(m->accelerators);
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        for (uint32_t k = 0; k < m->brought[i].profile_count; k++)
+            free(m->brought[i].profiles[k].profile);
+    free(m->brought);
+    free(m->types);
+    free(m);
+}
+
+/* Its socket is closed; its number is free once nothing here speaks of it any more. */
+static void bury(void *owner, struct peer *peer) {
+    struct scheduler_link *l = owner;
+    struct member *m = container_of(peer, struct member, peer);
+    if (!m->known) {
+        member_free(m);
+        return;
+    }
+    m->next = l->ghosts;
+    l->ghosts = m;
+}
+
+static void ghosts_look(struct scheduler_link *l) {
+    for (struct member **at = &l->ghosts, *m; (m = *at);) {
+        if (m->hello.role == ROLE_FRONTEND && !requests_cancel(l, m)) {
+            at = &m->next;
+            continue;
+        }
+        *at = m->next;
+        l->by_number[m->hello.number] = NULL;
+        member_free(m);
+    }
+}
+
+static void accepted(void *owner, int fd, const char *from) {
+    struct scheduler_link *l = owner;
+    struct member *m = calloc(1, sizeof(*m));
+    uint32_t strangers = 0;
+
+    list_for_each (node, &l->loop.peers)
+        strangers += !container_of(list_entry(node, struct peer, link), struct member, peer)->known;
+    if (!m || strangers >= STRANGERS_MAX) {
+        close(fd);
+        free(m);
+        return;
+    }
+    m->since_ns = clock_now_ns();
+    snprintf(m->from, sizeof(m->from), "%s", from);
+    if (link_loop_add(&l->loop, &m->peer, fd, false, &events, l) < 0)
+        free(m);
+    else
+        snprintf(m->peer.name, sizeof(m->peer.name), "%s", from);
+}
+
+static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    list_for_each_safe (node, &l->loop.peers) {
+        struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+        int64_t over_ns = m->since_ns + GREET_NS;
+        if (!m->known && now_ns > over_ns) {
+            member_drop(l, m, "it did not introduce itself");
+        } else if (!m->known) {
+            *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        } else if (!health_look(&m->health, &m->peer, now_ns, until_ns)) {
+            member_drop(l, m, "it has been silent for three heartbeats");
+        } else if (m->hello.role == ROLE_FRONTEND && !m->told && clock_sync_known(&m->health.clock)) {
+            m->told = true;
+            places_tell(l, m);
+            peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
+        }
+    }
+}
+
+/* ---- turns ---- */
+
+static int64_t turn(void *owner, int64_t now_ns) {
+    struct scheduler_link *l = owner;
+    int64_t until_ns = TIME_NEVER;
+
+    pthread_mutex_lock(&l->lock);
+    members_look(l, now_ns, &until_ns);
+    ghosts_look(l);
+    bool busy = places_look(l);
+    publish_reports(l);
+    publish_requests(l);
+    bool more = take_refusals(l);
+    more |= take_plans(l);
+    publish_reports(l);
+    pthread_mutex_unlock(&l->lock);
+    if (busy || l->ghosts)
+        until_ns = now_ns + LOOK_NS < until_ns ? now_ns + LOOK_NS : until_ns;
+    return more ? 0 : until_ns;
+}
+
+static bool pending(void *owner) {
+    struct scheduler_link *l = owner;
+    for (uint32_t t = 0; t < l->wiring->model_threads; t++)
+        if (ring_pending(&l->wiring->refusals[t]) || ring_pending(&l->wiring->plans[t]))
+            return true;
+    return false;
+}
+
+static const struct link_loop_ops loop_ops = {turn, pending, accepted, bury};
+
+/* ---- start and end ---- */
+
+static void link_free(struct scheduler_link *l) {
+    for (struct member *m = l->ghosts, *next; m; m = next) {
+        next = m->next;
+        member_free(m);
+    }
+    places_free(l);
+    pthread_mutex_destroy(&l->lock);
+    free(l->model_rung);
+    free(l->by_number);
+    free(l);
+}
+
+int scheduler_link_start(struct scheduler_link **link, const struct scheduler_link_config *config,
+                         struct sy_error *err) {
+    struct scheduler_link *l = calloc(1, sizeof(*l));
+    int rc = -ENOMEM;
+
+    if (!l)
+        return error_set(err, rc, "no memory for the cluster's members");
+    l->config = *config;
+    l->wiring = config->wiring;
+    pthread_mutex_init(&l->lock, NULL);
+    l->config.self.format = WIRE_FORMAT;
+    l->config.self.role = ROLE_SCHEDULER;
+    l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
+    l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));
+    if (!l->by_number || !l->model_rung || places_init(l) < 0) {
+        error_set(err, rc, "no memory for the cluster's members");
+        goto err_free;
+    }
+    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0 ||
+        (rc = link_loop_start(&l->loop, "link", err)) < 0)
+        goto err_free;
+    *link = l;
+    return 0;
+
+err_free:
+    link_loop_stop(&l->loop);
+    link_free(l);
+    return rc;
+}
+
+void scheduler_link_stop(struct scheduler_link *l) {
+    if (!l)
+        return;
+    link_loop_stop(&l->loop);
+    link_free(l);
+}
+
+/* ---- status ---- */
+
+static json_t *member_status(const struct member *m) {
+    int64_t error_ns = clock_sync_error_ns(&m->health.clock, clock_now_ns());
+    json_t *json =
+        json_pack("{s:s, s:s, s:i, s:s, s:s}", "role", cluster_role_name(m->hello.role), "name", m->hello.name,
+                  "number", (int)m->hello.number, "address", m->hello.address, "version", m->hello.version);
+    json_object_set_new(json, "incarnation", json_sprintf("%016llx", (unsigned long long)m->hello.incarnation));
+    if (clock_sync_known(&m->health.clock)) {
+        json_object_set_new(json, "round_trip_us",
+                            json_real((double)clock_sync_round_trip_ns(&m->health.clock) / 1000));
+        json_object_set_new(json, "clock_error_us", json_real((double)error_ns / 1000));
+    }
+    if (m->hello.role == ROLE_BACKEND)
+        json_object_set_new(json, "accelerators", json_integer(m->accelerator_count));
+    return json;
+}
+
+char *scheduler_link_status(struct scheduler_link *l) {
+    json_t *json = json_object(), *members = json_array();
+
+    pthread_mutex_lock(&l->lock);
+    list_for_each (node, &l->loop.peers) {
+        const struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+        if (m->known)
+            json_array_append_new(members, member_status(m));
+    }
+    json_object_set_new(json, "term", json_integer((json_int_t)l->config.self.term));
+    json_object_set_new(json, "members", members);
+    json_object_set_new(json, "models", places_status(l));
+    json_object_set_new(json, "accelerators", json_integer(l->accelerators_there));
+    json_object_set_new(json, "requests", json_integer((json_int_t)l->counters.requests));
+    json_object_set_new(json, "batches", json_integer((json_int_t)l->counters.batches));
+    json_object_set_new(json, "lost", json_integer((json_int_t)l->counters.lost));
+    pthread_mutex_unlock(&l->lock);
+    char *text = json_dumps(json, JSON_INDENT(2));
+    json_decref(json);
+    return text;
+}

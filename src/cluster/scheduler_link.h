@@ -1,0 +1,36 @@
+/* scheduler_link.h - the scheduler process's end of the cluster: who belongs to it, which models and accelerators they
+ * bring, requests in, plans out.
+ *
+ * To the scheduler's threads it is frontend 0 and executor 0 (LINK_SCHEDULER), with places for accelerators and models
+ * that members fill. Accelerators of one type whose backends have the same models are one type of the scheduler's
+ * (ACCELERATOR_TYPES_MAX of them), so that a model runs only where it is. */
+#pragma once
+
+#include "base/error.h"
+#include "cluster/hello.h"
+#include "repository/served_model.h"
+#include "sched/model_thread.h"
+#include "sched/wiring.h"
+
+struct auth;
+struct scheduler_link;
+
+struct scheduler_link_config {
+    struct wiring *wiring;
+    struct model_thread *const *model_threads; /* [wiring->model_threads] */
+    uint32_t models_max;                       /* places; wiring->thread_of_served says whose each is */
+    int listen_fd;                             /* for members; the link's from then on */
+    struct hello self;                         /* incarnation, version, name, term */
+    const struct auth *auth;                   /* tokens that let members in; NULL: none is needed */
+    int64_t beat_ns;                           /* between heartbeats */
+    double copy_ns_per_byte;                   /* first guess of what gathering inputs takes */
+};
+
+/* 0 or -errno with a sentence. */
+int scheduler_link_start(struct scheduler_link **link, const struct scheduler_link_config *config,
+                         struct sy_error *err);
+/* While the scheduler's threads run. NULL is allowed. */
+void scheduler_link_stop(struct scheduler_link *link);
+
+/* What there is, as JSON to be freed: members, links, models, accelerators. NULL without memory. Any thread. */
+char *scheduler_link_status(struct scheduler_link *link);

@@ -1,0 +1,534 @@
+/* scheduler_places.c - places for models and accelerators: what backends bring goes into them, and leaves them.
+ *
+ * A place's cores know the profiles of the classes that ran its model when it was made. When other classes run it, the
+ * model gets a new place, frontends are told of that, and the old one goes once its last requests have gone: as when a
+ * model is loaded anew (control/model_slots.h). */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/scheduler_link_state.h"
+
+int places_init(struct scheduler_link *l) {
+    const struct wiring *w = l->wiring;
+    l->catalogue = calloc(1, sizeof(*l->catalogue));
+    l->places = calloc(l->config.models_max, sizeof(*l->places));
+    l->variant_taken = calloc(w->models, sizeof(bool));
+    l->accelerators = calloc(w->accelerators, sizeof(*l->accelerators));
+    if (!l->catalogue || !l->places || !l->variant_taken || !l->accelerators)
+        return -ENOMEM;
+    for (uint32_t a = 0; a < w->accelerators; a++)
+        l->accelerators[a].last = &l->accelerators[a].first;
+    return 0;
+}
+
+static void plans_free(struct sealed_plan *p) {
+    for (struct sealed_plan *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+}
+
+void places_free(struct scheduler_link *l) {
+    for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++)
+        plans_free(l->accelerators[a].first);
+    plans_free(l->free_plans);
+    if (l->catalogue)
+        catalogue_free(l->catalogue);
+    free(l->catalogue);
+    free(l->places);
+    free(l->variant_taken);
+    free(l->accelerators);
+}
+
+bool member_room(struct scheduler_link *l, struct member *m) {
+    if (m->hello.role == ROLE_FRONTEND) {
+        m->last = calloc((size_t)m->hello.lanes * m->hello.slots, sizeof(*m->last)); /* touched as slots are used */
+        m->owes = calloc(l->config.models_max, sizeof(bool));
+        return m->last && m->owes;
+    }
+    m->number_of_place = calloc(l->config.models_max, sizeof(uint32_t));
+    return m->number_of_place;
+}
+
+/* ---- plans that backends have ---- */
+
+void plan_note(struct scheduler_link *l, struct accelerator_place *a, uint32_t thread, const struct batch_plan *plan) {
+    struct sealed_plan *p = l->free_plans;
+    if (p)
+        l->free_plans = p->next;
+    if (p && p->room < plan->request_count) {
+        free(p);
+        p = NULL;
+    }
+    if (!p) {
+        uint32_t room = plan->request_count < 32 ? 32 : plan->request_count;
+        p = malloc(sizeof(*p) + room * sizeof(uint64_t));
+        CHECK(p); /* a plan that nobody remembers would never end */
+        p->room = room;
+    }
+    p->next = NULL;
+    p->thread = thread;
+    p->place = plan->served_model;
+    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
+    l->places[p->place].sealed++;
+    *a->last = p;
+    a->last = &p->next;
+}
+
+static struct sealed_plan *plan_first(struct scheduler_link *l, struct accelerator_place *a) {
+    struct sealed_plan *p = a->first;
+    if (!p)
+        return NULL;
+    a->first = p->next;
+    if (!a->first)
+        a->last = &a->first;
+    l->places[p->place].sealed--;
+    p->next = l->free_plans;
+    l->free_plans = p;
+    return p;
+}
+
+bool plan_ended(struct scheduler_link *l, uint32_t accelerator) {
+    return plan_first(l, &l->accelerators[accelerator]) != NULL;
+}
+
+void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
+    int64_t now_ns = clock_now_ns();
+    for (struct sealed_plan *p; (p = plan_first(l, &l->accelerators[accelerator]));) {
+        for (uint32_t i = 0; i < p->plan.request_count; i++)
+            link_lost(l, &(struct wire_outcome){.handle = p->plan.handles[i], .status = REQUEST_LOST});
+        accelerator_news(l, accelerator, NEWS_ENDED, now_ns, true);
+        ran_tell(l, &(struct ran_message){.news = NEWS_ENDED,
+                                          .model = p->plan.model,
+                                          .generation = p->plan.generation,
+                                          .type = l->accelerators[accelerator].class,
+                                          .items = 1,
+                                          .accelerator = accelerator,
+                                          .tag = p->plan.tag,
+                                          .dispatch_ns = -1});
+    }
+}
+
+void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news, int64_t ended_ns,
+                      bool unlike) {
+    struct accelerator_place *a = &l->accelerators[accelerator];
+    struct ring *ring = &l->wiring->freed[wiring_part_of_accelerator(l->wiring, accelerator)];
+    if (news != NEWS_ENDED && a->up == (news == NEWS_JOINS))
+        return;
+    struct freed_message *message = ring_reserve(ring);
+    CHECK(message); /* an accelerator has three batches under way at most, and joins or leaves between two of them */
+    *message = (struct freed_message){
+        .news = news, .unlike = unlike, .type = a->class, .accelerator = accelerator, .ended_ns = ended_ns};
+    ring_push(ring);
+    l->report_rung = true;
+    if (news == NEWS_ENDED)
+        return;
+    a->up = news == NEWS_JOINS;
+    l->accelerators_there += a->up ? 1 : (uint32_t)-1;
+}
+
+void ran_tell(struct scheduler_link *l, const struct ran_message *ran) {
+    struct ring *ring = &l->wiring->ran[l->wiring->thread_of_model[ran->model]];
+    struct ran_message *message = ring_reserve(ring);
+    if (!message)
+        return; /* a measurement lost because the thread is far behind is no loss */
+    *message = *ran;
+    ring_push(ring);
+    l->report_rung = true;
+}
+
+void publish_reports(struct scheduler_link *l) {
+    struct wiring *w = l->wiring;
+    if (!l->report_rung)
+        return;
+    l->report_rung = false;
+    for (uint32_t k = 0; k < w->rank_threads; k++)
+        if (ring_publish(&w->freed[k]))
+            doorbell_ring_or_help(&w->rank_bells[k], true);
+    for (uint32_t t = 0; t < w->model_threads; t++)
+        if (ring_publish(&w->ran[t]))
+            doorbell_ring_or_help(&w->model_bells[t], true);
+}
+
+/* ---- backends come ---- */
+
+int member_model(struct scheduler_link *l, struct member *m, const char *head, uint32_t bytes, struct sy_error *err) {
+    uint32_t number;
+    if (m->told)
+        return error_set(err, -EPROTO, "a model after all had been told");
+    if (m->brought_count == m->brought_room) {
+        uint32_t room = m->brought_room ? 2 * m->brought_room : 16;
+        struct brought_model *grown = realloc(m->brought, room * sizeof(*grown));
+        if (!grown)
+            return error_set(err, -ENOMEM, "no memory for a member's models");
+        m->brought = grown;
+        m->brought_room = room;
+    }
+    memcpy(&number, head, sizeof(number));
+    struct brought_model *brought = &m->brought[m->brought_count];
+    struct sy_error why;
+    int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
+    if (rc < 0) { /* the others may do */
+        log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
+        return 0;
+    }
+    brought->number = number;
+    m->brought_count++;
+    return 0;
+}
+
+int member_accelerators(struct member *m, const struct wire_accelerator *accelerators, uint32_t count,
+                        struct sy_error *err) {
+    if (m->told)
+        return error_set(err, -EPROTO, "accelerators after all had been told");
+    char(*grown)[64] = realloc(m->types, (size_t)(m->accelerator_count + count + 1) * sizeof(*grown));
+    if (!grown)
+        return error_set(err, -ENOMEM, "no memory for a member's accelerators");
+    m->types = grown;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!memchr(accelerators[i].type, '\0', sizeof(accelerators[i].type)))
+            return error_set(err, -EPROTO, "a type of accelerators that does not end");
+        memcpy(m->types[m->accelerator_count++], accelerators[i].type, sizeof(*m->types));
+    }
+    return 0;
+}
+
+/* The classes that some place knows. */
+static uint32_t classes_used(const struct scheduler_link *l) {
+    uint32_t used = 0;
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        used |= l->places[p].state != PLACE_FREE ? l->places[p].runs_on : 0;
+    return used;
+}
+
+static uint32_t class_of(struct scheduler_link *l, struct member *m, const char *type) {
+    for (uint32_t i = 0; i < m->class_count; i++)
+        if (strcmp(l->catalogue->classes[m->classes[i]].type, type) == 0)
+            return m->classes[i];
+    if (m->class_count == ACCELERATOR_TYPES_MAX)
+        return CATALOGUE_NONE;
+    uint32_t class = catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l));
+    if (class != CATALOGUE_NONE)
+        m->classes[m->class_count++] = class;
+    return class;
+}
+
+static uint32_t accelerator_find(struct scheduler_link *l, uint32_t from) {
+    uint32_t a = from;
+    while (a < l->wiring->accelerators && l->accelerators[a].taken)
+        a++;
+    return a;
+}
+
+/* The plans of a place that runs a backend's model carry the backend's number of it. */
+static void numbers_note(struct scheduler_link *l, struct member *m) {
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        for (uint32_t p = 0; p < l->config.models_max; p++)
+            if (l->places[p].state != PLACE_FREE && l->places[p].known == m->brought[i].known)
+                m->number_of_place[p] = m->brought[i].number;
+}
+
+int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err) {
+    if (m->told)
+        return error_set(err, -EPROTO, "all was told twice");
+    m->told = true;
+    m->accelerators = malloc((m->accelerator_count + 1) * sizeof(*m->accelerators));
+    if (!m->accelerators)
+        return error_set(err, -ENOMEM, "no memory for a member's accelerators");
+    uint32_t count = m->accelerator_count, at = 0;
+    m->accelerator_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t class = class_of(l, m, m->types[i]);
+        at = accelerator_find(l, at);
+        if (class == CATALOGUE_NONE)
+            return error_set(err, -ENOSPC,
+                             "the cluster has %d types of accelerators already, counting those apart whose backends "
+                             "have different models",
+                             ACCELERATOR_TYPES_MAX);
+        if (at == l->wiring->accelerators)
+            return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
+                             l->wiring->accelerators);
+        l->accelerators[at].member = m;
+        l->accelerators[at].local = i;
+        l->accelerators[at].class = (uint8_t) class;
+        l->accelerators[at].taken = true;
+        m->accelerators[m->accelerator_count++] = at;
+    }
+    numbers_note(l, m);
+    l->changed = true;
+    log_info("backend brings", "backend=%s models=%u accelerators=%u", m->hello.name, m->brought_count,
+             m->accelerator_count);
+    return 0;
+}
+
+void backend_gone(struct scheduler_link *l, struct member *m) {
+    for (uint32_t i = 0; m->accelerators && i < m->accelerator_count; i++) {
+        struct accelerator_place *a = &l->accelerators[m->accelerators[i]];
+        plans_lose(l, m->accelerators[i]);
+        accelerator_news(l, m->accelerators[i], NEWS_LEAVES, 0, false);
+        a->member = NULL;
+    }
+    for (uint32_t i = 0; i < m->class_count; i++)
+        catalogue_class_leave(l->catalogue, m->classes[i]);
+    for (uint32_t i = 0; i < m->brought_count; i++)
+        catalogue_take(l->catalogue, &m->brought[i]);
+    m->brought_count = m->class_count = 0;
+    l->changed = true;
+}
+
+/* Places of accelerators whose members are gone are free once the scheduler has nothing of them any more. True: some
+ * are not. */
+static bool accelerators_look(struct scheduler_link *l) {
+    bool left = false;
+    for (uint32_t i = 0; i < l->wiring->accelerators; i++) {
+        struct accelerator_place *a = &l->accelerators[i];
+        if (!a->taken || a->member)
+            continue;
+        bool gone = wiring_accelerator_state(l->wiring, i) == ACCELERATOR_GONE && !a->first;
+        a->taken = !gone;
+        left |= !gone;
+    }
+    return left;
+}
+
+/* ---- models: places ---- */
+
+bool place_takes(const struct served_place *place, const struct request_message *message) {
+    if (place->state != PLACE_SERVING && place->state != PLACE_LEAVING)
+        return false;
+    return place->model.variant_count > 1 || message->shape_key == 0;
+}
+
+static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
+    const struct known_model *known = &l->catalogue->known[l->places[place].known];
+    char *head = peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(place) + known->description_bytes, 0);
+    if (!head)
+        return;
+    memcpy(head, &place, sizeof(place));
+    memcpy(head + sizeof(place), known->description, known->description_bytes);
+}
+
+void places_tell(struct scheduler_link *l, struct member *m) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state == PLACE_SERVING && l->catalogue->known[l->places[p].known].place == p)
+            serve_tell(l, m, p);
+}
+
+#define FOR_EACH_FRONTEND(l, m)                                                                                        \
+    list_for_each (node_, &(l)->loop.peers)                                                                            \
+        for (struct member *m = container_of(list_entry(node_, struct peer, link), struct member, peer);               \
+             m && m->known && m->told && m->hello.role == ROLE_FRONTEND; m = NULL)
+
+/* Numbers in the scheduler that nobody has: the first of a run of `count`. */
+static uint32_t variants_take(struct scheduler_link *l, uint32_t count) {
+    uint32_t run = 0;
+    for (uint32_t v = 0; v < l->wiring->models; v++) {
+        run = l->variant_taken[v] ? 0 : run + 1;
+        if (run == count) {
+            memset(l->variant_taken + v + 1 - count, true, count);
+            return v + 1 - count;
+        }
+    }
+    return CATALOGUE_NONE;
+}
+
+/* Bytes of one item's inputs, the profiled shape's where shapes vary. */
+static double item_bytes(const struct served_model *model) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < model->signature.input_count; i++) {
+        const struct tensor_spec *input = &model->signature.inputs[i];
+        int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
+        bytes += elements > 0 ? (double)elements * (double)datatype_bytes_min(input->type) : 0;
+    }
+    return bytes;
+}
+
+/* Begins to serve a model in a place of its own. False: there is no room, now. */
+static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
+    struct known_model *known = &l->catalogue->known[known_index];
+    const struct served_model *model = known->model;
+    struct wiring *w = l->wiring;
+    uint32_t p = 0, count = model->signature.variable_shapes ? VARIANTS_MAX : 1;
+
+    while (p < l->config.models_max && l->places[p].state != PLACE_FREE)
+        p++;
+    uint32_t first = p < l->config.models_max ? variants_take(l, count) : CATALOGUE_NONE;
+    if (first == CATALOGUE_NONE)
+        return false;
+    struct served_place *place = &l->places[p];
+    *place = (struct served_place){
+        .state = PLACE_COMING,
+        .known = known_index,
+        .runs_on = runs_on,
+        .model = {.served_model = p,
+                  .first_variant = first,
+                  .variant_count = count,
+                  .batch_max = model->batch_max,
+                  .slo_ns = model->slo_ns,
+                  .weight = model->weight,
+                  .queue = &model->queue,
+                  .data_ns = (int64_t)(l->config.copy_ns_per_byte * item_bytes(model))},
+    };
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
+        if (!(runs_on >> k & 1))
+            continue;
+        const struct profile *profile = place->model.profiles[k] = known->profiles[k];
+        if (place->model.batch_max > profile->batch_max)
+            place->model.batch_max = profile->batch_max;
+    }
+    for (uint32_t v = 0; v < count; v++)
+        w->thread_of_model[first + v] = w->thread_of_served[p];
+    if (model_thread_prepare(l->config.model_threads[w->thread_of_served[p]], &place->model) < 0 ||
+        wiring_model_comes(w, p, p % w->rank_threads) < 0) {
+        model_thread_forget(l->config.model_threads[w->thread_of_served[p]], p);
+        memset(l->variant_taken + first, false, count);
+        place->state = PLACE_FREE;
+        return false;
+    }
+    list_for_each (node, &l->loop.peers) {
+        struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+        for (uint32_t i = 0; m->known && i < m->brought_count; i++)
+            if (m->brought[i].known == known_index)
+                m->number_of_place[p] = m->brought[i].number;
+    }
+    return true;
+}
+
+/* Tells frontends that a place is to go. */
+static void place_leave(struct scheduler_link *l, uint32_t p) {
+    l->places[p].state = PLACE_LEAVING;
+    FOR_EACH_FRONTEND(l, m) {
+        peer_send(&m->peer, FRAME_MODEL_GONE, 1, &p, sizeof(p));
+        m->owes[p] = true;
+        l->places[p].owed++;
+    }
+}
+
+void place_left(struct scheduler_link *l, struct member *m, uint32_t p) {
+    if (p >= l->config.models_max || !m->owes[p])
+        return;
+    m->owes[p] = false;
+    l->places[p].owed--;
+}
+
+void places_left_by(struct scheduler_link *l, struct member *m) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        place_left(l, m, p);
+}
+
+/* Whether all variants of a place are with the scheduler, or none. */
+static bool place_is(const struct scheduler_link *l, const struct served_place *place, bool there) {
+    for (uint32_t v = 0; v < place->model.variant_count; v++)
+        if ((wiring_part(l->wiring, place->model.first_variant + v) != PART_NOBODY) != there)
+            return false;
+    return true;
+}
+
+/* A place that has come takes over from the one before. */
+static void place_serve(struct scheduler_link *l, uint32_t p) {
+    struct known_model *known = &l->catalogue->known[l->places[p].known];
+    uint32_t before = known->place;
+    l->places[p].state = PLACE_SERVING;
+    known->place = p;
+    FOR_EACH_FRONTEND(l, m)
+    serve_tell(l, m, p);
+    if (before != CATALOGUE_NONE)
+        place_leave(l, before);
+    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
+             known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max, known->backends);
+}
+
+/* The next step of a place. True: more are to come. */
+static bool place_look(struct scheduler_link *l, uint32_t p) {
+    struct served_place *place = &l->places[p];
+    switch (place->state) {
+    case PLACE_COMING:
+        if (place_is(l, place, true))
+            place_serve(l, p);
+        return true;
+    case PLACE_LEAVING:
+        if (place->owed == 0 && place->queued == 0 && place->sealed == 0 && wiring_model_goes(l->wiring, p) == 0)
+            place->state = PLACE_GOING;
+        return true;
+    case PLACE_GOING:
+        if (!place_is(l, place, false))
+            return true;
+        model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
+        memset(l->variant_taken + place->model.first_variant, false, place->model.variant_count);
+        place->state = PLACE_FREE;
+        l->changed = true;
+        return false;
+    default:
+        return false;
+    }
+}
+
+static bool is_coming(const struct scheduler_link *l, uint32_t known) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state == PLACE_COMING && l->places[p].known == known)
+            return true;
+    return false;
+}
+
+/* Whether any place of the model is left. */
+static bool is_placed(const struct scheduler_link *l, uint32_t known) {
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state != PLACE_FREE && l->places[p].known == known)
+            return true;
+    return false;
+}
+
+/* Brings places in line with what backends have. True: not all could be. */
+static bool reconcile(struct scheduler_link *l) {
+    struct catalogue *c = l->catalogue;
+    bool left = false;
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        struct known_model *known = &c->known[i];
+        if (!known->model || is_coming(l, i))
+            continue;
+        uint32_t runs_on = catalogue_runs_on(c, i);
+        bool served = known->place != CATALOGUE_NONE;
+        if (runs_on && (!served || l->places[known->place].runs_on != runs_on)) {
+            left |= !place_begin(l, i, runs_on);
+        } else if (!runs_on && served) {
+            log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
+            place_leave(l, known->place);
+            known->place = CATALOGUE_NONE;
+        } else if (!runs_on && known->backends == 0 && !is_placed(l, i)) {
+            catalogue_forget(c, i);
+        }
+    }
+    return left;
+}
+
+bool places_look(struct scheduler_link *l) {
+    bool busy = accelerators_look(l);
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        busy |= place_look(l, p);
+    if (l->changed) {
+        l->changed = reconcile(l);
+        busy = true;
+    }
+    return busy;
+}
+
+json_t *places_status(struct scheduler_link *l) {
+    json_t *models = json_array();
+    for (uint32_t p = 0; p < l->config.models_max; p++) {
+        const struct served_place *place = &l->places[p];
+        if (place->state != PLACE_SERVING)
+            continue;
+        const struct known_model *known = &l->catalogue->known[place->known];
+        json_array_append_new(models,
+                              json_pack("{s:s, s:i, s:f, s:i, s:i}", "name", known->model->name, "version",
+                                        (int)known->model->version, "slo_ms", (double)known->model->slo_ns / 1e6,
+                                        "backends", (int)known->backends, "queued", (int)place->queued));
+    }
+    return models;
+}

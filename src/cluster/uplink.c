@@ -1,0 +1,167 @@
+/* uplink.c - keeps a connection to the scheduler. */
+#include "cluster/uplink.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define RETRY_FIRST_NS (20 * NS_PER_MS)
+#define RETRY_MOST_NS  (1 * NS_PER_S)
+#define GREET_NS       (5 * NS_PER_S) /* from connecting to the welcome */
+
+/* ---- addresses ---- */
+
+int uplink_address(const char *name, struct sockaddr_storage *at, socklen_t *bytes, struct sy_error *err) {
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    const char *colon = strrchr(name, ':');
+    struct addrinfo *found;
+    char host[HELLO_ADDRESS_MAX];
+
+    if (!colon || colon == name || !colon[1] || strlen(name) >= sizeof(host))
+        return error_set(err, -EINVAL, "'%s' is not HOST:PORT", name);
+    bool bracket = name[0] == '[' && colon[-1] == ']'; /* an address of IPv6 */
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - name) - 2 * bracket, name + bracket);
+    int rc = getaddrinfo(host, colon + 1, &hints, &found);
+    if (rc != 0)
+        return error_set(err, -ENOENT, "'%s': %s", name, gai_strerror(rc));
+    memcpy(at, found->ai_addr, found->ai_addrlen);
+    *bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    return 0;
+}
+
+int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
+                const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
+                struct sy_error *err) {
+    *u = (struct uplink){.loop = loop,
+                         .ops = ops,
+                         .context = context,
+                         .self = *self,
+                         .beat_ns = beat_ns,
+                         .address_count = count,
+                         .wait_ns = RETRY_FIRST_NS};
+    if (count < 1 || count > UPLINK_ADDRESSES_MAX)
+        return error_set(err, -EINVAL, "%u schedulers; 1 to %d may be named", count, UPLINK_ADDRESSES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = uplink_address(schedulers[i], &u->addresses[i].at, &u->addresses[i].bytes, err);
+        if (rc < 0)
+            return rc;
+        snprintf(u->addresses[i].name, sizeof(u->addresses[i].name), "%s", schedulers[i]);
+    }
+    return 0;
+}
+
+/* ---- the connection ---- */
+
+static void lost(struct uplink *u, const char *reason) {
+    bool was_up = u->up;
+    if (was_up)
+        log_warn("scheduler lost", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
+    else if (!u->complained)
+        log_warn("scheduler not reached; trying again", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
+    u->complained = true;
+    u->up = false;
+    link_loop_drop(u->loop, &u->peer);
+    u->next = (u->next + 1) % u->address_count;
+    if (was_up)
+        u->ops->down(u->context);
+}
+
+static void on_closed(struct peer *peer, const char *reason) {
+    lost(peer->owner, reason);
+}
+
+static int welcome(struct uplink *u, const struct frame *frame, const char *head, struct sy_error *err) {
+    struct hello answer;
+    int rc = hello_read(head, frame->head_bytes, &answer, err);
+    if (rc < 0)
+        return rc;
+    if (answer.format != WIRE_FORMAT || answer.role != ROLE_SCHEDULER)
+        return error_set(err, -EPROTO, "no scheduler of format %u answers there", WIRE_FORMAT);
+    if (answer.term < u->self.term)
+        return error_set(err, -ESTALE, "its term %llu is over", (unsigned long long)answer.term);
+    u->self.term = answer.term;
+    u->self.number = answer.number;
+    u->up = true;
+    u->complained = false;
+    u->times++;
+    u->wait_ns = RETRY_FIRST_NS;
+    log_info("joined", "scheduler=%s number=%u term=%llu", u->peer.name, answer.number,
+             (unsigned long long)answer.term);
+    u->ops->up(u->context, &answer);
+    return 0;
+}
+
+static int on_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct uplink *u = peer->owner;
+    if (health_frame(&u->health, peer, frame, head))
+        return 0;
+    if (frame->kind == FRAME_REFUSED)
+        return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < 400 ? frame->head_bytes : 400),
+                         (const char *)head);
+    if (!u->up)
+        return frame->kind == FRAME_WELCOME ? welcome(u, frame, head, err)
+                                            : error_set(err, -EPROTO, "it did not introduce itself");
+    return u->ops->frame(u->context, frame, head, err);
+}
+
+static uint32_t on_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
+    (void)peer, (void)frame, (void)pieces;
+    return 0; /* a scheduler sends none */
+}
+
+static void on_body_over(struct peer *peer) {
+    (void)peer;
+}
+
+static const struct peer_events events = {on_frame, on_body, on_body_over, on_closed};
+
+static void try_connect(struct uplink *u, int64_t now_ns) {
+    const struct sockaddr *at = (const struct sockaddr *)&u->addresses[u->next].at;
+    int fd = link_connect(at, u->addresses[u->next].bytes);
+    u->retry_ns = now_ns + u->wait_ns;
+    u->wait_ns = 2 * u->wait_ns < RETRY_MOST_NS ? 2 * u->wait_ns : RETRY_MOST_NS;
+    if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0) {
+        u->next = (u->next + 1) % u->address_count;
+        return;
+    }
+    u->open = true;
+    snprintf(u->peer.name, sizeof(u->peer.name), "%s", u->addresses[u->next].name);
+    health_init(&u->health, u->beat_ns, now_ns);
+    char *text = hello_write(&u->self);
+    if (text)
+        peer_send(&u->peer, FRAME_HELLO, 1, text, strlen(text));
+    free(text);
+}
+
+void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
+    if (!u->open) {
+        if (now_ns >= u->retry_ns)
+            try_connect(u, now_ns);
+        if (!u->open)
+            *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
+    }
+    if (!u->open || u->peer.closed)
+        return;
+    if (!u->up) {
+        int64_t over_ns = u->peer.heard_ns + GREET_NS;
+        if (now_ns > over_ns)
+            lost(u, "it does not answer");
+        else
+            *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+    } else if (!health_look(&u->health, &u->peer, now_ns, until_ns)) {
+        lost(u, "it has been silent for three heartbeats");
+    }
+}
+
+bool uplink_buries(struct uplink *u, struct peer *peer) {
+    if (peer != &u->peer)
+        return false;
+    u->open = false;
+    return true;
+}

@@ -1,0 +1,49 @@
+/* uplink.h - a member's connection to the scheduler: finds the one that leads, says who it is, and comes back after it
+ * was lost. Owned by the link thread. */
+#pragma once
+
+#include "cluster/health.h"
+#include "cluster/hello.h"
+#include "cluster/link_loop.h"
+
+#define UPLINK_ADDRESSES_MAX 16
+
+struct uplink_ops {
+    /* The scheduler has let us in; `welcome` has our number. */
+    void (*up)(void *context, const struct hello *welcome);
+    /* A frame, of those that a scheduler sends. -errno with a sentence ends the connection. */
+    int (*frame)(void *context, const struct frame *frame, const void *head, struct sy_error *err);
+    /* The connection is lost. */
+    void (*down)(void *context);
+};
+
+struct uplink {
+    struct link_loop *loop;
+    const struct uplink_ops *ops;
+    void *context;
+    struct hello self;
+    int64_t beat_ns;
+    struct {
+        char name[HELLO_ADDRESS_MAX];
+        struct sockaddr_storage at;
+        socklen_t bytes; /* 0: not known */
+    } addresses[UPLINK_ADDRESSES_MAX];
+    uint32_t address_count, next;
+    struct peer peer;
+    struct health health;
+    bool open, up;
+    uint32_t times; /* that it came up */
+    int64_t retry_ns, wait_ns;
+    bool complained;
+};
+
+/* `schedulers` are HOST:PORT. 0, or -EINVAL with a sentence. Names are looked up here; set-up. */
+int uplink_init(struct uplink *uplink, struct link_loop *loop, const char *const *schedulers, uint32_t count,
+                const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
+                struct sy_error *err);
+/* Once a turn. Lowers *until_ns to when to look again. */
+void uplink_look(struct uplink *uplink, int64_t now_ns, int64_t *until_ns);
+/* The loop buries a peer: true, if it was the uplink's. */
+bool uplink_buries(struct uplink *uplink, struct peer *peer);
+/* Where HOST:PORT is. A name is looked up, which may take a while. 0 or -errno with a sentence. */
+int uplink_address(const char *name, struct sockaddr_storage *at, socklen_t *bytes, struct sy_error *err);

@@ -1,0 +1,126 @@
+/* wire.h - what processes of a cluster say to each other: frames of a stream, little-endian.
+ *
+ *     struct frame | head: `head_bytes`, structs or JSON | body: `body_bytes`, the data of tensors
+ *
+ * What threads of one process say through rings (link/messages.h) goes in the same structs, many in a frame. Times are
+ * of the sender's clock (but for what a frame's comment says) and are converted by who receives them. JSON is for what
+ * happens seldom: joining, models. A frame of an unknown kind ends the connection; a head is checked by
+ * wire_check() before anybody reads it. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "link/card.h"
+#include "link/messages.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the wire as they lie in memory");
+
+#define WIRE_FORMAT   1                   /* of frames; both ends of a link have the same */
+#define WIRE_HEAD_MAX ((uint32_t)1 << 20) /* bytes */
+#define WIRE_BODY_MAX ((uint64_t)5 << 30)
+#define WIRE_TEXT_MAX 1024 /* a sentence */
+#define WIRE_MANY     512  /* structs in a frame that its sender fills before it begins the next */
+
+enum frame_kind {
+    /* any link */
+    FRAME_HELLO = 1, /* JSON (hello.h): who connects, first of all */
+    FRAME_WELCOME,   /* JSON: the answer */
+    FRAME_REFUSED,   /* a sentence, instead; the connection ends */
+    FRAME_PING,      /* struct wire_ping */
+    FRAME_PONG,      /* struct wire_ping */
+    FRAME_BYE,       /* the sender leaves for good, and has nothing any more */
+    /* member -> scheduler */
+    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h) */
+    FRAME_ACCELERATORS, /* backend, behind its models: struct wire_accelerator[] */
+    FRAME_REQUESTS,     /* frontend: struct request_message[] */
+    FRAME_RAN,          /* backend: struct ran_message[] */
+    FRAME_FREED,        /* backend: struct freed_message[] */
+    FRAME_UNDELIVERED,  /* backend: struct wire_outcome[] for frontends that it does not reach */
+    FRAME_MODEL_LEFT,   /* frontend: u32, a model of FRAME_MODEL_GONE; no request for it comes any more */
+    /* scheduler -> member */
+    FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of the model, then a description */
+    FRAME_MODEL_GONE, /* frontend: u32 */
+    FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
+    FRAME_RESULTS,    /* frontend: struct wire_outcome[] of requests that are lost, or that a backend could not deliver
+                       */
+    FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
+    FRAME_FRONTEND_GONE, /* backend: u32 its number */
+    FRAME_TOLD,          /* all that there is has been told: what was not is gone */
+    FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
+    /* backend -> frontend */
+    FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
+    FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
+    /* frontend -> backend */
+    FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
+    FRAME_NO_CARD,   /* u64 handle: there is no such request any more */
+};
+
+struct frame {
+    uint64_t body_bytes;
+    uint32_t head_bytes;
+    uint16_t kind;  /* enum frame_kind */
+    uint16_t count; /* of structs in the head; 1 for JSON */
+};
+_Static_assert(sizeof(struct frame) == 16, "as on the wire");
+
+/* PING has sent_ns, or 0: a sign of life that asks for no answer. PONG repeats it, with when the ping came and when the
+ * pong went, by the clock of who sends that. */
+struct wire_ping {
+    int64_t sent_ns, came_ns, went_ns;
+};
+
+struct wire_accelerator {
+    char type[64];
+};
+
+/* A card without its inputs. `input_count` of struct card_input follow, whose offsets count from the body's begin. */
+struct wire_card {
+    uint64_t handle;
+    int64_t deadline_ns;
+    uint32_t items;
+    float work;
+    uint32_t input_count;
+    uint8_t delay, alone, pad[2];
+};
+
+/* struct result_message without what is of the process that sends it. */
+struct wire_outcome {
+    uint64_t handle;
+    int64_t run_start_ns, run_end_ns; /* OK, FAILED; else 0 */
+    uint32_t batch_items;
+    uint8_t status, refusal; /* enum request_status, enum refusal */
+    uint8_t suspect, broke, absent, pad[7];
+};
+
+struct wire_result {
+    struct wire_outcome outcome;
+    uint32_t tensor_count; /* 0 with a body: a sentence */
+    uint32_t pad;
+};
+
+struct wire_tensor {
+    uint64_t bytes;
+    uint32_t rank;
+    uint32_t pad;
+    int64_t dims[TENSOR_DIMS_MAX];
+};
+
+_Static_assert(sizeof(struct request_message) == 48, "as on the wire");
+_Static_assert(sizeof(struct refusal_message) == 16, "as on the wire");
+_Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
+_Static_assert(sizeof(struct freed_message) == 24, "as on the wire");
+_Static_assert(sizeof(struct batch_plan) == 56, "as on the wire");
+_Static_assert(sizeof(struct card_input) == 88, "as on the wire");
+_Static_assert(sizeof(struct wire_result) == 48, "as on the wire");
+
+/* What a plan takes in a frame. */
+static inline uint32_t wire_plan_bytes(uint32_t requests) {
+    return (uint32_t)batch_plan_bytes(requests);
+}
+
+/* Whether a frame's lengths may be: before its head is read. 0 or -EPROTO with a sentence. */
+int wire_frame_check(const struct frame *frame, struct sy_error *err);
+/* Whether a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
+int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

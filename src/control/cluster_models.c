@@ -1,0 +1,164 @@
+/* cluster_models.c - puts models into places, publishes them, and frees the places. */
+#include "control/cluster_models.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "control/server_state.h"
+#include "repository/model_description.h"
+
+#define GONE "no backend of the cluster serves it"
+
+enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
+
+struct place {
+    uint8_t use; /* enum place_use */
+    uint64_t hash;
+};
+
+struct cluster_models {
+    struct server *server;
+    struct place *places; /* [count] */
+    uint32_t count;
+    uint32_t draining;
+    struct model_absent *absent; /* [absent_count] models that were served, and are not now */
+    uint32_t absent_count;
+};
+
+struct cluster_models *cluster_models_create(struct server *server) {
+    struct cluster_models *m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->server = server;
+    m->count = server->config.model_count;
+    m->places = calloc(m->count, sizeof(*m->places));
+    m->absent = calloc(m->count, sizeof(*m->absent));
+    if (m->places && m->absent)
+        return m;
+    cluster_models_destroy(m);
+    return NULL;
+}
+
+static struct served_model *model_at(const struct cluster_models *m, uint32_t place) {
+    return &m->server->config.models[place];
+}
+
+void cluster_models_destroy(struct cluster_models *m) {
+    if (!m)
+        return;
+    for (uint32_t i = 0; m->places && i < m->count; i++)
+        if (m->places[i].use != PLACE_FREE)
+            model_description_release(model_at(m, i), NULL, 0);
+    free(m->absent);
+    free(m->places);
+    free(m);
+}
+
+/* Shows what serves now. */
+static void publish(struct cluster_models *m) {
+    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0;
+    for (uint32_t i = 0; listed && i < m->count; i++)
+        if (m->places[i].use == PLACE_SERVING)
+            listed[count++] = i;
+    if (!listed || server_models_publish(m->server, listed, count, m->absent, m->absent_count) < 0)
+        log_error("models not published", "reason=\"out of memory\"");
+    free(listed);
+    atomic_store_explicit(&m->server->able, count > 0, memory_order_release); /* with server_serving_update() */
+    server_serving_update(m->server);
+}
+
+/* Whether both are versions of one name. */
+static bool is_same(const char *name, uint32_t version, const struct served_model *model) {
+    return version == model->version && strcmp(name, model->name) == 0;
+}
+
+static void absent_forget(struct cluster_models *m, const struct served_model *model) {
+    for (uint32_t i = 0; i < m->absent_count; i++)
+        if (is_same(m->absent[i].name, m->absent[i].version, model))
+            m->absent[i--] = m->absent[--m->absent_count];
+}
+
+static int place_put(struct cluster_models *m, struct served_model *model, uint64_t hash, struct sy_error *err) {
+    uint32_t i = 0;
+    while (i < m->count && m->places[i].use != PLACE_FREE)
+        i++;
+    if (i == m->count)
+        return error_set(err, -ENOSPC, "there is no room for more than %u models", m->count);
+    for (uint32_t f = 0; f < server_frontends(m->server); f++) /* whose place it was has its own counted */
+        memset(&server_infer_counters(m->server, f)->models[i], 0, sizeof(struct model_infer_counters));
+    memcpy(model_at(m, i), model, sizeof(*model));
+    /* release: with who reads the state and then the model, before it is published as well as after */
+    atomic_store_explicit(&model_at(m, i)->state, MODEL_READY, memory_order_release);
+    m->places[i] = (struct place){.use = PLACE_SERVING, .hash = hash};
+    return (int)i;
+}
+
+int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
+    struct cluster_models *m = models;
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    struct served_model *model = calloc(1, sizeof(*model));
+    uint32_t count = 0;
+    int rc = model ? model_description_read(description, bytes, model, profiles, &count, err)
+                   : error_set(err, -ENOMEM, "no memory for a model's description");
+    if (rc < 0) {
+        free(model);
+        return rc;
+    }
+    for (uint32_t i = 0; i < count; i++) /* the scheduler's */
+        free(profiles[i].profile);
+    uint64_t hash = model_description_hash(model);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->places[i].use == PLACE_SERVING && m->places[i].hash == hash &&
+            is_same(model->name, model->version, model_at(m, i)) &&
+            memcmp(&model->shape_secret, &model_at(m, i)->shape_secret, sizeof(model->shape_secret)) == 0) {
+            model_description_release(model, NULL, 0);
+            free(model);
+            return (int)i;
+        }
+    rc = place_put(m, model, hash, err);
+    if (rc < 0) {
+        model_description_release(model, NULL, 0);
+        free(model);
+        return rc;
+    }
+    absent_forget(m, model);
+    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
+             (double)model->slo_ns / 1e6, model->batch_max);
+    free(model);
+    publish(m);
+    return rc;
+}
+
+void cluster_models_gone(void *models, uint32_t place) {
+    struct cluster_models *m = models;
+    const struct served_model *model = model_at(m, place);
+    bool other = false;
+
+    m->places[place].use = PLACE_DRAINING;
+    m->draining++;
+    for (uint32_t i = 0; i < m->count; i++)
+        other |= m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i));
+    if (!other && m->absent_count < m->count) {
+        struct model_absent *absent = &m->absent[m->absent_count++];
+        *absent = (struct model_absent){
+            .version = model->version, .state = MODEL_UNAVAILABLE, .failed = true, .reason = GONE};
+        memcpy(absent->name, model->name, sizeof(absent->name));
+        log_warn("model not served any more", "model=%s version=%u reason=\"" GONE "\"", model->name, model->version);
+    }
+    publish(m);
+}
+
+void cluster_models_look(void *models) {
+    struct cluster_models *m = models;
+    for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
+        if (m->places[i].use != PLACE_DRAINING || server_model_held(m->server, i))
+            continue;
+        model_description_release(model_at(m, i), NULL, 0);
+        atomic_store_explicit(&model_at(m, i)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
+        m->places[i].use = PLACE_FREE;
+        m->draining--;
+    }
+}

@@ -1,0 +1,161 @@
+/* server_cluster.c - a server that is one role of a cluster: its link thread in place of the others. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cluster/backend_link.h"
+#include "cluster/frontend_link.h"
+#include "cluster/scheduler_link.h"
+#include "control/cluster_models.h"
+#include "control/server_state.h"
+#include "net/listen.h"
+
+#define LINK_REQUESTS 262144            /* of all frontends, that the scheduler may have */
+#define IDLE_NS       (100 * NS_PER_MS) /* a backend that has had nothing for so long has been left alone */
+#define IDLE_LOOK_NS  (5 * NS_PER_MS)
+
+void server_cluster_plan(struct server *s) {
+    struct wiring *w = &s->wiring;
+    w->link = server_role(s);
+    switch (w->link) {
+    case LINK_SCHEDULER:
+        w->types = ACCELERATOR_TYPES_MAX;
+        w->accelerators = s->config.cluster->accelerators_max;
+        w->executors = w->frontends = 1;
+        w->port_requests = LINK_REQUESTS;
+        break;
+    case LINK_FRONTEND:
+        w->types = w->accelerators = w->executors = 1;
+        w->model_threads = w->rank_threads = 1;
+        break;
+    case LINK_BACKEND:
+        w->model_threads = w->rank_threads = w->frontends = 1;
+        break;
+    case LINK_NONE:
+        break;
+    }
+}
+
+/* Who this process is. */
+static int introduce(const struct server *s, struct hello *self, struct sy_error *err) {
+    const struct server_cluster *c = s->config.cluster;
+    *self = (struct hello){.term = server_role(s) == LINK_SCHEDULER};
+    if (getrandom(&self->incarnation, sizeof(self->incarnation), 0) != sizeof(self->incarnation))
+        return error_set(err, -EIO, "no random numbers");
+    snprintf(self->version, sizeof(self->version), "%s", SYMPHONY_VERSION);
+    snprintf(self->name, sizeof(self->name), "%s", c->name);
+    snprintf(self->token, sizeof(self->token), "%s", c->token ? c->token : "");
+    if (c->address)
+        snprintf(self->address, sizeof(self->address), "%s", c->address);
+    else if (server_role(s) == LINK_FRONTEND)
+        snprintf(self->address, sizeof(self->address), ":%d", s->bound.cluster);
+    return 0;
+}
+
+static int start_frontend(struct server *s, const struct hello *self, int listen_fd, struct sy_error *err) {
+    static const struct frontend_link_ops ops = {cluster_models_serve, cluster_models_gone, cluster_models_look};
+    const struct server_cluster *c = s->config.cluster;
+    s->cluster_models = cluster_models_create(s);
+    if (!s->cluster_models)
+        return error_set(err, -ENOMEM, "no memory for the places of %u models", s->config.model_count);
+    const struct frontend_link_config config = {
+        .wiring = &s->wiring,
+        .schedulers = c->schedulers,
+        .scheduler_count = c->scheduler_count,
+        .listen_fd = listen_fd,
+        .self = *self,
+        .auth = c->auth,
+        .beat_ns = c->beat_ns,
+        .models = s->config.models,
+        .models_max = s->config.model_count,
+        .ops = &ops,
+        .context = s->cluster_models,
+    };
+    return frontend_link_start(&s->frontend_link, &config, err);
+}
+
+static int start_backend(struct server *s, const struct hello *self, struct sy_error *err) {
+    const struct server_cluster *c = s->config.cluster;
+    struct backend_link_config config = {
+        .wiring = &s->wiring,
+        .schedulers = c->schedulers,
+        .scheduler_count = c->scheduler_count,
+        .self = *self,
+        .beat_ns = c->beat_ns,
+        .models = s->config.models,
+        .model_count = s->config.model_count,
+        .type_count = s->config.type_count,
+        .accelerator_type = s->accelerator_type,
+        .inputs_bytes_max = s->config.inputs_bytes_max,
+    };
+    for (uint32_t t = 0; t < s->config.type_count; t++) {
+        config.types[t] = s->config.accelerators[t].type;
+        config.profiles[t] = s->config.accelerators[t].profiles;
+    }
+    return backend_link_start(&s->backend_link, &config, err);
+}
+
+static int start_scheduler(struct server *s, const struct hello *self, int listen_fd, struct sy_error *err) {
+    const struct scheduler_link_config config = {
+        .wiring = &s->wiring,
+        .model_threads = s->model_threads,
+        .models_max = s->config.model_count,
+        .listen_fd = listen_fd,
+        .self = *self,
+        .auth = s->config.cluster->auth,
+        .beat_ns = s->config.cluster->beat_ns,
+        .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
+    };
+    return scheduler_link_start(&s->scheduler_link, &config, err);
+}
+
+int server_cluster_start(struct server *s, struct sy_error *err) {
+    const struct server_cluster *c = s->config.cluster;
+    struct hello self;
+    int listen_fd = -1;
+    int rc = server_role(s) == LINK_BACKEND ? 0 : listen_open(c->host, c->port, &listen_fd, &s->bound.cluster, err);
+    rc = rc < 0 ? rc : introduce(s, &self, err);
+    if (rc < 0)
+        return rc;
+    return server_role(s) == LINK_FRONTEND    ? start_frontend(s, &self, listen_fd, err)
+           : server_role(s) == LINK_SCHEDULER ? start_scheduler(s, &self, listen_fd, err)
+                                              : start_backend(s, &self, err);
+}
+
+bool server_cluster_drain(struct server *s, int64_t until_ns) {
+    if (!s->backend_link)
+        return true;
+    const struct timespec a_little = {.tv_nsec = IDLE_LOOK_NS};
+    int64_t busy_ns = clock_now_ns();
+    backend_link_quiesce(s->backend_link);
+    for (;;) {
+        int64_t now_ns = clock_now_ns();
+        if (!backend_link_idle(s->backend_link))
+            busy_ns = now_ns;
+        if (now_ns - busy_ns > IDLE_NS)
+            return true;
+        if (now_ns > until_ns)
+            return false;
+        nanosleep(&a_little, NULL);
+        server_watch(s);
+    }
+}
+
+void server_cluster_stop(struct server *s) {
+    frontend_link_stop(s->frontend_link);
+    scheduler_link_stop(s->scheduler_link);
+    backend_link_stop(s->backend_link);
+    cluster_models_destroy(s->cluster_models);
+    s->frontend_link = NULL;
+    s->scheduler_link = NULL;
+    s->backend_link = NULL;
+    s->cluster_models = NULL;
+}
+
+char *server_cluster_status(struct server *s) {
+    return s->scheduler_link ? scheduler_link_status(s->scheduler_link) : NULL;
+}

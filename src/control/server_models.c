@@ -1,0 +1,44 @@
+/* server_models.c - what frontends see of the models: published as a whole, and replaced as a whole. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "control/server_state.h"
+
+#define LOOK_NS (200 * NS_PER_US) /* between two looks at what frontends have seen */
+
+/* Every frontend looks at them once a turn; a turn is short. */
+static void frontends_await(struct server *s, const struct model_index *models) {
+    const struct timespec a_little = {.tv_nsec = LOOK_NS};
+    server_frontends_wake(s);
+    for (uint32_t f = 0; f < server_frontends(s); f++)
+        while (frontend_models(s->frontends[f]) != models)
+            nanosleep(&a_little, NULL);
+}
+
+int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
+                          uint32_t absent_count) {
+    struct model_index *models = malloc(sizeof(*models));
+    if (!models)
+        return -ENOMEM;
+    if (model_index_init_listed(models, s->config.models, listed, count, absent, absent_count) < 0) {
+        model_index_destroy(models);
+        free(models);
+        return -ENOMEM;
+    }
+    pthread_mutex_lock(&s->models_lock); /* metrics have ended with the old ones */
+    struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    atomic_store_explicit(&s->models.now, models, memory_order_release); /* with models_look() in net/frontend.c */
+    pthread_mutex_unlock(&s->models_lock);
+    frontends_await(s, models);
+    model_index_destroy(old);
+    free(old);
+    return 0;
+}
+
+bool server_model_held(const struct server *s, uint32_t model) {
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* acquire: with held_add() in inference.c */
+        if (atomic_load_explicit(&server_infer_counters(s, f)->models[model].held, memory_order_acquire) > 0)
+            return true;
+    return false;
+}
