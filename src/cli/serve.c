@@ -21,8 +21,8 @@
 #include "sched/wiring.h"
 
 #define OUTAGES_EVERY_S 1
-#define BALANCE_EVERY   5  /* looks for outages */
-#define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
+#define BALANCE_EVERY   5  /* so many looks for outages */
+#define READY_EVERY_MS  20 /* between looks whether all models are loaded */
 
 #define LOAD_MODELS_MAX 1024
 
@@ -184,7 +184,8 @@ static int default_accelerators(struct serve_plan *plan) {
     return 1;
 }
 
-/* Which cores executors are pinned to: the given ones, or, if there are CPU accelerators, the last of those allowed. */
+/* Chooses the cores that executors are pinned to: the given ones; else, if there are CPU accelerators, the last of
+ * those allowed. */
 static int choose_cores(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     cpu_set_t *cores = &plan->config.executor_cores, allowed;
     uint32_t cpus = 0;
@@ -335,7 +336,7 @@ static int make_plan(const struct serve_settings *s, struct serve_plan *plan, st
     return 0;
 }
 
-/* Says what is served and how to ask it: the last line can be pasted into a shell. */
+/* Prints what is served and how to send a request: the last line can be pasted into a shell. */
 static void say_ready(struct server *server, const struct server_config *config) {
     struct server_ports ports = server_ports(server);
     int ready = 0, set_aside = 0;
@@ -357,7 +358,7 @@ static void say_ready(struct server *server, const struct server_config *config)
     server_models_unlock(server);
 }
 
-/* Reads again what may change while it serves. What will not do stays as it was. */
+/* Reads the files again that may change while the server runs. If a new one is wrong, the old content stays. */
 static void reload(const struct serve_plan *plan) {
     struct sy_error err;
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
@@ -370,7 +371,7 @@ static void say_stopping(int signal_number) {
     log_info("stopping", "signal=%s", signal_number == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* Sleeps until all models of the start are loaded. False: a signal asks the server to end before. */
+/* Sleeps until all models of the start are loaded. False: a signal asks the server to end before that. */
 static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     const struct timespec every = {.tv_nsec = READY_EVERY_MS * NS_PER_MS};
     while (!server_is_ready(server)) {
@@ -384,7 +385,7 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     return true;
 }
 
-/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
+/* Sleeps until a signal asks the server to end. A further signal then ends the process at once. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
     const struct timespec every = {.tv_sec = OUTAGES_EVERY_S};
     unsigned looks = 0;
@@ -414,7 +415,7 @@ static int serve(const struct serve_settings *settings) {
         fprintf(stderr, "symphony serve: %s\n", err.text);
         return CLI_USAGE;
     }
-    /* Blocked before any thread starts, so that sigwait() below is the only one to get them. */
+    /* Signals are blocked before any thread starts, so that only the wait below gets them. */
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -434,7 +435,7 @@ static int serve(const struct serve_settings *settings) {
     pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
     rc = server_stop(server, (int64_t)(settings->drain_grace_s * (double)NS_PER_S),
                      (int64_t)(settings->drain_timeout_s * (double)NS_PER_S));
-    if (rc == -EINPROGRESS) { /* it reads what would be freed now */
+    if (rc == -EINPROGRESS) { /* a hanging run may still read what would be freed now */
         log_info("stopped", "run_under_way=true");
         fflush(NULL);
         _exit(CLI_FAILURE);
