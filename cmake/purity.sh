@@ -2,8 +2,8 @@
 # purity.sh NM SOURCE_DIR OBJECT... - refuses clocks, randomness, threads and atomics in the pure folders, and in the
 # cores also memory allocation and input or output. The build runs it on the objects of symphony_core.
 #
-#   cores    src/policy, src/table, src/sched without its shells (*_thread, model_thread_*, thread_rings,
-#            candidate_board, wiring)
+#   cores    src/policy, src/table, src/sched but for its shells (*_thread, model_thread_*, thread_rings, candidate_board,
+#            wiring)
 #   others   src/sim, src/scenario, src/plan
 #
 # Objects are checked, not text: the calls of a pure object are followed through the other objects of the library, so a

@@ -85,7 +85,7 @@ int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t item
 
 struct run_watch *run_begin(struct executor *x, struct engine_model *model, int64_t limit_ns) {
     struct run_watch *watch = x->watch;
-    uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* while idle, only this thread's */
+    uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* while idle, only this thread writes */
 
     atomic_store_explicit(&watch->limit_ns, limit_ns, memory_order_relaxed);
     atomic_store_explicit(&watch->model, model, memory_order_relaxed);

@@ -27,7 +27,7 @@
 #define CLASS_COUNT  (4 * 24)      /* up to 4 GiB */
 #define SMALL_MAX    (CHUNK_BYTES / 8)
 #define PLENTY_PART  4
-#define RANGE_TIMES  4 /* length of the range in bounds on the memory, if the system allows it */
+#define RANGE_TIMES  4 /* the range is so many times the bound on the memory, if the system allows it */
 
 struct free_block {
     struct free_block *next;
