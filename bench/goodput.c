@@ -1,4 +1,5 @@
-/* goodput.c - what the scheduling cores reach in virtual time, without delays, in the cells of Symphony's evaluation.
+/* goodput.c - the goodput of the scheduling cores in virtual time, without delays, in the cells of Symphony's
+ * evaluation.
  *
  * Table 4's two models on 8 accelerators, and the model zoo of appendix B on 64 (Symphony, arXiv 2308.07470). For each:
  * the highest Poisson rate at which every model answers 99 % in time, over 30 s after 3 s of warm-up; the same from an
@@ -17,8 +18,8 @@
 struct cell {
     const char *name;
     uint32_t accelerators;
-    double alpha_ms, beta_ms, slo_ms; /* one model; or */
-    const char *type;                 /* a part of the zoo */
+    double alpha_ms, beta_ms, slo_ms; /* one model; or... */
+    const char *type;                 /* ...a part of the zoo */
     enum zoo_set set;
     double reference_rps, bound_rps;
 };

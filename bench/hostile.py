@@ -1,4 +1,4 @@
-"""hostile.py - what one client loses when others mean harm.
+"""hostile.py - measures what one client loses when others are hostile.
 
     build/venv/bin/python bench/hostile.py [--seconds 30] [--share 0.7 | --rate R] [--only KIND]... [--each] [--seed 1] [--tls]
 
@@ -16,10 +16,10 @@ these at once:
   stream      5 gRPC streams/s that send on after their own deadline
   shape       4 requests/s, each with a shape that was never seen before
 
---each: beside each of them alone, too. Prints Markdown: what the good client's requests lost by kind, and what the server itself
-counts of that model, the hostile requests included. Exit status 1 if the good client lost 0.1 % or more of its requests beside
-them. The hostile ones run at a low priority, since they would have machines of their own; give this machine four cores, or look
-at what is lost alone.
+--each: also beside each kind alone. Prints Markdown: what the good client lost, by kind of loss, and the server's own
+counts of that model, the hostile requests included. Exit status 1 if the good client lost 0.1 % or more of its requests
+beside them. The hostile clients run at a low priority, since they would have machines of their own. Give this machine
+four cores, or compare with what the good client loses alone.
 """
 import argparse
 import asyncio
@@ -94,7 +94,7 @@ def frame(kind, flags, stream, payload=b""):
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-# ---- those who mean harm: each goes on until it is cancelled ----
+# ---- hostile clients: each goes on until it is cancelled ----
 
 class Hostile:
     def __init__(self, seed, port, grpc_port, tls):
@@ -117,13 +117,13 @@ class Hostile:
 
     async def answer(self, kind, reader):
         top = b" 100 "
-        while top.split(b" ", 2)[1] == b"100":  # whether it is there still, it was asked (half_close)
+        while top.split(b" ", 2)[1] == b"100":  # the server asks whether the client is still there (half_close)
             top = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(int(top.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0]))
         self.counts[f"{kind} {top.split(b' ', 2)[1].decode()}"] += 1
 
     async def often(self, kind, act, gap_s, at_once=1):
-        """So many of them at once go on acting, each after another gap; what happens to them does not matter."""
+        """So many of them at once go on acting, each after a gap; what happens to them does not matter."""
         async def one():
             while True:
                 try:
@@ -197,7 +197,7 @@ class Hostile:
             async with self.connection() as (reader, writer):
                 writer.write(http_bytes(request([1] * LENGTH)))
                 self.counts["half_close asked"] += 1
-                if not self.context:  # TLS has no half of a connection
+                if not self.context:  # TLS cannot close half of a connection
                     writer.write_eof()
                 await self.answer("half_close", reader)
         await self.often("half_close", ask, 0.4, 8)
@@ -237,7 +237,7 @@ KINDS = [name for name in vars(Hostile) if name in
 
 
 def clients_affinity():
-    """Clients leave the executor's core alone: the last one, where the server pins it."""
+    """Clients leave the executor's core alone: the last one, to which the server pins it."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cores[:-1]) or set(cores))
 
@@ -264,7 +264,7 @@ def hostile_process(kinds, seed, port, grpc_port, tls, begun, stop, counts):
 
 @contextlib.contextmanager
 def beside(kinds, arguments, server):
-    """Lets them loose, and goes on once all have begun; gives their counts afterwards."""
+    """Starts the hostile clients, and goes on once all have begun; gives their counts afterwards."""
     context, found = multiprocessing.get_context("fork"), collections.Counter()
     begun, stop, counts = context.Event(), context.Event(), context.Queue()
     process = context.Process(target=hostile_process, args=(kinds, arguments.seed, server.port, server.grpc_port,
@@ -289,7 +289,7 @@ def beside(kinds, arguments, server):
                 raise RuntimeError(f"the hostile clients failed: {failed}")
 
 
-# ---- the good one ----
+# ---- the good client ----
 
 def bench(arguments, server, *more):
     scheme = "https" if arguments.tls else "http"
@@ -323,7 +323,7 @@ def goodput(arguments, serve):
 
 
 def measure(arguments, serve):
-    """A server of its own for each turn: what one has left behind does not count against the next."""
+    """Each turn has a server of its own: what one turn leaves behind does not count against the next."""
     rate = arguments.rate or arguments.share * goodput(arguments, serve)
     if not rate:
         raise RuntimeError("the good client has no goodput even alone: the machine is too busy")

@@ -1,14 +1,14 @@
-/* inside.c - bench_inside: inferences that begin and end in the server's own process. What they take is what every
- * protocol's requests take beside the protocol; bench/wire.py puts them next to HTTP and gRPC.
+/* inside.c - bench_inside: inferences that begin and end in the server's own process. Their cost is that of any request
+ * without its protocol; bench/wire.py compares them with HTTP and gRPC.
  *
  *     bench_inside REPOSITORY MODEL [--outstanding N] [--pause-us U] [--in-place] [--seconds T]
  *
  * Serves the repository on one CPU accelerator, as `symphony serve --accelerators cpu:1` does, and drives the model
- * from a frontend of its own, in a closed loop: slots, memory, checks, hand-over, model thread, rank thread and
- * executor are those of the frontends that speak a protocol, but nothing is received, parsed, written or sent. Inputs
- * are copied into the slab, where a body would be received; with --in-place they are used where the caller has them.
- * After an answer the next request waits for U. The first tenth of the time is not counted. Prints a line of JSON;
- * times of processors are of a request, in microseconds.
+ * from a frontend of its own, in a closed loop. Slots, memory, checks, hand-over, model thread, rank thread and
+ * executor are the same as for the protocols' frontends, but nothing is received, parsed, written or sent. Inputs are
+ * copied into the slab, where a body would be received; with --in-place they are used where the caller has them. After
+ * an answer the next request waits for U. The first tenth of the time is not counted. Prints a line of JSON; processor
+ * times are microseconds a request.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static void item_dims(const struct served_model *model, uint32_t input, int64_t 
         dims[0] = 1;
 }
 
-/* In the memory that accelerators read, so that a request's inputs may be where they lie. */
+/* Makes the inputs in memory that accelerators read, so that requests can use them in place. */
 static void data_make(struct bench *b) {
     const struct served_model *model = &b->deployment.models[b->model];
     int64_t dims[TENSOR_DIMS_MAX];
@@ -189,7 +189,7 @@ static void request_answered(struct bench *b, struct inference *inference) {
     b->send_ns = b->settings.pause_us > 0 ? inference->answered_ns + b->settings.pause_us * NS_PER_US : 0;
 }
 
-/* ---- the loop, as those of the protocols' frontends are ---- */
+/* ---- the loop, like that of a protocol's frontend ---- */
 
 static int64_t turn(struct bench *b) {
     struct inference *inference;

@@ -1,15 +1,15 @@
-"""live.py - the live server against what its own cores reach in virtual time, and real models at 70 % of the raw engine.
+"""live.py - compares the live server with its cores in virtual time, and runs real models at 70 % of the raw engine.
 
     build/venv/bin/python bench/live.py [--quick] [--reuse newest|oldest] [table4] [real]
 
-table4: the models of Table 4 (Symphony, arXiv 2308.07470), each live on 8 emulated accelerators over HTTP. Live goodput is
-        searched by `symphony bench`, then the cores' in virtual time with the margins that the server measured meanwhile.
-        Once with a client that takes the idle connection used last for its next request, as most pools of connections do,
-        and once with one that takes the one idle longest (--reuse: only this one).
-real:   each demonstration model alone on one CPU accelerator at 70 % of what the raw engine does in a closed loop on the
-        same core (at the best batch size of the profile), for 60 s; and all of them together at equal rates. The client
-        keeps to the other cores.
-Prints Markdown. Server and client share this machine, so give it four cores or believe the ratios only.
+table4: the models of Table 4 (Symphony, arXiv 2308.07470), each live on 8 emulated accelerators over HTTP. Live
+        goodput is searched by `symphony bench`, then that of the cores in virtual time with the margins that the
+        server measured. Once the client takes the idle connection used last for its next request, as most pools of
+        connections do; once it takes the one idle longest (--reuse: only this one).
+real:   each demonstration model alone on one CPU accelerator at 70 % of the rate of the raw engine in a closed loop
+        on the same core (at the best batch size of the profile), for 60 s; and all of them together at equal rates.
+        The client runs on the other cores.
+Prints Markdown. Server and client share this machine, so give it four cores, or trust only the ratios.
 """
 import argparse
 import json
@@ -44,7 +44,7 @@ def bench(server, *args):
 
 
 def margins(server):
-    """ctrl, data and reply in microseconds as the scheduler uses them now."""
+    """ctrl, data and reply in microseconds, as the scheduler uses them now."""
     m = server.metrics()
     get = lambda name: max(v for k, v in m.items() if k.startswith(name)) * 1e6
     return (get('symphony_margin_seconds{kind="dispatch"'), get("symphony_model_gather_seconds"),
@@ -111,8 +111,8 @@ class RawEngine:
 
 
 def real_row(server, raws, load, arrivals, arguments):
-    """Serves each tenth of a minute at 70 % of what the raw engine just did, so that a machine whose speed drifts is held
-    to what it can do, and sums up."""
+    """Serves several times in a row, each at 70 % of what the raw engine has just done, and sums up: a machine whose
+    speed drifts is compared with its own speed at the moment."""
     names, parts, rates = list(raws), [], []
     for _ in range(1 if arguments.quick else 6):
         rates.append(len(names) / sum(1 / raw.rate(1) for raw in raws.values()))

@@ -1,10 +1,10 @@
-"""loading.py - whether a model notices that another one is loaded and unloaded all the time.
+"""loading.py - measures what a model notices while another one is loaded and unloaded all the time.
 
     build/venv/bin/python bench/loading.py [--seconds S] [--rounds N] [--rate R] [--mib M] [--accelerators LIST]
 
-Serves a small model at R requests a second (uniform arrivals, so that its latency is that of a run and its way), in turns
-of S seconds: nothing else happens, or a client loads and unloads a model of M MiB in a loop. Prints Markdown: the latency
-of the small model of each turn, and what the loads took. Server and clients share this machine.
+Serves a small model at R requests a second (uniform arrivals, so that its requests do not queue), in turns of S
+seconds: either nothing else happens, or a client loads and unloads a model of M MiB in a loop. Prints Markdown: the
+latency of the small model in each turn, and how long the loads took. Server and clients share this machine.
 """
 import argparse
 import json

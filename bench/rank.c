@@ -8,9 +8,9 @@
 #include "base/rng.h"
 #include "sched/rank_core.h"
 
-#define RUN_NS    150             /* of a batch, times the accelerators: so many grants are possible */
-#define DEMAND_NS 200             /* times the models: within which their candidates are ready. More are wanted */
-#define SLICE_NS  (2 * NS_PER_US) /* virtual time between turns: what a turn of the thread takes */
+#define RUN_NS    150             /* a batch runs so long times the accelerators, which bounds the grants */
+#define DEMAND_NS 200             /* a candidate is ready within so long times the models: more than can be granted */
+#define SLICE_NS  (2 * NS_PER_US) /* virtual time between turns, as long as a turn of the thread takes */
 
 struct world {
     struct rank_core *core;
@@ -18,7 +18,7 @@ struct world {
     struct ending {
         int64_t at_ns;
         uint32_t accelerator;
-    } * endings; /* [accelerators] a queue in a circle: all batches take as long */
+    } * endings; /* [accelerators] a queue in a circle: all batches take the same time */
     uint32_t accelerators, ending_first, ending_count;
     struct rng rng;
     uint32_t models;
@@ -26,7 +26,7 @@ struct world {
     uint64_t grants;
 };
 
-/* A candidate that may start soon, and for a millisecond then. */
+/* A candidate that may start soon, for a millisecond from then. */
 static struct candidate candidate_draw(struct world *w, int64_t now_ns) {
     int64_t start_ns = now_ns + (int64_t)rng_below(&w->rng, (uint64_t)w->models * DEMAND_NS);
     return (struct candidate){
@@ -60,7 +60,7 @@ static void answer(struct world *w, int64_t now_ns, const struct grant_message *
         (struct ending){now_ns + w->run_ns, grant->accelerator};
 }
 
-/* What a turn of the rank thread does: accelerators that are free again, then grants, which are answered. */
+/* A turn like the rank thread's: takes accelerators that are free again, then grants, and answers the grants. */
 static void turn(struct world *w, int64_t now_ns) {
     struct grant_message grants[RANK_GRANTS_MAX];
 

@@ -1,11 +1,11 @@
-"""referees.py - other people's clients against a server, one after the other, as a table; ./run referees builds them first.
+"""referees.py - runs other people's clients against a server and prints a table; ./run referees builds them first.
 
     build/venv/bin/python bench/referees.py [--quick] [CLIENT]...
 
 Starts a server with two models that compute next to nothing (inputs of 1 KB and of 600 KB). The last one, `k6 pool`, is a
 load with deadlines: a ResNet-like model (2.438 b + 9.095 ms, SLO 37 ms) on 8 emulated accelerators, Poisson arrivals at 80 %
-of its goodput in virtual time, by a client that takes its connections from Go's pool (the one used last first); its verdict is
-VALID if 99 % of the requests were answered in time, as the client saw it, and says what the server says.
+of its goodput in virtual time, by a client that takes its connections from Go's pool (the one used last first). Its
+verdict is VALID if 99 % of the requests were answered in time as the client saw it; it also tells the server's count.
 
 Exit status 1 if a request failed, a verdict is not VALID, or a client is not there. The times are those of a machine that
 server and clients share.
@@ -53,7 +53,7 @@ def ghz(server, model, folder, requests):
 
 
 def grpcurl(server, model, folder):
-    """Every method that only asks, and an inference."""
+    """Every method that changes nothing, and an inference."""
     asked = {"ServerLive": {}, "ServerReady": {}, "ServerMetadata": {}, "ModelReady": {"name": model.name},
              "ModelMetadata": {"name": model.name}, "ModelConfig": {"name": model.name}, "ModelStatistics": {},
              "RepositoryIndex": {}, "SystemSharedMemoryStatus": {}, "CudaSharedMemoryStatus": {}, "LogSettings": {},
@@ -103,8 +103,8 @@ def k6(server, model, folder, requests, protocol):
     return Outcome("k6", protocol, ok, requests - ok, times["med"], times["p(99)"])
 
 
-# One virtual user, so that all requests share one pool of connections (k6 has one for each user); it sends them at times of its
-# own, whether or not earlier ones were answered.
+# One virtual user, so that all requests share one pool of connections (k6 has one for each user). It sends them at its
+# own times, whether or not earlier ones were answered.
 K6_POOL = """
 import http from 'k6/http';
 import { Counter, Trend } from 'k6/metrics';

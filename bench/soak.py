@@ -1,16 +1,16 @@
-"""soak.py - clients that come, ask, change their minds and die, for as long as you like; then: is all as it was before?
+"""soak.py - clients that come, ask, cancel and die, for as long as you like; then: is the server as it was before?
 
     ./run soak [--minutes 30] [--seed 1] [--tls]
 
-Starts `symphony serve` with emulated models, and lets seeded clients of both protocols loose on it: patient ones, ones with
-deadlines that cannot be met, ones that cancel, that close or reset their connections in the middle of anything, that send
-rubbish, that pipeline, stream and watch. After a warm-up, and every few minutes from then on, they all pause: the server must
-be quiet then, with no request, no connection and no input left over. At the end the verdict compares the first pause with the
-last: descriptors and threads must be the same, anonymous memory too, but for what an allocator keeps (after a warm-up of 5000
-actions or more: before, pools still fill).
+Starts `symphony serve` with emulated models and seeded clients of both protocols: patient ones, ones with deadlines
+that cannot be met, ones that cancel, that close or reset their connections in the middle of anything, that send
+rubbish, that pipeline, stream and watch. After a warm-up, and every few minutes from then on, they all pause. The
+server must then be quiet, with no request, no connection and no input left over. The verdict compares the last pause
+with the first: descriptors and threads must be the same, and anonymous memory, too, except what an allocator keeps
+(after a warm-up of at least 5000 actions: before that, pools still fill).
 
-The same seed draws the same actions; how they meet is up to the machine. Exit status 0: as before; 1: it is not, or an answer
-was wrong, or the server died.
+The same seed draws the same actions; how they coincide depends on the machine. Exit status 0: as before; 1: it is not,
+or an answer was wrong, or the server died.
 """
 import argparse
 import collections
@@ -52,7 +52,7 @@ FINE = {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLIN
 
 
 class Wrong(Exception):
-    """An answer that should not have been."""
+    """An answer that should not have come."""
 
 
 # ---- requests ----
@@ -102,7 +102,7 @@ class Client(threading.Thread):
                 act(self, self.rng)
             except Wrong as wrong:
                 self.wrong.append(f"{act.__name__}: {wrong}")
-            except (OSError, ValueError) as error:  # our own death, or a peer's that was rubbed the wrong way
+            except (OSError, ValueError) as error:  # we died, or the peer gave up on us
                 self.counts[f"{act.__name__} {type(error).__name__}"] += 1
             self.counts["actions"] += 1
             time.sleep(self.rng.expovariate(self.soak.args.rate / self.soak.args.clients))
@@ -302,7 +302,7 @@ class Soak:
         return not self.pausing and self.server.process.poll() is None
 
     def loose(self, seconds, clients):
-        """Lets them loose for so long."""
+        """Lets the clients act for so long."""
         self.pausing = False
         for client in clients:
             client.start()
@@ -314,7 +314,7 @@ class Soak:
             client.join()
 
     def quiet(self):
-        """Waits until nothing is left over of the clients; what the server uses then."""
+        """Waits until nothing of the clients is left over; returns what the server then uses."""
         until = time.monotonic() + QUIET_S
         left = ("symphony_http_connections", "symphony_grpc_connections", "symphony_requests_in_flight",
                 "symphony_inputs_bytes", "symphony_inputs_mapped_bytes")

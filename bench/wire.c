@@ -1,11 +1,12 @@
-/* wire.c - bench_wire: one request over and over on a few connections, in a closed loop, from bytes made beforehand, so
- * that the client costs little beside the server. bench/wire.py drives it and counts what the server spends meanwhile.
+/* wire.c - bench_wire: sends one request again and again on a few connections, in a closed loop, from bytes made
+ * beforehand, so that the client costs little next to the server. bench/wire.py drives it and measures the server.
  *
  *     bench_wire http|grpc PORT PATH [--body FILE] [--head-bytes N] [--connections C] [--streams S] [--seconds T]
  *                [--pause-us U] [--spin]
  *
- * POSTs the file (GET without one). grpc: it holds a message with its prefix, and S calls are outstanding on each
- * connection; http: one is, and N is the Inference-Header-Content-Length. After an answer the next request waits for U.
+ * POSTs the file (GET without one). For grpc the file holds a message with its prefix, and S calls are outstanding on
+ * each connection. For http one request is, and N is the Inference-Header-Content-Length. After an answer the next
+ * request waits for U.
  * With --spin the client polls instead of sleeping. The first tenth of the time is not counted. Prints a line of JSON.
  */
 #include <netinet/in.h>
@@ -44,7 +45,7 @@ struct call {
 struct connection {
     int fd;
     char *in;
-    size_t in_length, skip; /* read but not understood yet; still to come of a body that nobody looks at */
+    size_t in_length, skip; /* bytes read but not parsed yet; bytes still to come of a body that is skipped */
     uint32_t wanted;        /* requests that may be sent now */
     bool failed;            /* http: the answer being skipped is not 200 */
     /* HTTP/2 */
@@ -89,7 +90,7 @@ static void put_frame(struct text *text, size_t length, enum frame_type type, in
     text_append(text, (const char *)head, sizeof(head));
 }
 
-/* Never indexed, so that its bytes do not depend on what went before (RFC 7541, 6.2.2). */
+/* Never indexed, so that the bytes do not depend on earlier headers (RFC 7541, 6.2.2). */
 static void put_header(struct text *text, const char *name, const char *value) {
     CHECK_LT(strlen(value), 127);
     text_put_char(text, 0);
@@ -151,8 +152,7 @@ static void request_make(struct bench *b, const char *path) {
     text_free(&body);
 }
 
-/* ---- sending: gathered, in the turns' order. The server reads whatever comes, so that this does not block for long
- * ---- */
+/* ---- sending: gathered, in the order of the turns. The server always reads, so this does not block for long ---- */
 
 static void send_bytes(struct connection *c, const char *bytes, size_t length) {
     while (length > 0) {
@@ -270,7 +270,7 @@ static void take_frame(struct bench *b, struct connection *c, const char *frame,
     }
 }
 
-/* Takes what is whole of what was read; of data frames the head is enough. Returns how much. */
+/* Takes the whole frames of the bytes read; of a data frame the head is enough. Returns how many bytes it took. */
 static size_t take_frames(struct bench *b, struct connection *c) {
     size_t at = 0;
     while (c->in_length - at >= FRAME_HEAD) {
@@ -308,7 +308,7 @@ static size_t take_answers(struct bench *b, struct connection *c) {
     return at;
 }
 
-/* Half of the window that we have granted is used up: it is filled again. */
+/* Fills the window that we have granted again, once half of it is used up. */
 static void refill(struct bench *b, struct connection *c) {
     const uint8_t bytes[4] = {(uint8_t)(c->received >> 24), (uint8_t)(c->received >> 16), (uint8_t)(c->received >> 8),
                               (uint8_t)c->received};

@@ -1,18 +1,18 @@
-"""wire.py - what a request costs on its way through the server: over HTTP, over gRPC, and from within the process.
+"""wire.py - measures the cost of a request on its way through the server: over HTTP, over gRPC, and within the process.
 
     build/venv/bin/python bench/wire.py [--seconds S] [--rounds N] [--against SYMPHONY] [CASE]...
 
-Serves models that compute next to nothing on one accelerator, with inputs of 1 KB or 600 KB and as large outputs, or with
-inputs of 600 KB and outputs of 1 KB ("in"), and drives them with build/release/bench_wire. "in process" is bench_inside: the same
-way through the server for requests that come by no protocol; "in place" without the copy of the inputs. CASEs (all by default) are
-what the first columns of the two tables say.
+Serves models that compute next to nothing on one accelerator, with inputs of 1 KB or 600 KB and outputs of the same
+size, or with inputs of 600 KB and outputs of 1 KB ("in"), and drives them with build/release/bench_wire. "in process"
+is bench_inside: the same way through the server for requests without a protocol; "in place" is that without copying
+the inputs. CASEs (all by default) are the entries in the first columns of the two tables.
 
-Saturated: many requests outstanding. What counts is the time of the frontend's thread, as /proc tells it: how many
-requests it would take a second with a core of its own, whatever else the machine does.
-Lone: one request at a time, the client polling. `health` does not leave the frontend's thread: what an inference takes
-beyond that is the way through the scheduler, the run and the threads' wake-ups. After a pause all threads sleep first.
+Saturated: many requests are outstanding. The figure is the CPU time of the frontend's thread, from /proc: it tells how
+many requests a second the thread could take with a core of its own, whatever else the machine does.
+Lone: one request at a time; the client polls. `health` stays in the frontend's thread: the further time of an inference
+is the scheduler, the run and the threads' wake-ups. After a pause all threads sleep at first.
 
-All cases take turns, with --against also another build, which has rows of its own. Figures are medians of the rounds.
+All cases take turns, with --against also those of another build, in rows of its own. Figures are medians of the rounds.
 """
 import argparse
 import json
@@ -63,7 +63,7 @@ def threads_of(pid):
 
 
 def json_body(model):
-    """Numbers as long as those of images and activations are, since that is what they cost by."""
+    """Numbers as long as those of images and activations, since the cost depends on their length."""
     random_ = random.Random(1)
     given = {"name": model.input, "datatype": "FP32", "shape": [1, model.width],
              "data": [round(random_.random(), 7) for _ in range(model.width)]}
@@ -71,7 +71,7 @@ def json_body(model):
 
 
 def drive_inside(server, folder, model, *options):
-    """The same as drive(), of a server that asks itself."""
+    """The same as drive(), for requests within the server's process."""
     command = [pathlib.Path(server.binary).parent / "bench_inside", folder / "repository", model.name, *options]
     result = json.loads(subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, check=True).stdout)
     assert result["failed"] == 0, result
@@ -79,7 +79,7 @@ def drive_inside(server, folder, model, *options):
 
 
 def drive(server, folder, protocol, model, *options):
-    """One run of the client: what it says, and what the server's threads spent on a request: {name: us}, sleeps."""
+    """One run of the client: its result, and the time of the server's threads for a request: {name: us}, sleeps."""
     port = server.grpc_port if protocol == "grpc" else server.port
     command = [TOP / "build/release/bench_wire", "grpc" if protocol == "grpc" else "http", port]
     body = folder / "body"
@@ -100,7 +100,7 @@ def drive(server, folder, protocol, model, *options):
     result = json.loads(subprocess.run([str(part) for part in [*command, *options]], stdout=subprocess.PIPE, check=True).stdout)
     after = threads_of(server.process.pid)
     assert result["failed"] == 0, result
-    if result["requests"] == 0:  # the machine was somebody else's for so long
+    if result["requests"] == 0:  # the machine was busy with other work for that long
         return drive(server, folder, protocol, model, *options)
     asked = result["requests"] / 0.9  # the warm-up is not in it
     spent = {name: (after[name][0] - before.get(name, (0, 0))[0]) / asked * 1e6 for name in after}

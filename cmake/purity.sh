@@ -6,9 +6,9 @@
 #            wiring), src/link/clock_sync
 #   others   src/sim, src/scenario, src/plan
 #
-# Objects are checked rather than text: what a pure object calls is followed through the other objects of the library,
-# so a core that calls a helper that reads the clock is refused as well. What leaves no symbol behind (cycle counters,
-# atomics) is looked for in the sources.
+# Objects are checked, not text: the calls of a pure object are followed through the other objects of the library, so a
+# core that calls a helper that reads the clock is refused, too. Things that leave no symbol behind (cycle counters,
+# atomics) are searched for in the sources.
 set -eu
 nm=$1 source_dir=$2
 shift 2

@@ -1,7 +1,7 @@
 # Turns the published tables of data/ into rows of C: model_zoo.inc and zoo_prices.inc for src/table/zoo.c,
 # query_sizes.inc for src/scenario/query_size.c.
 
-# A table's rows, but for its comments and its header.
+# A table's rows, without its comments and its header.
 function(data_rows name rows)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/data/${name})
   file(STRINGS ${CMAKE_SOURCE_DIR}/data/${name} lines REGEX "^[^#]")
@@ -9,7 +9,7 @@ function(data_rows name rows)
   set(${rows} "${lines}" PARENT_SCOPE)
 endfunction()
 
-# Appends to _zoo a model whose l(b) is given at some batches, and empties the two lists. MS() is C's.
+# Appends to _zoo a model whose l(b) is given at some batches, and empties the two lists. MS() is a macro of the C code.
 macro(zoo_points source model type slo_ms weights_mb load_ms)
   list(LENGTH _batches _count)
   list(JOIN _batches "," _batches)
@@ -20,8 +20,9 @@ macro(zoo_points source model type slo_ms weights_mb load_ms)
   set(_latencies "")
 endmacro()
 
-# A table with a row a batch, those of a model on a type together: which columns have the model, the type, the batch and
-# the latency, in `unit` milliseconds. The SLO is in _slo_MODEL, if anywhere.
+# Reads a table with a row for each batch; the rows of a model on a type lie together. The arguments say which columns
+# have the model, the type, the batch and the latency, in `unit` milliseconds. The SLO is in _slo_MODEL, if there is
+# one.
 macro(zoo_table source name model_at type_at batch_at latency_at unit)
   data_rows(${name} _rows)
   set(_last "")
@@ -73,7 +74,7 @@ foreach(_row ${_rows})
 endforeach()
 
 # Kairos: kind,name,value,unit, the targets and prices; instance,model,batch,n,exec_mean_ms,exec_p50_ms,exec_p99_ms,
-# total_mean_ms,..., of which total is what a query takes.
+# total_mean_ms,..., where total is the time of a query.
 data_rows(kairos_config.csv _rows)
 foreach(_row ${_rows})
   string(REPLACE "," ";" _row "${_row}")
@@ -88,8 +89,8 @@ foreach(_row ${_rows})
 endforeach()
 zoo_table(kairos kairos_latency_profiles.csv 1 0 2 7 1)
 
-# Nexus: model,gpu,batch,latency_mean_us,latency_std_us,memory_bytes, without SLOs; and the example that it works through
-# by hand: model,batch,latency_ms,req_per_s,gpu.
+# Nexus: model,gpu,batch,latency_mean_us,latency_std_us,memory_bytes, without SLOs; and the paper's worked example:
+# model,batch,latency_ms,req_per_s,gpu.
 zoo_table(nexus nexus_test_profiles_titanx.csv 0 1 2 3 1e-3)
 set(_slo_A 200)
 set(_slo_B 250)

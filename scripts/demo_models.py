@@ -120,8 +120,8 @@ def filetype_labels(downloads):
     return config["target_labels_space"]
 
 
-# name: how its bytes come about, their sha256, an example of its inputs, its labels. Their SLOs follow from what they take
-# on the machine that serves them.
+# name: how its bytes are made, their sha256, an example of its inputs, its labels. Their SLOs are chosen by the
+# machine that serves them, from its own measurements.
 MODELS = {
     "filetype": (
         packaged(MAGIKA, MAGIKA_MODEL + "model.onnx"), "fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c",

@@ -1,16 +1,16 @@
 # setup.sh - the steps of ./run, to be sourced by it in the repository's root. POSIX sh.
 #
-# Every step looks first whether it is done (installed packages, a stamp that names what was asked for) and then costs
-# next to nothing. What is fetched or made gets its final name, and its stamp, only when whole and checked, so that an
-# interrupted run is simply run again. Everything stays below build/ and models/, which git ignores; only packages are
-# installed outside, by apt-get.
+# Every step looks first whether it is done (installed packages, a stamp that names what was asked for); then it costs
+# next to nothing. A file that is fetched or made gets its final name, and its stamp, only when it is complete and
+# checked, so an interrupted run is simply started again. Everything stays below build/ and models/, which git
+# ignores; only packages are installed elsewhere, by apt-get.
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
                 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
                 python3 python3-venv ca-certificates openssl curl gnuplot-nox"
 # libFuzzer comes with clang.
 TEST_PACKAGES="clang libclang-rt-dev"
-# Clients of others, and a library of perf_analyzer's.
+# Other people's clients, and a library that perf_analyzer needs.
 CLIENT_PACKAGES="wrk nghttp2-client libb64-0d"
 # The versions are the newest found that Debian 12's Go (1.19) builds.
 GO_CLIENTS="github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.8.9 github.com/bojand/ghz/cmd/ghz@v0.117.0 go.k6.io/k6@v0.47.0"
@@ -21,7 +21,7 @@ ORT_SHA256_aarch64=8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8
 ORT_HEADER_SUITE=trixie
 ORT_HEADER_VERSION=1.21
 ORT_HEADER_SHA256=7783e9664bdb0b1b36145b5c8587dd1bc9a399aa000edf2e3dd03003cafc6882
-# Debian 12 has no package of llhttp. Its library stands on the C library alone, so Debian 13's is as good there.
+# Debian 12 has no package of llhttp. The library needs only the C library, so Debian 13's works there, too.
 LLHTTP_SUITE=trixie
 LLHTTP_VERSION=9.2
 DISK_NEEDED_MB=2000
@@ -151,7 +151,7 @@ set_up_python() {
     stamp_write python "$wanted"
 }
 
-# ---- ONNX Runtime: the library out of the Python package just installed, the C header out of a Debian package ----
+# ---- ONNX Runtime: the library from the Python package just installed, the C header from a Debian package ----
 
 set_up_engine() {
     wanted="$ORT_VERSION $ORT_HEADER_SHA256"
@@ -187,7 +187,7 @@ fetch_header() { # HEADER
     rm -rf "$apt"
 }
 
-# ---- llhttp: a package of Debian's, or out of one of a later Debian ----
+# ---- llhttp: from a package of this Debian, or of a later one ----
 
 llhttp_package() {
     debian=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_ID:-99}") || return 0
@@ -208,10 +208,10 @@ set_up_llhttp() {
     stamp_write llhttp "$wanted"
 }
 
-# ---- packages of another Debian than this one: for a file in them ----
+# ---- packages of another Debian than this one: only to take files from them ----
 
-# The machine's own apt sources with the suite exchanged, so that mirrors, proxies and keys are the machine's. The lists
-# go to a directory of their own: the machine's apt knows nothing of it. apt checks the signatures.
+# Uses the machine's own apt sources with another suite, so that mirrors, proxies and keys are the machine's. The lists
+# go to a directory of their own, which the machine's apt does not see. apt checks the signatures.
 # The package is unpacked in $apt/unpacked; the caller removes $apt.
 fetch_packages() { # SUITE PACKAGE=VERSION WHAT-ELSE
     apt=$PWD/build/apt suite=$1 package=$2 otherwise=$3
@@ -257,7 +257,7 @@ fetch_packages() { # SUITE PACKAGE=VERSION WHAT-ELSE
     dpkg -x "$apt"/cache/*.deb "$apt/unpacked"
 }
 
-# ---- clients of others: for the end-to-end tests, and for ./run referees ----
+# ---- other people's clients: for the end-to-end tests, and for ./run referees ----
 
 set_up_perf_analyzer() {
     [ "$(uname -m)" = x86_64 ] || return 0
@@ -274,7 +274,7 @@ set_up_perf_analyzer() {
     stamp_write perf_analyzer "$wanted"
 }
 
-# Out of a package: in Debian 12 of Prometheus itself, whose installation would start a server.
+# Taken out of a package without installing it: in Debian 12 that is Prometheus itself, which would start a server.
 set_up_promtool() {
     if [ -x build/clients/bin/promtool ] || command -v promtool >/dev/null; then
         return 0

@@ -1,5 +1,6 @@
-# refuses.sh - for the tests of checks: tries a check on small trees that must pass and that must not. Who reads this file
-# sets $tree, and defines run_check, which runs the check there, and file_written FILE, for what else a file needs.
+# refuses.sh - for the tests of checks: tries a check on small trees that must pass and that must not. A script that
+# reads this file sets $tree, and defines run_check, which runs the check there, and file_written FILE, which prepares
+# a file.
 failed=0
 
 # expect pass|refuse WHAT FILE=TEXT...

@@ -1,4 +1,4 @@
-"""check.py - does a server answer what the engine answers? Asked before anything is measured."""
+"""check.py - checks that a server answers what the engine answers, before anything is measured."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ import models
 from servers import HOST
 
 TOGETHER = 8
-REFUSALS_MAX = 10  # a cold server may refuse what it will have time for once it is warm
+REFUSALS_MAX = 10  # a server that has just started may refuse requests that it has time for later
 
 
 def expected(path, model: models.Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -53,8 +53,8 @@ def ask(port: int, model: models.Model, x: np.ndarray, tensors: str) -> np.ndarr
 
 
 def check(server, onnx: dict) -> None:
-    """Asks many at once, so that they are batched. Raises ValueError if an answer differs from the engine's by more
-    than float rounding."""
+    """Sends many requests at once, so that they are batched. Raises ValueError if an answer differs from the engine's
+    by more than float rounding."""
     for name, model in models.MODELS.items():
         inputs = [model.inputs(1, seed) for seed in range(TOGETHER)]
         with ThreadPoolExecutor(TOGETHER) as pool:

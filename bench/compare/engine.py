@@ -1,4 +1,4 @@
-"""engine.py - what the engine alone does: its time for each batch size, and at a pace that lets the caches cool.
+"""engine.py - measures the engine alone: its time for each batch size, and at a pace at which the caches lose its data.
 
 Run as a program of its own, so that it can be pinned to the server's core: engine.py SECONDS PACE_RPS NAME=PATH..., or, for
 probes, engine.py probe NAME=PATH..., which answers every line of its input with the time of a run of each model.
@@ -67,13 +67,13 @@ def measure_all(python: Path, core: int, onnx: dict[str, Path], seconds: float, 
 
 
 class Probe:
-    """The engine on the server's core, asleep but for a moment now and then."""
+    """The engine on the server's core; it sleeps, except for a moment now and then."""
 
     def __init__(self, python: Path, core: int, onnx: dict[str, Path]):
         command = ["taskset", "--cpu-list", str(core), str(python), __file__, "probe",
                    *(f"{name}={path}" for name, path in onnx.items())]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.busy_s = 0.0  # at most, in all: what it took from the server's core
+        self.busy_s = 0.0  # in all, at most: time taken from the server's core
 
     def __call__(self) -> dict[str, float]:
         """Milliseconds of a run of each model at batch 1."""

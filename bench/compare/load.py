@@ -1,4 +1,4 @@
-"""load.py - loads from the client every server gets: `symphony bench`, pinned to a core of its own."""
+"""load.py - puts loads on a server with the same client for all: `symphony bench`, pinned to a core of its own."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ CONNECTIONS = 128  # opened before the first request; the client opens more when
 
 
 class LoadError(Exception):
-    """The client could not do its work; the message is what it said."""
+    """The client could not do its work; the message is its own."""
 
 
 class Client:
@@ -33,7 +33,7 @@ class Client:
     def end(self, running: subprocess.Popen) -> dict:
         try:
             output, errors = running.communicate()
-        except BaseException:  # Ctrl-C: the client goes with us
+        except BaseException:  # Ctrl-C: the client ends with us
             running.kill()
             running.wait()
             raise
@@ -67,7 +67,7 @@ def open_loop(model: models.Model, rate_rps: float, seconds: float) -> tuple[str
 
 
 def settle(server: Server, idle_share: float, timeout_s: float = 20) -> None:
-    """Waits until the server has worked off what a load has left it with."""
+    """Waits until the server has worked off the requests that a load has left."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         began = server.cpu_s()

@@ -1,4 +1,4 @@
-"""measure.py - everything that is asked of one server."""
+"""measure.py - all measurements of one server."""
 
 import os
 import time
@@ -36,7 +36,7 @@ QUICK = Plan(engine_s=1, idle_s=2, latency_s=2, saturate_s=2, probe_s=1, overloa
 
 
 class Watch:
-    """What others take of the two cores while a server is measured."""
+    """How much other processes take of the two cores while a server is measured."""
 
     def __init__(self, server: Server, client: load.Client):
         self.server, self.cores = server, {server.context.core, client.core}
@@ -65,7 +65,7 @@ class Watch:
 
 
 def measure(server: Server, client: load.Client, plan: Plan, engine: dict) -> dict:
-    """One row. The server runs and has been checked."""
+    """Measures one row. The server runs and has been checked."""
     watch = Watch(server, client)
     row = {"name": server.name, "title": server.title, "version": server.version(), "settings": server.settings,
            "tensors": server.tensors, "command": " ".join(server.command())}
@@ -82,13 +82,13 @@ def measure(server: Server, client: load.Client, plan: Plan, engine: dict) -> di
 
 
 def undisturbed(server: Server, client: load.Client, row: dict, what: str, act):
-    """What act() gives, repeated while something else disturbs it."""
+    """The result of act(), which is repeated while something else disturbs it."""
     return server.context.quiet.measure(f"{server.name} {what}", act, lambda: load.settle(server, row["idle_cpu"]),
                                         lambda: Watch(server, client).others_share)
 
 
 def cost(server: Server, client: load.Client, plan: Plan, engine: dict, row: dict) -> None:
-    """What the server adds to the engine: latency at a low rate, CPU time at saturation."""
+    """What the server adds to the engine's cost: latency at a low rate, CPU time at saturation."""
     row["p50_ms"] = {}
     for name, model in models.MODELS.items():
         result = undisturbed(server, client, row, f"{name} at {PACE_RPS}/s",
@@ -119,7 +119,7 @@ def saturated(server: Server, client: load.Client, seconds: float) -> dict:
 
 
 def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model, row: dict) -> None:
-    """Goodput at both kinds of arrivals, then overload, then whether the server is itself again at once."""
+    """Goodput at both kinds of arrivals, then overload, then whether the server recovers at once."""
     goodput = row.setdefault("goodput_rps", {}).setdefault(model.name, {})
     for arrivals in ARRIVALS:
         load.settle(server, row["idle_cpu"])
@@ -141,10 +141,10 @@ def loaded(server: Server, client: load.Client, plan: Plan, model: models.Model,
 
 
 def overloaded(server: Server, client: load.Client, plan: Plan, model: models.Model, held: float) -> tuple[dict, dict]:
-    """What came back during the overload, and after it."""
+    """The answers during the overload, and after it."""
     overload = client.begin(server, model, *load.open_loop(model, OVERLOAD * held, plan.overload_s))
     try:
-        time.sleep(load.WARMUP_S + plan.overload_s)  # its wait for the last answers goes on beside what follows
+        time.sleep(load.WARMUP_S + plan.overload_s)  # the client still waits for its last answers, while we go on
         after = client.rate(server, model, RECOVERY * held, plan.recovery_s)
     except BaseException:
         overload.kill()

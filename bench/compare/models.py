@@ -43,8 +43,8 @@ MODELS = {
 
 
 def max_batch(model: Model, batch_ms: dict[int, float]) -> int:
-    """The largest batch of which two in a row still meet the SLO, as a careful operator would set it: where an item
-    costs the same at every batch size, as filetype's do, a batch of 32 would only make the first of them late."""
+    """The largest batch of which two in a row still meet the SLO, as a careful operator would set it. If an item costs
+    the same at every batch size, as filetype's do, a batch of 32 would only make the first of its items late."""
     return max((batch for batch, ms in batch_ms.items() if 2 * ms <= model.slo_ms), default=1)
 
 
@@ -156,7 +156,7 @@ def mlserver_repository(folder: Path, onnx: dict[str, Path], runtime_py: Path, s
 
 
 def symphony_repository(folder: Path, onnx: dict[str, Path]) -> Path:
-    """The models and their SLOs. Made anew, so that Symphony profiles them under the conditions of this run."""
+    """The models and their SLOs. Made each time, so that Symphony profiles them under the conditions of this run."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, model in MODELS.items():
         # A copy, not a link: Symphony keeps the optimised model and the profile beside it.

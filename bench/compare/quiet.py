@@ -1,8 +1,8 @@
-"""quiet.py - repeats by itself what a slow minute of the machine has hit.
+"""quiet.py - repeats measurements that the machine has disturbed.
 
-Before and after each measurement the engine alone runs for a moment on the server's core. If that took longer than it usually
-does in this run, or if other processes took their part of the cores meanwhile, the measurement is made again, and the least
-disturbed one counts. None begins while the engine is slow, but after half a minute it does.
+Before and after each measurement the engine alone runs for a moment on the server's core. If that took longer than
+usual in this run, or if other processes took too much of the cores meanwhile, the measurement is made again, and the
+least disturbed one counts. A measurement waits while the engine is slow, but half a minute at most.
 """
 
 import statistics
@@ -30,14 +30,15 @@ class Quiet:
             self.seen.append(probe())
 
     def slowness(self, counts: bool = True) -> float:
-        """How much slower the engine is right now than it usually was; `counts`: this moment is one of the usual."""
+        """How much slower the engine is now than usual; `counts`: this moment counts for what is usual."""
         now = self.probe()
         if counts:
             self.seen.append(now)
         return max(0.0, *(now[name] / statistics.median(probe[name] for probe in self.seen) - 1 for name in now))
 
     def wait(self) -> float:
-        """The slowness that is left. A slow time, looked at so often, must not become the usual."""
+        """Waits while the engine is slow; returns the slowness that is left. Only the first probe counts as usual: a
+        slow time that is probed often must not become the usual."""
         slower = self.slowness()
         for _ in range(WAITS):
             if slower <= SLOWER:
@@ -48,8 +49,8 @@ class Quiet:
 
     def measure(self, what: str, act: Callable[[], Result], settle: Callable[[], None] = lambda: None,
                 others_begin: Callable[[], Callable[[], float]] = lambda: lambda: 0.0) -> Result:
-        """What act() gives when nothing disturbs it. settle() waits until the server is idle again; others_begin() gives a
-        function that tells the share others have taken since."""
+        """The result of the least disturbed act(). settle() waits until the server is idle again; others_begin()
+        returns a function that tells the share that other processes have taken since."""
         least, kept = None, None
         self.measured += 1
         for attempt in range(1 + REPEATS):

@@ -59,8 +59,8 @@ class Server:
     name = ""
     title = ""
     settings = ""  # one line for the document
-    tensors = "binary"  # how requests carry their tensors: what the fastest way of this server is
-    asked = ("cost", "goodput")  # which measurements; a variant that differs in one respect is asked about that alone
+    tensors = "binary"  # how requests carry their tensors: the fastest way of this server
+    asked = ("cost", "goodput")  # the measurements; a variant that differs in one respect is measured in that alone
 
     def __init__(self, context: Context):
         self.context = context
@@ -127,7 +127,7 @@ class Server:
         return sum(session_processes(self.process.pid).values()) / CLOCK_TICKS
 
     def stop(self, grace_s: float = 10) -> None:
-        """SIGTERM to the server as an init system would send it, and after a grace an end to whatever is left."""
+        """Sends SIGTERM to the server as an init system would, and after a grace period kills all that is left."""
         if self.process is None:
             return
         # A second Ctrl-C must not leave processes behind.
@@ -223,7 +223,7 @@ class TritonReject(TritonServer):
     asked = ("goodput",)
 
     def queue(self, name):
-        # What may be waited and still leave time for the largest batch to run.
+        # The longest wait that leaves time for the largest batch to run.
         run_ms = self.context.engine[name]["batch_ms"][self.context.batch[name]]
         longest_us = int(1000 * max(1.0, models.MODELS[name].slo_ms - 1 - run_ms))
         return (f"{super().queue(name)} default_queue_policy "

@@ -1,4 +1,4 @@
-/* cells.c - the grid's cells by number: every combination of what is listed here that makes sense. */
+/* cells.c - the grid's cells by number: all combinations of the values listed here that make sense. */
 #include "cells.h"
 
 #include <stdio.h>
@@ -80,7 +80,7 @@ uint32_t cell_digit(uint32_t *number, size_t base) {
 #define COPY_CELLS (COUNT(names) * COUNT(slos_ms) * COUNT(sizes) * COUNT(shapes) * COUNT(zipfs))
 #define MIX_CELLS  (COUNT(shapes) * COUNT(zipfs))
 
-/* One of the ZOO_CELLS; makes it if `cluster` is given. */
+/* One of the ZOO_CELLS, all of which make sense; makes it if `cluster` is given. */
 static bool zoo_cell(uint32_t number, struct cell_cluster *cluster) {
     double zipf = zipfs[cell_digit(&number, COUNT(zipfs))], shape = shapes[cell_digit(&number, COUNT(shapes))];
     double scale = zoo_slo_scales[cell_digit(&number, COUNT(zoo_slo_scales))];
@@ -96,8 +96,8 @@ static bool zoo_cell(uint32_t number, struct cell_cluster *cluster) {
     return true;
 }
 
-/* One of the COPY_CELLS: false if it makes no sense, as the SLO leaves no time for batches or one model has no
- * popularity. */
+/* One of the COPY_CELLS. False if it makes no sense: the SLO leaves no time for batches, or popularity means nothing
+ * with one model. */
 static bool copy_cell(uint32_t number, struct cell_cluster *cluster) {
     double zipf = zipfs[cell_digit(&number, COUNT(zipfs))], shape = shapes[cell_digit(&number, COUNT(shapes))];
     uint32_t size = cell_digit(&number, COUNT(sizes)), models = sizes[size].models;

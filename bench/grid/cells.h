@@ -19,31 +19,31 @@ struct cell_cluster {
 struct cell_set {
     const char *name;
     double enough;           /* deferred should reach this part of the best other policy in every cell */
-    double rps_least;        /* cells in which no policy answers so many requests a second are not counted */
-    uint32_t (*count)(void); /* NULL: as many as one likes */
+    double rps_least;        /* a cell counts only if some policy answers so many requests a second */
+    uint32_t (*count)(void); /* NULL: there is any number */
     /* Sets up cell number `cell`; `seed` is for sets that are drawn. */
     void (*make)(struct cell_cluster *cluster, uint32_t cell, uint64_t seed);
 };
 
-/* After table 3, figure 6 and figure 7 of Symphony's evaluation (arXiv 2308.07470): what the tests of policies began
- * with. */
+/* After table 3, figure 6 and figure 7 of Symphony's evaluation (arXiv 2308.07470): the first set that policies were
+ * tested on. */
 extern const struct cell_set cells_grid;
-/* Its table 3 entirely, 7560 cells. The first N of them are an even sample, for any N. */
+/* All of its table 3, 7560 cells. The first N of them are an even sample, for any N. */
 extern const struct cell_set cells_table3;
 /* Two families in which accelerators outnumber models. */
 extern const struct cell_set cells_family;
 /* Drawn at random: 1 to 30 models of either zoo, copies of one or mixed; 1 to 8 accelerators for every two models, or 1
  * to 8 models for every two accelerators, 48 at most; SLOs of 1.8 to 7 times what a lone request takes; Poisson,
- * regular or gamma distributed gaps of shape 0.5, 0.3 or 0.1; equal popularity or Zipf's. A draw that could answer less
- * than 500 requests/s or more than 50,000 is drawn again: a percent of few requests says little, and runs are to be
- * short. */
+ * regular or gamma distributed gaps of shape 0.5, 0.3 or 0.1; equal popularity or Zipf's. A cluster that could answer
+ * less than 500 requests/s or more than 50,000 is drawn again: a percent of few requests says little, and runs should
+ * be short. */
 extern const struct cell_set cells_random;
 
 /* Twenty models like ResNet50 with SLOs from 25 to 100 ms on 32 accelerators. */
 void cell_make_flood(struct cell_cluster *cluster);
 void cell_free(struct cell_cluster *cluster);
 
-/* For sets: begins an empty cluster; adds a model; then says how requests come, and adds that to the name. shape: of
+/* For sets. They begin an empty cluster; add a model; then set how requests come, and add that to the name. shape: of
  * the gaps' gamma distribution, 1 for Poisson, 0 for regular gaps. zipf: exponent of the popularity, 0 for equal. */
 void cell_begin(struct cell_cluster *cluster, uint32_t accelerators);
 void cell_add(struct cell_cluster *cluster, double alpha_ms, double beta_ms, double slo_ms);
@@ -51,7 +51,7 @@ void cell_workload(struct cell_cluster *cluster, double shape, double zipf);
 /* Takes the next digit, under `base`, off a number. */
 uint32_t cell_digit(uint32_t *number, size_t base);
 
-/* Room for `bytes`, kept until cell_free(). Ends the program when memory is out. */
+/* Memory of `bytes`, kept until cell_free(). Ends the program if there is none. */
 void *cell_memory(struct cell_cluster *cluster, size_t bytes);
 /* Runs the cell's configuration as it is; the result's models stay valid until the next run. */
 void cell_run(struct cell_cluster *cluster, struct sim_result *result);

@@ -1,13 +1,13 @@
-/* dynamics.c - what requests meet below the peak, and when the rate changes in an instant: the default beside an eager
- * policy, cell by cell. */
+/* dynamics.c - compares the default with an eager policy, cell by cell: below the peak, and when the rate changes
+ * suddenly. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "grid.h"
 #include "sim/goodput.h"
 
-#define WAIT_MOST_NS (200 * NS_PER_US) /* over the eager policy's */
-#define BUSY_MOST    1.01              /* times the eager policy's */
+#define WAIT_MOST_NS (200 * NS_PER_US) /* longer than under the eager policy */
+#define BUSY_MOST    1.01              /* times as under the eager policy */
 #define PEAK         0.95
 
 static const double loads[] = {0.1, 0.3, 0.5, 0.7};
@@ -20,7 +20,7 @@ static uint32_t pieces(const struct grid *grid) {
     return grid->cell_count;
 }
 
-/* The default's goodput in a cell that is made. */
+/* The default's goodput in a cell that has been made. */
 static double peak_of(const struct grid *grid, struct cell_cluster *cluster) {
     grid_policy_set(grid, 0, cluster);
     return cell_goodput(cluster, grid->within);
@@ -31,7 +31,7 @@ static double peak_of(const struct grid *grid, struct cell_cluster *cluster) {
 struct below {
     int64_t wait_ns[LOADS][2]; /* the median request's queueing; deferred, eager */
     double busy[LOADS][2];
-    double bad[LOADS][2]; /* of the model that has most */
+    double bad[LOADS][2]; /* of the worst model */
 };
 
 static int64_t median_wait_ns(const struct cell_cluster *cluster, const struct sim_result *result) {
@@ -69,7 +69,7 @@ static bool below_waits(const struct below *below, size_t load) {
     return below->wait_ns[load][0] > below->wait_ns[load][1] + WAIT_MOST_NS;
 }
 
-/* Who waits for nobody loses what a model may not lose. */
+/* Whether a policy that does not wait loses more than a model may lose. */
 static bool below_needs_company(const struct below *below, size_t load) {
     return below->bad[load][1] > GOODPUT_BAD_MOST;
 }

@@ -1,4 +1,4 @@
-/* flood.c - isolation: twenty models at half load, one of which rises to many times its rate. */
+/* flood.c - isolation: twenty models at half load; one of them rises to many times its rate. */
 #include <stdio.h>
 
 #include "grid.h"

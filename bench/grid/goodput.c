@@ -16,7 +16,7 @@ static uint32_t pieces(const struct grid *grid) {
     return grid->cell_count * grid->policy_count;
 }
 
-/* A few seconds of a few hundred bursty requests a second would say little. */
+/* How long to run: a few seconds of a few hundred bursty requests a second would say little. */
 static double seconds_of(const struct grid *grid, const struct sim_config *config) {
     double seconds = grid->requests / goodput_guess(config);
     return seconds < grid->seconds ? grid->seconds : seconds < SECONDS_MOST ? seconds : SECONDS_MOST;
@@ -24,8 +24,8 @@ static double seconds_of(const struct grid *grid, const struct sim_config *confi
 
 /* ---- the file of results ----
  *
- * It begins with a line that says how they were found, which must be the same to go on. Then a line for each cell and
- * policy, in the order in which they were done. */
+ * Its first line says how the results were found; a run goes on with the file only if that is the same. Then a line for
+ * each cell and policy follows, in the order in which they were done. */
 
 static void head_print(const struct grid *grid, char *head) {
     snprintf(head, LINE_MOST, "# %s, drawn from %llu; requests %g, seconds %g, within %g, seed %llu\n", grid->set->name,
@@ -33,7 +33,7 @@ static void head_print(const struct grid *grid, char *head) {
              (unsigned long long)grid->seed);
 }
 
-/* From any thread: one short write to a file opened for appending stays whole. */
+/* Any thread: a short write to a file opened for appending stays whole. */
 static void result_append(const struct grid *grid, uint32_t piece, const char *name, double rps) {
     FILE *to = fopen(grid->append, "a");
     if (!to || fprintf(to, "%u,\"%s\",\"%s\",%.2f\n", grid->cells[piece / grid->policy_count], name,
@@ -104,7 +104,7 @@ static void work(const struct grid *grid, uint32_t piece, void *result) {
     cell_free(&cluster);
 }
 
-/* The best of a cell's policies but the default. */
+/* The best of a cell's policies other than the default. */
 static uint32_t best_other(const struct grid *grid, const double *rps) {
     uint32_t best = 1;
     for (uint32_t p = 2; p < grid->policy_count; p++)
@@ -113,7 +113,7 @@ static uint32_t best_other(const struct grid *grid, const double *rps) {
     return best;
 }
 
-/* Whether some policy answers so many requests that a percent means something. */
+/* Whether some policy answers enough requests for a percent to mean something. */
 static bool counts(const struct grid *grid, const double *rps) {
     return rps[0] >= grid->set->rps_least || rps[best_other(grid, rps)] >= grid->set->rps_least;
 }
@@ -161,7 +161,7 @@ static json_t *cell_json(const struct grid *grid, uint32_t index, const double *
     return cell;
 }
 
-/* In how many cells each policy is the best, and what part of the best it reaches in the mean. */
+/* Prints in how many cells each policy is the best, and which part of the best it reaches in the mean. */
 static void policies_summary(const struct grid *grid, const double *rps) {
     printf("\n%-64s %8s %8s %8s\n", "policy", "ahead in", "mean", "least");
     for (uint32_t p = 0; p < grid->policy_count; p++) {
@@ -182,7 +182,7 @@ static void policies_summary(const struct grid *grid, const double *rps) {
     }
 }
 
-/* Of the cells in the order of their ratio: mean, least and quantiles. */
+/* Prints mean, least and quantiles of the cells, which are in the order of their ratio. */
 static void distribution_print(const struct ranked *ranked, uint32_t count, json_t *json) {
     static const double quantiles[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
     double sum = 0;
@@ -208,7 +208,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A data block $dNUMBER: deferred over another policy, or over the best of them, against the share of the cells. */
+/* Writes a data block $dNUMBER: deferred divided by another policy, or by the best of them, against the share of the
+ * cells. */
 static uint32_t curve_put(FILE *to, const struct grid *grid, const double *rps, uint32_t policy, double *scratch) {
     uint32_t count = 0;
     for (uint32_t c = 0; c < grid->cell_count; c++) {

@@ -1,4 +1,4 @@
-/* grid.h - what the modes of bench_grid share. */
+/* grid.h - shared by the modes of bench_grid. */
 #pragma once
 
 #include <jansson.h>
@@ -21,30 +21,30 @@ struct grid {
     uint64_t draw;   /* seed of a set that is drawn */
     uint32_t *cells; /* the numbers of the cells chosen */
     uint32_t cell_count;
-    const char *append, *plot; /* files, or NULL: what is found is appended to, and taken from; of the distribution */
+    const char *append, *plot; /* files, or NULL: for results, to take known ones from and append new ones; the plot */
     double seconds, within;
     double requests; /* a search's runs last until about so many have come, but seconds at least */
     uint64_t seed;
     bool json;
 };
 
-/* A mode: pieces of work done on all cores, and what is said of them. */
+/* A mode: pieces of work done on all cores, and how they are reported. */
 struct grid_mode {
     const char *name, *help;
     uint32_t (*pieces)(const struct grid *grid);
     size_t result_bytes; /* of a piece */
-    /* Before the first piece: fills in what is known already. -errno after it has said why. Or NULL. */
+    /* Before the first piece: fills in the results known already. -errno after it has printed why. May be NULL. */
     int (*begin)(struct grid *grid, void *results);
     void (*work)(const struct grid *grid, uint32_t piece, void *result);  /* any thread */
-    void (*show)(const struct grid *grid, uint32_t piece, void *results); /* in order, once it is done; a line or not */
-    /* At the end: prints the summary, fills `json`; false if it is not as it should be. */
+    void (*show)(const struct grid *grid, uint32_t piece, void *results); /* in order, once it is done; may print */
+    /* At the end: prints the summary, fills `json`. False if the results are not as they should be. */
     bool (*summary)(const struct grid *grid, void *results, json_t *json);
 };
 
 extern const struct grid_mode grid_goodput, grid_below, grid_flash, grid_flood;
 
-/* Makes a chosen cell, and sets what all runs share. */
+/* Makes a chosen cell, with the settings that all runs share. */
 void grid_cell(const struct grid *grid, uint32_t index, struct cell_cluster *cluster);
 void grid_policy_set(const struct grid *grid, uint32_t policy, struct cell_cluster *cluster);
-/* The policy of that text, or the first of that name; the grid has it. */
+/* The policy of that text, or the first of that name; it must be in the grid. */
 uint32_t grid_policy_find(const struct grid *grid, const char *text);

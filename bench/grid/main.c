@@ -1,4 +1,4 @@
-/* main.c - bench_grid: `deferred` beside the other policies, in many clusters in virtual time. */
+/* main.c - bench_grid: compares `deferred` with the other policies, in many clusters in virtual time. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define QUICK_EVERY    8 /* cells */
 #define QUICK_REQUESTS 1e5
 #define REQUESTS       4e5
-#define CLUSTERS       48 /* drawn, unless told */
+#define CLUSTERS       48 /* drawn by default */
 
 static const char *const candidates[] = {
     "deferred",
@@ -82,7 +82,7 @@ static void progress_tick(void *context, uint32_t done) {
             (long long)(now.tv_sec - p->began.tv_sec));
 }
 
-/* Exit status. With --json, what is shown goes to standard error. */
+/* Returns the exit status. With --json, what is shown goes to standard error. */
 static int mode_run(struct grid *grid, const struct grid_mode *mode) {
     FILE *json_to = NULL;
     if (grid->json) {
@@ -181,7 +181,7 @@ static int policy_add(struct grid *grid, const char *text) {
     return 0;
 }
 
-/* The candidates' policies, and every scheduler of its own that makes sense on one type of accelerator. */
+/* Takes the policies of candidates, and every central policy that makes sense on one type of accelerator. */
 static int policies_all(struct grid *grid) {
     int rc = 0;
     for (size_t i = 1; i < sizeof(candidates) / sizeof(candidates[0]) && !rc; i++)

@@ -1,4 +1,4 @@
-/* random.c - clusters drawn at random: what a policy was not tuned on. */
+/* random.c - clusters drawn at random, on which no policy was tuned. */
 #include <stdio.h>
 
 #include "base/rng.h"

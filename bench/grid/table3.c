@@ -15,8 +15,8 @@ static const double slos_ms[] = {20, 25, 30, 40, 50};
 static const double shapes[] = {0.1, 0.2, 0.3, 0.5, 0.7, 1};
 
 #define TABLE3_CELLS (COUNT(names) * COUNT(models) * COUNT(each) * COUNT(slos_ms) * COUNT(shapes))
-/* Cell k is combination k * STRIDE: about the golden part of all, and without a common factor, so that the first cells
- * lie far apart, and every combination comes once. */
+/* Cell k is combination k * STRIDE. STRIDE is about the golden section of the number of combinations, so that the first
+ * cells lie far apart; it shares no factor with that number, so that every combination comes once. */
 #define STRIDE 4673
 
 static void copies(struct cell_cluster *cluster, const char *name, const char *type, uint32_t count,

@@ -1,7 +1,7 @@
 /* blox.c - figures of "Implementing Inference scheduler in Blox" (Jonnavithula et al.), with our squishy bin packing.
  *
- * A job is a model with an SLO and a rate, drawn at random as there; 25 models of the GTX 1080Ti zoo. Their FIFO gives
- * the residue of every job a GPU of its own. */
+ * A job is a model with an SLO and a rate, drawn at random as in the paper, of 25 models of the GTX 1080Ti zoo. The
+ * paper's FIFO gives the residue of every job a GPU of its own. */
 #include "base/rng.h"
 #include "base/time.h"
 #include "plan/squishy_fit.h"
@@ -15,9 +15,9 @@
 #define RATE_MOST  200 /* items per second of a job */
 #define SEED       1
 
-/* Of figure 6: so that 25 models take 8 GPUs. */
+/* For figure 6, so that 25 models take 8 GPUs. */
 #define FIGURE6_SCALE  0.2 /* of the rates */
-#define FIGURE6_ABSENT 0.3 /* share of the models that are not asked for in an iteration */
+#define FIGURE6_ABSENT 0.3 /* share of the models without requests in an iteration */
 
 struct world {
     struct rng rng;
@@ -148,11 +148,11 @@ static void figure5_run(struct context *c) {
     world_give(w);
 }
 
-/* ---- figure 6: models that are where they were ---- */
+/* ---- figure 6: models that stay on their GPU ---- */
 
 enum placing { AT_RANDOM, BY_LOCALITY, INCREMENTAL, PLACINGS };
 
-/* Of the sessions on GPUs, how many were there before: by placing and iteration. */
+/* How many of the sessions on GPUs were there before: by placing and iteration. */
 struct hits {
     uint32_t hits[PLACINGS][ITERATIONS], places[PLACINGS][ITERATIONS];
 };
@@ -179,7 +179,7 @@ static uint32_t hits_at_random(struct world *w, const struct squishy *to, const 
     return hits;
 }
 
-/* The jobs of an iteration; the GPUs that all iterations need. */
+/* Draws the jobs of all iterations; returns how many GPUs these need. */
 static uint32_t iterations_draw(struct world *w, struct squishy_session jobs[ITERATIONS][MODELS]) {
     uint32_t gpus = 0;
     for (uint32_t i = 0; i < ITERATIONS; i++) {
@@ -193,7 +193,7 @@ static uint32_t iterations_draw(struct world *w, struct squishy_session jobs[ITE
     return gpus;
 }
 
-/* A fresh plan every time, its GPUs numbered at random or by where models were. */
+/* Makes a new plan every time, its GPUs numbered at random or by where models were. */
 static void fresh_run(struct world *w, struct squishy_session jobs[ITERATIONS][MODELS], uint32_t gpus,
                       struct hits *hits) {
     struct squishy before = plan_take(gpus, MODELS), next = plan_take(gpus, MODELS);
@@ -213,7 +213,7 @@ static void fresh_run(struct world *w, struct squishy_session jobs[ITERATIONS][M
     plan_give(&next);
 }
 
-/* The plan of before, as far as it still fits. */
+/* Keeps the earlier plan as far as it still fits. */
 static void incremental_run(struct squishy_session jobs[ITERATIONS][MODELS], uint32_t gpus, struct hits *hits) {
     struct squishy before = plan_take(gpus, MODELS), plan = plan_take(gpus, MODELS);
     squishy_update(&plan, jobs[0], 1);

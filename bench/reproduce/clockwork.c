@@ -1,4 +1,4 @@
-/* clockwork.c - figures of Clockwork (OSDI 2020), of its scenarios in scenarios/. */
+/* clockwork.c - figures of Clockwork (OSDI 2020), from its scenarios in scenarios/. */
 #include <string.h>
 
 #include "base/time.h"
@@ -21,7 +21,7 @@ static uint32_t points_take(const struct context *c, const struct point *from, u
     return taken;
 }
 
-/* What the models whose names begin alike did together. */
+/* Totals of the models whose names begin alike. */
 struct group {
     uint64_t offered, good, cold, batch_items, loads; /* loads onto an accelerator; the others requests */
 };
@@ -45,7 +45,7 @@ static double share(uint64_t part, uint64_t whole) {
     return whole ? (double)part / (double)whole : 0;
 }
 
-/* A share of requests as it is read; 100 only if it is all of them. */
+/* A share of requests in percent; 100 only if it is all of them. */
 static double percent(uint64_t part, uint64_t whole) {
     double value = 100 * share(part, whole);
     return part < whole && value > 99.99 ? 99.99 : value;
@@ -131,13 +131,14 @@ static const struct model_outcome *minor_of(const struct outcome *o) {
     return &o->models[o->model_count - 1];
 }
 
-/* The share of the time in which it loads; a load that is under way at either end counts whole or not at all. */
+/* The share of the time in which the accelerator loads. A load under way at either end counts entirely or not at all.
+ */
 static double loading(const struct outcome *o) {
     double busy = (double)o->loads * FIGURE6_LOAD_MS / 1000 / o->seconds;
     return busy < 1 ? busy : 1;
 }
 
-/* Served requests that came cold, if every other request was served: at least so many. */
+/* At least so many cold requests were served: so many if all other requests were. */
 static uint64_t served_cold(const struct group *group) {
     uint64_t warm = group->offered - group->cold;
     return group->good > warm ? group->good - warm : 0;
@@ -250,11 +251,11 @@ static const struct point slos_by_half[] = {{2.9, true}, {4.4, false}, {6.5, fal
 #define SLOS_BY_HALF (sizeof(slos_by_half) / sizeof(slos_by_half[0]))
 
 static const struct figure7_load {
-    double rate_rps, published_ms; /* from that SLO on the paper serves all */
+    double rate_rps, published_ms; /* from this SLO on the paper serves all requests */
 } figure7_loads[] = {{600, 10}, {1200, 22}, {2400, 74}};
 static const int figure7_models[] = {12, 48};
 
-/* The SLOs' rows of one load: shares in time. */
+/* Reports the shares in time of one load, for all SLOs. */
 static void figure7_row(struct context *c, const double *slos, uint32_t count, const struct outcome *const *outcomes,
                         int models, const struct figure7_load *load, struct series *series) {
     char row[512];
@@ -310,8 +311,8 @@ static void figure7_run(struct context *c) {
 
 static const char figure8_yaml[] = "scenarios/clockwork-fig8.yaml";
 
-/* Of small batches a closed loop of 4 requests never has more to run; here a fifth would take longer than is allowed.
- */
+/* The paper's closed loops of 4 requests never have a larger batch to run. Here a batch of 5 is made to take longer
+ * than the SLO. */
 #define SMALL_BATCHES                                                                                                  \
     "models.1={name: batch, copies: 48, latency_ms: {1: 2.61, 2: 3.78, 4: 5.61, 5: 70000}, slo_ms: 60000}"
 

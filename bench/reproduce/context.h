@@ -1,4 +1,4 @@
-/* context.h - a figure being done: what is shared by runner.c, report.c and main.c, and hidden from figures. */
+/* context.h - a figure being done: shared by runner.c, report.c and main.c, and hidden from figures. */
 #pragma once
 
 #include <stdint.h>

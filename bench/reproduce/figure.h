@@ -10,7 +10,7 @@
  *         report_row(c, "deferred | 7645 | %.0f", ours->all.goodput_rps);
  *     }
  *
- * What is reported is a function of the figure and of --quick alone: no wall times, whatever the number of threads. */
+ * The report depends only on the figure and on --quick: no wall times, whatever the number of threads. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,12 +22,12 @@ struct figure {
     const char *id;      /* "symphony-table4": names its files, and the figure on the command line */
     const char *title;   /* "Table 4: ..." */
     const char *paper;   /* what the paper did and found */
-    const char *differs; /* what is not the same here and why; NULL: nothing */
+    const char *differs; /* what differs here, and why; NULL: nothing */
     void (*run)(struct context *c);
 };
 
 /* Each ended by a NULL id. */
 extern const struct figure symphony_figures[], clockwork_figures[], nexus_figures[], blox_figures[], kairos_figures[];
 
-/* Whether all is to be short (--quick): fewer points, less virtual time. */
+/* Whether the figure is to be quick (--quick): fewer points, less virtual time. */
 bool figure_quick(const struct context *c);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- Kairos against as many of the base type as the budget pays for ---- */
+/* ---- Kairos against the base type alone, as many as the budget pays for ---- */
 
 struct setting {
     const char *name;
@@ -40,12 +40,12 @@ static double pair_ratio(const struct pair *pair) {
 
 #define SETTINGS_MAX 3
 
-/* Of the ratios of a setting's models. */
+/* The range of the ratios of a setting's models. */
 struct range {
     double least, most;
 };
 
-/* A table, and bars of each setting. The first one's ratios are figure 8's. */
+/* Reports a table, and bars for each setting. The ratios of the first are figure 8's. */
 static void settings_run(struct context *c, const struct setting *settings, int count,
                          struct range ranges[SETTINGS_MAX]) {
     struct pair pairs[SETTINGS_MAX][KAIROS_MODELS];

@@ -7,7 +7,7 @@
 #include "memory.h"
 #include "sim/goodput.h"
 
-#define BETTER_BY 1.01 /* what a search takes for better */
+#define BETTER_BY 1.01 /* a search takes a throughput for better if it is so many times the best */
 
 const char *const scheme_names[SCHEMES] = {"kairos", "ribbon", "drs", "clkwrk"};
 
@@ -19,7 +19,7 @@ const struct kairos_model kairos_models[KAIROS_MODELS] = {
 
 /* ---- pools ---- */
 
-/* The paper's base type, though another may serve every query, too, when SLOs are longer. */
+/* The paper's base type; with longer SLOs another type may serve every query, too. */
 static uint32_t base_of(const struct kairos_pool *p) {
     for (uint32_t t = 0; t < p->input.types; t++)
         if (strcmp(p->scenario.types[t].name, "g4dn.xlarge") == 0)
@@ -27,7 +27,7 @@ static uint32_t base_of(const struct kairos_pool *p) {
     return pool_base(&p->input);
 }
 
-/* The bound says how long a run must be. */
+/* Sets the length of a run by the bound. */
 static void run_set(const struct context *c, struct kairos_pool *p, double budget) {
     double queries = figure_quick(c) ? RUN_QUICK : budget > KAIROS_BUDGET ? RUN_LARGE : RUN_QUERIES;
     double seconds = queries / p->configs[p->chosen].bound;
@@ -74,7 +74,7 @@ const char *kairos_pool_text(const uint16_t *count, char text[64]) {
 
 /* ---- simulations ---- */
 
-/* The changes that make a configuration, and a scheme's n-th try. */
+/* The changes of the scenario for a configuration and a scheme's n-th try. */
 struct changes {
     char accelerators[512], policy[128];
 };
@@ -83,7 +83,8 @@ static uint32_t tries_of(enum scheme scheme) {
     return scheme == SCHEME_DRS ? SCHEME_TRIES : 1;
 }
 
-/* DRS's thresholds: what two auxiliary types can serve in time, and three quarters of the larger. */
+/* The thresholds tried for DRS: the sizes that two auxiliary types can serve in time, and three quarters of the larger.
+ */
 static uint32_t threshold_of(const struct kairos_pool *p, uint32_t number) {
     uint32_t large = 0, small = UINT32_MAX;
     for (uint32_t t = 0; t < p->input.types; t++) {
@@ -143,7 +144,7 @@ static uint32_t sets_of(const struct kairos_search *search, const struct changes
     return count;
 }
 
-/* A run at rate_rps (0: the goodput): the throughput, 0 if the rate does not hold. */
+/* The throughput of a run at rate_rps (0: the goodput); 0 if the rate does not hold. */
 static double simulated(const char *path, const char **sets, uint32_t count, double rate_rps, double within) {
     static const atomic_int stop;
     struct simulation_progress progress = {.stop = &stop};

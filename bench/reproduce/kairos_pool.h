@@ -1,4 +1,4 @@
-/* kairos_pool.h - what Kairos's figures share: pools of instances for one model, and their throughput by simulation. */
+/* kairos_pool.h - shared by Kairos's figures: pools of instances for one model, and their simulated throughput. */
 #pragma once
 
 #include "cli/pool_input.h"
@@ -7,9 +7,9 @@
 
 #define KAIROS_BUDGET  2.5
 #define RUN_QUERIES    20000
-#define RUN_LARGE      6000 /* of larger budgets, where a query's matching takes far longer */
+#define RUN_LARGE      6000 /* for larger budgets, where the matching of a query takes far longer */
 #define RUN_QUICK      1000
-#define SCHEME_TRIES   3  /* of DRS: thresholds, of which the best counts */
+#define SCHEME_TRIES   3  /* thresholds tried for DRS; the best counts */
 #define SEARCH_TRAIL   10 /* configurations whose throughputs a search keeps */
 #define ORACLE_QUERIES 5000
 
@@ -34,11 +34,11 @@ struct kairos_pool {
     struct pool_rates rates;
     struct pool_config *configs; /* [count] */
     size_t count, chosen;
-    uint16_t alike[POOL_TYPES_MAX]; /* as many of the base type as the budget pays for */
-    double alike_factor;            /* the budget over what those cost: the paper counts the rest in their favour */
+    uint16_t alike[POOL_TYPES_MAX]; /* the base type only, as many as the budget pays for */
+    double alike_factor;            /* the budget divided by their cost: the paper counts the rest in their favour */
 };
 
-/* Mistakes end the program. To be freed. */
+/* Mistakes end the program. The caller frees the pool. */
 struct kairos_pool *kairos_pool_make(const struct context *c, const struct kairos_model *model, double budget,
                                      const char *change);
 void kairos_pool_free(struct kairos_pool *pool);
@@ -63,7 +63,7 @@ struct kairos_search {
     bool quick;      /* to 5 % */
     bool full;       /* every throughput is measured; otherwise only whether it is better than the best so far */
     size_t most;     /* evaluations; 0: as many as it takes */
-    double best_qps; /* from here on: found */
+    double best_qps; /* this and the next ones: results */
     uint16_t best[POOL_TYPES_MAX];
     size_t evaluations, found_at; /* the best one's number, from 1 */
     double trail[SEARCH_TRAIL];   /* with `full`: throughputs in the order of evaluation */

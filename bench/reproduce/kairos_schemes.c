@@ -9,7 +9,7 @@
 #define HAND_PICKED 4 /* on g4dn.xlarge, c5n.2xlarge, r5n.large */
 static const uint16_t hand_picked[HAND_PICKED][POOL_TYPES_MAX] = {{4, 0, 0}, {3, 1, 3}, {2, 0, 9}, {1, 4, 2}};
 
-/* Of the first configuration, which is of the base type only, with the rest of the budget. */
+/* The factor for the rest of the budget; not 1 only for the first configuration, which has only the base type. */
 static double factor_of(const struct kairos_pool *p, int config) {
     return config == 0 ? p->alike_factor : 1;
 }
@@ -86,12 +86,12 @@ void kairos3_run(struct context *c) {
 
 /* ---- figures 9 and 10 ---- */
 
-/* A model's part: Kairos as chosen, and the best that a search finds for each scheme. */
+/* The results of a model: Kairos' own choice, and the best that a search finds for each scheme. */
 struct comparison {
     struct kairos_pool *pool;
     struct throughput chosen;
     struct kairos_search searches[SCHEMES];
-    double oracle_qps; /* of the best configuration for it */
+    double oracle_qps; /* of the oracle's best configuration */
 };
 
 static void oracle_do(void *argument) {

@@ -1,4 +1,4 @@
-/* main.c - `./run reproduce`: repeats figures and tables of the papers, and writes them beside what was published. */
+/* main.c - `./run reproduce`: repeats figures and tables of the papers, and compares them with what was published. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static int names_check(char **names, int count) {
 #define BEGIN_MARK "<!-- begin %s -->\n"
 #define END_MARK   "<!-- end %s -->\n"
 
-/* Missed checks, or a negative errno. */
+/* Does one figure. Returns how many checks were missed, or a negative errno. */
 static int figure_do(const struct figure *figure, const struct settings *s, const char *folder, struct text *to) {
     cpu_set_t cores;
     thread_cores_allowed(&cores);
@@ -144,7 +144,7 @@ static char *file_text(const char *path) {
     return copy;
 }
 
-/* A figure's section of the document that was there before, with its marks. */
+/* Keeps a figure's section of the earlier document, with its marks. */
 static void section_keep(const char *document, const char *id, struct text *to) {
     char begin[128], end[128];
     snprintf(begin, sizeof(begin), BEGIN_MARK, id);
@@ -212,7 +212,7 @@ static int document_write(const char *path, struct text *const *sections, bool q
     return rc;
 }
 
-/* Does what is wanted; 0, 1 after a failure or a check that does not hold. */
+/* Does the figures asked for. 0, or 1 after a failure or a check that does not hold. */
 static int reproduce(const struct settings *s, char **names, int count, const char *folder, const char *path) {
     struct text *sections[PAPERS];
     char *before = file_text(path);

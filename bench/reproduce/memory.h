@@ -1,11 +1,11 @@
-/* memory.h - memory of a program that ends when there is none. */
+/* memory.h - memory for a program that ends if there is none. */
 #pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Zeroed. */
+/* Zeroed memory. */
 static inline void *memory_take(size_t bytes) {
     void *memory = calloc(1, bytes);
     if (!memory) {

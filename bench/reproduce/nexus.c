@@ -35,7 +35,7 @@ static void planned_free(struct planned *p) {
 
 enum { A, B, C, FIGURE2_SESSIONS };
 
-/* Many GPUs for each: items per second of one. */
+/* Items per second of one GPU, if a session has many. */
 static double saturated_rps(const struct squishy_session *session) {
     uint32_t batch = squishy_batch_full(session);
     return batch * 1e9 / (double)session->profile->latency_ns[batch];
@@ -85,8 +85,8 @@ static void figure2_run(struct context *c) {
 #define SPLITS 3
 #define GAMMAS 3
 
-/* Requests per second a GPU. The file's X is asked for 120,000 a second in batches twice the paper's, so that all rates
- * are twice the paper's. */
+/* Requests per second a GPU. The file's X gets 120,000 requests a second in batches twice as large as the paper's, so
+ * all rates are twice the paper's. */
 static double split_rps(const struct planned *p, int split, int gamma) {
     int x = 2 * (GAMMAS * split + gamma);
     return p->input.sessions[x].rate / 2 / (p->plan.places[x].saturated + p->plan.places[x + 1].saturated);
@@ -205,7 +205,7 @@ static void figure9_run(struct context *c) {
 
 /* ---- figure 16 ---- */
 
-/* SLOs of a and b with tight ones beside loose ones, instead of in ascending order. */
+/* SLOs of a and b that mix tight and loose ones, instead of in ascending order. */
 #define INTERLEAVED                                                                                                    \
     "models.1.slo_ms=130; models.2.slo_ms=60; models.3.slo_ms=140; models.4.slo_ms=70; models.5.slo_ms=150; "          \
     "models.6.slo_ms=80; models.7.slo_ms=160; models.8.slo_ms=90; models.9.slo_ms=170; models.10.slo_ms=100; "         \
@@ -225,7 +225,7 @@ static const struct mix {
 
 #define MIXES (sizeof(mixes) / sizeof(mixes[0]))
 
-/* Of a mix: under uniform and Poisson arrivals, the two plans. */
+/* The results of a mix: for uniform and Poisson arrivals, under the two plans. */
 struct mix_found {
     const struct outcome *squishy[2], *oblivious[2];
 };

@@ -104,7 +104,7 @@ static void text_put_line(FILE *to, const char *what, const char *text) {
     fputc('\n', to);
 }
 
-/* Words stand below each other. */
+/* Writes a label; its words stand below each other. */
 static void label_put(FILE *to, const struct label *label) {
     fputc('"', to);
     for (const char *at = label->text; *at; at++)

@@ -24,7 +24,7 @@ static void put(struct text *to, const char *format, va_list arguments) {
     text_put(to, line);
 }
 
-/* With lines broken at blanks, `before` and `after` it. */
+/* Writes a paragraph with lines broken at blanks, between `before` and `after`. */
 static void wrapped_put(struct text *to, const char *before, const char *paragraph, const char *after) {
     size_t column = strlen(before);
     text_put(to, before);
@@ -96,7 +96,7 @@ struct plot *report_plot(struct context *c, const char *title, const char *x_tit
     return plots_add(&c->plots, title, x_title, y_title);
 }
 
-/* Folders end where the document's own begins: it links what lies beside it. */
+/* The base of links: the last part of the folder's path, since the document lies beside that folder. */
 static const char *link_base(const struct context *c) {
     const char *slash = strrchr(c->folder, '/');
     return slash ? slash + 1 : c->folder;

@@ -1,13 +1,13 @@
-/* report.h - what a figure shows: text, tables, checks and a plot, in the order in which they are reported. */
+/* report.h - reports a figure: text, tables, checks and a plot, in the order of the calls. */
 #pragma once
 
 #include "figure.h"
 
 void report_text(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A table begins: "what | published | ours". Then its rows, with as many cells. */
+/* Begins a table: "what | published | ours". Then report_row() for rows with as many cells. */
 void report_table(struct context *c, const char *head);
 void report_row(struct context *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What must hold, with the numbers. One that does not makes a full run exit with 1; a quick one only shows it. */
+/* A statement that must hold, with its numbers. If it does not, a full run exits with 1; a quick one only shows it. */
 void report_check(struct context *c, bool held, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* A plot. A figure has one picture, ID.svg; several plots become its panels. */

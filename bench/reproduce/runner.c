@@ -20,7 +20,7 @@
 struct piece {
     struct piece *next;
     const char *base;
-    char *sets; /* "KEY=VALUE; KEY=VALUE", as they were given */
+    char *sets; /* "KEY=VALUE; KEY=VALUE", as given */
     bool search;
     const struct sim_observer *observer;
     void (*work)(void *argument); /* instead of all that */
@@ -97,7 +97,7 @@ static bool has_run(const char *base) {
     return strncmp(base, "run:", 4) == 0 || strstr(base, "\nrun:");
 }
 
-/* The text as it is written into a file, too. */
+/* The scenario's text; it is also written into a file. */
 static void base_text(const char *base, struct text *to) {
     text_init(to, NULL, 0);
     text_put(to, base);
@@ -120,7 +120,7 @@ static uint32_t sets_cut(char *text, const char **sets, uint32_t count) {
     return count;
 }
 
-/* The changes of a scenario: copies, to be cut. */
+/* The changes of a scenario: a copy that is cut into pieces. */
 struct changes {
     char *own, *quick;
     const char *sets[SETS_MAX];

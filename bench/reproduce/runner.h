@@ -1,5 +1,5 @@
-/* runner.h - a list of simulations, searches and other work of a figure, done on all cores; each is a function of its
- * own text, so that the results do not depend on the number of threads. */
+/* runner.h - a list of simulations, searches and other work of a figure, done on all cores. Each result depends only on
+ * the work's own text, not on the number of threads. */
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ struct model_outcome {
     double latency_p50_ms, latency_p99_ms, latency_max_ms;
 };
 
-/* What a simulation gave; of a search, the run at the rate that it found. All zero until simulate(). */
+/* The result of a simulation; of a search, that of the run at the rate found. All zero until simulate(). */
 struct outcome {
     struct simulate_summary all; /* of all models; goodput_rps only of a search */
     double seconds;              /* measured */
@@ -39,8 +39,8 @@ const struct outcome *goodput_add(struct context *c, const char *base, const cha
 /* As run_add(); `observer` (sim/sim.h) is told what happens, on another thread. It must last until simulate(). */
 const struct outcome *observed_add(struct context *c, const struct sim_observer *observer, const char *base,
                                    const char *sets, ...) __attribute__((format(printf, 4, 5)));
-/* Anything else that takes a while: `work` is called once, on another thread. */
+/* Adds other work that takes a while: `work` is called once, on another thread. */
 void work_add(struct context *c, void (*work)(void *argument), void *argument);
 
-/* Does all that was added since the last time, and fills the outcomes, which last until the figure's end. */
+/* Does all that was added since the last call, and fills the outcomes, which stay valid until the figure's end. */
 void simulate(struct context *c);

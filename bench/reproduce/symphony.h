@@ -1,4 +1,4 @@
-/* symphony.h - what the files of Symphony's figures share. */
+/* symphony.h - shared by the files of Symphony's figures. */
 #pragma once
 
 #include <stddef.h>
@@ -6,7 +6,7 @@
 #include "report.h"
 #include "runner.h"
 
-/* A policy as figures compare it: its name there, and the changes of a scenario. */
+/* A policy to compare: its name in figures, and the changes of a scenario. */
 struct contender {
     const char *name, *sets;
 };
@@ -14,7 +14,7 @@ struct contender {
 /* deferred, symphony, clockwork, nexus. */
 #define CONTENDERS 4
 extern const struct contender contenders[CONTENDERS];
-/* The same with `deferred` both without and with consolidate, which come first. */
+/* The same, but `deferred` comes twice, at the front: without and with consolidate. */
 #define COMPARED 5
 extern const struct contender compared[COMPARED];
 

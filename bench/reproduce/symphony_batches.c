@@ -72,7 +72,7 @@ static void queueing_report(struct context *c, const char *title, const char *mo
 }
 
 void figure9_run(struct context *c) {
-    static const int rates[MODELS] = {3900, 580}; /* what all of them can serve */
+    static const int rates[MODELS] = {3900, 580}; /* all systems can serve these */
     const struct outcome *peak[MODELS][COMPARED], *same[MODELS][COMPARED];
     for (int m = 0; m < MODELS; m++)
         for (int p = 0; p < COMPARED; p++) {

@@ -14,7 +14,7 @@ static const char ten_yaml[] = "cluster: {accelerators: 24, type: gtx1080ti}\n"
 static const double loads[] = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6, 1.8, 2};
 #define LOADS 15
 
-/* Runs around the peak, which is that of consolidate. */
+/* Does the runs around the peak; the peak is that of consolidate. */
 static double runs_do(struct context *c, const struct outcome *at[COMPARED][LOADS], int step) {
     const struct outcome *peak = goodput_add(c, ten_yaml, "%s", compared[CONSOLIDATE].sets);
     simulate(c);
@@ -40,7 +40,7 @@ static void stability_report(struct context *c, const struct outcome *const at[C
                    at[1][i]->all.good_rps, at[2][i]->all.good_rps, at[3][i]->all.good_rps, at[4][i]->all.good_rps);
 }
 
-/* Returns how far consolidate's idle share is from the ideal at most. */
+/* Returns the greatest difference of consolidate's idle share from the ideal. */
 static double idle_report(struct context *c, const struct outcome *const at[COMPARED][LOADS], double peak_rps,
                           int step) {
     double furthest = 0;

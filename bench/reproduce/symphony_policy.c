@@ -1,4 +1,4 @@
-/* symphony_policy.c - Symphony, figure 4: waiting for larger batches against starting what there is. */
+/* symphony_policy.c - Symphony, figure 4: waiting for larger batches against starting at once. */
 #include "base/rng.h"
 #include "memory.h"
 #include "symphony.h"
@@ -9,7 +9,7 @@ static const char mixed_yaml[] = "cluster: {accelerators: 64}\nmodels: {zoo: gtx
 static const char alike_yaml[] =
     "cluster: {accelerators: 32}\nmodels: {zoo: gtx1080ti, names: [DenseNet121], copies: 16, slo_ms: 30}\n" RUN;
 
-/* What waits, and what does not: in the order of the pseudo-code, and in a better one. */
+/* The policy that waits; then the one that does not, in the order of the pseudo-code and in a better one. */
 static const char *const ways[] = {
     "policy={name: symphony, drop: timeout}",
     "policy={name: eager, order: last_update}",
@@ -80,7 +80,7 @@ static void setting_report(struct context *c, const struct setting *s, int step)
         line_report(c, series, s->name, shapes[i], &s->by_shape[i]);
 }
 
-/* (d): cases drawn from table 3, those of up to 24 models. */
+/* Adds (d): cases drawn from table 3, of those with up to 24 models. */
 static void drawn_add(struct context *c, struct comparison *drawn, int count) {
     static const char *const models[] = {"DenseNet121", "InceptionV3", "ResNet50V2", "VGG16", "Xception"};
     static const int slos_ms[] = {30, 40, 50}, copies[] = {8, 16, 24};

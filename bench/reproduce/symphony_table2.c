@@ -1,4 +1,4 @@
-/* symphony_table2.c - Symphony, table 2: how requests that several frontends deal out by turns reach backends. */
+/* symphony_table2.c - Symphony, table 2: how requests reach backends if several frontends deal them out in turn. */
 #include "base/rng.h"
 #include "memory.h"
 #include "symphony.h"
@@ -7,14 +7,14 @@
 
 #define BACKENDS 100
 
-/* One row: requests come with exponential gaps, each to a frontend drawn at random, whose own round robin says which
- * backend has it; the windows of every backend are counted. */
+/* One row. Requests come with exponential gaps, each to a frontend drawn at random; that frontend's own round robin
+ * chooses the backend. The requests of every backend are counted by windows. */
 struct dealing {
     double window_s, rate_rps;
     uint32_t frontends;
     double published_mean, published_deviation;
     uint32_t windows;
-    double mean, deviation; /* of the requests of a backend in a window */
+    double mean, deviation; /* of a backend's requests in a window */
 };
 
 static void dealing_do(void *argument) {

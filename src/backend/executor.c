@@ -43,7 +43,7 @@ static bool poll_plans(struct executor *x, bool *any) {
     return true;
 }
 
-/* Whether there is anything to do but what waits until wake_ns. */
+/* Whether there is work now, beside the plans that wait until wake_ns. */
 static bool anything_pending(struct executor *x) {
     for (uint32_t t = 0; t < x->wiring->model_threads; t++)
         if (!x->plan_waits[t] && ring_pending(&x->wiring->plans[t * x->wiring->executors + x->config.index]))
@@ -61,9 +61,9 @@ bool executor_serve(struct executor *x) {
             return false;
         if (any)
             continue;
-        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and has no bell of ours */
+        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full: nobody rings when it has room */
             x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
-        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* who comes back rings no bell either */
+        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* nor when the lost thread comes back */
             x->wake_ns = clock_now_ns() + LOST_AGAIN_NS;
         if (clock_now_ns() < x->spin_until_ns)
             continue;
@@ -162,7 +162,7 @@ int executor_wait_ready(struct executor *x, struct sy_error *err) {
     return 0;
 }
 
-/* Until the executor's thread has ended. */
+/* Waits until the executor's thread has ended, and watches its runs meanwhile. */
 static void thread_await(struct executor *x) {
     while (!x->watching.vacant) {
         struct timespec until;

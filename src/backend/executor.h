@@ -12,16 +12,16 @@
 struct executor_config {
     struct wiring *wiring;
     uint32_t index;                           /* the executor's */
-    uint32_t first_accelerator, accelerators; /* what it drives; several only if the engine emulates them */
-    uint32_t type;                            /* theirs */
+    uint32_t first_accelerator, accelerators; /* those it serves; several only if the engine emulates them */
+    uint32_t type;                            /* of these accelerators */
     const struct engine_ops *engine;
     struct engine_options options;
     struct served_model *models;           /* [model_count]; those MODEL_READY are loaded at the start */
-    const struct profile *const *profiles; /* [model_count] on this type; what the emulated engine sleeps */
+    const struct profile *const *profiles; /* [model_count] on this type; the emulated engine sleeps so long */
     uint32_t model_count;
     bool shared;         /* other threads of the server may need its core */
-    int64_t run_ns_most; /* what any run may take before it is told to end; 0: RUN_NS_MOST */
-    double spin;         /* after a batch it looks for the next for so many times what that took, before it sleeps */
+    int64_t run_ns_most; /* any run may take so long before it is told to end; 0: RUN_NS_MOST */
+    double spin;         /* after a batch it polls for `spin` times the batch's duration before it sleeps */
     bool pin;
     cpu_set_t cores; /* with `pin` */
 };
@@ -29,12 +29,12 @@ struct executor_config {
 /* Counters of an accelerator; written by the executor, read by anyone. */
 struct executor_counters {
     _Atomic uint64_t batches, items, requests, failed_batches, expired_batches, lost_batches;
-    _Atomic uint64_t absent_batches; /* not run, since their model was not resident */
+    _Atomic uint64_t absent_batches; /* not run: their model was not resident */
     _Atomic uint64_t busy_ns;        /* running batches */
 };
 
-/* A run that takes longer than RUN_TIMES_MOST times what the model's profile says, and than RUN_NS_MOST, hangs: it is
- * told to end. If it has not after RUN_STOP_NS more, its accelerator has failed. */
+/* A run hangs if it takes longer than RUN_NS_MOST and longer than RUN_TIMES_MOST times the model's profile. It is then
+ * told to end. If it has not ended RUN_STOP_NS later, its accelerator has failed. */
 #define RUN_TIMES_MOST 20
 #define RUN_NS_MOST    (10 * NS_PER_S)
 #define RUN_STOP_NS    (5 * NS_PER_S)
@@ -46,21 +46,21 @@ struct executor;
 int executor_start(struct executor **executor, const struct executor_config *config, struct sy_error *err);
 /* Waits until everything is loaded: 0, or -errno with a sentence if the engine could not be opened. */
 int executor_wait_ready(struct executor *executor, struct sy_error *err);
-/* Loads a model beside the running executor, and runs a batch of every size once and the samples of its model_warmup:
- * for a thread that loads models, one at a time, once the executor is ready. The served model and its profile are
+/* Loads a model beside the running executor, runs a batch of every size once, and runs the samples of its model_warmup.
+ * For a thread that loads models, one at a time, once the executor is ready. The served model and its profile are
  * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true. The model then
- * lies beside the executor until that is told to have it resident (wiring_model_command()). */
+ * lies beside the executor until a command makes it resident (wiring_model_command()). */
 int executor_load(struct executor *executor, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err);
-/* Frees the model of this number that lies beside the executor: not resident yet, or not any more, by its answer. There
- * need not be one. The same thread. */
+/* Frees the model of this number that lies beside the executor, if there is one: it is not resident yet, or the
+ * executor has answered that it no longer is. The same thread. */
 void executor_unload(struct executor *executor, uint32_t served_model);
-/* One thread at a time, every second or so: stops a run that hangs, or gives it up with all that its accelerator has. A
- * further thread then stands in for the one that does not come back; should it, then its accelerator serves again.
- * `ending`: runs get RUN_STOP_NS at most, and another second to stop. */
+/* One thread at a time, every second or so. Stops a run that hangs. If the run does not stop, it is given up, with all
+ * that its accelerator has, and another thread stands in for the hanging one. If the run comes back after all, the
+ * accelerator serves again. `ending`: runs get RUN_STOP_NS at most, and another second to stop. */
 void executor_watch(struct executor *executor, int64_t now_ns, bool ending);
-/* Ends the thread, after the batch that runs, and frees everything; watches it meanwhile, as it is ending. -EBUSY: a
- * run that was given up is not back, so all that it may read stays as it is: the executor, the models, the requests'
- * memory. Try again later, or end the process without. */
+/* Ends the thread, after the batch that runs, and frees everything; meanwhile does executor_watch() with `ending`.
+ * -EBUSY: a run that was given up is not back, so all that it may read must stay: the executor, the models, the
+ * requests' memory. Try again later, or end the process as it is. */
 int executor_stop(struct executor *executor);
 
 /* Any thread. */

@@ -37,14 +37,14 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
     const struct signature *signature = &x->config.models[plan->served_model].signature;
     const struct wiring *w = x->wiring;
     const struct request_card *first = wiring_card(w, plan->handles[0]);
-    size_t total = INPUT_ALIGN; /* tensors of no bytes have a place, too */
+    size_t total = INPUT_ALIGN; /* a tensor without bytes needs an address, too */
 
     for (uint32_t i = 0; i < signature->input_count; i++)
         inputs[i] = card_view(first, i, w->regions);
     if (plan->request_count == 1)
         return 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        inputs[i].bytes = 0; /* strings are of any length, so that each request has to be asked */
+        inputs[i].bytes = 0; /* strings have any length, so ask each request */
         for (uint32_t k = 0; k < plan->request_count; k++)
             inputs[i].bytes += wiring_card(w, plan->handles[k])->inputs[i].bytes;
         total += aligned(inputs[i].bytes);
@@ -54,7 +54,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
         return rc;
     char *at = x->gather;
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        if (!inputs[i].data) /* none of the requests has it: they are alike */
+        if (!inputs[i].data) /* no request has it, since they are alike */
             continue;
         inputs[i].data = at;
         inputs[i].dims[0] = plan->items;
@@ -68,15 +68,16 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
     return 0;
 }
 
-/* Whether an input of two requests can be one tensor's rows: both have it or none, with the same other dimensions. */
+/* Whether an input of two requests can be rows of one tensor: both have it, or none; and all dimensions but the rows'
+ * are the same. */
 static bool input_alike(const struct card_input *a, const struct card_input *b, uint32_t from) {
     return (a->region == REGION_NONE) == (b->region == REGION_NONE) && a->rank == b->rank &&
            (a->rank <= from || memcmp(a->dims + from, b->dims + from, (a->rank - from) * sizeof(*a->dims)) == 0);
 }
 
-/* Whether all requests of a batch have one shape. The scheduler puts them together by a hash of it; whoever finds two
- * shapes of one hash, by chance or because the secret is out, is not to be given, or to spoil, what others asked for.
- * Models of one shape need no look: requests of others were refused. */
+/* Marks the requests whose shapes differ from the first one's. The scheduler batches by a hash of the shapes. Two
+ * shapes may have the same hash, by chance or because a client knows the secret: its requests must not read or spoil
+ * what others asked for. A model of one shape needs no check: requests of other shapes were refused. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone) {
     const struct served_model *model = &x->config.models[plan->served_model];
     const struct signature *signature = &model->signature;
@@ -166,7 +167,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     struct ring *ring = &w->ran[x->config.index * w->model_threads + model_thread];
     struct ran_message *message = ring_reserve(ring);
     CHECK(message || !w->central); /* it has room for all that a central policy may have under way */
-    if (message) {                 /* a measurement lost because the model thread is far behind is no loss */
+    if (message) {                 /* else the model thread is far behind, and can do without this measurement */
         *message = *ran;
         ring_push(ring);
     }
@@ -174,7 +175,8 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     x->reports++;
 }
 
-/* An executor with a core of its own does what little there is to do itself. */
+/* Whether this thread does the others' work itself, where it can, instead of waking them: it has a core of its own, and
+ * the work is little. */
 static bool helps(const struct executor *x) {
     return !x->config.shared && x->reports <= WIRING_HELP_MOST;
 }
@@ -204,7 +206,7 @@ void executor_publish_reports(struct executor *x) {
     executor_publish_ran(x);
 }
 
-/* The place of the next message to a request's frontend. NULL: the ring is full. */
+/* The slot of the next message to a request's frontend. NULL: the ring is full. */
 static struct result_message *result_reserve(struct executor *x, uint64_t handle, struct ring **ring) {
     uint32_t frontend = wiring_frontend_of(x->wiring, handle);
     *ring = &x->wiring->results[x->config.index * x->wiring->frontends + frontend];

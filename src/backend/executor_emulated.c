@@ -1,8 +1,8 @@
 /* executor_emulated.c - many emulated accelerators in one thread.
  *
- * Plans leave their ring at once, since the ring holds those of all accelerators, and wait in a list of their
- * accelerator. The first of the list runs, or waits for its earliest start; when that ends is the accelerator's key in
- * a heap. */
+ * A ring holds the plans of all accelerators, so plans leave it at once and wait in a list of their accelerator. The
+ * first of the list runs, or waits for its earliest start. A heap holds the accelerators, by when that run or wait
+ * ends. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define SIZES 9 /* of held plans: powers of two cache lines */
 
-/* A plan that its accelerator has. */
+/* A plan in the list of its accelerator. */
 struct held_plan {
     struct held_plan *next;
     uint32_t model_thread, size;
@@ -29,14 +29,14 @@ _Static_assert(sizeof(struct held_plan) + PROFILE_BATCH_MAX * sizeof(uint64_t) <
 
 struct emulated_accelerator {
     struct held_plan *first, *last;
-    bool running; /* the first one is */
+    bool running; /* the first plan runs */
     int64_t ended_ns;
 };
 
 struct emulation {
     struct emulated_accelerator *accelerators; /* [config.accelerators] */
-    struct held_plan *free[SIZES]; /* lists; they grow to the greatest number ever held, which the wiring bounds */
-    struct heap due;               /* accelerators, by when something happens to their first plan */
+    struct held_plan *free[SIZES]; /* free lists; they grow to the most plans ever held, which the wiring bounds */
+    struct heap due;               /* accelerators, by when their first plan starts or ends */
     struct heap_entry *due_entries;
     uint32_t *due_positions;
 };
@@ -44,7 +44,7 @@ struct emulation {
 /* ---- held plans ---- */
 
 static struct held_plan *held_new(struct emulation *e, const struct batch_plan *plan) {
-    size_t lines = (sizeof(struct held_plan) + plan->request_count * sizeof(uint64_t) - 1) / CACHE_LINE; /* but one */
+    size_t lines = (sizeof(struct held_plan) + plan->request_count * sizeof(uint64_t) - 1) / CACHE_LINE; /* less 1 */
     uint32_t size = lines ? 32 - (uint32_t)__builtin_clz((uint32_t)lines) : 0;
     CHECK_LT(size, SIZES);
     struct held_plan *held = e->free[size];
@@ -107,7 +107,7 @@ void emulation_free(struct emulation *e) {
 
 /* ---- runs ---- */
 
-/* The accelerator's first plan is over: says so, answers, and lets it go. */
+/* The accelerator's first plan is over: reports it, answers, and frees it. */
 static void first_over(struct executor *x, struct emulated_accelerator *a, const struct run_result *result) {
     struct held_plan *held = a->first;
 
@@ -121,7 +121,7 @@ static void first_over(struct executor *x, struct emulated_accelerator *a, const
     held_put(x->emulation, held);
 }
 
-/* Begins what the accelerator has first. False if that was over at once, since it failed or is too late. */
+/* Begins the accelerator's first plan. False if it was over at once: it failed or was too late. */
 static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint32_t index) {
     struct held_plan *held = a->first;
     struct tensor_view inputs[TENSORS_MAX];
@@ -195,7 +195,7 @@ static void take_plan(struct executor *x, uint32_t model_thread, const struct ba
     struct emulated_accelerator *a = &x->emulation->accelerators[index];
     struct held_plan *held = held_new(x->emulation, plan);
 
-    CHECK(held); /* out of memory: nothing sensible is left */
+    CHECK(held); /* out of memory: there is nothing sensible to do */
     held->model_thread = model_thread;
     if (a->first) {
         a->last = a->last->next = held;
@@ -239,7 +239,7 @@ static bool poll_due(struct executor *x) {
 }
 
 bool emulation_poll(struct executor *x) {
-    bool any = poll_due(x); /* what ends first may answer whom the plans wait for */
+    bool any = poll_due(x); /* first what has ended: its answers are waited for */
 
     executor_publish_reports(x);
     executor_publish_answers(x);

@@ -1,8 +1,9 @@
 /* executor_membership.c - accelerators that leave, fail and come back while the others go on.
  *
- * What an accelerator is to do and what the scheduler knows of it are two things: news are told when the ring has room,
- * and only the newest. What an accelerator that failed has, and what is still sent to it, is lost: reported as ended at
- * once, so before it joins again, and its requests handed back to their frontends, which send them once more. */
+ * The state of an accelerator and what the scheduler knows of it are kept apart: the scheduler is told when the ring
+ * has room, and only the newest state. The batches that a failed accelerator has, and those still sent to it, are lost:
+ * they are reported as ended at once, so before it joins again. Their requests are handed back to their frontends,
+ * which send them once more. */
 #include <stdlib.h>
 
 #include "backend/executor_state.h"
@@ -11,7 +12,7 @@
 #include "base/log.h"
 #include "profile/measure.h"
 
-#define TRIED_FOR_NS NS_PER_S /* failed runs want no further trial after one that worked */
+#define TRIED_FOR_NS NS_PER_S /* after a trial run that worked, no further one for so long */
 
 struct member *executor_member(struct executor *x, uint32_t accelerator) {
     CHECK_LT(accelerator - x->config.first_accelerator, x->config.accelerators);
@@ -108,7 +109,7 @@ static void obey(struct executor *x, const struct accelerator_command *command) 
     }
 }
 
-/* Tells the scheduler of one accelerator. False: not now. */
+/* Tells the scheduler that one accelerator leaves or joins. False: the ring has no room now. */
 static bool tell(struct executor *x, uint32_t accelerator, bool out) {
     struct wiring *w = x->wiring;
     uint32_t part = wiring_part_of_accelerator(w, accelerator);
@@ -116,7 +117,7 @@ static bool tell(struct executor *x, uint32_t accelerator, bool out) {
     uint32_t batches = x->config.accelerators * (w->central ? WIRING_PLANS_CENTRAL : 3);
     enum accelerator_news news = out ? NEWS_LEAVES : NEWS_JOINS;
 
-    if (!ring_fits(ring, 1 + batches)) /* the ends of batches always have room */
+    if (!ring_fits(ring, 1 + batches)) /* keeps room for the ends of batches */
         return false;
     if (w->central)
         *(struct ran_message *)ring_reserve(ring) = (struct ran_message){.news = news, .accelerator = accelerator};

@@ -11,9 +11,9 @@
 
 #define TRY_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that are left then are not run */
 
-/* A first run, and the first of a size, take up to twice as long (memory is mapped, weights are read): better now than
- * in front of clients, and than learnt as what the model takes. So every size that was profiled is run once, up to the
- * greatest that the scheduler makes of several requests. True if a run worked. */
+/* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
+ * Clients should not wait for that, and it should not be learnt as the model's latency. So every size that was profiled
+ * is run once, up to the greatest that the scheduler makes of several requests. True if a run worked. */
 static bool sizes_try(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
     struct served_model *model = &x->config.models[served_model];
     const struct queue_rules *queue = &model->queue;
@@ -81,7 +81,7 @@ static int load(struct executor *x, uint32_t served_model, struct executor_model
     int rc = x->config.engine->load(x->engine, &source, &loaded->model, err);
     if (rc < 0)
         return rc;
-    if (!x->config.engine->signature) /* it does not compute */
+    if (!x->config.engine->signature) /* the engine does not compute */
         return 0;
     loaded->tried = sizes_try(x, served_model, loaded->model);
     rc = warmup_each(model, sample_run, &(struct sampling){x, loaded->model, stop ? stop : &x->stop}, err);
@@ -105,7 +105,7 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
     struct ring *ring = &x->wiring->answers[x->config.index];
     struct model_answer *answer = ring_reserve(ring);
 
-    CHECK(answer); /* as many as there are commands, and whoever gives them reads the answers */
+    CHECK(answer); /* as many slots as commands have, and who commands reads the answers */
     if (command->resident != (resident->model != NULL) && command->version == x->config.models[m].version) {
         *resident = *beside;
         *beside = was;

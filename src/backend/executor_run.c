@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "table/profile.h"
 
-/* Once a run has failed, the parts of its batch run for so many times what the whole batch was to take, and this beside
- * it: halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than two
- * batches. Those that are left when it is up go back to be batched anew, and run alone. */
+/* Once a run has failed, the parts of its batch may run for APART_TIMES times the profiled latency of the whole batch,
+ * plus APART_NS. Halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than
+ * two batches. Requests that are left when the time is up go back to be batched anew, and run alone. */
 #define APART_TIMES 8
 #define APART_NS    (10 * NS_PER_MS)
 
@@ -28,7 +28,8 @@ void batch_under_way_destroy(struct executor *x) {
 
 /* ---- parts ---- */
 
-/* Orders the requests: those that are under suspicion, or unlike the first one, come last, and run alone. */
+/* Orders the requests: those that are under suspicion, or whose shape differs from the first one's, come last, and run
+ * alone. */
 static void requests_order(struct executor *x) {
     struct batch_under_way *b = &x->batch;
     uint32_t count = b->plan->request_count, together = 0, apart = 0;
@@ -44,8 +45,8 @@ static void requests_order(struct executor *x) {
         b->handles[b->alone[k] ? apart++ : together++] = b->plan->handles[k];
 }
 
-/* How many run next. Where one is known to be bad, half of them: if those are not, it is among the others, which need
- * not be tried as they are. */
+/* How many requests run next. If one is known to be bad: half of them. If that half works, the bad one is in the other
+ * half, which then need not be tried as a whole. */
 static uint32_t part_next(const struct batch_under_way *b) {
     if (b->bad_end > b->done + 1)
         return (b->bad_end - b->done) / 2;
@@ -63,7 +64,7 @@ static const struct batch_plan *part_of(struct executor *x, uint32_t count) {
     *part = *b->plan;
     part->request_count = count;
     part->items = 0;
-    part->latest_ns = TIME_NEVER; /* the deadlines hold */
+    part->latest_ns = TIME_NEVER; /* only the deadlines count */
     for (uint32_t k = 0; k < count; k++) {
         part->handles[k] = b->handles[b->done + k];
         part->items += wiring_card(x->wiring, part->handles[k])->items;
@@ -77,9 +78,9 @@ static bool is_last(const struct batch_under_way *b, const struct batch_plan *pa
 
 /* ---- the end ---- */
 
-/* Reports the batch, before its last answers are handed out: the next batch is chosen meanwhile, and who asks again at
- * once finds the accelerator free. A batch of which a run failed, or that ran in parts, teaches nobody anything: what
- * it took, and who was late for it, is one request's doing. */
+/* Reports the batch before its last answers are handed out: the next batch is chosen meanwhile, and a client that asks
+ * again at once finds the accelerator free. Nothing is learnt from a batch of which a run failed, or that ran in parts:
+ * one request decided how long it took, and which requests were late. */
 static void batch_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
     struct run_result whole = *result;
@@ -102,7 +103,7 @@ static void batch_over(struct executor *x, const struct batch_plan *part, const 
     executor_publish_freed(x);
 }
 
-/* The part has its result. */
+/* The part has its result: answers its requests, and reports the batch if it was the last part. */
 static void part_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
     bool last = is_last(b, part);
@@ -118,8 +119,8 @@ static void part_over(struct executor *x, const struct batch_plan *part, const s
         executor_publish_ran(x);
 }
 
-/* All that is not answered goes back to be sent again. Of those the ones before `suspect_end` may be why a run ended
- * badly; it `broke` the accelerator, and may still `read` the first one. */
+/* Hands all requests without an answer back, to be sent again. Those before `suspect_end` may be why a run ended badly.
+ * `broke`: that run broke the accelerator. `read`: it may still read the first request. */
 static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool read) {
     struct batch_under_way *b = &x->batch;
     struct run_result result = {.status = REQUEST_LOST, .start_ns = b->ended_ns, .end_ns = b->ended_ns};
@@ -138,7 +139,7 @@ static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool
 void batch_abandon(struct executor *x) {
     struct batch_under_way *b = &x->batch;
 
-    if (!b->plan) /* it was a trial */
+    if (!b->plan) /* the run was a trial */
         return;
     struct ring *ring = &x->wiring->plans[b->model_thread * x->wiring->executors + x->config.index];
     uint32_t slots = batch_plan_slots(b->plan->request_count);
@@ -153,16 +154,16 @@ void batch_abandon(struct executor *x) {
 
 /* ---- runs ---- */
 
-/* What a run came to, beside its result. */
+/* How a run ended, beside its result. */
 enum outcome {
     OUTCOME_ANSWER, /* the result is the requests' */
-    OUTCOME_HALVE,  /* it failed, and there are several */
-    OUTCOME_BROKEN, /* and so has the engine: the requests that are left are lost */
-    OUTCOME_GIVE,   /* it was stopped: the same, though the accelerator goes on */
+    OUTCOME_HALVE,  /* it failed, and has several requests */
+    OUTCOME_BROKEN, /* it failed, and so has the engine: the requests that are left are lost */
+    OUTCOME_GIVE,   /* it was stopped: the requests that are left are lost, but the accelerator goes on */
     OUTCOME_GONE,   /* the thread has lost the executor */
 };
 
-/* It failed of itself. */
+/* The run failed by itself. */
 static enum outcome run_failed(struct executor *x, const struct batch_plan *part, struct run_result *result) {
     bool works = true;
 
@@ -177,7 +178,7 @@ static enum outcome run_failed(struct executor *x, const struct batch_plan *part
     return works ? OUTCOME_ANSWER : OUTCOME_BROKEN;
 }
 
-/* It had to be stopped. */
+/* The run had to be stopped. */
 static enum outcome run_stopped(struct executor *x, const struct batch_plan *part, int64_t took_ns,
                                 struct run_result *result) {
     output_block_put(result->block);
@@ -191,7 +192,7 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
 
 static enum outcome engine_run(struct executor *x, struct engine_model *model, const struct tensor_view *inputs,
                                const struct batch_plan *part, struct run_result *result) {
-    const struct engine_ops *engine = x->config.engine; /* touched when the executor may be lost */
+    const struct engine_ops *engine = x->config.engine; /* needed when the executor may be lost already */
     uint32_t items = batch_items(x, part);
     float work = wiring_card(x->wiring, part->handles[0])->work;
 
@@ -202,7 +203,7 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
         if (rc == 0)
             output_block_put(result->block);
         if (engine->go_on)
-            engine->go_on(model); /* the request holds it */
+            engine->go_on(model); /* the request keeps the model from being freed */
         run_back(watch);
         return OUTCOME_GONE;
     }
@@ -217,7 +218,7 @@ static enum outcome engine_run(struct executor *x, struct engine_model *model, c
     return OUTCOME_ANSWER;
 }
 
-/* Gathers and runs. */
+/* Gathers a part's inputs and runs it. */
 static enum outcome part_run(struct executor *x, const struct batch_plan *part, struct run_result *result) {
     struct engine_model *model = x->models[part->served_model].model;
     struct tensor_view inputs[TENSORS_MAX];
@@ -240,7 +241,7 @@ static enum outcome part_run(struct executor *x, const struct batch_plan *part, 
     return engine_run(x, model, inputs, part, result);
 }
 
-/* A run of it has failed, and the time for the parts is up. */
+/* Whether the batch runs in parts, and the time for them is up. */
 static bool apart_too_long(struct executor *x, int64_t now_ns) {
     struct batch_under_way *b = &x->batch;
     const struct profile *profile = x->config.profiles[b->plan->served_model];
@@ -291,7 +292,7 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
             break;
         default:
             part_over(x, part, &result);
-            if (result.status == REQUEST_FAILED) /* it was this one */
+            if (result.status == REQUEST_FAILED) /* the bad one is found */
                 b->bad_end = 0;
         }
     }

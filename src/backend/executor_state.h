@@ -15,28 +15,29 @@ struct executor_model {
 
 /* Whether an accelerator takes part. */
 struct member {
-    bool dead;     /* what it has is lost, and what is sent to it */
-    bool out;      /* it is to get nothing more: dead, or to drain */
-    bool told_out; /* the scheduler knows */
+    bool dead;     /* all batches that it has, or that are sent to it, are lost */
+    bool out;      /* it gets no more batches: it is dead or drains */
+    bool told_out; /* `out` as the scheduler knows it */
 };
 
-/* The batch that really runs. It lies here and not on the thread's stack, so that another thread can end it. */
+/* The batch that really runs (no emulation). It does not lie on the thread's stack, so that another thread can end it.
+ */
 struct batch_under_way {
     const struct batch_plan *plan; /* in its ring, whose consumer the executor is; NULL: nothing runs */
     uint32_t model_thread;
     struct ran_message ran;
     int64_t start_ns, ended_ns;
-    uint32_t together;       /* so many may run together, from the first one; each of the others runs alone */
-    uint32_t done;           /* so many are answered */
-    uint32_t run_count;      /* those after them that run now */
-    int64_t apart_ns;        /* a run of it failed: until then the parts are run one after the other; 0: none has */
-    uint32_t bad_end;        /* before it is one that makes runs fail; 0: none is known */
-    uint32_t failed_end;     /* behind the last one of a run that failed */
-    bool engine_ran;         /* a run of it has worked */
-    bool failed;             /* one has not */
-    struct batch_plan *part; /* the requests that run, when these are not all; room for the greatest plan */
+    uint32_t together;       /* the first so many requests may run together; each of the others runs alone */
+    uint32_t done;           /* the first so many are answered */
+    uint32_t run_count;      /* the next so many run now */
+    int64_t apart_ns;        /* parts may run until then; 0: the batch has run in no parts */
+    uint32_t bad_end;        /* a request before this index makes runs fail; 0: none is known */
+    uint32_t failed_end;     /* one past the last request of a run that failed */
+    bool engine_ran;         /* a run of this batch has worked */
+    bool failed;             /* a run of this batch has failed */
+    struct batch_plan *part; /* the requests that run, if not all do; room for the greatest plan */
     uint64_t *handles;       /* [PROFILE_BATCH_MAX] all, those that may run together first */
-    bool *alone;             /* [PROFILE_BATCH_MAX] by the plan's order: it runs apart from the others */
+    bool *alone;             /* [PROFILE_BATCH_MAX] in the plan's order: the request runs alone */
 };
 
 /* owned by the executor's thread; counters and load_status are read by anyone */
@@ -45,38 +46,38 @@ struct executor {
     struct wiring *wiring;
     struct engine *engine;
     struct executor_model *models; /* [model_count] resident */
-    struct executor_model *beside; /* [model_count] loaded and not resident: of who loads models. The commands and
-                                    * answers about a model hand the two over */
+    struct executor_model *beside; /* [model_count] loaded, not resident; owned by the thread that loads models.
+                                    * Commands and answers about a model hand both over */
     char *gather;                  /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
     struct executor_counters *counters; /* [config.accelerators] */
     struct emulation *emulation;        /* NULL: batches really run, one at a time */
     struct member *members;             /* [config.accelerators] */
-    bool news;                          /* there are members of whom the scheduler is to be told */
-    bool engine_lost;                   /* until a run that was given up comes back, else for good */
+    bool news;                          /* the scheduler is to be told of some members */
+    bool engine_lost;                   /* until the run that was given up comes back; else for good */
     struct batch_under_way batch;
     int64_t tried_ns;        /* when a trial run last showed that the engine works */
-    int64_t ended_ns;        /* the last batch that really ran */
-    int64_t spin_until_ns;   /* before that it does not sleep */
+    int64_t ended_ns;        /* of the last batch that really ran */
+    int64_t spin_until_ns;   /* it does not sleep before then */
     int64_t wake_ns;         /* something is due then; TIME_NEVER: nothing is */
     struct doorbell loaded;  /* rung when loading is over */
     _Atomic int load_status; /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
     bool *plan_waits;                 /* [model_threads] the ring's first plan waits for its earliest start */
-    bool *frontend_rung, *model_rung; /* who gets the bell when what was pushed is published */
+    bool *frontend_rung, *model_rung; /* whose bells ring when what was pushed is published */
     uint32_t reports;                 /* since the bells were last rung */
     pthread_t thread;
     _Atomic bool stop;
-    /* Changed by who started it, while it has taken the executor from its thread; else that thread's. */
+    /* owned by the executor's thread; by the thread that started it, while that has taken the executor away */
     struct run_watch *watch; /* NULL: runs cannot hang */
     struct run_watch *lost;  /* of a thread whose run was given up and has not come back; NULL: none */
     pthread_t lost_thread;
-    bool lost_reads; /* its run may still read a request, whose frontend was told so: */
+    bool lost_reads; /* its run may still read the request lost_handle, and the frontend was told so */
     uint64_t lost_handle;
-    struct {           /* owned by who started it */
-        uint64_t word; /* the run as it was looked at last */
+    struct {           /* owned by the thread that started it */
+        uint64_t word; /* of the watch, at the last look */
         int64_t looked_ns, waited_ns;
-        bool vacant; /* no thread has it: the one to take over could not be started yet, or it has ended */
+        bool vacant; /* no thread has the executor: the stand-in could not be started yet, or has ended */
     } watching;
 };
 
@@ -87,10 +88,10 @@ bool executor_serve(struct executor *x);
 
 /* ---- executor_models.c ---- */
 
-/* Opens the engine and loads what is there from the start. */
+/* Opens the engine and loads the models that are there from the start. */
 int executor_load_all(struct executor *x);
 void executor_unload_all(struct executor *x);
-/* Makes what lies beside the executor resident, or the reverse, and answers. */
+/* Makes the model that lies beside the executor resident, or the reverse, and answers. */
 void executor_model_obey(struct executor *x, const struct accelerator_command *command);
 
 /* ---- executor_batch.c: what every batch needs, however it runs ---- */
@@ -104,28 +105,29 @@ struct run_result {
     struct sy_error error; /* of FAILED */
 };
 
-/* Whether it is too late to start: every request's deadline has passed, so that running it helps nobody, or the
- * scheduler said so. */
+/* Whether it is too late to start a batch: every request's deadline has passed, or the latest start that the scheduler
+ * set. */
 bool batch_expired(const struct executor *x, const struct batch_plan *plan, int64_t now_ns);
-/* Its items. */
+/* The items of a batch. */
 uint32_t batch_items(const struct executor *x, const struct batch_plan *plan);
-/* Makes whole-batch inputs: in place for one request, else copied one after the other. The requests are alike, or the
- * engine does not look at its inputs. */
+/* Makes the inputs of a whole batch: for one request they stay in place, else they are copied one after the other. The
+ * requests are alike, or the engine does not look at its inputs. */
 int batch_gather(struct executor *x, const struct batch_plan *plan, struct tensor_view *inputs, struct sy_error *err);
-/* Compares the shapes of a batch's requests, and marks those unlike the first's to run alone: the scheduler knows
- * shapes by a number, and what a number stands for must not decide whose inputs lie in one tensor. */
+/* Marks the requests whose shapes differ from the first one's to run alone. The scheduler knows shapes only by a hash,
+ * and equal hashes are no proof of equal shapes. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone);
-/* What is told of a batch that an accelerator takes up now; its last batch ended at ended_ns. */
+/* The report of a batch that an accelerator takes up now; the accelerator's last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
-/* How many of a batch's requests are late: all if it was too late to start, else those of its first, which are due
- * first, whose deadline had passed when it ended. What failed for another reason is not. */
+/* How many of a batch's requests are late. All, if it was too late to start. Else those whose deadline had passed when
+ * it ended; they come first in the batch. None, if it failed for another reason. */
 uint32_t batch_late(const struct executor *x, const struct batch_plan *plan, const struct run_result *result);
 void batch_count(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
 /* Tells the rank thread that the accelerator is free, and the model thread what the run took. */
 void batch_report(struct executor *x, uint32_t model_thread, const struct ran_message *ran, int64_t ended_ns);
 /* Tells the frontends what became of the batch's requests. */
 void batch_answer(struct executor *x, const struct batch_plan *plan, const struct run_result *result);
-/* Tells a request's frontend that a run which read its inputs, and had been given up, is over. False: not now. */
+/* Tells a request's frontend that the run which read its inputs, and had been given up, is over. False: the ring is
+ * full now. */
 bool request_release(struct executor *x, uint64_t handle);
 /* Publish what was reported (to rank threads, to model threads), and what was answered. */
 void executor_publish_reports(struct executor *x);
@@ -138,13 +140,12 @@ void executor_publish_answers(struct executor *x);
 /* 0 or -ENOMEM. */
 int batch_under_way_init(struct executor *x);
 void batch_under_way_destroy(struct executor *x);
-/* Runs a batch until all its requests are answered: at once if it can be, else in parts. A part of several requests
- * that fails, or whose inputs batch_gather() cannot put together, is halved, so that a request that makes runs fail is
- * answered alone; executor_run.c has the bounds. False: the thread has lost the executor, and touches it no
- * more. */
+/* Runs a batch until all its requests are answered: together if possible, else in parts. If a part of several requests
+ * fails, or batch_gather() cannot put its inputs together, it is halved. So a request that makes runs fail is answered
+ * alone; executor_run.c has the bounds. False: the thread has lost the executor, and touches it no more. */
 bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
-/* For who takes the executor over from a thread whose run does not come back: the batch's requests that are not
- * answered are lost, and those that ran may still be read until the thread comes back (result_message.read). */
+/* For the thread that takes over from one whose run does not come back. The batch's requests without an answer are
+ * lost. The hanging run may still read its requests until it comes back (result_message.read). */
 void batch_abandon(struct executor *x);
 
 /* ---- executor_watch.c: runs that hang ---- */
@@ -159,15 +160,16 @@ enum run_end {
 /* 0 or -ENOMEM. */
 int run_watch_init(struct executor *x);
 void run_watch_destroy(struct executor *x);
-/* Around whatever of the engine's may hang: for how long it may take, and what to stop. The watch is the thread's own,
- * also when it has lost the executor. */
+/* Enclose every call of the engine that may hang: with how long it may take, and which model to stop. The watch belongs
+ * to the thread, even after it has lost the executor. */
 struct run_watch *run_begin(struct executor *x, struct engine_model *model, int64_t limit_ns);
 enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, struct engine_model *model);
-/* What a batch of a model may take, `work` times dearer than the profiled one. */
+/* How long a batch may take whose items cost `work` times the profiled ones. */
 int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work);
-/* A thread that lost the executor has got back from its run, and reads nothing any more: the last that it does. */
+/* Says that a thread which lost the executor is back from its run, and reads nothing any more: the last thing that the
+ * thread does. */
 void run_back(struct run_watch *watch);
-/* Whether it has; then it may be joined. */
+/* Whether the lost thread is back; then it may be joined. */
 bool run_is_back(const struct run_watch *watch);
 
 /* ---- executor_membership.c ---- */
@@ -177,14 +179,15 @@ struct member *executor_member(struct executor *x, uint32_t accelerator);
 void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
 /* All that the accelerator has, and what is sent to it until it joins again, is lost. */
 void accelerator_fail(struct executor *x, uint32_t accelerator);
-/* After a run failed: whether some model still runs a trial, as all did once. A GPU whose context is broken fails
- * everything from then on. One trial a second is enough, if it works. RUN_LOST as run_over(). */
+/* After a failed run: whether a trial run still works, of any model whose trial run once did. A GPU whose context is
+ * broken fails everything from then on. A trial run that works is good for a second. RUN_LOST as run_over(). */
 enum run_end engine_works(struct executor *x, bool *works);
-/* The engine does not work any more, and takes its accelerator with it. */
+/* The engine does not work any more, so its accelerator has failed. */
 void engine_lose(struct executor *x, uint32_t accelerator, const char *reason);
-/* If the run that was given up has come back, and the engine works: so is the accelerator. False: RUN_LOST. */
+/* If the run that was given up has come back, and the engine works, the accelerator serves again. False: RUN_LOST. */
 bool engine_return(struct executor *x);
-/* Does as it was told, and tells of it; publishes. True if there was anything. x->news: look again soon. */
+/* Obeys the commands, tells the scheduler of changes, and publishes. True if there was a command. x->news: not all is
+ * told yet, look again soon. */
 bool membership_poll(struct executor *x);
 
 /* ---- executor_emulated.c ---- */
@@ -192,7 +195,7 @@ bool membership_poll(struct executor *x);
 /* NULL: no memory. */
 struct emulation *emulation_new(const struct executor_config *config);
 void emulation_free(struct emulation *emulation);
-/* Takes up plans and ends runs that are due; sets x->wake_ns. True if there was anything. */
+/* Takes up plans and ends runs that are due; sets x->wake_ns. True if there was any. */
 bool emulation_poll(struct executor *x);
-/* Loses all that an accelerator has. */
+/* Loses all batches that an accelerator has. */
 void emulation_lose(struct executor *x, uint32_t accelerator);

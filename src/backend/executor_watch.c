@@ -1,19 +1,19 @@
 /* executor_watch.c - notices runs that hang, and gives an executor whose thread is in one to another thread.
  *
- * The thread that runs says so in one word: the number of the run, and its state. Who started the executor looks at it
- * every second, so a run costs a store and an exchange. Time is counted by looks, at most LOOK_NS_MOST each: a process
- * that was stopped for a while blames nobody.
+ * The thread that runs keeps one word: the number of the run, and its state. The thread that started the executor looks
+ * at it every second, so the watch costs a run a store and an exchange. A look counts for LOOK_NS_MOST at most: no run
+ * is blamed if the whole process was stopped for a while.
  *
  *     IDLE --run_begin()--> RUNNING --too long--> STOPPING --engine's stop()--> STOPPED --RUN_STOP_NS--> LOST
  *       ^---- run_over() ----'                                                     |                      |
  *       '------------------------------- run_over(), go_on() ----------------------'      run_back() --> BACK
  *
- * Whoever takes the word from RUNNING or STOPPED has the executor. A thread that finds it LOST when its run comes back
- * no longer has it: it takes itself off what it read, says BACK, and ends. Meanwhile a thread that stands in for it
- * answers what it left behind and serves as the thread of an accelerator that has failed; when the other is back and a
- * trial run works, as one that has joined again. What the hanging run may still read stays as it is until then: the
- * gathered inputs, since nothing else runs; the inputs of a request that runs in its place, and its model, since its
- * frontend has been told that they are read, and keeps them until it is told that they are not (REQUEST_RELEASED). */
+ * The thread that changes the word from RUNNING or STOPPED has the executor. If a thread finds LOST when its run comes
+ * back, it has lost the executor: it lets go of what it held, says BACK, and ends. Meanwhile another thread stands in
+ * for it. That one answers the requests left behind, and serves a failed accelerator. When the lost thread is back and
+ * a trial run works, the accelerator joins again. Until then all that the hanging run may read stays as it is. The
+ * gathered inputs do, since nothing else runs. So do a request's inputs that were not copied, and its model: its
+ * frontend was told that they are read, and keeps them until it is told that they are not (REQUEST_RELEASED). */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -85,17 +85,17 @@ int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t item
 
 struct run_watch *run_begin(struct executor *x, struct engine_model *model, int64_t limit_ns) {
     struct run_watch *watch = x->watch;
-    uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* own word while it is idle */
+    uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* while idle, only this thread writes */
 
     atomic_store_explicit(&watch->limit_ns, limit_ns, memory_order_relaxed);
     atomic_store_explicit(&watch->model, model, memory_order_relaxed);
-    /* release: who takes the executor over sees all that was done with it */
+    /* release: the thread that takes over sees all that was done with the executor */
     atomic_store_explicit(&watch->word, with_state(word + (1U << STATE_BITS), WATCH_RUNNING), memory_order_release);
     return watch;
 }
 
 enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, struct engine_model *model) {
-    uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* the exchange says whether it is so */
+    uint64_t word = atomic_load_explicit(&watch->word, memory_order_relaxed); /* the exchange verifies it */
 
     for (;;) {
         switch (state_of(word)) {
@@ -103,7 +103,7 @@ enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, 
             if (word_change(watch, &word, WATCH_IDLE))
                 return RUN_ENDED;
             break;
-        case WATCH_STOPPING: /* a call that sets a flag */
+        case WATCH_STOPPING: /* short: stop() only sets a flag */
             sched_yield();
             word = atomic_load_explicit(&watch->word, memory_order_acquire); /* with run_stop() */
             break;
@@ -144,7 +144,7 @@ static void *stand_in_main(void *argument) {
     return NULL;
 }
 
-/* Starts it, on the cores of the thread that is lost. */
+/* Starts the stand-in thread on the cores of the lost one. */
 static int stand_in_start(struct executor *x) {
     pthread_attr_t attributes;
     cpu_set_t cores;
@@ -168,7 +168,7 @@ static void take_over(struct executor *x) {
     struct run_watch *watch = x->watching.vacant ? NULL : watch_new();
 
     if (!x->watching.vacant) {
-        CHECK(watch); /* out of memory: nothing sensible is left */
+        CHECK(watch); /* out of memory: there is nothing sensible to do */
         CHECK(!x->lost);
         x->lost = x->watch;
         x->lost_thread = x->thread;

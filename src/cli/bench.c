@@ -101,7 +101,7 @@ static int bearer_add(struct settings *s, const char *token, struct sy_error *er
     return header_add(s, header, err);
 }
 
-/* @FILE: the first of a file of tokens, one a line, as `symphony serve --auth-token-file` reads them. */
+/* With @FILE: reads the first token of a file with one token a line, as for `symphony serve --auth-token-file`. */
 static int token_option(const char *text, void *settings, struct sy_error *err) {
     if (*text != '@')
         return bearer_add(settings, text, err);
@@ -214,16 +214,16 @@ struct bench {
     struct load_model *models;
     const char **names;       /* [models_count] for the metrics */
     struct bench_server side; /* the server's own figures */
-    bool *same_slo;           /* [models_count]: the server goes by the SLO that we do */
+    bool *same_slo;           /* [models_count]: the server uses the same SLO as we do */
     struct load *load;
     struct load_result result, spare;
     struct bench_trial trials[TRIALS_MAX];
     uint32_t models_count, trials_count;
     double goodput_rps;
-    bool terminal, line_shown; /* the live line is wanted; is there to be overwritten */
+    bool terminal, line_shown; /* a live line is wanted; there is one to overwrite */
 };
 
-/* Set by SIGINT and SIGTERM: a signal handler has nowhere else to say so. */
+/* Set by SIGINT and SIGTERM; static, since a signal handler knows nothing else. */
 static volatile sig_atomic_t stop_asked;
 
 static void stop_ask(int signal) {
@@ -298,7 +298,7 @@ static int models_prepare(struct bench *b, struct sy_error *err) {
     return rc;
 }
 
-/* Gives it what its requests need: TLS, if its URL says so, and headers. */
+/* Gives the server what requests to it need: TLS, if its URL says so, and headers. */
 static int server_equip(struct bench *b, struct server *server, struct sy_error *err) {
     int rc = server->secure && !b->tls ? client_tls_create(&b->tls, &b->s.tls, err) : 0;
     server->tls = server->secure ? b->tls : NULL;
@@ -306,7 +306,8 @@ static int server_equip(struct bench *b, struct server *server, struct sy_error 
     return rc;
 }
 
-/* Without a URL: over TLS if the server is asked so, else in plain text; secrets are then kept. */
+/* Finds the metrics page. Without a URL for it, TLS is tried if requests use it, then plain text; secrets are not sent
+ * in plain text. */
 static int metrics_prepare(struct bench *b, struct sy_error *err) {
     if (b->s.metrics) {
         int rc = server_parse(b->s.metrics, &b->metrics, err);
@@ -390,8 +391,8 @@ static int once_run(struct bench *b, struct sy_error *err) {
     return rc;
 }
 
-/* Waits until the server answers one request of each model in time again: what a trial left behind in its queues is not
- * to be held against the next. -ETIMEDOUT if it never does. */
+/* Waits until the server answers one request of each model in time again, so that the queues of one trial do not count
+ * against the next. -ETIMEDOUT if it never does. */
 static int server_settle(struct bench *b, struct sy_error *err) {
     int64_t deadline_ns = clock_now_ns() + SETTLE_NS;
     for (uint32_t i = 0; i < b->models_count && !stop_asked;) {
@@ -418,7 +419,8 @@ static int server_settle(struct bench *b, struct sy_error *err) {
     return 0;
 }
 
-/* Requests answered 200 per second with a few outstanding: near what the server can do, to start the search from. */
+/* Measures the requests answered 200 per second with a few outstanding. It is near what the server can do: the search
+ * starts from there. */
 static int capacity_probe(struct bench *b, double *rate_rps, struct sy_error *err) {
     struct load_trial trial = trial_make(b, 0);
     trial.closed = PROBE_OUTSTANDING;
@@ -464,7 +466,7 @@ static void results_swap(struct bench *b) {
     b->spare = result;
 }
 
-/* Leaves the statistics of the highest rate that held in b->result (of the last trial, if none did). */
+/* Searches the goodput. b->result is then of the highest rate that held, or of the last trial if none did. */
 static int goodput_find(struct bench *b, struct sy_error *err) {
     double start_rps = b->s.rate_rps;
     int rc = server_settle(b, err);
@@ -479,7 +481,7 @@ static int goodput_find(struct bench *b, struct sy_error *err) {
     bool best_kept = false;
     while (!search.done && !stop_asked && b->trials_count < TRIALS_MAX) {
         rc = server_settle(b, err);
-        if (rc == -ETIMEDOUT && b->trials_count) { /* the search ends, with what it has found */
+        if (rc == -ETIMEDOUT && b->trials_count) { /* the search ends with the rate found so far */
             fprintf(stderr, "symphony bench: warning: the server did not recover from the last trial: %s\n", err->text);
             rc = 0;
             break;
@@ -554,7 +556,8 @@ static int fail(const struct sy_error *err, int status) {
     return status;
 }
 
-/* Asks the server what it has and makes the requests; mistakes here are bad input, unless the server is not there. */
+/* Asks the server for its models and makes the requests. Mistakes here are bad input, unless the server is not there.
+ */
 static int bench_prepare(struct bench *b, struct sy_error *err) {
     const struct settings *s = &b->s;
     int rc = server_equip(b, &b->server, err);

@@ -27,7 +27,7 @@ void bench_total(const struct bench_report *report, struct load_model_stats *all
     }
 }
 
-/* The total on the heap, for it is too large for a stack. NULL when memory is out. */
+/* The total, on the heap since it is too large for a stack. NULL without memory. */
 static struct load_model_stats *total_make(const struct bench_report *report) {
     struct load_model_stats *all = calloc(1, sizeof(*all));
     if (all)
@@ -83,7 +83,7 @@ static void table_remarks(const struct bench_report *report, const struct load_m
             (double)r->send_lag.max_ns / 1e6, r->connections, 100 * share(r->waited, all->offered));
 }
 
-/* One model, or all: index models_count. */
+/* The agreement of one model, or of all: index models_count. */
 static struct bench_agreement agreement_of(const struct bench_report *report, uint32_t model,
                                            const struct load_model_stats *client) {
     bool same_slo = true;
@@ -104,7 +104,7 @@ static void table_side(FILE *to, const char *who, double mean_ms, double p50_ms,
         fprintf(to, ", %.2f %% in time", 100 * in_time);
 }
 
-/* What does not fit together; nothing if all does. */
+/* Prints where the server's figures and the client's differ; nothing if they agree. */
 static void table_disagreement(FILE *to, const char *name, const struct bench_agreement *a) {
     if (a->p99_differs)
         fprintf(to, "%s: the 99th percentiles of client and server DIFFER by %.3f ms\n", name,
@@ -294,7 +294,7 @@ static double plot_quantile_ms(const void *model, double q) {
     return quantile_ms(model, q);
 }
 
-/* Share of the requests answered 200 within x ms: refused and failed ones keep the curve from reaching 1. */
+/* The share of requests answered 200 within x ms: with refused and failed ones the curve does not reach 1. */
 static void curve_write(FILE *to, uint32_t number, const struct load_model_stats *m) {
     gnuplot_distribution(to, "m", number, share(m->latency.count, m->offered), plot_quantile_ms, m);
 }

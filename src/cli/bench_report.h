@@ -20,8 +20,8 @@ struct bench_report {
     const char *url, *arrivals, *reuse;
     const struct load_model *models;
     const struct load_result *result;
-    const bool *same_slo;              /* [models_count]: the server goes by the same SLO */
-    const struct bench_server *server; /* what the server says of itself */
+    const bool *same_slo;              /* [models_count]: the server uses the same SLO */
+    const struct bench_server *server; /* the server's own figures */
     const struct bench_trial *trials;
     uint32_t models_count, trials_count;
     bool searched; /* goodput_rps and trials mean something */
@@ -35,8 +35,8 @@ void bench_report_table(const struct bench_report *report, FILE *to);
 /* 0, or -ENOMEM or -EIO. */
 int bench_report_json(const struct bench_report *report, FILE *to);
 
-/* An SVG: share of requests answered within a time, or, after a search, good rate over offered rate. */
+/* Draws an SVG: the share of requests answered within a time; after a search the good rate over the offered rate. */
 int bench_plot(const struct bench_report *report, const char *path, struct sy_error *err);
 
-/* All models' statistics added up into `all`, which the caller zeroes or reuses as it is. */
+/* Adds all models' statistics to `all`, which the caller has zeroed or goes on with. */
 void bench_total(const struct bench_report *report, struct load_model_stats *all);

@@ -1,4 +1,4 @@
-/* bench_server.c - what the server says of itself, beside what the client saw. */
+/* bench_server.c - reads the server's own figures, and compares them with the client's. */
 #include "cli/bench_server.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 #include "base/clock.h"
 
 #define WAIT "symphony_frontend_wait_seconds"
-/* An answer may be here before the server has counted it, and one that came too late for us is counted there. */
+/* The client may have an answer before the server has counted it, and the server counts answers that came too late for
+ * the client. */
 #define COUNT_TOLERANCE       0.01
 #define COUNT_TOLERANCE_LEAST 16
 
@@ -91,7 +92,7 @@ void bench_server_begin(struct bench_server *s) {
     reading_take(s, &s->before);
 }
 
-/* Moves the later reading less the earlier one. */
+/* Moves the difference of both readings into `into`. */
 static void difference_take(struct server_figures *into, struct server_figures *later,
                             const struct server_figures *earlier) {
     server_figures_clear(into);

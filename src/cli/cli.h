@@ -1,4 +1,4 @@
-/* cli.h - what a command of the program is. One command a file; main.c holds the table. */
+/* cli.h - a command of the program. One command a file; main.c holds the table. */
 #pragma once
 
 #define CLI_OK      0

@@ -1,4 +1,4 @@
-/* gnuplot.c - drawing SVG files by the program gnuplot. */
+/* gnuplot.c - draws SVG files with the program gnuplot. */
 #include "cli/gnuplot.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ int gnuplot_check(const char *path, struct sy_error *err) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     bool fresh = fd >= 0;
     if (!fresh && errno == EEXIST)
-        fd = open(path, O_WRONLY | O_CLOEXEC); /* it stays as it is until there is a new one */
+        fd = open(path, O_WRONLY | O_CLOEXEC); /* an old file stays as it is until the new one is drawn */
     if (fd < 0)
         return error_set(err, -errno, "--plot: cannot write '%s': %s", path, strerror(errno));
     close(fd);
@@ -63,17 +63,17 @@ FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err
     return to;
 }
 
-/* gnuplot says nothing of a disk that is full, so the end of the file must be there. */
+/* gnuplot does not report a full disk, so this checks that the end of the file is there. */
 static bool is_whole(const char *path) {
     struct stat about;
     char end[32]; /* some versions end it with blank lines */
     size_t length = 0;
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        return true; /* a pipe, which nobody can look into */
+        return true; /* a pipe cannot be checked */
     FILE *file = fopen(path, "r");
     if (file) {
         if (fseek(file, -(long)sizeof(end), SEEK_END))
-            rewind(file); /* a shorter one */
+            rewind(file); /* the file is shorter */
         length = fread(end, 1, sizeof(end), file);
         fclose(file);
     }

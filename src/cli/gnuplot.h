@@ -1,4 +1,4 @@
-/* gnuplot.h - drawing SVG files by the program gnuplot. */
+/* gnuplot.h - draws SVG files with the program gnuplot. */
 #pragma once
 
 #include <stdint.h>
@@ -10,14 +10,13 @@
 int gnuplot_find(struct sy_error *err);
 /* Whether gnuplot is there and the file can be written; the file is created. -ENOENT or -errno. */
 int gnuplot_check(const char *path, struct sy_error *err);
-/* Starts gnuplot with an SVG of the given size as its output; what is written to the stream are its commands. NULL
- * after an error. */
+/* Starts gnuplot with an SVG of the given size as its output. Write its commands to the stream. NULL after an error. */
 FILE *gnuplot_open(const char *path, int width, int height, struct sy_error *err);
 /* Waits for the drawing. -EIO. */
 int gnuplot_close(FILE *to, const char *path, struct sy_error *err);
-/* A string in gnuplot's single quotes. */
+/* Writes a string in gnuplot's single quotes. */
 void gnuplot_quote(FILE *to, const char *text);
-/* A data block $NAMEnumber of a distribution: the time in ms at quantile q (0 to 1) by `quantile_ms`, against q * top:
- * requests that were never answered keep the curve from reaching 1. */
+/* Writes a distribution as data block $NAMEnumber: for quantiles q (0 to 1) the time in ms that `quantile_ms` gives,
+ * against q * top. With top < 1, for requests that were never answered, the curve does not reach 1. */
 void gnuplot_distribution(FILE *to, const char *name, uint32_t number, double top,
                           double (*quantile_ms)(const void *context, double q), const void *context);

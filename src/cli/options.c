@@ -126,7 +126,7 @@ int options_read(const struct options *options, int argc, char **argv, void *set
     return args_check(options, count, argv, err);
 }
 
-/* "a, b (default: c)"; the default only where there is one. */
+/* Composes "help (default: value)"; without a default only the help. */
 static void help_compose(const struct option_row *row, const void *settings, char *text, size_t size) {
     const void *at = (const char *)settings + row->offset;
     int length = snprintf(text, size, "%s", row->help);

@@ -1,7 +1,7 @@
 /* options.h - command-line options from a table: typed values with ranges, one-line mistakes, and the text of --help.
  *
- * A command fills a struct with its defaults and hands it over together with a table whose rows say where in that
- * struct each value lies; the help shows the defaults from there, so that they are written once:
+ * A command fills a struct with its defaults, and hands it over with a table whose rows say where in that struct each
+ * value lies. The help shows the defaults from there, so that they are written once:
  *
  *     struct settings { double seconds; const char *host; bool json; };
  *     static const struct option_row rows[] = {
@@ -45,9 +45,9 @@ struct option_row {
     const char *value; /* what the value is called in the help, e.g. "S"; of a choice, the words: "json|binary" */
     const char *help;  /* wrapped to 100 columns; no full stop; "\n" starts a new line */
     size_t offset;     /* of the value in the settings; of a parsed option, unused */
-    double min, max;   /* of a number, both allowed; a default outside is "not given" and not shown */
-    /* Of a parsed option; may be called several times, once a use. Fills `err` (a sentence without the option's name)
-     * and returns a negative errno if the text will not do. */
+    double min, max;   /* of a number, both allowed; a default outside means "not given" and is not shown */
+    /* For a parsed option; called at each use of it. If the text is wrong, fills `err` (a sentence without the option's
+     * name) and returns a negative errno. */
     int (*parse)(const char *text, void *settings, struct sy_error *err);
 };
 
@@ -97,7 +97,7 @@ struct options {
     const char *notes;             /* after the options, or NULL: examples; printed as it is */
     const struct option_row *rows; /* up to OPTION_END */
     int args_min, args_max;        /* how many arguments that are not options; args_max < 0: any number */
-    const char *args_name;         /* what one is called in a mistake's line: "URL" */
+    const char *args_name;         /* how mistakes call such an argument: "URL" */
     const char *program;           /* before the command's name in the usage line; NULL: "symphony" */
     const char *status;            /* the exit statuses; NULL: 0 success, 2 bad usage or input, 1 failure */
 };
@@ -117,7 +117,7 @@ int options_read(const struct options *options, int argc, char **argv, void *set
 /* Writes the help to `to`, with the defaults found in `settings`. */
 void options_print_help(const struct options *options, const void *settings, FILE *to);
 
-/* A whole text as a number in [min, max]: 0, or -EINVAL and a sentence ("'x' is not a whole number", "0 is not in 1 to
- * 10") without the option's name. For parse functions. */
+/* Reads the whole text as a number in [min, max]. 0, or -EINVAL and a sentence ("'x' is not a whole number", "0 is not
+ * in 1 to 10") without the option's name. For parse functions. */
 int options_read_int(const char *text, int64_t min, int64_t max, int64_t *value, struct sy_error *err);
 int options_read_double(const char *text, double min, double max, double *value, struct sy_error *err);

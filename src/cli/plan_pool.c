@@ -13,7 +13,7 @@
 
 #define SETS_MAX       64
 #define ORACLE_QUERIES 5000
-#define GUESS_OF_BOUND 0.7 /* where the search for a configuration's goodput begins */
+#define GUESS_OF_BOUND 0.7 /* the search for a configuration's goodput begins there */
 
 struct settings {
     const char *sets[SETS_MAX];
@@ -74,7 +74,7 @@ struct plan {
     struct pool_input input;
     struct pool_rates rates;
     struct pool_config *configs; /* [count], ranked */
-    size_t count, chosen, best;  /* best: of the search; count: none */
+    size_t count, chosen, best;  /* best: found by the search; `count`: none */
     size_t evaluations;
     double *simulated; /* [count] goodput; negative: not simulated */
     uint32_t homogeneous;
@@ -129,7 +129,7 @@ static int configs_make(struct plan *p, const char *path, const char *base_name,
 
 /* ---- simulated throughput ---- */
 
-/* The goodput of so many instances under the scenario's policy; negative when memory is out. */
+/* The goodput of so many instances under the scenario's policy; negative without memory. */
 static double simulate(struct plan *p, const uint16_t *count, double bound) {
     struct sim_config config = p->cluster.config;
     uint32_t n = 0;
@@ -181,7 +181,8 @@ static double oracle(const struct plan *p, size_t config) {
     return pool_oracle(&p->input, &p->rates, p->configs[config].count, ORACLE_QUERIES);
 }
 
-/* As many base instances as the budget pays for in part, as the paper counts them, if one does `qps`. */
+/* The rate of all the base instances that the budget pays for, if one serves `qps`. As in the paper, a part of an
+ * instance counts, too. */
 static double homogeneous_scaled(const struct plan *p, double qps) {
     return qps * p->input.budget / p->input.type[p->rates.base].price;
 }

@@ -1,4 +1,4 @@
-/* plan_squishy.c - `symphony plan squishy`: how many GPUs sessions need, and which share one. */
+/* plan_squishy.c - `symphony plan squishy`: how many GPUs sessions need, and which sessions share one. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static double rate_on(const struct answer *a, uint32_t gpu, uint32_t session) {
     return squishy_rate(&a->fit.plan, a->input->sessions, gpu, session) / (a->scale > 0 ? a->scale : 1);
 }
 
-/* Why a session has no GPU, or too few; NULL: it has. */
+/* Why a session has no GPU, or too few; NULL: it has enough. */
 static const char *reason(const struct answer *a, uint32_t session) {
     const struct squishy_session *s = &a->input->sessions[session];
     if (missing_rps(a, session) <= 0)
@@ -102,7 +102,7 @@ static void answer_json(const struct answer *a) {
 
 /* ---- table ---- */
 
-/* Whether two GPUs have the same single session at its best batch: one row for all of them. */
+/* Whether two GPUs have the same single session at its best batch: such GPUs share a row. */
 static bool same_row(const struct answer *a, uint32_t g, uint32_t with) {
     const struct squishy_gpu *gpus = a->fit.plan.gpus;
     return with < a->fit.plan.gpus_max && gpus[g].saturated != SQUISHY_NONE &&
@@ -156,7 +156,8 @@ static void answer_table(const struct answer *a) {
 
 /* ---- the plan ---- */
 
-/* Without a number of GPUs: as few as Algorithm 1 takes. With one: for the largest multiple of the rates. */
+/* Without a number of GPUs the plan takes as few as Algorithm 1 does. With one it serves the largest multiple of the
+ * rates. */
 static void answer_find(struct answer *a, uint32_t gpus, void *memory) {
     squishy_fit_init(&a->fit, memory, gpus, a->input->count, a->input->memory_bytes);
     a->scale = 1;

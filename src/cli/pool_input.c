@@ -1,4 +1,4 @@
-/* pool_input.c - a scenario as plan/pool.h takes it. */
+/* pool_input.c - makes the input of plan/pool.h from a scenario. */
 #include "cli/pool_input.h"
 
 #include <errno.h>

@@ -57,14 +57,14 @@ struct row {
     bool measured, slo_given;
 };
 
-static _Atomic bool stopped; /* static: a signal handler has no other way to say it */
+static _Atomic bool stopped; /* static, since a signal handler knows nothing else */
 
 static void stop(int number) {
     (void)number;
     atomic_store_explicit(&stopped, true, memory_order_relaxed); /* a lone flag */
 }
 
-/* Progress: one line that is written over, on a terminal only. */
+/* Progress: one line that is overwritten, on a terminal only. */
 
 static void progress_show(void *context, const struct profile_progress *progress) {
     (void)context;
@@ -133,7 +133,7 @@ static json_t *row_json(const struct row *row) {
     return json;
 }
 
-/* "cpu", "cuda", "cuda:1". */
+/* Reads "cpu", "cuda", "cuda:1". */
 static int accelerator_parse(const char *text, char *provider, size_t size, int *device, struct sy_error *err) {
     const char *colon = strchr(text, ':');
     int64_t number = 0;
@@ -147,7 +147,7 @@ static int accelerator_parse(const char *text, char *provider, size_t size, int 
     return 0;
 }
 
-/* All models of the arguments, in one list. */
+/* Puts the models of all arguments into one list. */
 static int models_find(char **paths, int count, struct served_model **models, uint32_t *model_count,
                        struct sy_error *err) {
     *models = NULL;
@@ -173,7 +173,7 @@ static int models_find(char **paths, int count, struct served_model **models, ui
     return 0;
 }
 
-/* Profiles one after the other; how many failed, or -EINTR. */
+/* Profiles the models one after the other. Returns how many failed, or -EINTR. */
 static int rows_fill(struct row *table, uint32_t count, const struct profile_options *how, bool json) {
     int failed = 0;
     struct profile_progress progress = {.count = count};

@@ -1,4 +1,5 @@
-/* simulate.c - `symphony simulate`: scenarios in virtual time; any policy; finds goodput, sweeps, plots, traces. */
+/* simulate.c - `symphony simulate`: runs scenarios in virtual time with any policy; finds goodput, sweeps, plots,
+ * traces. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 #include "cli/workers.h"
 
 #define SETS_MAX      64
-#define SHOW_AFTER_NS NS_PER_S /* work that takes longer shows how far it is */
+#define SHOW_AFTER_NS NS_PER_S /* work that takes longer shows its progress */
 #define SHOW_EVERY_NS (100 * NS_PER_MS)
 #define BAR_WIDTH     32
 
@@ -117,7 +118,7 @@ static const struct options options = {
     .args_name = "SCENARIO.yaml",
 };
 
-/* What a point of the sweep gives; without a sweep there is one. */
+/* The result of a point of the sweep; without a sweep there is one point. */
 struct outcome {
     struct text text; /* JSON, or a table or its line */
     struct simulate_summary summary;
@@ -138,7 +139,7 @@ struct command {
     int write_error; /* errno when a result could not be written; 0: none */
 };
 
-/* Set by SIGINT and SIGTERM: a signal handler has nowhere else to say so. */
+/* Set by SIGINT and SIGTERM; static, since a signal handler knows nothing else. */
 static atomic_int stop_asked;
 
 static void stop_ask(int signal) {
@@ -287,7 +288,7 @@ static void point_take(void *context, uint32_t number, int rc) {
         fwrite(outcome->text.data, 1, outcome->text.length, stdout);
         if (command->s.json && !command->s.sweep_count)
             fputc('\n', stdout);
-        if (fflush(stdout) && !command->write_error) { /* who was to read it is gone, or the disk is full */
+        if (fflush(stdout) && !command->write_error) { /* the reader is gone, or the disk is full */
             command->write_error = errno;
             atomic_store(&stop_asked, 1);
         }
@@ -329,7 +330,7 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
     return s->plot ? gnuplot_check(s->plot, err) : 0;
 }
 
-/* Mistakes in any point are told before the first is simulated. */
+/* Reports mistakes in any point before the first is simulated. */
 static int points_check(const struct command *command, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < command->points && !rc && !stop_asked; i++) {

@@ -69,7 +69,7 @@ int simulate_plot_run(const struct simulation *s, const char *scenario_path, con
 
 struct panel {
     const char *title;
-    const char *curves[3]; /* what follows "using X:" of each, with its title */
+    const char *curves[3]; /* the text after "using X:" of each, with its title */
     bool searched;         /* only after a search; else only after runs */
     bool always;
 };
@@ -96,7 +96,7 @@ static bool all_numbers(const struct sweep *sweep) {
     return true;
 }
 
-/* One block a line: $s0, $s1, ... Points turn the second key fastest. */
+/* Writes a data block for each line: $s0, $s1, ... From point to point the second key changes fastest. */
 static void series_put(FILE *to, const struct sweep *sweeps, uint32_t lines, bool numbers,
                        const struct simulate_summary *summaries, uint32_t line) {
     fprintf(to, "$s%u << EOD\n", line);

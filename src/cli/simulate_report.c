@@ -8,10 +8,10 @@
 
 #include <jansson.h>
 
-#define TABLE_MODELS_MAX 50 /* more, and only the worst of them are listed */
+#define TABLE_MODELS_MAX 50 /* if there are more, only the worst are listed */
 #define TABLE_WORST      20
 
-/* One model, or all of them. */
+/* The figures of one model, or of all. */
 struct row {
     const char *name;
     double slo_ms; /* 0: of several */
@@ -73,7 +73,7 @@ static void row_add(struct row *all, const struct sim_model_result *m, uint32_t 
         all->stats.batch_sizes[b] += m->batch_sizes[b];
 }
 
-/* All models; too large for a stack. NULL when memory is out. */
+/* The row of all models, on the heap since it is too large for a stack. NULL without memory. */
 static struct row *all_row(const struct simulation *s) {
     uint32_t batch_max = 0;
     for (uint32_t m = 0; m < s->scenario.model_count; m++)
@@ -180,7 +180,7 @@ static void class_put(struct text *to, const struct simulation *s, const char *m
                 quantile_ms(&class->latency, 0.5), quantile_ms(&class->latency, 0.99));
 }
 
-/* Of models whose requests are not all alike. */
+/* Prints the classes of models whose requests have several. */
 static void classes_put(struct text *to, const struct simulation *s) {
     for (uint32_t m = 0; m < s->scenario.model_count; m++) {
         const struct sim_model_result *result = &s->result.models[m];
@@ -206,7 +206,7 @@ static int worse_first(const void *a, const void *b) {
     return x->model < y->model ? -1 : 1;
 }
 
-/* All models, or the worst of many. */
+/* Prints all models or, if they are many, the worst. */
 static void models_put(struct text *to, const struct simulation *s, const struct row *all) {
     uint32_t count = s->scenario.model_count, shown = count > TABLE_MODELS_MAX ? TABLE_WORST : count;
     struct ranked *order = calloc(count, sizeof(*order));
@@ -310,7 +310,7 @@ static json_t *queue_json(const struct row *row) {
                      quantile_ms(&row->stats.queueing, 0.99));
 }
 
-/* What a model and all of them have in common; added to `json`. */
+/* Adds to `json` the members that one model and the total have in common. */
 static void row_json(json_t *json, const struct simulation *s, const struct row *row) {
     const struct sim_model_result *m = &row->stats;
     json_t *more =

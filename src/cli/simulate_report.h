@@ -1,6 +1,6 @@
 /* simulate_report.h - how `symphony simulate` shows what it found: table, JSON, the lines of a sweep.
  *
- * Text of a seed is the same on every machine: no wall time, numbers in a fixed format. Any thread. */
+ * A seed gives the same text on every machine: no wall time, numbers in a fixed format. Any thread. */
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include "cli/simulation.h"
 #include "cli/sweep.h"
 
-/* What one line of a sweep and its plot are made of. */
+/* The figures for one line of a sweep, and for its plot. */
 struct simulate_summary {
     double offered_rps, good_rps, goodput_rps; /* the last only after a search */
     double bad_rate, busy, batch_mean;

@@ -14,10 +14,10 @@
 struct simulate_trace_batch {
     int64_t begin_ns;
     uint32_t model, items;
-    bool row, loads_row; /* have one in the file */
+    bool row, loads_row; /* it has this row in the file */
 };
 
-/* Every event is an object of its own line. */
+/* Every event is an object on a line of its own. */
 static void event_begin(struct simulate_trace *t) {
     fputs(t->wrote ? ",\n" : "\n", t->to);
     t->wrote = true;
@@ -63,7 +63,7 @@ static void ended(void *context, int64_t now_ns, uint32_t accelerator) {
             US_OF(batch->begin_ns), US_OF(run_ns), t->scenario->models[batch->model].name, batch->items);
 }
 
-/* On a row of its own, for loads go on beside batches. */
+/* On a row of its own, since loads run beside batches. */
 static void loaded(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, bool in, int64_t begin_ns) {
     struct simulate_trace *t = context;
     struct simulate_trace_batch *batch = &t->running[accelerator];

@@ -1,4 +1,4 @@
-/* simulation.c - one scenario simulated. */
+/* simulation.c - simulates one scenario. */
 #include "cli/simulation.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "sim/goodput.h"
 
-/* After the scenario was read, or was not. */
+/* Makes the cluster once the scenario has been read; `rc` says whether that worked. */
 static int cluster_add(struct simulation *s, int rc, const char *origin, struct sy_error *err) {
     struct sy_error why;
     if (!rc && (rc = cluster_make(&s->cluster, &s->scenario, &why)))
@@ -35,7 +35,7 @@ void simulation_free(struct simulation *s) {
     *s = (struct simulation){.memory = NULL};
 }
 
-/* Only numbers to be looked at: no order is needed. */
+/* The numbers are only shown: no order is needed. */
 static bool go_on(void *context, int64_t now_ns) {
     struct simulation_progress *progress = context;
     atomic_store_explicit(&progress->now_ns, now_ns, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* simulation.h - one scenario simulated: a run, or the search for its goodput and a run there. Any thread. */
+/* simulation.h - simulates one scenario: a run, or a search for its goodput and a run at that rate. Any thread. */
 #pragma once
 
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ struct simulation_trial {
     bool held;
 };
 
-/* How far a simulation is, for another thread to show. */
+/* How far a simulation has come, for another thread to show. */
 struct simulation_progress {
     _Atomic int64_t now_ns;  /* in virtual time */
     _Atomic uint32_t trials; /* of a search, so far; 0: none */
@@ -40,7 +40,7 @@ struct simulation {
  * simulation_free(), after an error, too. */
 int simulation_make(struct simulation *simulation, const char *path, const char *const *sets, uint32_t set_count,
                     struct sy_error *err);
-/* The same from text, without files of its own; `origin` is what mistakes call it. */
+/* The same from text, without reading files; mistakes call it `origin`. */
 int simulation_make_text(struct simulation *simulation, const char *origin, const char *text, const char *const *sets,
                          uint32_t set_count, struct sy_error *err);
 /* Runs at the scenario's rates, which it must have. -ECANCELED if it was stopped, -ENOMEM. */

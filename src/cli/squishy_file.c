@@ -55,7 +55,7 @@ static const struct conf_key session_keys[] = {
 
 /* ---- latency ---- */
 
-/* One [batch, milliseconds] of a table. */
+/* Reads one [batch, milliseconds] of a table. */
 static int point_read(const struct conf_node *node, uint32_t before, uint32_t *batch, int64_t *latency_ns,
                       struct sy_error *err) {
     int64_t b;
@@ -69,7 +69,7 @@ static int point_read(const struct conf_node *node, uint32_t before, uint32_t *b
     return rc;
 }
 
-/* A table of points; it goes as far as the largest batch measured unless `max_batch` says more. */
+/* Reads a table of points. It ends with the largest batch measured, unless `max_batch` is larger. */
 static int table_read(const struct session *session, struct profile **profile, struct sy_error *err) {
     const struct conf_node *list = session->latency;
     uint32_t batch[POINTS_MAX], count = 0;
@@ -87,7 +87,7 @@ static int table_read(const struct session *session, struct profile **profile, s
                     : conf_error(list, err, "out of memory");
 }
 
-/* A line, as far as the SLO allows. */
+/* Reads a line (alpha and beta), up to the largest batch that the SLO allows. */
 static int line_read(const struct session *session, const struct conf_node *node, struct profile **profile,
                      struct sy_error *err) {
     double slo_ms = (double)session->slo_ns / (double)NS_PER_MS;
@@ -107,7 +107,7 @@ static int line_read(const struct session *session, const struct conf_node *node
     return 0;
 }
 
-/* What a model of the zoo brings with it. */
+/* Takes what the zoo has of a model. */
 static int zoo_read(struct session *session, const struct conf_node *node, struct sy_error *err) {
     const char *model = session->model[0] ? session->model : session->name;
     const struct zoo_entry *entry = zoo_find(model, session->zoo);
@@ -127,7 +127,7 @@ static int zoo_read(struct session *session, const struct conf_node *node, struc
 
 /* ---- sessions ---- */
 
-/* What is not of the zoo has one latency, and no other name. */
+/* Checks a session that is not of the zoo: it has a table or a line, not both, and names no model. */
 static int own_check(const struct session *session, const struct conf_node *node, struct sy_error *err) {
     if (session->model[0])
         return conf_error(conf_find(node, "model"), err, "goes with 'zoo'");

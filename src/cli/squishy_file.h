@@ -1,4 +1,4 @@
-/* squishy_file.h - the file of `symphony plan squishy`: sessions, and the GPUs that there are. */
+/* squishy_file.h - the file of `symphony plan squishy`: sessions, and the GPUs for them. */
 #pragma once
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ struct squishy_file {
 
 /* -errno, and a sentence that says where. Free with squishy_file_free() after success. */
 int squishy_file_read(const char *path, struct squishy_file *file, struct sy_error *err);
-/* The same from memory; `origin` is what mistakes call it. */
+/* The same from memory; mistakes call it `origin`. */
 int squishy_file_parse(const char *origin, const char *text, size_t bytes, struct squishy_file *file,
                        struct sy_error *err);
 void squishy_file_free(struct squishy_file *file);

@@ -15,8 +15,8 @@
 
 #define BAD_MOST        0.01              /* --find max: a rate holds up to this bad rate */
 #define DECISION_MOST   (100 * NS_PER_US) /* and this 99th percentile of decisions */
-#define UNDISTURBED     0.5 /* share of the requests that no pause touched, from which on they alone decide */
-#define TRIALS_MOST     3   /* of a rate that was disturbed more; then it counts as it is */
+#define UNDISTURBED     0.5 /* if no pause touched at least this share of the requests, they alone decide */
+#define TRIALS_MOST     3   /* at a rate, if it was disturbed more; then the last trial counts as it is */
 #define RATE_LEAST      1e3
 #define RATE_MOST       1e9
 #define SECONDS_MOST    1000 /* HANDLE_ARRIVAL_BITS of nanoseconds, warm-up included */
@@ -204,7 +204,7 @@ static void print_text(const struct stress_result *r, double max_rate) {
 
 /* ---- running ---- */
 
-/* Runs one rate, and again if it was disturbed too much to tell. 1 if it held, 0 if not, or -errno with a sentence. */
+/* Runs one rate, and again if pauses disturbed it too much. 1 if it held, 0 if not, or -errno with a sentence. */
 static int trial_run(const struct stress_config *config, struct stress_result *trial, struct sy_error *err) {
     struct stress_goal goal = {
         .rate = config->rate, .bad_most = BAD_MOST, .decision_ns = DECISION_MOST, .undisturbed_least = UNDISTURBED};
@@ -219,7 +219,7 @@ static int trial_run(const struct stress_config *config, struct stress_result *t
     return (held == STRESS_DISTURBED ? stress_held_anyway(&goal, trial) : held) == STRESS_HELD;
 }
 
-/* Tries rates until it knows; `result` is then of the highest that held, or if none did of the last that was tried. */
+/* Searches the highest rate that holds. `result` is then of that rate, or of the last one tried if none held. */
 static int find_max(struct stress_config *config, double precision, struct stress_result *result, double *max_rate,
                     struct sy_error *err) {
     struct goodput_search search;

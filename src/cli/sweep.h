@@ -15,8 +15,8 @@ struct sweep {
     uint32_t count;
 };
 
-/* Reads one. A range has its end if the steps meet it; a list is divided at commas outside of brackets and quotes.
- * -EINVAL with a sentence, -ENOMEM. Free it with sweep_free(), after an error, too. */
+/* Reads one key with its values. A range includes its end if the steps meet it; a list is divided at commas outside of
+ * brackets and quotes. -EINVAL with a sentence, -ENOMEM. Free it with sweep_free(), after an error, too. */
 int sweep_parse(const char *text, struct sweep *sweep, struct sy_error *err);
 void sweep_free(struct sweep *sweep);
 

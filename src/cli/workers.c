@@ -1,4 +1,4 @@
-/* workers.c - independent pieces of work done by several threads. */
+/* workers.c - several threads do independent pieces of work. */
 #include "cli/workers.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@ struct piece {
 
 struct workers {
     const struct workers_job *job;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* for the fields below */
     pthread_cond_t changed;
     struct piece *pieces; /* [count] */
-    uint32_t next, done;  /* to be begun; done */
+    uint32_t next, done;  /* the next piece to begin; how many are done */
     bool failed;
 };
 
@@ -51,11 +51,11 @@ static void wait_a_tick(struct workers *w) {
     pthread_cond_timedwait(&w->changed, &w->lock, &until);
 }
 
-/* With the lock held, which is released while the caller's functions run. */
+/* Called with the lock held; it is released while the caller's functions run. */
 static int pieces_take(struct workers *w) {
     uint32_t taken = 0;
     int rc = 0;
-    /* Pieces are begun in order, so that all up to the first that failed will be done. */
+    /* Pieces are begun in order, so all before the first that failed will be done. */
     while (taken < w->job->count && !rc) {
         if (w->pieces[taken].done) {
             rc = w->pieces[taken].rc;

@@ -1,4 +1,4 @@
-/* accelerators.c - reads what --accelerators says. */
+/* accelerators.c - reads the option --accelerators. */
 #include "control/accelerators.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 static const char *const kind_names[] = {"cpu", "cuda", "emulated"};
 
-/* One group: KIND[:COUNT[:TYPE]]. */
+/* Reads one group: KIND[:COUNT[:TYPE]]. */
 static int group_parse(const char *text, size_t length, struct accelerator_group *group, struct sy_error *err) {
     char word[128];
     char *count, *type = NULL, *end;

@@ -3,7 +3,7 @@
 
 #include "sched/wiring.h"
 
-#define WORTH_FULL 0.05 /* a move lowers the fuller of the two by at least so much of its accelerators */
+#define WORTH_FULL 0.05 /* a move must lower the load of the fuller of the two by this part of its accelerators */
 
 bool balance_choose(const struct balance *b, uint32_t *model, uint32_t *part) {
     double load[RANK_THREADS_MAX] = {0};

@@ -44,7 +44,7 @@ static void *echo_main(void *argument) {
     }
 }
 
-/* Gives the echo thread a value and waits for it to answer: when it had it. */
+/* Gives the echo thread a value and waits for its answer: when the thread had the value. */
 static int64_t hand_over(struct echo *echo, int64_t now) {
     int64_t got;
 
@@ -76,7 +76,7 @@ static int64_t measure_wake(void) {
     return margin_ns(&margin);
 }
 
-/* Copies pieces of a large area one after the other, so that each comes from memory. */
+/* Copies pieces of a large area one after the other, so that each comes from memory, not from the cache. */
 static double measure_copy(void) {
     char *from = malloc(COPY_AREA_BYTES), *to = malloc(COPY_BYTES);
     int64_t took = 0;

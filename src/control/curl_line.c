@@ -1,11 +1,11 @@
-/* curl_line.c - a command line that asks a served model something. */
+/* curl_line.c - writes a command line that sends a request to a served model. */
 #include "control/curl_line.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define JSON_ELEMENTS_MAX 64 /* more are not pasted */
+#define JSON_ELEMENTS_MAX 64 /* more are too long to paste */
 
 static int64_t item_elements(const struct served_model *model) {
     int64_t elements = 0;
@@ -14,7 +14,7 @@ static int64_t item_elements(const struct served_model *model) {
     return elements;
 }
 
-/* Appends; what does not fit is cut off, and `used` then reaches `bytes`. */
+/* Appends text. If it does not fit it is cut off, and `used` becomes `bytes`. */
 __attribute__((format(printf, 4, 5))) static void append(char *line, size_t bytes, size_t *used, const char *fmt, ...) {
     va_list ap;
 
@@ -26,7 +26,7 @@ __attribute__((format(printf, 4, 5))) static void append(char *line, size_t byte
     *used = n < 0 || *used + (size_t)n >= bytes ? bytes : *used + (size_t)n;
 }
 
-/* A value that every model of the type takes. */
+/* A value that is valid for the type. */
 static const char *example(enum datatype type) {
     return type == DATATYPE_BOOL ? "false" : type == DATATYPE_BYTES ? "\"0\"" : "0";
 }
@@ -37,7 +37,7 @@ static void append_json(const struct served_model *model, const char *url, char 
         const struct tensor_spec *input = &model->signature.inputs[i];
         int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
         if (model->signature.inputs_optional & 1u << i)
-            continue; /* they come behind the others */
+            continue; /* optional inputs come behind the others */
         append(line, bytes, used, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[", i ? "," : "", input->name,
                datatype_name(input->type));
         for (uint32_t d = 0; d < input->rank; d++)
@@ -50,7 +50,7 @@ static void append_json(const struct served_model *model, const char *url, char 
     append(line, bytes, used, "]}'");
 }
 
-/* The JSON, then the tensor's bytes. */
+/* Appends the JSON, then the tensor's bytes. */
 static void append_binary(const struct served_model *model, const char *url, char *line, size_t bytes, size_t *used) {
     const struct tensor_spec *input = &model->signature.inputs[0];
     char json[1024];

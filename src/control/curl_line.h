@@ -1,4 +1,4 @@
-/* curl_line.h - a command line that asks a served model something, for people to paste. */
+/* curl_line.h - writes a command line that sends a request to a served model, for people to paste. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 #include "v2/v2.h"
 
-/* Writes a curl command that asks `server` ("http://localhost:8000") for the listed model that is ready with the
- * smallest inputs, all zeros: with a JSON body where that is short, else with a raw binary one. False if there is no
- * model it could be written for. */
+/* Writes a curl command for `server` ("http://localhost:8000") and, of the listed models that are ready, the one with
+ * the smallest inputs; all values are zero. The body is JSON if that is short, else raw binary. False if there is no
+ * such model. */
 bool curl_line(const struct model_index *models, const char *server, char *line, size_t bytes);

@@ -43,11 +43,11 @@ static const struct engine_ops *const file_engine = &engine_onnxruntime;
 static const struct engine_ops *const file_engine = NULL;
 #endif
 
-/* One more group of accelerators, with room for profiles; returns how models are profiled for it. */
+/* Adds a group of accelerators, with room for profiles; returns how models are profiled for it. */
 static struct profile_options group_add(struct deployment *d, const struct accelerator_group *group,
                                         const struct deployment_options *options) {
     static const char *const providers[] = {"cpu", "cuda",
-                                            "cpu"}; /* by kind; an emulated one sleeps what a CPU takes */
+                                            "cpu"}; /* by kind; an emulated one sleeps as long as a CPU runs */
     struct server_accelerators *a = &d->accelerators[d->type_count++];
 
     snprintf(a->type, sizeof(a->type), "%s", group->type);
@@ -76,14 +76,14 @@ static int profile_type(struct deployment *d, uint32_t type, struct profile_opti
     return found < 0 ? error_set(err, found, "profiling was stopped") : 0;
 }
 
-/* Where every model runs; of those that are set aside already it does not matter. */
+/* Decides where every model runs; for those already set aside it does not matter. */
 static void models_place(struct deployment *d) {
     for (uint32_t i = 0; i < d->model_count; i++)
         if (atomic_load_explicit(&d->models[i].state, memory_order_relaxed) == MODEL_LOADING) /* no other thread yet */
             instances_place(&d->models[i], d->accelerators, d->type_count);
 }
 
-/* Of a model that is to be served, on the first type that runs it. */
+/* The profile of a model that is to be served, on the first type that runs it. */
 static const struct profile *profile_first(const struct deployment *d, uint32_t model) {
     uint32_t type = 0;
     while (!d->accelerators[type].profiles[model])
@@ -91,7 +91,7 @@ static const struct profile *profile_first(const struct deployment *d, uint32_t 
     return d->accelerators[type].profiles[model];
 }
 
-/* What has become of each model: ready, or set aside with its reason. Returns how many are ready. */
+/* Makes each model ready, or sets it aside with its reason. Returns how many are ready. */
 static uint32_t settle_models(struct deployment *d) {
     struct sy_error err;
     uint32_t ready = 0;

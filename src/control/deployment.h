@@ -1,4 +1,4 @@
-/* deployment.h - what is served on what: models, accelerators and their profiles, made ready before a server starts. */
+/* deployment.h - the models, accelerators and profiles of a server, made ready before it starts. */
 #pragma once
 
 #include "control/accelerators.h"
@@ -20,19 +20,20 @@ struct deployment_options {
     const struct accelerator_group *groups;
     uint32_t group_count;
     int64_t slo_ns;  /* for models that give none; 0: chosen from the profile */
-    cpu_set_t cores; /* executors' cores: profiles are measured on the first; empty: anywhere */
+    cpu_set_t cores; /* of executors: profiles are measured on the first one; empty: anywhere */
     const char *cache_dir;
 };
 
-/* Finds and completes the models of a repository and profiles those that have no cached profile, each in a child
- * process, with progress on a terminal. Models that cannot be served stay in it, MODEL_UNAVAILABLE with their reason.
+/* Finds and completes the models of a repository. Profiles those without a cached profile, each in a child process, and
+ * shows the progress on a terminal. Models that cannot be served stay in it, MODEL_UNAVAILABLE with their reason.
  * -errno with a sentence if there is nothing to serve at all. */
 int deployment_from_repository(struct deployment *deployment, const char *path,
                                const struct deployment_options *options, struct sy_error *err);
-/* Places for models that come and go, all empty, and the accelerators. Of `control`, mode, path, names, look_every_ns
- * and models_max are set; the rest is filled in here. -errno with a sentence if the path is no directory. */
+/* Makes empty places for models that come and go, and the accelerators. The caller has set mode, path, names,
+ * look_every_ns and models_max of `control`; this fills in the rest. -errno with a sentence if the path is no
+ * directory. */
 int deployment_for_control(struct deployment *deployment, struct repository_control *control,
                            const struct deployment_options *options, struct sy_error *err);
-/* The models and accelerators of a scenario, emulated. */
+/* Takes the models and accelerators of a scenario, emulated. */
 int deployment_from_scenario(struct deployment *deployment, const struct scenario *scenario, struct sy_error *err);
 void deployment_free(struct deployment *deployment);

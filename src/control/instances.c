@@ -12,7 +12,7 @@ static struct served_on all_of(const struct server_accelerators *a) {
     return on;
 }
 
-/* Warns where the model runs on other GPUs than those that it names. */
+/* Warns if the model runs on other GPUs than those that it names. */
 static void gpus_check(const struct served_model *model, uint32_t gpus) {
     const struct instance_groups *groups = &model->instances;
     uint64_t all = gpus < INSTANCES_GPUS_NAMED ? ((uint64_t)1 << gpus) - 1 : UINT64_MAX;

@@ -1,8 +1,8 @@
-/* instances.h - which of the server's accelerators run a model. */
+/* instances.h - decides which of the server's accelerators run a model. */
 #pragma once
 
 #include "control/server.h"
 
-/* Fills model->on as its instance_group wants, or with all types if none is of the wanted kind. Warns of what is wanted
- * and cannot be had. Before the model is profiled; set-up, or the repository's thread. */
+/* Fills model->on as its instance_group wants, or with all types if the server has none of the wanted kind. Warns of
+ * what the server cannot give. Before the model is profiled; set-up, or the repository's thread. */
 void instances_place(struct served_model *model, const struct server_accelerators *accelerators, uint32_t type_count);

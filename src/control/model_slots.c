@@ -34,7 +34,7 @@ static struct served_model *served(const struct model_slots *slots, uint32_t slo
     return &slots->server->config.models[slot];
 }
 
-/* Frees all that a place has, which nobody else has. */
+/* Frees all that a place owns; nobody else uses it any more. */
 static void slot_free(struct model_slots *slots, uint32_t index) {
     struct server *s = slots->server;
     struct model_slot *slot = &slots->slots[index];
@@ -58,7 +58,7 @@ static bool is_stopping(const struct model_slots *slots) {
     return atomic_load_explicit(slots->control->how[0].stop, memory_order_relaxed); /* a lone flag */
 }
 
-/* Its profile on every type of accelerators, and with it what only the model's file tells. */
+/* Gets the model's profile on every type of accelerators, and completes the model from its file. */
 static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
     struct served_model *model = served(slots, slot);
@@ -79,7 +79,7 @@ static int slot_profile(struct model_slots *slots, uint32_t slot, struct sy_erro
     return 0;
 }
 
-/* Numbers in the scheduler that nobody has: the first of a run of `count`. */
+/* Takes `count` unused numbers of the scheduler in a row; *first is the first. */
 static int variants_take(struct model_slots *slots, uint32_t count, uint32_t *first) {
     uint32_t run = 0;
 
@@ -149,7 +149,7 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
 
 /* ---- handing over, and taking back ---- */
 
-/* Has every executor take the model up, or put it down, and waits until they have. */
+/* Makes the model resident on every executor, or no longer so, and waits until they have answered. */
 static void executors_tell(struct model_slots *slots, uint32_t slot, bool resident) {
     struct server *s = slots->server;
     struct model_answer answer;
@@ -164,14 +164,15 @@ static void executors_tell(struct model_slots *slots, uint32_t slot, bool reside
     }
 }
 
-/* Waits until all variants of a model are with the scheduler, or none. */
+/* Waits until the scheduler has all variants of a model, or none. */
 static void scheduler_await(const struct model_slots *slots, const struct thread_model *model, bool there) {
     for (uint32_t v = 0; v < model->variant_count; v++)
         while ((wiring_part(&slots->server->wiring, model->first_variant + v) != PART_NOBODY) != there)
             wait_a_little();
 }
 
-/* A message to the model's thread, which the balance sends some, too. */
+/* Tells the model's thread that the model comes or goes, and waits until it has. The lock: server_balance() sends that
+ * thread messages, too. */
 static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes) {
     struct server *s = slots->server;
     const struct thread_model *model = &slots->slots[slot].model;
@@ -201,13 +202,13 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* whose place it was has its own counted */
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* counted for the model that had the place before */
         memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
     executors_tell(slots, slot, true);
     scheduler_tell(slots, slot, true);
     slots->slots[slot].use = SLOT_SERVING;
     slots->serving++;
-    /* release: with who reads the state and then the model, before it is published as well as after */
+    /* release: with every load of the state before the model is read, also before it is published */
     atomic_store_explicit(&served(slots, slot)->state, MODEL_READY, memory_order_release);
 }
 

@@ -1,10 +1,10 @@
-/* model_slots.h - the places that models come to and go from while the server runs: a place is a model's number.
+/* model_slots.h - the places of models that come and go while the server runs. A place is a model's number.
  *
  *     FREE --model_slot_load()--> LOADED --model_slot_enter(), publish--> SERVING --model_slot_retire()-->
  *     RETIRED --publish--> DRAINING --model_slots_drain(): no frontend holds it, scheduler and executors have given it
  *     back--> FREE
  *
- * The repository's thread alone calls these. It waits for other threads, none of them for it. */
+ * Only the repository's thread calls these. It waits for other threads; none of them waits for it. */
 #pragma once
 
 #include "control/repository_control.h"
@@ -14,7 +14,7 @@ enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_RETIRED, SLOT_DRAININ
 
 struct model_slot {
     enum slot_use use;
-    struct thread_model model; /* as its thread was told, with its numbers in the scheduler; none: variant_count 0 */
+    struct thread_model model; /* as told to its thread, with its numbers in the scheduler; none: variant_count 0 */
 };
 
 struct model_slots {
@@ -22,26 +22,26 @@ struct model_slots {
     const struct repository_control *control;
     struct model_slot *slots; /* [count] */
     uint32_t count, serving;
-    uint32_t retired;    /* still to be seen by whoever looks: publish */
+    uint32_t retired;    /* RETIRED places, not published yet */
     bool *variant_taken; /* [wiring.models] */
 };
 
-/* 0 or -ENOMEM; model_slots_free() is due in either case. */
+/* 0 or -ENOMEM; call model_slots_free() in either case. */
 int model_slots_init(struct model_slots *slots, struct server *server, const struct repository_control *control);
-/* When all other threads have ended, and executors have freed what they had. */
+/* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
 
 /* Completes a model that the repository found, and loads it on every executor; nobody sees it yet. 0 with its place, or
  * -errno with a sentence: -EBUSY there is no place, -EINTR the server is being stopped, else the model is at fault. */
 int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err);
-/* Frees one that is LOADED. */
+/* Frees a LOADED place. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);
-/* Hands it to the executors and the scheduler: it can be served. */
+/* Hands the model to the executors and the scheduler: it can be served. */
 void model_slot_enter(struct model_slots *slots, uint32_t slot);
-/* It is not to be served any more, but by those who hold it. */
+/* Takes no new requests for the model; those that hold it already are still served. */
 void model_slot_retire(struct model_slots *slots, uint32_t slot);
-/* Makes what serves, and those absent, what everybody sees; when this returns nobody sees anything else. 0 or -ENOMEM:
- * everything stays as it was. */
+/* Publishes the models that serve, and those that are absent. When it returns, nobody sees an earlier list. 0 or
+ * -ENOMEM: everything stays as it was. */
 int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count);
-/* Frees the places that drain and that nobody holds. True if others are left. */
+/* Frees the DRAINING places that nobody holds. True if others are left. */
 bool model_slots_drain(struct model_slots *slots);

@@ -1,12 +1,13 @@
-/* outages.c - runs that hang; models whose accelerators have failed: moved to a part that has others for them, or set
- * aside until one is back; what the server says of its readiness. */
+/* outages.c - watches for runs that hang, and says whether the server is ready. A model whose accelerators have failed
+ * moves to a part that has others for it, or is set aside until one is back. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/server_state.h"
 
-/* The types of which a part has accelerators in service, a bit each. False: all there are, are in service. */
+/* For each part, the types of which it has accelerators in service, a bit a type. False: all accelerators are in
+ * service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
     bool any_out = false;
 
@@ -47,16 +48,17 @@ static void set_aside(struct served_model *model) {
     log_error("model set aside", "model=%s reason=\"%s\"", model->name, model->reason);
 }
 
-/* An accelerator that runs it is back. */
+/* An accelerator that runs the model is back. */
 static void take_back(struct served_model *model) {
-    /* nobody else sets aside what has variants */
+    /* nobody else sets aside a model that has variants */
     if (served_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
         return;
     atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
     log_info("model is back", "model=%s", model->name);
 }
 
-/* Moves what a part can no longer run; a full ring: the rest follows the next time. True: the model can be asked. */
+/* Moves the model's variants away from parts that can no longer run them; if a ring is full, the rest follows the next
+ * time. True: the model serves. */
 static bool model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
     const struct server_placement *p = &s->placements[model];
     uint32_t to = 0;
@@ -83,13 +85,13 @@ void server_serving_update(struct server *s) {
     bool serving = atomic_load_explicit(&s->ready, memory_order_acquire) &&
                    atomic_load_explicit(&s->able, memory_order_acquire); /* lone flags */
 
-    /* with the frontends' loads; two who find different flags at once: the next look settles it */
+    /* with the frontends' loads; if two threads find different flags at once, the next look settles it */
     if (atomic_exchange_explicit(&s->serving, serving, memory_order_acq_rel) == serving)
         return;
-    server_frontends_wake(s); /* they may have clients that watch it */
+    server_frontends_wake(s); /* clients may watch readiness */
 }
 
-/* Whether anything can run: any model, or without models any accelerator. */
+/* Whether anything can run: a model, or without models an accelerator. */
 static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
     bool models = false, able = false;
 

@@ -1,5 +1,5 @@
-/* repository_control.c - the thread that loads and unloads models: what is known of each, orders, and looks at the
- * repository. */
+/* repository_control.c - the thread that loads and unloads models: keeps what is known of each, carries out orders, and
+ * looks at the repository. */
 #include "control/repository_control.h"
 
 #include <errno.h>
@@ -17,10 +17,10 @@
 #include "repository/repository_look.h"
 #include "request/repository_order.h"
 
-#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* looks at places whose last requests are still answered */
-#define STRANGERS_MAX  64               /* listed, see is_stranger() */
+#define DRAIN_EVERY_NS (10 * NS_PER_MS) /* between looks at places whose last requests are still answered */
+#define STRANGERS_MAX  64               /* in the list; see is_stranger() */
 
-/* The places of a model, one a version. */
+/* The places of a model, one for each version. */
 struct places {
     uint32_t count;
     uint32_t *slots; /* [count]; allocated if there are any */
@@ -34,9 +34,9 @@ struct known_model {
     struct places draining; /* what served last, while the model is being unloaded */
     enum model_state state; /* while nothing serves */
     bool found;             /* in the repository, when it was looked at last */
-    bool failed;            /* was to be loaded */
-    bool overridden;        /* what serves is not what the repository has */
-    uint64_t stamp, tried;  /* of what serves; of what was last tried by itself, whatever came of it */
+    bool failed;            /* it could not be loaded */
+    bool overridden;        /* it serves a client's version, not the repository's */
+    uint64_t stamp, tried;  /* of what serves; of the last that CONTROL_POLL tried to load, whether it worked or not */
     char reason[512];
 };
 
@@ -65,7 +65,7 @@ static struct known_model *known_find(const struct repository_thread *t, const c
     return NULL;
 }
 
-/* Finds or adds it. NULL without memory. What was found before may have moved. */
+/* Finds or adds a model. NULL without memory. Earlier pointers to known models may have become invalid. */
 static struct known_model *known_get(struct repository_thread *t, const char *name) {
     struct known_model *k = known_find(t, name);
     if (k)
@@ -88,12 +88,13 @@ static bool is_alive(const struct known_model *k) {
     return k->found || k->serving.count || k->draining.count;
 }
 
-/* A client brought it along, or the repository had it once, and it could not be loaded. */
+/* A model that could not be loaded, and is not in the repository: a client brought it, or it was there once. */
 static bool is_stranger(const struct known_model *k) {
     return k->failed && !is_alive(k);
 }
 
-/* Forgets what nobody can ask for any more, and the oldest of too many strangers: clients have names without end. */
+/* Forgets models that nobody can ask for any more, and the oldest strangers if there are too many: clients may make up
+ * any number of names. */
 static void known_forget(struct repository_thread *t) {
     uint32_t kept = 0, strangers = 0;
     for (uint32_t i = 0; i < t->known_count; i++)
@@ -113,7 +114,7 @@ static void known_fail(struct known_model *k, const char *reason) {
     utf8_clean(k->reason, strlen(k->reason));
 }
 
-/* Shows the world what is known. Without memory for it, it sees what it saw before, until drain() tries again. */
+/* Publishes what is known. Without memory everybody sees the earlier list, until drain() tries again. */
 static void publish(struct repository_thread *t) {
     struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
     uint32_t count = 0;
@@ -133,7 +134,7 @@ static void publish(struct repository_thread *t) {
 
 /* ---- loading ---- */
 
-/* What is loaded, and from where. */
+/* The versions of a model to be loaded, and where they lie. */
 struct source {
     const char *path;
     char folder[PATH_MAX]; /* of an override; "": none */
@@ -148,13 +149,13 @@ static void source_close(struct source *source) {
     free(source->models);
 }
 
-/* A version that does not load, in Triton's words. */
+/* Says that a version does not load, in Triton's words. */
 static int version_failed(const char *name, uint32_t version, const char *reason, struct sy_error *err) {
     return error_set(err, 400, "load failed for model '%s': version %u is at UNAVAILABLE state: %.330s;", name, version,
                      reason);
 }
 
-/* Finds what to load. 0, or a status with a sentence; source_close() is due in either case. */
+/* Finds what to load. 0, or a status with a sentence; call source_close() in either case. */
 static int source_open(const struct repository_thread *t, const char *name, const struct model_override *override,
                        struct source *source, struct sy_error *err) {
     int rc = 0;
@@ -176,13 +177,13 @@ static int source_open(const struct repository_thread *t, const char *name, cons
     return 0;
 }
 
-/* Gives up what serves. */
+/* Retires the versions that serve. */
 static void known_retire(struct repository_thread *t, struct known_model *k) {
     for (uint32_t i = 0; i < k->serving.count; i++)
         model_slot_retire(&t->slots, k->serving.slots[i]);
 }
 
-/* Loads all versions, or none; *version is the last one tried. */
+/* Loads all versions or, if one fails, none; *version is the last one tried. */
 static int versions_load(struct repository_thread *t, const struct source *source, struct places *loaded,
                          uint32_t *version, struct sy_error *err) {
     int rc = 0;
@@ -202,7 +203,7 @@ static int versions_load(struct repository_thread *t, const struct source *sourc
     return rc;
 }
 
-/* Loads what was found beside what serves, and then puts it in its place. */
+/* Loads the found versions beside those that serve, and then lets them replace those. */
 static int source_load(struct repository_thread *t, struct known_model *k, const struct source *source,
                        struct sy_error *err) {
     struct sy_error why = {""};
@@ -240,11 +241,11 @@ static int source_load(struct repository_thread *t, struct known_model *k, const
     return 200;
 }
 
-/* 200, or a status with a sentence; then what served goes on. */
+/* Loads a model. 200, or a status with a sentence: then what served before goes on. */
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err) {
     struct source source;
-    if (!model_name_is_valid(name) || name[0] == '.') { /* not listed either */
+    if (!model_name_is_valid(name) || name[0] == '.') { /* such names are not listed either */
         log_error("model not loaded", "reason=\"its name will not do\"");
         error_set(err, 404, "its name will not do");
         return order_poll_failed(name, 404, err);
@@ -253,7 +254,7 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     bool plain = !*source.folder;
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
     if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source.stamp)
-        status = 200; /* as it is */
+        status = 200; /* it serves already */
     else if (k && status == 0)
         status = source_load(t, k, &source, err);
     else if (!k && status != 404)
@@ -277,7 +278,7 @@ static void unload(struct repository_thread *t, const char *name) {
         return;
     if (k->serving.count) {
         known_retire(t, k);
-        free(k->draining.slots); /* of what was unloaded before and still drains, nobody is told */
+        free(k->draining.slots); /* if something unloaded earlier still drains, its end is not reported */
         k->draining = k->serving;
         k->serving = (struct places){.count = 0};
         k->state = MODEL_UNLOADING;
@@ -323,7 +324,7 @@ static bool drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
-/* Notes what the repository holds. */
+/* Looks which models the repository holds. */
 static void look(struct repository_thread *t) {
     struct repository_entry *entries;
     uint32_t count;
@@ -344,18 +345,18 @@ static void look(struct repository_thread *t) {
     known_forget(t);
 }
 
-/* Serves what the repository holds now. Models that come while others load are seen the next time. */
+/* Serves what the repository holds now. Models that appear while others load are seen the next time. */
 static void follow(struct repository_thread *t) {
     struct sy_error err;
     look(t);
-    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) { /* loading adds nothing to them */
+    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) { /* loading adds none to the list */
         struct known_model *k = &t->known[i];
         uint64_t stamp = k->found ? repository_stamp(t->control.path, k->name) : 0;
         if (!k->found && (k->serving.count || k->failed)) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
-            if (load(t, k->name, &nothing, &err) == 503) /* not its own fault */
+            if (load(t, k->name, &nothing, &err) == 503) /* not the model's own fault: try again */
                 k->tried = 0;
         }
         drain(t);
@@ -413,7 +414,7 @@ static void *repository_main(void *argument) {
     load_first(t);
     atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with server_is_ready() */
     server_serving_update(t->server);
-    publish(t); /* wakes frontends, who may have clients that wait for this */
+    publish(t); /* wakes the frontends: clients may wait for this */
     while (!is_stopped(t)) {
         for (struct repository_order *order = desk_take(t->desk), *next; order; order = next) {
             next = order_next(order);
@@ -477,7 +478,7 @@ err_free:
 void repository_thread_stop(struct repository_thread *t) {
     if (!t || is_stopped(t))
         return;
-    atomic_store_explicit(&t->stop, true, memory_order_relaxed); /* a lone flag; the bell orders it */
+    atomic_store_explicit(&t->stop, true, memory_order_relaxed); /* a lone flag; ringing the bell orders it */
     doorbell_ring(&t->desk->bell);
     pthread_join(t->thread, NULL);
 }

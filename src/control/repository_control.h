@@ -1,8 +1,8 @@
-/* repository_control.h - how models come and go while a server runs, and the thread that sees to it.
+/* repository_control.h - how models come and go while a server runs, and the thread that does it.
  *
- * The thread alone loads and unloads: it has models profiled in a child process, makes and warms up their sessions, and
- * hands them over when they are complete, so that whoever serves never waits for it. It carries out one order after the
- * other. */
+ * Only this thread loads and unloads. It has models profiled in a child process, makes and warms up their sessions, and
+ * hands them over when they are complete, so that no thread that serves waits for it. It carries out one order after
+ * the other. */
 #pragma once
 
 #include "base/error.h"
@@ -10,17 +10,17 @@
 #include "profile/child.h"
 
 enum control_mode {
-    CONTROL_NONE,     /* what is there at the start is served */
-    CONTROL_POLL,     /* what the repository holds is served; it is looked at now and then */
-    CONTROL_EXPLICIT, /* what clients say is served */
+    CONTROL_NONE,     /* serve what is there at the start */
+    CONTROL_POLL,     /* serve what the repository holds, and look there now and then */
+    CONTROL_EXPLICIT, /* serve what clients say */
 };
 
-/* Models that may be loaded at once, and places beside them for models that replace others, or whose last requests are
+/* Models that may be loaded at once. There are more places: for models that replace others, or whose last requests are
  * still answered. */
 #define CONTROL_MODELS_DEFAULT 256
 #define CONTROL_MODELS_MOST    4096
 #define CONTROL_SPARE          16
-/* Of these models, at least so many may have inputs of variable shapes; each takes as much room in the scheduler as 32
+/* At least so many of these models may have inputs of variable shapes; each takes as much room in the scheduler as 32
  * others. */
 #define CONTROL_VARIABLE 64
 
@@ -40,14 +40,14 @@ struct repository_desk;
 struct repository_thread;
 struct server;
 
-/* Starts the thread when all others run. It loads what is to be there from the start, and then says that the server is
- * ready. 0 or -errno with a sentence. */
+/* Starts the thread, once all others run. It loads the models of the start, and then says that the server is ready. 0
+ * or -errno with a sentence. */
 int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err);
-/* Where frontends hand orders in, and what wakes the thread; before either starts. free() it when both have ended. NULL
- * without memory. */
+/* Makes the desk where frontends hand orders in, which wakes the thread. Call it before either starts; free() the desk
+ * when both have ended. NULL without memory. */
 struct repository_desk *repository_desk_create(void);
-/* Ends the thread; orders are answered 503 from then on. While frontends, scheduler and executors run. NULL is allowed.
- */
+/* Ends the thread; orders are answered 503 from then on. Call it while frontends, scheduler and executors run. NULL is
+ * allowed. */
 void repository_thread_stop(struct repository_thread *thread);
-/* Frees what is left, when all other threads have ended. NULL is allowed. */
+/* Frees what is left. Call it when all other threads have ended. NULL is allowed. */
 void repository_thread_free(struct repository_thread *thread);

@@ -1,4 +1,4 @@
-/* scenario_served.c - the models of a scenario as the server offers them. */
+/* scenario_served.c - makes served models of a scenario's. */
 #include "control/scenario_served.h"
 
 #include <errno.h>

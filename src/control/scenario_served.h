@@ -1,4 +1,4 @@
-/* scenario_served.h - the models of a scenario as the server offers them: emulated, with the scenario's profiles. */
+/* scenario_served.h - makes served models of a scenario's: emulated, with the scenario's profiles. */
 #pragma once
 
 #include <stdint.h>
@@ -8,11 +8,11 @@
 #include "scenario/scenario.h"
 #include "table/profile.h"
 
-/* Gives the scenario's models, in its order, ready to be served: platform "emulated", one input INPUT and one output
+/* Makes the scenario's models, in its order, ready to be served: platform "emulated", one input INPUT and one output
  * OUTPUT, both FP32 [-1,1] with a batch dimension, the SLO, and batches as large as the SLO permits. `*profiles` gets
- * [model * scenario->type_count + type], all with the model's batch_max. -ENOMEM. Freed with scenario_models_free(). */
+ * [model * scenario->type_count + type], all with the model's batch_max. -ENOMEM. Free with scenario_models_free(). */
 int scenario_served_models(const struct scenario *scenario, struct served_model **models, struct profile ***profiles,
                            uint32_t *count, struct sy_error *err);
-/* NULLs are fine. */
+/* NULLs are allowed. */
 void scenario_models_free(const struct scenario *scenario, struct served_model *models, struct profile **profiles,
                           uint32_t count);

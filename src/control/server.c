@@ -1,4 +1,4 @@
-/* server.c - builds the threads of a serving process in order, and ends them in the reverse one. */
+/* server.c - builds the threads of a serving process in order, and ends them in the reverse order. */
 #include "control/server.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 #define ENDING_WATCH_NS     (20 * NS_PER_MS)
 #define EMULATED_PER_THREAD 64 /* accelerators, until every core has a thread */
 
-/* Bytes of one item's inputs, the profiled shape's where shapes vary: what gathering an item copies. */
+/* Bytes that gathering copies for one item: its inputs', in the profiled shape if shapes vary. */
 static int64_t item_bytes(const struct served_model *model) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
@@ -36,8 +36,8 @@ static int64_t item_bytes(const struct served_model *model) {
     return bytes;
 }
 
-/* Distributes models over model threads, and gives each served model its range of the rank core's indexes: one, several
- * for a model whose inputs may have different shapes, none for one that is set aside. */
+/* Distributes models over model threads, and gives each its range of the rank core's indexes: one index, or several for
+ * a model whose inputs may have different shapes, or none for a model that is set aside. */
 static int place_models(struct server *s) {
     uint32_t threads = s->wiring.model_threads, count = s->config.model_count, variants = 0;
     uint32_t per_thread[threads];
@@ -80,7 +80,7 @@ static int place_models(struct server *s) {
     return 0;
 }
 
-/* The cores that are left for threads other than executors; all, if none would be. */
+/* The cores for threads other than executors: those that are left; all, if none is left. */
 static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     thread_cores_allowed(others);
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -92,7 +92,7 @@ static bool cores_beside(const cpu_set_t *executor_cores, cpu_set_t *others) {
     return false;
 }
 
-/* Threads for the accelerators of a type: one each, but emulated ones need none of their own. */
+/* How many threads drive the accelerators of a type: one each; emulated accelerators share threads. */
 static uint32_t executors_of(const struct server_accelerators *a) {
     cpu_set_t allowed;
 
@@ -103,7 +103,7 @@ static uint32_t executors_of(const struct server_accelerators *a) {
     return threads < most ? threads : most;
 }
 
-/* How many of them the n-th of these threads drives. */
+/* How many accelerators the n-th of these threads drives. */
 static uint32_t accelerators_of(const struct server_accelerators *a, uint32_t n) {
     uint32_t threads = executors_of(a);
     return a->count / threads + (n < a->count % threads);
@@ -144,7 +144,7 @@ static int start_executors(struct server *s, struct sy_error *err) {
             accelerator += config.accelerators;
         }
     }
-    /* All load at once; the first that could not open its engine ends the start. */
+    /* All load at the same time. If an engine could not be opened, the start fails with the first such reason. */
     for (uint32_t e = 0; e < started; e++) {
         int rc = executor_wait_ready(s->executors[e], err);
         if (rc < 0)
@@ -169,7 +169,7 @@ struct thread_model server_thread_model(const struct server *s, uint32_t model) 
     return m;
 }
 
-/* What a scheduling thread is told; `models` has room for all of them. */
+/* The configuration of a scheduling thread; `models` has room for all models. */
 static struct thread_rings_config rings_config(struct server *s, uint32_t index, struct thread_model *models) {
     struct thread_rings_config config = {
         .wiring = &s->wiring,
@@ -256,7 +256,7 @@ static uint64_t inputs_bytes_max(const struct server *s) {
     return s->config.inputs_bytes_max ? s->config.inputs_bytes_max : INPUTS_BYTES_MAX;
 }
 
-/* What frontend `index` of the wiring is told. */
+/* The configuration of frontend `index` of the wiring. */
 static struct frontend_config frontend_config(struct server *s, uint32_t index, int listen_fd) {
     return (struct frontend_config){
         .listen_fd = listen_fd,
@@ -294,7 +294,7 @@ struct inferences_config server_inside(struct server *s, uint32_t n, size_t slot
     return frontend_inferences(&config, slot_bytes);
 }
 
-/* What is there from the start is what is served. */
+/* Publishes the models that are there from the start. */
 static int models_publish(struct server *s, struct sy_error *err) {
     struct model_index *models = malloc(sizeof(*models));
 
@@ -328,7 +328,7 @@ static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int
 
 static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
-    /* one more than frontends: one that is at a very large body leaves one for the others */
+    /* one thread more than frontends: while one works at a very large body, the others still have one */
     rc = rc < 0 ? rc : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), s->config.grpc_level, err);
     if (rc == 0) {
         struct region *region = &s->wiring.regions[s->wiring.frontends];
@@ -416,7 +416,7 @@ static void sleep_ns(int64_t ns) {
     nanosleep(&ts, NULL);
 }
 
-/* Frontends wait for what the executors have: until they have ended, runs are watched. */
+/* Watches runs while the frontends end, since they wait for the executors' answers. */
 static void *watch_main(void *server) {
     struct server *s = server;
     while (atomic_load_explicit(&s->watched, memory_order_relaxed)) { /* a lone flag */
@@ -426,7 +426,7 @@ static void *watch_main(void *server) {
     return NULL;
 }
 
-/* Ends what was started: first those who bring requests, while the others still give them back. */
+/* Ends what was started: first the threads that bring requests, while the others still give these back. */
 static int server_end(struct server *s) {
     pthread_t watcher;
     int rc = 0;
@@ -505,7 +505,7 @@ int server_start(struct server **server, const struct server_config *config, str
         (server_runs(s) && (rc = start_executors(s, err)) < 0))
         goto err_end;
     if (cores_beside(&config->executor_cores, &others))
-        thread_pin(&others); /* the threads that this one starts from now on inherit it */
+        thread_pin(&others); /* threads started from now on inherit it */
     calibrate_server(s);
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
@@ -531,7 +531,7 @@ struct server_ports server_ports(const struct server *s) {
 }
 
 bool server_is_ready(const struct server *s) {
-    return atomic_load_explicit(&s->ready, memory_order_acquire); /* with who sets it */
+    return atomic_load_explicit(&s->ready, memory_order_acquire); /* with the stores that set it */
 }
 
 const struct model_index *server_models_lock(struct server *s) {
@@ -543,7 +543,7 @@ void server_models_unlock(struct server *s) {
     pthread_mutex_unlock(&s->models_lock);
 }
 
-/* What batches of a served model took since the last time. */
+/* The run time of a served model's batches since the last call. */
 static double ran_since(struct server *s, uint32_t model) {
     const struct server_placement *p = &s->placements[model];
     const struct histogram *run_ns = &server_rings(s, p->thread)->counters[p->thread_model].run_ns;

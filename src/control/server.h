@@ -1,5 +1,4 @@
-/* server.h - one process that serves: builds the threads from a configuration, watches over them, ends them in order.
- */
+/* server.h - one process that serves: builds the threads from a configuration, watches them, ends them in order. */
 #pragma once
 
 #include <sched.h>
@@ -18,7 +17,7 @@ struct tls;
 struct server_accelerators {
     char type[TYPE_NAME_MAX]; /* "cpu", "cuda", or an emulated type's name */
     const struct engine_ops *engine;
-    const char *provider;  /* "cpu", "cuda"; of real ones */
+    const char *provider;  /* "cpu", "cuda"; if not emulated */
     const char *cache_dir; /* as in engine_options */
     uint32_t count;
     const struct profile **profiles; /* [model_count]; NULL where the model does not run on this type */
@@ -43,8 +42,8 @@ struct server_cluster {
 };
 
 struct server_config {
-    struct served_model *models; /* state READY or UNAVAILABLE; outlive the server. With `control` the places of
-                                  * models, as deployment_for_control() made them */
+    struct served_model *models; /* state READY or UNAVAILABLE; outlive the server. With `control`: the places of
+                                  * models that deployment_for_control() made */
     uint32_t model_count;
     const struct repository_control *control; /* models come and go; NULL: they do not */
     const struct server_cluster *cluster;     /* NULL: all roles are in this process. A frontend's and a scheduler's
@@ -54,27 +53,26 @@ struct server_config {
     uint32_t model_threads;
     uint32_t rank_threads;     /* no more than accelerators of any type */
     uint32_t frontends;        /* threads of each protocol */
-    uint32_t frontends_inside; /* of the caller's own, see server_inside(); not with `control` */
+    uint32_t frontends_inside; /* the caller's own, see server_inside(); not with `control` */
     const struct policy_ops *policy;
     struct policy_options policy_options;
     const char *host;
     int http_port, grpc_port, metrics_port; /* 0: any free one; the last two -1: none */
     cpu_set_t executor_cores;               /* executor n is pinned to the n-th; empty: not pinned */
     bool busy_poll;
-    double
-        spin; /* CPU executors with a core of their own look for the next batch for so many times what the last took */
+    double spin;         /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
     bool shared_memory;  /* clients may register regions of it */
-    int64_t run_ns_most; /* what any run may take before it is stopped; 0: RUN_NS_MOST (backend/executor.h) */
+    int64_t run_ns_most; /* any run may take so long before it is stopped; 0: RUN_NS_MOST (backend/executor.h) */
     bool learn;          /* correct profiles from measured runs */
     uint32_t queue_max;  /* requests queued per model thread */
     uint64_t body_bytes_max, inputs_bytes_max;
-    uint32_t connections_max, connections_per_address; /* of each port; as in frontend_config, as those that follow */
+    uint32_t connections_max, connections_per_address; /* of each port; these and the next ones as in frontend_config */
     uint32_t idle_timeout_s, head_timeout_s, rate_min;
-    const char *name; /* in its metadata; NULL: "symphony" */
+    const char *name; /* in the server's metadata; NULL: "symphony" */
     int grpc_level;
     struct tls *tls;                /* of HTTP and gRPC, outlives the server; NULL: plain text */
     const struct auth *auth;        /* outlives the server; NULL: nobody needs a token */
-    bool auth_health, auth_metrics; /* for what one is needed beside all else */
+    bool auth_health, auth_metrics; /* whether these need a token, too */
     bool tls_metrics;               /* the metrics port speaks TLS, too */
 };
 
@@ -82,18 +80,19 @@ struct server;
 
 /* Loads the models on every accelerator, starts all threads, listens. 0 or -errno with a sentence. */
 int server_start(struct server **server, const struct server_config *config, struct sy_error *err);
-/* The ports it listens on; -1: none. */
+/* The ports that the server listens on; -1: none. */
 struct server_ports {
     int http, grpc, metrics, cluster;
 };
 struct server_ports server_ports(const struct server *server);
-/* For who asks from inside this process: what the n-th of `frontends_inside` is told, as those of the protocols are.
- * Its struct inferences (request/inference.h) are driven by one thread of the caller's, and have ended before the
- * server is stopped. The server's statistics do not count its requests. */
+/* For requests from inside this process: the configuration of the n-th of `frontends_inside`. One thread of the caller
+ * drives a struct inferences (request/inference.h) with it, and destroys that before it stops the server. The server's
+ * statistics do not count its requests. */
 struct inferences_config server_inside(struct server *server, uint32_t n, size_t slot_bytes);
-/* Whether all that is to be served from the start is, or cannot be; without `control` it is at once. */
+/* Whether all models of the start are served, or cannot be; without `control` they are at once. */
 bool server_is_ready(const struct server *server);
-/* The models as they are now, which stay so until they are unlocked: nobody who serves waits for that. Any thread. */
+/* The models as they are now. They stay so until they are unlocked; no thread that serves waits for that. Any thread.
+ */
 const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
 /* Of a scheduler of a cluster: who belongs to it, as JSON to be freed. */
@@ -104,13 +103,12 @@ void server_balance(struct server *server);
 /* Stops runs that hang, and takes accelerators out of service whose runs do not come back (backend/executor.h). The
  * same thread, every second. */
 void server_watch(struct server *server);
-/* Looks for models that have lost all accelerators of their sub-cluster: where another one has some that run them they
- * move there, else they are set aside with their reason until one is back. The server says that it is not ready while
- * nothing can run any model. The same thread, every second. */
+/* Looks for models whose sub-cluster has lost all accelerators that run them. They move to another sub-cluster that has
+ * some; if there is none, they are set aside with their reason until an accelerator is back. The server says that it is
+ * not ready while nothing can run any model. The same thread, every second. */
 void server_outages(struct server *server);
-/* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections; waits for requests in
- * flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests were cut off;
- * -EINPROGRESS: a run that was given up is not back, and may read the models and its inputs, which stay: end the
- * process by _exit().
- */
+/* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections are taken; waits for
+ * requests in flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests
+ * were cut off. -EINPROGRESS: a run that was given up is not back, and may still read the models and its inputs, so
+ * these stay: end the process by _exit(). */
 int server_stop(struct server *server, int64_t grace_ns, int64_t timeout_ns);

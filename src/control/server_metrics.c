@@ -1,4 +1,4 @@
-/* server_metrics.c - the metrics page: hands those who write its parts (stats/) where they read. Disturbs no thread. */
+/* server_metrics.c - the metrics page: gives the writers of its parts (stats/) what they read. Disturbs no thread. */
 #include "base/clock.h"
 #include "control/server_state.h"
 #include "control/server_statistics.h"

@@ -1,4 +1,4 @@
-/* server_state.h - what the running server is made of; for the files of control/ only. */
+/* server_state.h - the parts of a running server; for the files of control/ only. */
 #pragma once
 
 #include <pthread.h>
@@ -32,7 +32,7 @@ struct server {
     struct server_placement *placements; /* [model_count] */
     struct calibration calibration;
     uint8_t *accelerator_type;           /* [wiring.accelerators] */
-    uint64_t *ran_ns;                    /* [model_count] what batches had taken at the last server_balance() */
+    uint64_t *ran_ns;                    /* [model_count] run time of batches up to the last server_balance() */
     int64_t balanced_ns;                 /* when that was */
     struct executor **executors;         /* [wiring.executors] */
     struct model_thread **model_threads; /* [wiring.model_threads], and the rank threads; or the central thread */
@@ -40,7 +40,7 @@ struct server {
     struct central_thread *central_thread;
     struct port **ports;
     struct bulk *bulk;
-    struct frontend **frontends; /* [server_frontends()] those of HTTP, then those of gRPC; as their ports */
+    struct frontend **frontends; /* [server_frontends()] those of HTTP, then of gRPC, as their ports */
     struct metrics_server *metrics;
     struct shared_memory *shared;          /* of clients; NULL: not served */
     struct repository_desk *desk;          /* of orders to load and unload; NULL: models are there from the start */
@@ -54,12 +54,12 @@ struct server {
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
-    _Atomic bool ready;   /* all that is to be served from the start is loaded, or cannot be */
-    _Atomic bool able;    /* accelerators are in service that run something */
-    _Atomic bool serving; /* both: what frontends say */
+    _Atomic bool ready;   /* all models of the start are loaded, or cannot be */
+    _Atomic bool able;    /* accelerators are in service that run a model */
+    _Atomic bool serving; /* both of these: frontends say it to clients */
     _Atomic bool draining;
     bool outage;          /* some accelerators were out of service when server_outages() last looked */
-    _Atomic bool watched; /* while it ends: server_watch() is still called by a thread */
+    _Atomic bool watched; /* while the server ends: a thread still watches runs */
     int64_t started_ns;
 };
 
@@ -88,13 +88,13 @@ static inline const struct thread_rings *server_rings(const struct server *s, ui
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
 }
 
-/* What that thread counts of one model. */
+/* What a model's scheduling thread counts of it. */
 static inline const struct model_counters *server_model_counters(const struct server *s, uint32_t model) {
     const struct server_placement *p = &s->placements[model];
     return &server_rings(s, p->thread)->counters[p->thread_model];
 }
 
-/* The frontends that speak a protocol. Their ports come before those of the caller's own. */
+/* The number of frontends that speak a protocol. Their ports come before those of the caller's own frontends. */
 static inline uint32_t server_frontends(const struct server *s) {
     if (!server_listens(s))
         return 0;
@@ -106,13 +106,13 @@ static inline const struct infer_counters *server_infer_counters(const struct se
     return &s->frontends[frontend]->inferences.counters;
 }
 
-/* What a scheduling thread is told of a model, but which of the scheduler's numbers are its. */
+/* What a scheduling thread is told of a model, except the model's numbers in the scheduler. */
 struct thread_model server_thread_model(const struct server *s, uint32_t model);
 
 /* As server_watch(); `ending` as in executor_watch(). */
 void server_watch_executors(struct server *s, bool ending);
 
-/* Makes every frontend take a turn soon: something that they look at once a turn has changed. */
+/* Makes every frontend take a turn soon, since something has changed that they look at once a turn. */
 static inline void server_frontends_wake(const struct server *s) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
         inbox_wake(&s->frontends[f]->inbox);
@@ -139,9 +139,9 @@ void server_cluster_stop(struct server *s);
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
 
-/* What clients may see of the accelerators, and ask of them. */
+/* How frontends read the accelerators' state, and pass on orders to them. */
 struct accelerator_source server_accelerators(struct server *s);
-/* What wiring_model_command() does, and orders to accelerators, which may come from any frontend. */
+/* wiring_model_command() under commands_lock, since orders to accelerators may come from any frontend. */
 int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident);
 
 /* Whether a part has accelerators in service that run a model. */
@@ -149,5 +149,5 @@ bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);
-/* Latencies only, as finely as they are counted. The metrics thread. */
+/* Writes the latencies only, with all the buckets that are counted. The metrics thread. */
 void server_render_fine_metrics(void *server, struct text *out);

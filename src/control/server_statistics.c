@@ -1,4 +1,4 @@
-/* server_statistics.c - sums up what the threads count. Disturbs none of them. */
+/* server_statistics.c - adds up what the threads count. Disturbs none of them. */
 #include "control/server_statistics.h"
 
 #include <string.h>
@@ -24,14 +24,14 @@ static void add(struct model_statistics *s, int64_t *last_ns, const struct model
     *last_ns = last > *last_ns ? last : *last_ns;
 }
 
-/* A time of the clock that the server goes by, in milliseconds since 1970. */
+/* A time of the server's clock, in milliseconds since 1970. */
 static int64_t wall_ms(int64_t ns) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return ((int64_t)now.tv_sec * NS_PER_S + now.tv_nsec - (clock_now_ns() - ns)) / NS_PER_MS;
 }
 
-/* What a model takes of the machine's memory, on all CPUs that run it. */
+/* The machine's memory that a model takes, on all CPU accelerators that run it. */
 static uint64_t cpu_bytes(const struct server *s, uint32_t model) {
     const struct served_model *served = &s->config.models[model];
 

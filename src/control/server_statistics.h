@@ -6,5 +6,5 @@
 
 /* `server` is a struct server. Until it is ready everything is 0. */
 void server_statistics(const void *server, uint32_t model, struct model_statistics *statistics);
-/* Of its batches of 1, 2, ... items, as statistics_source wants them. */
+/* Of the model's batches of 1, 2, ... items, as in statistics_source. */
 void server_batch_statistics(const void *server, uint32_t model, struct batch_statistics *by_size);

@@ -1,13 +1,13 @@
 /* clockwork.c - Clockwork (Gujarati et al., OSDI 2020), section 5.3: one controller that knows how long everything
  * takes and gives each accelerator only its next few milliseconds of work.
  *
- * Strategies (clockwork_strategy.c) go by their latest start. A group's heap holds for each model a lower bound of it:
- * time and departures only raise it, an arrival makes it INT64_MIN, and the model at the top is looked at anew until it
- * stays there.
+ * Strategies (clockwork_strategy.c) are ordered by their latest start. A group's heap holds a lower bound of it for
+ * each model. Time and departures only raise the true value; an arrival sets the bound to INT64_MIN. The bound of the
+ * model at the top is computed again until that model stays at the top.
  *
- * A request is refused as soon as no accelerator that has its model, or could load it, can finish it in time, as far as
- * the work already given is known to take: when it comes, when a batch is sent that makes it so, or when its time is
- * up. An accelerator whose batch is overdue is given nothing until it reports. */
+ * A request is refused as soon as no accelerator that has its model, or could load it, can finish it in time, given the
+ * work already sent. This is checked when it comes, when a batch is sent, and when its time is up. An accelerator whose
+ * batch is overdue is given nothing until it reports. */
 #include "policy/clockwork.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "base/assert.h"
 #include "sched/policy.h"
 
-#define RELAX_NS (500 * NS_PER_MS) /* refusing without a run for so long takes half of the corrections back */
+#define RELAX_NS (500 * NS_PER_MS) /* after so long without a run, refusing takes back half of the corrections */
 
 enum { AHEAD_MS, SIZES, BATCH_MOST, CAPACITY_MS, LEARN };
 enum { SIZES_ALL, SIZES_POWERS };
@@ -85,7 +85,7 @@ static void group_due(struct clockwork *c, uint32_t g) {
         heap_set(&c->due, g, heap_top(&group->free).key - c->ahead_ns);
 }
 
-/* The group is to look at the model's strategies anew. */
+/* Makes the group look at the model's strategies again. */
 static void group_look(struct clockwork *c, uint32_t g, uint32_t m) {
     struct heap *strategies = &c->groups[g].strategies;
     if (heap_contains(strategies, m) && strategies->entries[strategies->position[m]].key == INT64_MIN)
@@ -123,7 +123,7 @@ static int64_t group_free(const struct clockwork_group *group, int64_t now_ns) {
     return heap_empty(&group->free) ? now_ns : clockwork_later(heap_top(&group->free).key, now_ns);
 }
 
-/* What a request takes alone on the fastest type. */
+/* How long a request runs alone on the fastest type. */
 int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t m, uint32_t items) {
     int64_t least_ns = INT64_MAX / 4;
     for (uint32_t t = 0; t < c->types; t++)
@@ -132,8 +132,8 @@ int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t m, uint32_t items
     return least_ns;
 }
 
-/* Whether a request that is hopeless could be in time alone by the tables as profiled. If not, no correction of them is
- * to blame, and requests that nobody could serve do not take corrections back. */
+/* Whether a hopeless request, alone, could be in time by the tables as profiled. If not, the corrections of the tables
+ * are not to blame, so such requests do not take them back. */
 static bool possible_as_profiled(const struct clockwork *c, uint32_t m, const struct request_node *request,
                                  int64_t now_ns) {
     const struct clockwork_model *model = &c->models[m];
@@ -144,7 +144,7 @@ static bool possible_as_profiled(const struct clockwork *c, uint32_t m, const st
     return false;
 }
 
-/* Whether no accelerator can finish the request in time, by what is known now. */
+/* Whether no accelerator can finish the request in time, as far as is known now. */
 static bool hopeless(const struct clockwork *c, uint32_t m, const struct request_node *request, int64_t now_ns) {
     const struct clockwork_model *model = &c->models[m];
     int64_t arrives_ns = now_ns + clockwork_delay(c, request->items);
@@ -170,7 +170,7 @@ static bool hopeless(const struct clockwork *c, uint32_t m, const struct request
     return anywhere;
 }
 
-/* Sets when the model's first request is to be looked at as perhaps hopeless. */
+/* Sets when to check whether the model's first request is hopeless. */
 static void expiry_set(struct clockwork *c, uint32_t m) {
     uint32_t head = deadline_queue_first(&c->models[m].queue);
     if (head == REQUEST_NONE) {
@@ -199,7 +199,7 @@ static void queue_changed(struct clockwork *c, uint32_t m, int64_t now_ns) {
         clockwork_load_update(c, m, now_ns);
 }
 
-/* Nothing ran for long while requests were refused: the tables may be to blame. */
+/* Relaxes the tables if the model has not run for long while its requests were refused: they may be too slow. */
 static void tables_relax(struct clockwork *c, uint32_t m, int64_t now_ns) {
     struct clockwork_model *model = &c->models[m];
     if (model->ran_ns == TIME_NEVER)
@@ -213,7 +213,7 @@ static void tables_relax(struct clockwork *c, uint32_t m, int64_t now_ns) {
     expiry_set(c, m);
 }
 
-/* Refuses from the head on what can no longer make it. False if there was nothing. */
+/* Refuses requests, from the head on, that can no longer be in time. False if there was none. */
 static bool queue_prune(struct clockwork *c, uint32_t m, int64_t now_ns, struct central_output *out) {
     struct clockwork_model *model = &c->models[m];
     bool any = false;
@@ -239,7 +239,7 @@ void clockwork_placed(struct clockwork *c, uint32_t model, uint32_t accelerator)
     expiry_set(c, model);
 }
 
-/* Sets from when on an accelerator is free, by the batches that it has yet to end. */
+/* Computes when an accelerator becomes free, from the batches that it has not ended. */
 static void accelerator_place(struct clockwork *c, uint32_t a, int64_t now_ns) {
     struct clockwork_accelerator *accelerator = &c->accelerators[a];
     struct clockwork_group *group = &c->groups[accelerator->group];
@@ -257,14 +257,14 @@ static void accelerator_place(struct clockwork *c, uint32_t a, int64_t now_ns) {
 
 /* ---- strategies ---- */
 
-/* The first strategy of the group; *m is its model. */
+/* The strategy of the group with the earliest latest start; *m is its model. */
 static struct clockwork_strategy group_strategy(struct clockwork *c, uint32_t g, int64_t now_ns, int64_t free_ns,
                                                 uint32_t *m, struct central_output *out) {
     struct clockwork_group *group = &c->groups[g];
     while (!heap_empty(&group->strategies)) {
         *m = heap_top(&group->strategies).item;
         struct clockwork_strategy strategy = clockwork_strategy_find(c, group->type, *m, now_ns, free_ns);
-        if (strategy.start == REQUEST_NONE) { /* for this group; perhaps there are others */
+        if (strategy.start == REQUEST_NONE) { /* none for this group, perhaps for others */
             heap_remove(&group->strategies, *m);
             queue_prune(c, *m, now_ns, out);
             continue;
@@ -358,7 +358,7 @@ static void batches_schedule(struct clockwork *c, int64_t now_ns, struct central
     }
 }
 
-/* Refuses what time and the batches just sent have made hopeless. */
+/* Refuses requests that have become hopeless by time, or by the batches just sent. */
 static void expired_refuse(struct clockwork *c, int64_t now_ns, struct central_output *out) {
     int64_t from_ns = now_ns;
     if (c->group_count == 1 && !c->memories)
@@ -405,8 +405,8 @@ static void request_cancelled(struct clockwork *c, int64_t now_ns, const struct 
     queue_changed(c, message->model, now_ns);
 }
 
-/* An accelerator became free before it was expected to: models that had been too late for it may not be. (With one
- * group there are none: what is too late for the first free accelerator is refused.) */
+/* An accelerator became free earlier than expected, so models that were too late for it may be in time now. (With one
+ * group there are none: requests too late for the first free accelerator have been refused.) */
 static void group_look_again(struct clockwork *c, uint32_t g) {
     for (uint32_t i = 0; c->group_count > 1 && i < c->expiry.count; i++) {
         uint32_t m = c->expiry.entries[i].item;

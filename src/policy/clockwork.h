@@ -1,5 +1,6 @@
-/* clockwork.h - the state of the policy `clockwork`, for its own two files: clockwork.c (queues, strategies, batches)
- * and clockwork_load.c (what is loaded where). */
+/* clockwork.h - the state of the policy `clockwork`, for its own files only: clockwork.c (queues, batches),
+ * clockwork_layout.c (memory), clockwork_strategy.c (a model's next batch) and clockwork_load.c (what is loaded where).
+ */
 #pragma once
 
 #include "base/heap.h"
@@ -8,7 +9,7 @@
 #include "sched/deadline_queue.h"
 #include "table/rolling.h"
 
-#define SENT_MAX 64 /* batches that an accelerator may have before it */
+#define SENT_MAX 64 /* batches that an accelerator may have at once */
 
 struct clockwork_model {
     struct deadline_queue queue;
@@ -20,8 +21,8 @@ struct clockwork_model {
     int64_t load_ns;
     uint32_t pages;
     uint32_t places;         /* accelerators that have it or are loading it */
-    double allocated_ns;     /* what of its demand they will get done, */
-    int64_t allocated_at_ns; /* as of then; INT64_MIN: to be found anew */
+    double allocated_ns;     /* the part of its demand that these accelerators will get done, */
+    int64_t allocated_at_ns; /* as computed then; INT64_MIN: to be computed again */
 };
 
 /* A batch that was sent and has not ended. */
@@ -37,7 +38,7 @@ struct clockwork_accelerator {
     struct clockwork_sent sent[SENT_MAX]; /* a ring, in the order of running */
 };
 
-/* Accelerators with the same models loaded: all of a type or, where memory is short, each for itself. */
+/* Accelerators with the same models loaded: all of a type; where memory is short, each is a group of its own. */
 struct clockwork_group {
     uint8_t type;
     uint32_t first;         /* in clockwork.members */
@@ -52,8 +53,8 @@ struct clockwork_memory {
     struct pages pages;
     double load_ns;  /* l_g: the sum of its allocations */
     int64_t free_ns; /* when the loads given to it will have ended */
-    uint32_t loads;  /* given and not ended */
-    uint32_t epoch;  /* counts the times it went down: loads of an earlier one are forgotten */
+    uint32_t loads;  /* loads given to it that have not ended */
+    uint32_t epoch;  /* how often it went down: loads of an earlier epoch are forgotten */
 };
 
 struct clockwork {
@@ -77,7 +78,7 @@ struct clockwork {
     double *allocations;               /* [models][accelerators]: a_{m,g} */
     double *priorities;                /* [models]: p_m */
     struct heap wanted;                /* models with a priority over 0 that are not everywhere, the highest first */
-    struct heap loaders;               /* accelerators that are up by when they may be given a load; 0: idle */
+    struct heap loaders;               /* accelerators that are up, by when they may be given a load; 0: idle */
     uint32_t *passed_over;             /* [models] scratch */
     int64_t load_due_ns;               /* when to look for loads again; TIME_NEVER */
 };
@@ -91,7 +92,7 @@ static inline uint32_t clockwork_site(const struct clockwork *c, uint32_t model,
     return c->sites[(size_t)model * c->accelerator_count + i];
 }
 
-/* Before a batch of so many items can start. */
+/* How long it takes until a batch of so many items can start. */
 static inline int64_t clockwork_delay(const struct clockwork *c, uint32_t items) {
     return c->ctrl_ns + c->data_ns * items;
 }
@@ -112,19 +113,19 @@ static inline int64_t clockwork_later(int64_t a, int64_t b) {
 
 /* ---- clockwork_layout.c ---- */
 
-/* Places everything and sets it up, or only counts what it takes. */
+/* Lays out all state in the arena and sets it up, or only counts the bytes. */
 void clockwork_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
 
 /* ---- clockwork_strategy.c ---- */
 
-/* The model's strategy with the earliest `latest` on accelerators of the type that are free at free_ns, its batch
- * grown; start is REQUEST_NONE if there is none. */
+/* The model's strategy with the earliest latest_ns, on accelerators of the type that are free at free_ns; its batch is
+ * grown. start is REQUEST_NONE if there is none. */
 struct clockwork_strategy clockwork_strategy_find(const struct clockwork *c, uint8_t type, uint32_t m, int64_t now_ns,
                                                   int64_t free_ns);
 
 /* ---- clockwork.c, for clockwork_load.c ---- */
 
-/* What a batch of so many items takes on the fastest type. */
+/* How long a batch of so many items runs on the fastest type. */
 int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t model, uint32_t items);
 /* The model came to an accelerator or left it. */
 void clockwork_placed(struct clockwork *c, uint32_t model, uint32_t accelerator);
@@ -133,14 +134,14 @@ struct central_action *clockwork_action(struct central_output *out);
 
 /* ---- clockwork_load.c ---- */
 
-/* Places or counts what loading needs. */
+/* Lays out the state for loading, or only counts its bytes. */
 void clockwork_load_layout(struct clockwork *c, struct arena *arena, const struct central_config *config);
 /* Requests of the model came or went. */
 void clockwork_load_update(struct clockwork *c, uint32_t model, int64_t now_ns);
 void clockwork_load_ended(struct clockwork *c, int64_t now_ns, const struct central_ended *ended);
 /* The accelerator left or joined: nothing is loaded on it. */
 void clockwork_load_reset(struct clockwork *c, int64_t now_ns, uint32_t accelerator, bool up);
-/* Gives loads (and unloads before them) to accelerators with less than `ahead` of them. */
+/* Gives loads, and unloads before them, to accelerators whose loads take less than `ahead`. */
 void clockwork_load_schedule(struct clockwork *c, int64_t now_ns, struct central_output *out);
-/* When a model that is loaded nowhere could be loaded at the earliest. */
+/* The earliest time at which a model that is loaded nowhere could be loaded. */
 int64_t clockwork_load_earliest(const struct clockwork *c, uint32_t model, int64_t now_ns);

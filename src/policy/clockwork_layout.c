@@ -1,4 +1,4 @@
-/* clockwork_layout.c - where the state of the policy `clockwork` lies in the memory that it is given. */
+/* clockwork_layout.c - lays out the state of the policy `clockwork` in the memory that it is given. */
 #include <string.h>
 
 #include "policy/clockwork.h"

@@ -1,21 +1,22 @@
 /* clockwork_load.c - which model is loaded where (Clockwork, OSDI 2020, section 5.3, "Scheduling LOAD").
  *
- *   d_m     what the queued requests of model m take
- *   a_{m,g} the part of it that accelerator g is taken to do: in inverse proportion to g's load, 0 where m is not
- * loaded l_g     the load of accelerator g, the sum of a_{m,g} over all models p_m     = d_m - sum of a_{m,g} *
- * capacity / l_g: what will be left undone; the model with most of it is loaded next
+ * - d_m: the run time of the queued requests of model m.
+ * - a_{m,g}: the part of d_m that accelerator g is expected to do, in inverse proportion to g's load; 0 where m is not
+ *   loaded.
+ * - l_g: the load of accelerator g, the sum of a_{m,g} over all models.
+ * - p_m = d_m - sum of a_{m,g} * capacity / l_g: what will be left undone. The model with the largest is loaded next.
  *
- * All are brought up to date for one model at a time, when its requests come or go and when it is loaded or unloaded.
- * In p_m only requests count that a load now would still help, so p_m falls by itself as time passes: the model on top
- * is looked at anew until it stays there. To make room, the models used longest ago are unloaded. */
+ * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. In p_m only
+ * those requests count that a load now would still help. So p_m falls as time passes: the model on top is computed
+ * again until it stays there. To make room, the models used longest ago are unloaded. */
 #include "base/assert.h"
 #include "policy/clockwork.h"
 
-/* An accelerator's load is taken to be at least this, so that an idle one weighs no more than it can do. */
+/* An accelerator's load counts as at least this, which bounds the weight of an idle one. */
 #define LOAD_LEAST_NS ((double)NS_PER_MS)
-/* Dividing demand costs two divisions a place. A model in more than so many places, which has no need of another one
- * soon, is looked at once a millisecond: with 4000 models on 110 accelerators, where the popular ones are everywhere,
- * that saves a fifth of a request's cost. */
+/* Dividing demand costs two divisions a place. A model in more than PLACES_FEW places needs no other one soon, so it is
+ * computed once a millisecond only. With 4000 models on 110 accelerators, where the popular ones are everywhere, that
+ * saves a fifth of a request's cost. */
 #define PLACES_FEW     4
 #define PLACES_MANY_NS NS_PER_MS
 
@@ -54,7 +55,7 @@ static double load_at_least(const struct clockwork_memory *memory) {
     return memory->load_ns > LOAD_LEAST_NS ? memory->load_ns : LOAD_LEAST_NS;
 }
 
-/* What the requests take that a load begun now would still help. */
+/* The run time of those requests that a load begun now would still help. */
 static double demand_helped(const struct clockwork *c, uint32_t m, int64_t now_ns, double unit_ns) {
     const struct clockwork_model *model = &c->models[m];
     int64_t done_ns = clockwork_load_earliest(c, m, now_ns) + clockwork_delay(c, 1) + (int64_t)unit_ns;
@@ -66,7 +67,7 @@ static double demand_helped(const struct clockwork *c, uint32_t m, int64_t now_n
     return items * unit_ns;
 }
 
-/* Divides the model's demand among the accelerators that have it, and finds how much of it they will get done. */
+/* Divides the model's demand among the accelerators that have it, and computes how much of it they will get done. */
 static void demand_allocate(struct clockwork *c, uint32_t m, int64_t now_ns, double demand_ns) {
     struct clockwork_model *model = &c->models[m];
     double weights = 0;
@@ -176,8 +177,8 @@ static bool room_for(const struct pages *pages, uint32_t needed) {
     return true;
 }
 
-/* Of the accelerators that may be given a load, the one with the least load (of equal ones, with most room) to which
- * the model can go; UINT32_MAX: none. */
+/* The least loaded accelerator that may be given a load and that the model can go to; of equal ones the one with most
+ * room. UINT32_MAX: none. */
 static uint32_t accelerator_for(struct clockwork *c, uint32_t m, int64_t now_ns) {
     uint32_t best = UINT32_MAX;
     for (uint32_t a = 0; a < c->accelerator_count; a++) {
@@ -210,7 +211,7 @@ static void action_send(struct clockwork *c, enum central_action_kind kind, uint
     };
 }
 
-/* Unloads what is in the way and loads the model. False if the step can give no more actions. */
+/* Unloads models to make room, and loads the model. False if the step can give no more actions. */
 static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_ns, struct central_output *out) {
     struct clockwork_memory *memory = &c->memories[a];
     while (out->action_count < CENTRAL_ACTIONS_MAX && memory->pages.free < c->models[m].pages) {
@@ -230,8 +231,8 @@ static bool load_send(struct clockwork *c, uint32_t m, uint32_t a, int64_t now_n
     return true;
 }
 
-/* Whether an accelerator has less than `ahead` of loads before it. One whose load is overdue is given nothing until it
- * reports. */
+/* Whether some accelerator's loads take less than `ahead`. One whose load is overdue is given nothing until it reports.
+ */
 static bool loader_ready(struct clockwork *c, int64_t now_ns) {
     while (!heap_empty(&c->loaders) && heap_top(&c->loaders).key <= now_ns + c->ahead_ns) {
         struct heap_entry first = heap_top(&c->loaders);
@@ -242,7 +243,7 @@ static bool loader_ready(struct clockwork *c, int64_t now_ns) {
     return false;
 }
 
-/* When the next accelerator will have less than `ahead` of loads before it. */
+/* When the loads of a further accelerator will take less than `ahead`. */
 static int64_t loader_next(const struct clockwork *c, int64_t now_ns) {
     int64_t next_ns = TIME_NEVER;
     for (uint32_t i = 0; i < c->loaders.count; i++) {

@@ -1,18 +1,18 @@
 /* clockwork_strategy.c - the next batch of one model (Clockwork, OSDI 2020, section 5.3, "Scheduling INFER").
  *
- * A model's queue is in deadline order, so its batch queue of size b, the requests that a batch of b can still serve,
- * is the queue from the first request with start + l(b) <= deadline on; nothing is kept per size.
+ * A model's queue is in deadline order. So its batch queue of size b, the requests that a batch of b can still serve,
+ * is the queue from the first request with start + l(b) <= deadline on. Nothing is kept for each size.
  *
  *      queue   r1   r2   r3   r4   r5        by deadline
  *   b = 1           |------------------      r1 can no longer make it
  *   b = 2           |------------------
  *   b = 4                |-------------      three left, not enough for four
  *
- * A strategy is a size whose batch queue holds that many, and the latest start of the first of them. The one with the
- * earliest is taken, and grown while its first request allows it and there are others to join. */
+ * A strategy is a size b whose batch queue holds at least b, and the latest start of the first of them. The strategy
+ * with the earliest latest start is taken. Its batch grows while its first request allows it and others can join. */
 #include "policy/clockwork.h"
 
-/* Items of the requests from `node` on that fit into `most`, in order. */
+/* The items of the requests from `node` on, in order, as far as they fit into `most`. */
 static uint32_t items_from(const struct clockwork *c, uint32_t node, uint32_t most) {
     uint32_t items = 0;
     for (; node != REQUEST_NONE && items < most; node = deadline_queue_next(c->pool->nodes, node))
@@ -39,7 +39,7 @@ static uint32_t size_after(const struct clockwork *c, const struct clockwork_mod
     return 2 * size < model->batch_max ? 2 * size : model->batch_max;
 }
 
-/* The first strategy of a model whose requests are single items, grown. */
+/* The best strategy of a model whose requests are single items, its batch grown. */
 static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, const struct slot *slot) {
     const struct clockwork_model *model = slot->model;
     struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};
@@ -49,7 +49,7 @@ static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, 
         for (; node != REQUEST_NONE && clockwork_node(c, node)->deadline_ns < finish_ns; left--)
             node = deadline_queue_next(c->pool->nodes, node);
         if (left < b)
-            break; /* still less for larger ones */
+            break; /* for larger sizes even fewer are left */
         int64_t latest_ns = clockwork_node(c, node)->deadline_ns - slot->latency_ns[b];
         if (latest_ns > best.latest_ns)
             continue;
@@ -65,8 +65,8 @@ static struct clockwork_strategy strategy_of_singles(const struct clockwork *c, 
     return best;
 }
 
-/* The same where requests have several items: a batch takes those that fit, in order, and must be too large for the
- * size before. */
+/* The same if requests have several items: a batch takes those that fit, in order. It counts only if it is too large
+ * for the next smaller size. */
 static struct clockwork_strategy strategy_of_several(const struct clockwork *c, const struct slot *slot) {
     const struct clockwork_model *model = slot->model;
     struct clockwork_strategy best = {.start = REQUEST_NONE, .latest_ns = INT64_MAX};

@@ -1,6 +1,6 @@
 /* eager.c - work-conserving: whatever is queued starts as soon as an accelerator is free.
  *
- * The baseline of Symphony (arXiv 2308.07470), section 4.3. Batches are what has gathered while all accelerators were
+ * The baseline of Symphony (arXiv 2308.07470), section 4.3. A batch is what has gathered while all accelerators were
  * busy. */
 #include "policy/window.h"
 #include "sched/model_view.h"

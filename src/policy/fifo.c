@@ -1,7 +1,6 @@
-/* fifo.c - first come, first served: whatever is queued of the model whose first request is the oldest.
+/* fifo.c - first come, first served: the model whose first request is the oldest runs, with all that it has queued.
  *
- * What a server does that only has queues: deadlines are not looked at, nothing is refused, and a batch is what has
- * gathered. */
+ * This is a server that only has queues: it ignores deadlines, refuses nothing, and a batch is what has gathered. */
 #include "sched/model_view.h"
 #include "sched/policy.h"
 

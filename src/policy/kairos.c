@@ -1,9 +1,9 @@
 /* kairos.c - queries of different sizes on a pool of different instances (Kairos, HPDC '23, section 5.1).
  *
  * A query is one request; its items are its batch, and queries are never batched together. An instance serves one query
- * at a time; what waits, waits here, oldest first. Whenever a query comes or an instance becomes free, the scheme's
- * round gives waiting queries to idle instances (kairos_matching.c is Kairos' own, kairos_schemes.c those that it was
- * compared with). Latencies are learned from what ran. */
+ * at a time; the others wait here, oldest first. Whenever a query comes or an instance becomes free, a scheme's round
+ * gives waiting queries to idle instances. kairos_matching.c is Kairos' own scheme; kairos_schemes.c has those that it
+ * was compared with. Latencies are learned from the queries that ran. */
 #include "policy/kairos.h"
 
 #include "base/assert.h"
@@ -101,13 +101,13 @@ bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, ui
     return true;
 }
 
-/* When a query that must begin so long before its deadline may begin at the latest: before the deadline in any case. */
+/* The latest start of a query that takes span_ns; always before the deadline. */
 static int64_t latest_for(int64_t deadline_ns, int64_t span_ns) {
     return deadline_ns - (span_ns > 1 ? span_ns : 1);
 }
 
-/* Until when a query may wait: while some type in service could still finish it, or, where what is late is served, for
- * good; until just before its deadline if no such type is in service. */
+/* Until when a query may wait. If late queries are refused: while some type in service could still finish it; else for
+ * ever. If no type in service runs its model: until just before its deadline. */
 static int64_t latest_start(const struct kairos *k, uint32_t node) {
     const struct kairos_model *model = &k->models[kairos_model_of(k, node)];
     int64_t least_ns = INT64_MAX;
@@ -124,7 +124,8 @@ static int64_t latest_start(const struct kairos *k, uint32_t node) {
     return k->late_refused ? latest_for(deadline_ns, least_ns) : TIME_NEVER;
 }
 
-/* Nobody could ever have served it: if that is because something was slow for a while, it is tried again some day. */
+/* No instance could ever have served this query. If the estimates are too slow, because something was slow for a while,
+ * this makes them relax, so that such queries are tried again some day. */
 static void hopeless_relax(struct kairos *k, uint32_t node) {
     const struct request_node *request = kairos_node(k, node);
     struct kairos_model *model = &k->models[kairos_model_of(k, node)];
@@ -142,7 +143,7 @@ static void query_arrived(struct kairos *k, int64_t now_ns, const struct request
     request_node_set(kairos_node(k, node), message);
     if (message->items < 1 || message->items > k->models[message->model].items_max) {
         central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
-    } else if (k->late_refused && now_ns > latest_start(k, node)) { /* even alone: no division of queries is to blame */
+    } else if (k->late_refused && now_ns > latest_start(k, node)) { /* hopeless even alone */
         hopeless_relax(k, node);
         central_refuse(out, k->pool, node, REFUSAL_DEADLINE);
     } else {
@@ -157,7 +158,7 @@ static uint32_t query_find(const struct kairos *k, const struct kairos_queue *qu
     return node;
 }
 
-/* One that runs already is not found, and stays where it is. */
+/* Takes a query out of its queue. One that runs already is not found, and goes on. */
 static void query_cancelled(struct kairos *k, uint64_t handle, struct central_output *out) {
     uint32_t node = query_find(k, &k->queue, handle);
     if (node != REQUEST_NONE) {
@@ -198,7 +199,7 @@ static void instance_up(struct kairos *k, uint32_t index) {
     k->idle_count += !instance->busy;
 }
 
-/* What waits for it goes back to all the others' queue, behind what is there. */
+/* The queries in the instance's own queue go to the end of the common queue. */
 static void instance_down(struct kairos *k, uint32_t index) {
     struct kairos_instance *instance = &k->instances[index];
     if (!instance->up)
@@ -214,11 +215,11 @@ static void instance_down(struct kairos *k, uint32_t index) {
     }
 }
 
-/* Refuses what has waited too long; the return value is when to look again. */
+/* Refuses queries that have waited too long. Returns when to look again. */
 static int64_t queue_expire(struct kairos *k, int64_t now_ns, struct central_output *out) {
     int64_t wake_ns = TIME_NEVER;
     if (!k->late_refused && !k->stranded)
-        return wake_ns; /* a queue that may be long */
+        return wake_ns; /* the queue may be long: do not walk it */
     for (uint32_t node = k->queue.first, next; node != REQUEST_NONE; node = next) {
         next = kairos_next(k, node);
         int64_t latest_ns = latest_start(k, node);
@@ -283,7 +284,7 @@ static void kairos_step(void *core, int64_t now_ns, const struct central_event *
     case CENTRAL_TIMER:
         break;
     }
-    if (now_ns >= k->wake_ns) /* before the round, so that it looks only at what can be served */
+    if (now_ns >= k->wake_ns) /* before the round, which then sees only queries that can be served */
         all_expire(k, now_ns, out);
     scheme_rounds[(int)k->options.value[KAIROS_SCHEME]](k, now_ns, out);
     all_expire(k, now_ns, out);

@@ -39,22 +39,22 @@ struct kairos_instance {
     bool up, busy;
     int64_t free_ns;           /* busy: when it is expected to be done */
     struct kairos_queue queue; /* clkwrk */
-    int64_t queue_us;          /* what they take together */
+    int64_t queue_us;          /* how long the queue takes altogether */
 };
 
-/* Where the hill climbing of scheme drs is, one a model. */
+/* The state of scheme drs' hill climbing, one a model. */
 struct kairos_climb {
     uint32_t threshold; /* larger queries go to the base type, the others to auxiliary ones */
     uint32_t step;
     bool down;
     uint32_t queries, bad;
-    double bad_before; /* share of the period before; negative: there was none */
+    double bad_before; /* share in the period before; negative: there was none */
 };
 
 struct kairos_model {
     bool runs_on[ACCELERATOR_TYPES_MAX];
     uint32_t items_max;
-    uint32_t base; /* the type on which the largest query takes least */
+    uint32_t base; /* the type on which the largest query runs fastest */
     double coefficient[ACCELERATOR_TYPES_MAX];
     struct kairos_latency *latency[ACCELERATOR_TYPES_MAX];
     struct kairos_climb climb;
@@ -65,7 +65,7 @@ struct kairos {
     struct request_pool *pool;
     uint32_t model_count, instance_count, types;
     int64_t ctrl_ns, data_ns;
-    bool late_refused; /* nothing is started that would be late; what would be late anywhere is refused */
+    bool late_refused; /* no query starts that would be late; one that would be late everywhere is refused */
     uint64_t seed;
     uint32_t up_count[ACCELERATOR_TYPES_MAX];
     bool stranded;       /* some model runs on no type that is in service */
@@ -81,7 +81,7 @@ struct kairos {
     void *matching;
 };
 
-/* How the queries that wait are given to idle instances; calls kairos_run() for each. */
+/* Gives waiting queries to idle instances; calls kairos_run() for each. */
 typedef void kairos_round(struct kairos *k, int64_t now_ns, struct central_output *out);
 kairos_round kairos_round_matching, kairos_round_ribbon, kairos_round_drs, kairos_round_clkwrk, kairos_round_oracle;
 
@@ -104,19 +104,19 @@ void kairos_init(void *core, const struct central_config *config, struct request
 
 /* Sets k->stranded. */
 void kairos_stranded(struct kairos *k);
-/* The coefficients of section 5.1: how much an instance's time is worth, by the largest query. */
+/* Sets the coefficients of section 5.1: how much an instance's time is worth, judged by the largest query. */
 void kairos_coefficients(struct kairos *k, struct kairos_model *model);
 void kairos_queue_append(struct kairos *k, struct kairos_queue *queue, uint32_t node);
 void kairos_queue_remove(struct kairos *k, struct kairos_queue *queue, uint32_t node);
-/* To the end of an instance's own queue. */
+/* Appends a query to an instance's own queue. */
 void kairos_instance_append(struct kairos *k, struct kairos_instance *instance, uint32_t node);
 void kairos_instance_remove(struct kairos *k, struct kairos_instance *instance, uint32_t node);
-/* delay(b) and the latency that is expected of a query on a type on which its model runs. */
+/* delay(b) plus the latency expected for a query, on a type on which its model runs. */
 int64_t kairos_span_ns(const struct kairos *k, uint32_t node, uint32_t type);
 /* The same as a scheme sees it, with the noise of option `noise`. */
 int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type);
-/* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If it would be late there and
- * what is late is refused, it is refused instead. False: no more actions fit into `out`, nothing was done. */
+/* Takes a query out of `queue` and sends it to an idle instance on which its model runs. If it would be late there, and
+ * late queries are refused, refuses it instead. False: no more actions fit into `out`, nothing was done. */
 bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, uint32_t node, uint32_t instance,
                 struct central_output *out);
 /* Counts a query of the model whose fate is known, for the hill climbing. */

@@ -3,8 +3,8 @@
 
 #define SEEN_ENOUGH 3  /* runs of a size after which its own mean counts */
 #define SEEN_MOST   16 /* a size's mean follows its last runs: each weighs at least 1/16 */
-#define FAR         2 /* times the mean: slower runs count as that, since one alone (the first on an instance) says little */
-#define RUNS_MOST   1000 /* then the line's sums are halved, so that it follows, too */
+#define FAR         2  /* times the mean; slower runs count as that: one alone (the first on an instance) says little */
+#define RUNS_MOST   1000 /* then the line's sums are halved, so that the line, too, follows the last runs */
 
 size_t kairos_latency_bytes(uint32_t items_max) {
     return sizeof(struct kairos_latency) + ((size_t)items_max + 1) * sizeof(struct kairos_size);
@@ -42,7 +42,7 @@ void kairos_latency_add(struct kairos_latency *latency, uint32_t items, int64_t 
     latency->items_ns += (double)items * (double)run_ns;
 }
 
-/* The least-squares line, or the mean while there is none that rises. */
+/* The least-squares line; the mean while that line does not rise. */
 static double line_ns(const struct kairos_latency *latency, uint32_t items) {
     double mean = latency->ns / latency->runs;
     double spread = latency->runs * latency->items_items - latency->items * latency->items;

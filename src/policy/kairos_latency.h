@@ -1,5 +1,5 @@
-/* kairos_latency.h - what queries take on instances of one type, learned online (Kairos, HPDC '23, section 5.1): a line
- * through what was measured, and a table of sizes as soon as they have been seen. Pure. */
+/* kairos_latency.h - how long queries take on instances of one type, learned online (Kairos, HPDC '23, section 5.1): a
+ * line through the measurements, and a table for the sizes that have been seen. Pure. */
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,7 @@ struct kairos_size {
     uint32_t seen;
 };
 
-/* Of one model on one type. */
+/* The estimate for one model on one type. */
 struct kairos_latency {
     uint32_t items_max;
     double runs, items, ns, items_items, items_ns; /* sums for the line */
@@ -26,10 +26,10 @@ size_t kairos_latency_bytes(uint32_t items_max);
 void kairos_latency_init(struct kairos_latency *latency, uint32_t items_max, const struct profile *profile);
 /* Counts a query of 1 to items_max that took run_ns. */
 void kairos_latency_add(struct kairos_latency *latency, uint32_t items, int64_t run_ns);
-/* What a query of 1 to items_max is expected to take. 0 while nothing at all is known, so that it is tried. */
+/* How long a query of 1 to items_max is expected to take. 0 while nothing at all is known, so that it is tried. */
 int64_t kairos_latency_ns(const struct kairos_latency *latency, uint32_t items);
-/* The least that a query of 1 to items_max is known to take; INT64_MAX while nothing is known of that size. */
+/* The shortest known time of a query of 1 to items_max; INT64_MAX while nothing is known of that size. */
 int64_t kairos_latency_least_ns(const struct kairos_latency *latency, uint32_t items);
-/* Takes back half of what the mean of a size is over its least: for when none of that size is run any more because none
- * is expected to be in time. */
+/* Halves the distance of a size's mean from its least. For when queries of that size no longer run because none is
+ * expected to be in time. */
 void kairos_latency_relax(struct kairos_latency *latency, uint32_t items);

@@ -1,13 +1,12 @@
 /* kairos_matching.c - Kairos' own distribution: queries are matched to instances at the least sum of instance time,
  * each instance's time weighed by its worth (HPDC '23, section 5.1, equations 2 to 8).
  *
- * All instances take part, busy ones with the time that they still need; a query that is matched to a busy one waits,
- * and the next round looks anew. Three things are read into the paper, after its authors' program:
- * - The penalty of a pair that misses the SLO is added, and not weighed: a missed SLO on a weak instance is not cheaper
- *   than one on a strong one, and the weakest is the first that is made to serve what is late anyway.
- * - A query whose deadline is past counts like any other, so that it does not wait for ever (where it is served at
- * all).
- * - Not more than `window` queries an instance are looked at, oldest first. */
+ * All instances take part, busy ones with the time that they still need. A query that is matched to a busy one waits,
+ * and the next round matches again. In three points the paper is read as its authors' program does it:
+ * - The penalty of a pair that misses the SLO is added without a weight: a missed SLO on a weak instance is not cheaper
+ *   than one on a strong one, and the weakest is the first to serve queries that are late anyway.
+ * - A query whose deadline has passed counts like any other, so that it does not wait for ever (if it is served).
+ * - Only the `window` oldest queries an instance are looked at. */
 #include "plan/matching.h"
 #include "policy/kairos.h"
 
@@ -30,7 +29,8 @@ static int64_t pair_cost(const struct kairos *k, int64_t now_ns, uint32_t node,
     return cost < COST_MOST ? (int64_t)cost : COST_MOST;
 }
 
-/* Whether a pair is made: also one that misses the SLO, unless such are refused; then the query waits for better. */
+/* Whether a matched pair runs. One that misses the SLO does, too, unless late queries are refused: then the query waits
+ * for a better instance. */
 static bool pair_runs(const struct kairos *k, int64_t now_ns, uint32_t node, const struct kairos_instance *instance) {
     return kairos_idle(instance) &&
            (!k->late_refused || now_ns + kairos_span_ns(k, node, instance->type) <= kairos_node(k, node)->deadline_ns);

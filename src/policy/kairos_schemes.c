@@ -4,10 +4,10 @@
  *   drs      large queries to the base type, the others to auxiliary types, by a threshold of their size
  *   clkwrk   a queue at each instance; a query joins the one that will finish it first
  *   oracle   the base type takes the largest query, auxiliary types the smallest that their latency allows. The paper's
- *            oracle has all queries before it begins (plan/pool.h computes it); this one has those that came */
+ *            oracle knows all queries from the start (plan/pool.h computes it); this one knows those that have come */
 #include "policy/kairos.h"
 
-/* The idle instance on which the model's largest query takes least, the lowest of equals; or UINT32_MAX. */
+/* The idle instance on which the model's largest query runs fastest, of equal ones the first; or UINT32_MAX. */
 static uint32_t best_idle(const struct kairos *k, const struct kairos_model *model) {
     uint32_t best = UINT32_MAX;
     for (uint32_t i = 0; i < k->instance_count; i++) {
@@ -57,7 +57,7 @@ void kairos_round_drs(struct kairos *k, int64_t now_ns, struct central_output *o
     }
 }
 
-#define CLIMB_STEPS 8 /* of the range of sizes: the first step */
+#define CLIMB_STEPS 8 /* the first step is this part of the range of sizes */
 
 void kairos_climb_init(struct kairos *k, uint32_t model) {
     struct kairos_climb *climb = &k->models[model].climb;
@@ -68,7 +68,7 @@ void kairos_climb_init(struct kairos *k, uint32_t model) {
     climb->step = fixed > 0 ? 0 : most / CLIMB_STEPS ? most / CLIMB_STEPS : 1;
 }
 
-/* One step: on while it gets better, back with half the step when it gets worse, nowhere while nothing is bad. */
+/* One step: further while it gets better; back by half a step if it gets worse; none while no query is bad. */
 static void climb_step(struct kairos_climb *climb, uint32_t most) {
     double bad = (double)climb->bad / climb->queries;
     climb->queries = climb->bad = 0;
@@ -82,7 +82,7 @@ static void climb_step(struct kairos_climb *climb, uint32_t most) {
     }
     climb->bad_before = bad;
     if (climb->down ? climb->threshold == 0 : climb->threshold == most)
-        climb->down = !climb->down; /* at the end of the range */
+        climb->down = !climb->down; /* it is at the end of the range */
     if (climb->down)
         climb->threshold = climb->threshold > climb->step ? climb->threshold - climb->step : 0;
     else
@@ -135,7 +135,7 @@ void kairos_round_clkwrk(struct kairos *k, int64_t now_ns, struct central_output
 
 /* ---- oracle ---- */
 
-/* What an instance takes of those that wait, the oldest of equals; or REQUEST_NONE. */
+/* The waiting query that an instance takes, of equal ones the oldest; or REQUEST_NONE. */
 static uint32_t oracle_choice(const struct kairos *k, int64_t now_ns, const struct kairos_instance *instance) {
     uint32_t best = REQUEST_NONE;
     for (uint32_t node = k->queue.first; node != REQUEST_NONE; node = kairos_next(k, node)) {
@@ -144,7 +144,7 @@ static uint32_t oracle_choice(const struct kairos *k, int64_t now_ns, const stru
         if (!model->runs_on[instance->type])
             continue;
         int64_t from_ns = k->late_refused ? now_ns : request->arrival_ns;
-        bool base = instance->type == model->base || !k->up_count[model->base]; /* somebody must take what is late */
+        bool base = instance->type == model->base || !k->up_count[model->base]; /* some type must take late queries */
         if (from_ns + kairos_span_ns(k, node, instance->type) > request->deadline_ns && !(base && !k->late_refused))
             continue;
         uint32_t items = request->items;

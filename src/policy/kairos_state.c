@@ -1,4 +1,4 @@
-/* kairos_state.c - what the policy `kairos` keeps: its memory, queues, and what it expects of latencies. */
+/* kairos_state.c - the state of the policy `kairos`: its memory, queues and expected latencies. */
 #include "base/arena.h"
 #include "base/assert.h"
 #include "plan/matching.h"
@@ -63,7 +63,7 @@ int64_t kairos_span_ns(const struct kairos *k, uint32_t node, uint32_t type) {
            kairos_latency_ns(k->models[kairos_model_of(k, node)].latency[type], items);
 }
 
-/* Nearly Gaussian, with mean 0 and deviation 1: twelve uniforms. */
+/* Nearly Gaussian, with mean 0 and deviation 1: the sum of twelve uniform numbers. */
 static double gaussian(struct rng *rng) {
     double sum = -6;
     for (int i = 0; i < 12; i++)
@@ -76,7 +76,7 @@ int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type
     double noise = k->options.value[KAIROS_NOISE];
     if (noise <= 0)
         return span_ns;
-    struct rng rng; /* the same error whenever this query is looked at */
+    struct rng rng; /* so seeded that a query always has the same error */
     rng_seed(&rng, k->seed + kairos_node(k, node)->handle * ACCELERATOR_TYPES_MAX + type);
     double factor = 1 + noise * gaussian(&rng);
     return factor > 0 ? (int64_t)((double)span_ns * factor) : 0;

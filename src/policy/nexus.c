@@ -31,8 +31,8 @@ void nexus_due(struct nexus *n, uint32_t a) {
 
 /* ---- memory ---- */
 
-/* Places of one plan: an accelerator is saturated by one session at most, and a session has one residue a type or, if
- * it has no place at all, one where it is forced to. */
+/* The most places of one plan: one session at most saturates an accelerator, and a session has one residue a type or,
+ * if it has no place at all, one where it is forced to be. */
 static uint32_t places_planned(const struct central_config *c) {
     return c->accelerators + c->model_count * (c->types + 1);
 }
@@ -49,9 +49,9 @@ static void models_take(struct nexus *n, struct arena *arena, const struct centr
         }
 }
 
-/* All arrays of the core, or only their size. */
+/* Lays out all arrays of the core, or only counts their bytes. */
 static void layout(struct nexus *n, struct arena *arena, const struct central_config *c) {
-    /* those that end and those that begin are there together for a moment */
+    /* the places of an old plan and of a new one exist together for a moment */
     uint32_t places_max = 2 * places_planned(c), frontends = (uint32_t)c->options->value[NEXUS_FRONTEND_COUNT];
     void *model = arena_take(arena, c->model_count * sizeof(*n->model));
     void *accelerator = arena_take(arena, c->accelerators * sizeof(*n->accelerator));
@@ -107,7 +107,7 @@ static void models_init(struct nexus *n, const struct central_config *c) {
         n->rates_known |= model->rate > 0;
     }
     for (uint32_t m = 0; !n->rates_known && m < c->model_count; m++)
-        n->model[m].rate = 1; /* all alike, until the first second is over */
+        n->model[m].rate = 1; /* all the same, until the first second is over */
 }
 
 static void accelerators_init(struct nexus *n, const struct central_config *c) {
@@ -142,7 +142,7 @@ static void nexus_init(void *core, const struct central_config *c, struct reques
 
 /* ---- events ---- */
 
-/* Whether some type could finish a request in time if an accelerator of it were free now. */
+/* Whether some type could finish a request in time if one of its accelerators were free now. */
 static bool is_possible(const struct nexus *n, int64_t now_ns, const struct request_message *message) {
     const struct nexus_model *model = &n->model[message->model];
     int64_t left_ns = message->deadline_ns - now_ns - nexus_delay_ns(n, message->items);
@@ -159,7 +159,7 @@ static void request_arrived(struct nexus *n, int64_t now_ns, const struct reques
     uint32_t node = request_pool_get(n->pool);
     CHECK(node != REQUEST_NONE); /* the shell's duty */
     request_node_set(nexus_node(n, node), message);
-    if (!is_possible(n, now_ns, message)) { /* no plan could serve it: it takes part in none, and nobody's turn */
+    if (!is_possible(n, now_ns, message)) { /* no plan could serve it, so it does not count for any */
         central_refuse(out, n->pool, node, REFUSAL_DEADLINE);
         return;
     }
@@ -178,7 +178,7 @@ static void request_cancelled(struct nexus *n, const struct request_message *mes
     }
 }
 
-/* Membership changed: that does not wait for the epoch's end. */
+/* Membership has changed: plans at once, without waiting for the epoch's end. */
 static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     accelerator->up = up;
@@ -215,7 +215,7 @@ static void event_handle(struct nexus *n, int64_t now_ns, const struct central_e
     }
 }
 
-/* Looks at the accelerators that something happened to, until the output is full. */
+/* Looks at the accelerators to which something happened, until the output is full. */
 static void due_dispatch(struct nexus *n, int64_t now_ns, struct central_output *out) {
     while (n->due_count > 0) {
         uint32_t a = n->due[n->due_head];

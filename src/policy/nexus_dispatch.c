@@ -1,12 +1,12 @@
 /* nexus_dispatch.c - the accelerators of `nexus`: models are loaded as planned, and batches run in turn.
  *
- * An accelerator goes round its places; each runs a batch of at most what is planned for it, so that a round takes at
- * most the duty cycle. It does not wait for a batch to fill or for a cycle to be over: an early batch delays nobody by
- * more than the plan allows for. The next batch is sent as early as its inputs need to travel. */
+ * An accelerator goes round its places. Each runs a batch of at most the planned size, so a round takes at most the
+ * duty cycle. It does not wait for a batch to fill or for a cycle to end: an early batch delays others by no more than
+ * the plan allows for. The next batch is sent so early that its inputs arrive when the accelerator becomes free. */
 #include "base/assert.h"
 #include "policy/nexus_state.h"
 
-/* ---- what is dropped, and what is a batch (section 6.3) ---- */
+/* ---- dropping requests, forming batches (section 6.3) ---- */
 
 /* When a batch of `items` would end at an accelerator. */
 static int64_t end_of(const struct nexus *n, const struct nexus_place *place, int64_t now_ns, uint32_t items) {
@@ -19,8 +19,8 @@ static void head_drop(struct nexus *n, struct nexus_place *place, struct central
     central_refuse(out, n->pool, deadline_queue_pop(&place->queue, n->pool->nodes), REFUSAL_DEADLINE);
 }
 
-/* Early drop: a window as long as the planned batch slides over the queue until its first request has time enough for
- * all of it; those before are dropped. Returns the most items for the batch. */
+/* Early drop: a window as long as the planned batch slides over the queue until its first request has enough time for a
+ * batch of the whole window; the requests before are dropped. Returns the most items for the batch. */
 static uint32_t window_slide(struct nexus *n, int64_t now_ns, struct nexus_place *place, struct central_output *out) {
     uint32_t window = 0;
     while (place->queue.count > 0) {
@@ -34,7 +34,8 @@ static uint32_t window_slide(struct nexus *n, int64_t now_ns, struct nexus_place
     return window;
 }
 
-/* Lazy drop: a request is dropped when it can no longer be in time itself; the batch is what the first has time for. */
+/* Lazy drop: a request is dropped when it can no longer be in time itself; the batch is as large as the first one has
+ * time for. */
 static uint32_t late_drop(struct nexus *n, int64_t now_ns, struct nexus_place *place, struct central_output *out) {
     uint32_t most = n->model[place->model].batch_max;
     while (place->queue.count > 0) {
@@ -50,7 +51,7 @@ static uint32_t late_drop(struct nexus *n, int64_t now_ns, struct nexus_place *p
     return 0;
 }
 
-/* Sends the first requests of a queue, `most` items at most, that run together. */
+/* Sends the first requests of a queue, `most` items at most, as one batch. */
 static void batch_send(struct nexus *n, int64_t now_ns, struct nexus_place *place, uint32_t most,
                        struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[place->accelerator];
@@ -102,7 +103,7 @@ static uint32_t turn_next(const struct nexus *n, const struct nexus_accelerator 
     return NEXUS_NONE;
 }
 
-/* When the place whose turn it is may send: early enough that its inputs are there when the accelerator is free. */
+/* When the place whose turn it is may send: so early that its inputs are there when the accelerator becomes free. */
 static int64_t send_time(const struct nexus *n, const struct nexus_accelerator *accelerator,
                          const struct nexus_place *place) {
     if (accelerator->in_flight == 0)
@@ -133,8 +134,8 @@ static bool batches_send(struct nexus *n, int64_t now_ns, uint32_t a, struct cen
     return true;
 }
 
-/* Drops what can no longer be in time, whenever its turn comes; and looks again when the first of the others may be
- * late although nothing has ended: runs and loads may take longer than they should. */
+/* Drops requests that can no longer be in time, even if their turn came now. Wakes up again when the first of the
+ * others may be late, even if nothing has ended by then: runs and loads may take longer than they should. */
 static void late_refuse(struct nexus *n, int64_t now_ns, uint32_t a, int64_t next_ns, struct central_output *out) {
     for (uint32_t p = n->accelerator[a].places; p != NEXUS_NONE; p = n->place[p].next_here) {
         struct nexus_place *place = &n->place[p];
@@ -185,7 +186,7 @@ static void load_send(struct nexus *n, uint32_t a, uint32_t model, bool load, st
     accelerator->bytes_taken += load ? n->model[model].weights_bytes : -n->model[model].weights_bytes;
 }
 
-/* A model loaded there that the plan does not want there and that does not run; NONE: there is none. */
+/* A model that is loaded on an accelerator, is not planned there and does not run; NONE: there is none. */
 static uint32_t unwanted(const struct nexus *n, uint32_t a) {
     for (uint32_t m = 0; m < n->models; m++) {
         if (n->loaded[(size_t)a * n->models + m] != NEXUS_LOADED || in_flight(&n->accelerator[a], m))
@@ -197,7 +198,7 @@ static uint32_t unwanted(const struct nexus *n, uint32_t a) {
     return NEXUS_NONE;
 }
 
-/* Unloads until a model fits; false if that has to wait. */
+/* Unloads models until a model fits; false if that has to wait. */
 static bool room_make(struct nexus *n, int64_t now_ns, uint32_t a, uint32_t model, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     while (accelerator->bytes_taken + n->model[model].weights_bytes > n->memory_bytes) {
@@ -212,7 +213,8 @@ static bool room_make(struct nexus *n, int64_t now_ns, uint32_t a, uint32_t mode
     return out->action_count < CENTRAL_ACTIONS_MAX;
 }
 
-/* Loads what is planned there; what has to wait for batches or other loads to end is tried again then. */
+/* Loads the models planned for an accelerator. A load that must wait for batches or other loads is tried again when
+ * they end. */
 static void loads_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct central_output *out) {
     for (uint32_t p = n->accelerator[a].places, next; p != NEXUS_NONE; p = next) {
         struct nexus_place *place = &n->place[p];
@@ -234,7 +236,7 @@ bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t a, struct central_
     return batches_dispatch(n, now_ns, a, out) && out->action_count < CENTRAL_ACTIONS_MAX;
 }
 
-/* ---- what is over ---- */
+/* ---- the ends of batches and loads ---- */
 
 static void run_ended(int64_t now_ns, struct nexus_accelerator *accelerator) {
     CHECK(accelerator->in_flight > 0);

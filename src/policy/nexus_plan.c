@@ -1,15 +1,15 @@
-/* nexus_plan.c - epochs of `nexus`: rates are measured, and squishy bin packing says which accelerators hold a session
- * and in batches of what size (section 5, section 6.1).
+/* nexus_plan.c - epochs of `nexus`: measures rates; squishy bin packing then says which accelerators hold a session,
+ * and its batch sizes (section 5, section 6.1).
  *
- * The accelerators that there are are all used: the plan is for the largest multiple of the rates that fits
- * (plan/squishy_fit.h). Accelerators of each type are planned for by themselves; a session's rate divides between the
- * types as their throughput for it does. */
+ * All accelerators are used: the plan is for the largest multiple of the rates that fits (plan/squishy_fit.h). Each
+ * type of accelerators has a plan of its own; a session's rate is divided among the types in proportion to their
+ * throughput for it. */
 #include "policy/nexus_state.h"
 
-#define CHANGE_SHARE  0.3  /* of the planned rate, and */
-#define CHANGE_ERRORS 4    /* standard errors of a second's count: then the rates have changed */
+#define CHANGE_SHARE  0.3  /* rates have changed if they differ from the plan by more than this share, and */
+#define CHANGE_ERRORS 4    /* by more than so many standard errors of a second's count */
 #define RECENT_WEIGHT 0.5  /* of the last look */
-#define IDLE_LOAD     1e-3 /* of a session that nobody asks for, so that they spread */
+#define IDLE_LOAD     1e-3 /* of a session without requests, so that such sessions spread */
 
 /* ---- rates ---- */
 
@@ -21,7 +21,7 @@ static bool rate_changed(const struct nexus_model *model) {
            away * away > CHANGE_ERRORS * CHANGE_ERRORS * most * RECENT_WEIGHT;
 }
 
-/* Brings the recent rates up to date; whether any is far from what was planned for. */
+/* Updates the recent rates. Whether any of them is far from the planned rate. */
 static bool rates_look(struct nexus *n, int64_t now_ns) {
     double seconds = (double)(now_ns - n->looked_ns) / (double)NS_PER_S;
     double weight = n->looked_ns > n->planned_ns ? RECENT_WEIGHT : 1;
@@ -36,7 +36,8 @@ static bool rates_look(struct nexus *n, int64_t now_ns) {
     return changed;
 }
 
-/* What the next plan is for: the mean since the last, or what is so now if that is why there is a new one. */
+/* Sets the rates for the next plan: the mean since the last plan; the recent rate where a change is the reason for the
+ * new plan. */
 static void rates_take(struct nexus *n, int64_t now_ns, bool changed) {
     double seconds = (double)(now_ns - n->planned_ns) / (double)NS_PER_S;
     for (uint32_t m = 0; m < n->models; m++) {
@@ -59,10 +60,10 @@ void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t m, uint32_t it
     nexus_plan_epoch(n, now_ns, out);
 }
 
-/* ---- what a type's accelerators are to serve ---- */
+/* ---- the sessions of a type ---- */
 
-/* A model as a session on a type, for all of its rate. A batch ends after its inputs have travelled. A model that is
- * late after two runs of one item is planned for one at a time, as if it were not. */
+/* A model as a session on a type, with all of its rate. The SLO is less by the time that inputs travel. If it is
+ * shorter than two runs of one item, it counts as two runs: the model is planned with batches of one. */
 static struct squishy_session session_of(const struct nexus *n, const struct nexus_model *model, uint32_t type) {
     struct squishy_session session = {
         .profile = model->profiles[type],
@@ -79,7 +80,7 @@ static struct squishy_session session_of(const struct nexus *n, const struct nex
     return session;
 }
 
-/* Items per second that a session would have to itself on an accelerator; 0: it is not planned for. */
+/* Items per second of a session that has an accelerator to itself; 0: the session is not planned for. */
 static double throughput_of(const struct squishy_session *session) {
     uint32_t b = session->profile && session->rate > 0 ? squishy_batch_full(session) : 0;
     return b ? (double)b / (double)session->profile->latency_ns[b] * 1e9 : 0;
@@ -92,7 +93,7 @@ static double type_throughput(const struct nexus *n, const struct squishy_sessio
     return up * throughput_of(session);
 }
 
-/* The sessions of a type, with their parts of the rates. */
+/* Sets the sessions of a type, with their parts of the rates. */
 static void sessions_set(struct nexus *n, uint32_t type) {
     for (uint32_t m = 0; m < n->models; m++) {
         double mine = 0, all = 0;
@@ -123,7 +124,7 @@ static void place_plan(struct nexus *n, uint32_t model, uint32_t a, uint32_t bat
     place->planned = true;
 }
 
-/* Takes over what a type's plan says. */
+/* Makes places as a type's plan says. */
 static void places_take(struct nexus *n, uint32_t type) {
     const struct squishy *plan = &n->fit[type].plan;
     for (uint32_t a = 0; a < n->accelerators; a++) {
@@ -137,11 +138,11 @@ static void places_take(struct nexus *n, uint32_t type) {
     }
 }
 
-/* What Nexus is compared with (section 7.2): each session has a share of the accelerators in proportion to its rate
- * over its throughput, one after the other, and batches as if it were alone. */
+/* The scheme that Nexus is compared with (section 7.2): each session has a share of the accelerators in proportion to
+ * rate / throughput, one session after the other, and batches as if it were alone. */
 static void places_oblivious(struct nexus *n, uint32_t type) {
     double all = 0, from = 0;
-    uint32_t a = 0, up = 0, before = 0; /* a: the accelerator being filled; before: those that are full */
+    uint32_t a = 0, up = 0, before = 0; /* a: the accelerator being filled; before: how many are full */
     for (uint32_t i = 0; i < n->accelerators; i++)
         up += n->accelerator[i].up && n->accelerator[i].type == type;
     for (uint32_t m = 0; m < n->models; m++)
@@ -172,7 +173,7 @@ static bool planned_somewhere(const struct nexus *n, uint32_t model) {
     return false;
 }
 
-/* The accelerator with least to do that a model runs on; NONE: there is none. */
+/* The least occupied accelerator that a model runs on; NONE: there is none. */
 static uint32_t least_busy(const struct nexus *n, uint32_t model) {
     uint32_t best = NEXUS_NONE;
     for (uint32_t a = 0; a < n->accelerators; a++) {
@@ -187,7 +188,7 @@ static uint32_t least_busy(const struct nexus *n, uint32_t model) {
     return best;
 }
 
-/* Sessions that the plan has no accelerator for, and those that nobody asks for, go where there is least to do. */
+/* Sessions for which the plan has no accelerator, and those without requests, go to the least occupied accelerators. */
 static void places_force(struct nexus *n) {
     for (uint32_t m = 0; m < n->models; m++) {
         uint32_t a = planned_somewhere(n, m) ? NEXUS_NONE : least_busy(n, m);
@@ -200,7 +201,7 @@ static void places_force(struct nexus *n) {
     }
 }
 
-/* Ends what is not planned any more; where models have to be loaded it stays for a while. */
+/* Ends places that are no longer planned. If models have to be loaded, such places stay for a while. */
 static void places_end(struct nexus *n, int64_t now_ns, struct central_output *out) {
     for (uint32_t p = 0; p < n->places_max; p++) {
         struct nexus_place *place = &n->place[p];

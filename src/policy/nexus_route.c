@@ -1,7 +1,8 @@
-/* nexus_route.c - the frontends of `nexus`: each sends a model's requests to the accelerators that hold it by a
- * weighted round robin of its own, knowing nothing of the others and of the queues.
+/* nexus_route.c - the frontends of `nexus`: each sends a model's requests to the accelerators that hold it, by a
+ * weighted round robin of its own. It knows nothing of the other frontends, or of the queues.
  *
- * The round robin is the smooth one: every place gains its weight in credit, the richest is taken and pays the sum. */
+ * The round robin is smooth: every place's credit grows by its weight; the place with most credit is taken, and its
+ * credit falls by the sum of the weights. */
 #include "base/assert.h"
 #include "policy/nexus_state.h"
 
@@ -48,7 +49,7 @@ uint32_t nexus_place_add(struct nexus *n, uint32_t model, uint32_t accelerator) 
     deadline_queue_init(&place->queue);
     n->model[model].places = p;
     *cycle_end(n, accelerator) = p;
-    for (uint32_t f = 0; f < n->frontends; f++) /* each begins somewhere */
+    for (uint32_t f = 0; f < n->frontends; f++) /* each frontend begins at a random place */
         n->credit[f * n->places_max + p] = rng_uniform(&n->rng);
     return p;
 }
@@ -78,8 +79,8 @@ void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t p, struct central
     n->free_place = p;
 }
 
-/* Requests are sent to places of the least rank that there is: those that are ready, else those on their way out, else
- * those that will be ready. */
+/* Requests go to the places with the lowest rank: those that are ready, else those that retire, else those that will be
+ * ready. */
 static int state_rank(enum nexus_place_state state) {
     return state == PLACE_READY ? 0 : state == PLACE_RETIRING ? 1 : 2;
 }

@@ -1,7 +1,7 @@
 /* nexus_state.h - what the parts of the policy `nexus` share: plans, places, accelerators.
  *
- * nexus.c hands out events; nexus_plan.c makes epochs of plans; nexus_route.c is the frontends; nexus_dispatch.c the
- * accelerators' round robin. All are called by nexus.c's step, on its thread. */
+ * nexus.c takes events and passes them on; nexus_plan.c plans, epoch by epoch; nexus_route.c is the frontends;
+ * nexus_dispatch.c is the accelerators' round robin. nexus.c's step calls them all, on its thread. */
 #pragma once
 
 #include "base/heap.h"
@@ -26,7 +26,7 @@ enum nexus_place_state {
     PLACE_READY,    /* its model is loaded: requests are sent there */
     PLACE_WANTED,   /* to be loaded */
     PLACE_LOADING,  /* being loaded */
-    PLACE_RETIRING, /* not planned any more; it serves while its model is ready nowhere else */
+    PLACE_RETIRING, /* no longer planned; it serves while its model is ready nowhere else */
 };
 
 /* A session (model) on an accelerator, with the requests that were sent there. */
@@ -36,7 +36,7 @@ struct nexus_place {
     uint32_t next_of_model; /* of the model's places, or of the free ones */
     uint32_t next_here;     /* of the accelerator's places, in the order of the cycle */
     uint32_t batch;         /* planned */
-    double weight;          /* share of the model's requests that it is sent, among its places */
+    double weight;          /* its share of the model's requests, relative to the model's other places */
     bool planned;           /* scratch of the planner */
     struct deadline_queue queue;
 };
@@ -61,7 +61,7 @@ struct nexus_accelerator {
     uint32_t turn;   /* where the cycle goes on, or NONE */
     uint32_t in_flight, head;
     uint32_t in_flight_model[NEXUS_IN_FLIGHT]; /* in a circle from head */
-    int64_t in_flight_ns[NEXUS_IN_FLIGHT];     /* what they should take */
+    int64_t in_flight_ns[NEXUS_IN_FLIGHT];     /* how long they should run */
     int64_t arrives_ns[NEXUS_IN_FLIGHT];       /* when their inputs are there */
     int64_t free_ns;                           /* when all that was sent should be over */
     uint64_t bytes_taken;                      /* weights loaded or loading */
@@ -105,21 +105,21 @@ static inline const struct profile *nexus_profile(const struct nexus *n, const s
 
 /* ---- nexus.c ---- */
 
-/* An accelerator is looked at before the step is over, or in the next if too much is to be done. */
+/* Makes the step look at an accelerator before it ends; if there is too much to do, the next step does. */
 void nexus_due(struct nexus *n, uint32_t accelerator);
 
 /* ---- nexus_plan.c ---- */
 
 /* Counts an arrival and, once a second, looks whether it is time for a new plan. */
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t items, struct central_output *out);
-/* Plans anew and moves the requests of places that are no more. */
+/* Makes a new plan, and moves the requests of places that are not in it. */
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out);
 
 /* ---- nexus_route.c ---- */
 
 /* Sends a request to one of its model's places, by the frontend that it came to; refuses it if there is none. */
 void nexus_route(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t node, struct central_output *out);
-/* A place for a model at the end of an accelerator's cycle. */
+/* Adds a place for a model at the end of an accelerator's cycle. */
 uint32_t nexus_place_add(struct nexus *n, uint32_t model, uint32_t accelerator);
 /* Ends a place; its requests are sent elsewhere. */
 void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t place, struct central_output *out);
@@ -128,8 +128,8 @@ uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accele
 
 /* ---- nexus_dispatch.c ---- */
 
-/* Sends what can be sent to an accelerator: loads first, then batches in turn. False: the output is full, there is more
- * to do. */
+/* Sends an accelerator what it can take now: loads first, then batches in turn. False: the output is full, and there is
+ * more to do. */
 bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t accelerator, struct central_output *out);
-/* Something that was sent to it is over. */
+/* Something that was sent to an accelerator is over. */
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended);

@@ -1,4 +1,4 @@
-/* pages.c - counts of pages and the list of models by last use. */
+/* pages.c - counts pages, and keeps the list of models by last use. */
 #include "policy/pages.h"
 
 #include "base/assert.h"

@@ -1,8 +1,8 @@
 /* pages.h - page accounting of one accelerator's memory for weights, and which model to unload next.
  *
- * Memory is counted in pages of 16 MiB (Clockwork, OSDI 2020, section 5.2): the number of free pages says all about
- * what fits. Models lie in the order of their last use; one that is being loaded or has batches to run is held, and is
- * not unloaded. Pure. */
+ * Memory is counted in pages of 16 MiB (Clockwork, OSDI 2020, section 5.2): the number of free pages alone says what
+ * fits. Models are listed in the order of their last use. A model that is being loaded or has batches to run is held:
+ * it is not unloaded. Pure. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #define PAGES_NONE UINT32_MAX
 
 struct pages_entry {
-    uint32_t older, newer; /* by last use; of models that have pages and are not held */
+    uint32_t older, newer; /* list by last use, of the models that have pages and are not held */
     uint32_t pages;        /* 0: not here */
     uint32_t holds;
 };
@@ -28,16 +28,17 @@ static inline uint32_t pages_of(uint64_t bytes) {
     return pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
 }
 
-/* Starts empty. `entries` is the caller's, [models]. */
+/* Starts empty. The caller owns `entries`, [models]. */
 void pages_init(struct pages *pages, struct pages_entry *entries, uint32_t models, uint64_t memory_bytes);
-/* Gives the model, which has none, `count` pages (at least 1), and holds it. False if so many are not free. */
+/* Gives `count` pages (at least 1) to a model that has none, and holds it. False if so many are not free. */
 bool pages_take(struct pages *pages, uint32_t model, uint32_t count);
-/* Gives the pages of a model that is not held back. */
+/* Takes back the pages of a model that is not held. */
 void pages_give(struct pages *pages, uint32_t model);
-/* The model, which has pages, is in use until as many pages_release() follow; that is when it was last used. */
+/* A model that has pages is in use from pages_hold() to pages_release(), which may be nested. Its last use is the last
+ * release. */
 void pages_hold(struct pages *pages, uint32_t model);
 void pages_release(struct pages *pages, uint32_t model);
-/* Of the models that are not held, the one whose last use is longest ago; PAGES_NONE. */
+/* The model whose last use is longest ago, of those not held; PAGES_NONE: there is none. */
 static inline uint32_t pages_oldest(const struct pages *pages) {
     return pages->oldest;
 }

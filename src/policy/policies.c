@@ -1,4 +1,4 @@
-/* policies.c - the table of policies, and reading their options. */
+/* policies.c - the table of policies; reads their options. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
-/* shares.c - who is admitted when a sub-cluster is asked for more than it can do. */
+/* shares.c - which requests are admitted when a sub-cluster is asked for more than it can do. */
 #include "policy/shares.h"
 
-/* Overloaded is a sub-cluster whose load is over the first part of its accelerators, or over the second part while over
- * the third part of its requests is refused or late. */
+/* A sub-cluster is overloaded if its load is more than OVER of its accelerators; or more than OVER_BAD of them, while
+ * more than BAD of its requests are refused or late. */
 #define OVER     1.2
 #define OVER_BAD 0.9
 #define BAD      0.03
-/* Those who are admitted load it up to this part. */
+/* The admitted requests load it up to this part. */
 #define FILLED 0.92
-/* A flood is a model that asks for over this many times the mean. */
+/* A model is a flood if it asks for more than so many times the mean. */
 #define FLOOD 2.0
 
-/* What a model asks for, in accelerators. A rise counts as soon as it is no chance. */
+/* How many accelerators a model asks for. A rise counts as soon as it cannot be chance. */
 static double demand_of(const struct model_rates *r) {
     if (r->batch_best < 1)
         return 0;
@@ -19,9 +19,9 @@ static double demand_of(const struct model_rates *r) {
     return rate_load(r, sure > r->rate ? sure : r->rate, r->batch_best);
 }
 
-/* The level for which sum(min(demand, weight * level)) = total, where 0 < total < sum(demand). Models under it get what
- * they ask for, and what they leave is divided among the others by their weights. Each round finds more models under
- * the level, so it ends. */
+/* The level for which sum(min(demand, weight * level)) = total, where 0 < total < sum(demand). Models under the level
+ * get what they ask for; the rest is divided among the others by their weights. Each round finds more models under the
+ * level, so the loop ends. */
 static double level_derive(const struct cluster_view *c, double total) {
     double level = 0;
     uint32_t over = UINT32_MAX;
@@ -44,9 +44,9 @@ static double level_derive(const struct cluster_view *c, double total) {
     }
 }
 
-/* Models of one weight were promised nothing in particular: only floods are cut, so that the others keep all that they
- * ask for; and if everybody asks for more than the level, nobody is. Where weights differ, each model is held to what
- * it was promised. */
+/* With equal weights no model was promised a share. Then only floods are cut, so that the others get all that they ask
+ * for; if every model asks for more than the level, none is cut. With different weights each model is cut to what it
+ * was promised. */
 void shares_derive(const struct cluster_view *c, double *admit_share) {
     double sum = 0, offered = 0, bad = 0, lightest = 0, heaviest = 0;
     uint32_t active = 0;

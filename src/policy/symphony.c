@@ -4,10 +4,11 @@
  *   ---- the batch grows ---- due  <--->  invalid_after ---- l(b) ---- deadline of the head
  *                             schedulable
  *
- * Symphony (arXiv 2308.07470), section 4.3 and Appendix C. The pseudo-code leaves a few things open or wrong; the cores
- * settle most of them for all policies (docs/scheduling.md lists them), and these are settled here: which condition
- * makes a batch schedulable is an option, since the code overwrites the one of beta*lambda; and what is given up is an
- * option, since dropping only what can no longer make it, as the text says, lets goodput fall above the peak. */
+ * Symphony (arXiv 2308.07470), section 4.3 and Appendix C. In a few points the pseudo-code is open or wrong. The cores
+ * settle most of them for all policies (docs/scheduling.md lists them). Two are settled here, as options. One is the
+ * condition that makes a batch schedulable: the code overwrites its condition of beta*lambda. The other is which
+ * requests are given up: the text drops only those that can no longer be in time, but then goodput falls above the
+ * peak. */
 #include "policy/window.h"
 #include "sched/model_view.h"
 #include "sched/policy.h"
@@ -64,9 +65,8 @@ static void symphony_update(struct model_view *m, void *own) {
     s->enough = items_enough(m);
 }
 
-/* exec_at is the code's: when the batch is to start, as of the last time that the code sets it, which it does with
- * every arrival, even one that cannot join. Of batches that may start at once it says nothing of how urgent they
- * are. */
+/* exec_at is a variable of the pseudo-code: when the batch is to start. The code sets it at every arrival, even of a
+ * request that cannot join. For batches that may start at once it does not say which is more urgent. */
 static int64_t order_of(const struct model_view *m, int64_t from_ns, const struct batch_view *batch) {
     switch ((enum order)m->options->value[ORDER]) {
     case ORDER_INVALID_AFTER:

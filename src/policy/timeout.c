@@ -1,13 +1,12 @@
-/* timeout.c - batches by size and age, deadlines unknown: what Triton's dynamic batcher does.
+/* timeout.c - batches by size and age, without deadlines, as Triton's dynamic batcher does.
  *
  * A batch starts on a free accelerator as soon as it holds the preferred number of items, or its first request has
- * waited for the longest queue delay. Nothing is refused; what is late runs all the same. Whoever configures such a
- * server does so model by model: what a model's own configuration says (preferred_batch_size and
- * max_queue_delay_microseconds of config.pbtxt) goes before the options. The options that are shares do that for all
- * models at once.
+ * waited for the longest queue delay. Nothing is refused; late requests run all the same. Such a server is configured
+ * model by model: a model's own configuration (preferred_batch_size and max_queue_delay_microseconds of config.pbtxt)
+ * goes before the options. The options that are shares set this for all models at once.
  *
- * Of several preferred sizes the largest that is there runs, and the rest waits for more; but when the first request
- * has waited long enough, all that fits into a batch goes with it. */
+ * If there are several preferred sizes, the largest that is reached runs, and the rest waits for more. But once the
+ * first request has waited long enough, all that fits into a batch runs with it. */
 #include "policy/window.h"
 #include "sched/model_view.h"
 #include "sched/policy.h"

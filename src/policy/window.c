@@ -3,7 +3,8 @@
 
 const char *const drop_words[] = {"window", "timeout", NULL};
 
-/* When items come every 1/lambda: (b - 1)/lambda + l(b) = SLO. Multiplied by lambda, so that a silent model gives 1. */
+/* If an item comes every 1/lambda: (b - 1)/lambda + l(b) = SLO. Solved with both sides times lambda, so that a silent
+ * model gives 1. */
 double batch_best(const struct model_view *m) {
     double alpha = m->alpha_ns + (double)m->data_ns, room = m->slo_ns - m->beta_ns - (double)m->ctrl_ns;
     double best = (m->rate_per_ns * room + 1) / (m->rate_per_ns * alpha + 1);

@@ -3,14 +3,16 @@
 
 #include "sched/model_view.h"
 
-/* What is given up when requests are too many: the head, until a part of the best batch fits before its deadline (or
- * all, if fewer); or only what can no longer make it by itself. */
+/* Which requests are given up when there are too many. DROP_WINDOW: the head, until a part of the best batch (or all
+ * requests, if they are fewer) fits before its deadline. DROP_TIMEOUT: only a request that, even alone, would be late.
+ */
 enum drop { DROP_WINDOW, DROP_TIMEOUT };
 
-/* The words of an option for it. */
+/* The words of an option with these values. */
 extern const char *const drop_words[];
 
-/* The batch that gathers while its first request can wait, at the measured rate and within the SLO; at least 1. */
+/* The size of the batch that gathers, at the measured rate, while its first request can wait within the SLO; at least
+ * 1. */
 double batch_best(const struct model_view *m);
 /* Sets m->batch_best, and m->target_items to `share` of it or, dropping by timeout, to 1. */
 void window_update(struct model_view *m, enum drop drop, double share);

@@ -137,7 +137,8 @@ static void record_keep(const struct served_model *model, const struct profile_o
         log_warn("profile not kept", "model=%s reason=\"%s\"", model->name, err.text);
 }
 
-/* A record of the model's own choice of file, from the cache, or new. */
+/* The record of a model: from the cache, or else measured now and kept. If the model names a profile file
+ * (profile_path), the record's latencies and greatest batch are that file's. */
 static int record_get(const struct served_model *model, const struct profile_options *options,
                       struct profile_progress *progress, struct profile_record *record, bool *measured,
                       struct sy_error *err) {

@@ -3,9 +3,9 @@
 
 #include "profile/child.h"
 
-/* The SLO of a model that gives none: six times a lone item, twice the best batch (one runs while the next one waits
- * for it), and at least 25 ms, which clients on a network notice less than refusals; up to whole milliseconds.
- * docs/profiles.md says why. Pure. */
+/* The SLO of a model that gives none: the greatest of 10 times the latency of a lone item, twice that of the best batch
+ * (one runs while the next one waits), and 25 ms, which clients on a network notice less than refusals. Rounded up to
+ * whole milliseconds. docs/profiles.md says why. Pure. */
 int64_t profile_default_slo_ns(const struct profile *profile);
 
 /* The cached record of a model, if it is still valid: same file, engine version and accelerator type; an item and a

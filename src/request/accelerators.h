@@ -1,4 +1,4 @@
-/* accelerators.h - what clients are told of the server's accelerators, and may ask of them, whoever has them. */
+/* accelerators.h - how frontends read the state of the server's accelerators, and pass on orders to them. */
 #pragma once
 
 #include <stdint.h>
@@ -12,8 +12,8 @@ struct accelerator_source {
     uint32_t count; /* their numbers are below this */
     /* State and type of one. */
     enum accelerator_state (*read)(const void *context, uint32_t accelerator, const char **type);
-    /* Passes an order on (JOIN or DRAIN), which the accelerator follows soon. 0, or 503 with a sentence: not now. NULL:
-     * nobody takes orders. */
+    /* Passes on an order (JOIN or DRAIN); the accelerator obeys soon. 0, or 503 with a sentence: not now. NULL: nobody
+     * takes orders. */
     int (*order)(void *context, uint32_t accelerator, enum accelerator_order order, struct sy_error *err);
     void *context;
 };

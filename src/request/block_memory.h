@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-/* Where blocks come from (NULL: there are none), and go before their time when they are outgrown. */
+/* take() gives a block, or NULL without memory. give() takes back one that has become too small, before the request is
+ * over. */
 struct block_memory {
     void *(*take)(void *context, size_t bytes);
     void (*give)(void *context, void *block);

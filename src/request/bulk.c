@@ -11,7 +11,7 @@
 #include "request/slab.h"
 
 #define IDLE_BEFORE_TRIM_S 10
-#define NS_A_BYTE          10 /* what a job may take for each of its bytes, at the most of the usual ones */
+#define NS_A_BYTE          10 /* a job's time for each byte: the most that usual jobs take */
 
 struct bulk {
     struct slab *slab;
@@ -20,7 +20,7 @@ struct bulk {
     pthread_cond_t bell;
     struct list_node jobs; /* by turn_ns */
     bool ends;
-    uint32_t begun; /* threads that have their number */
+    uint32_t begun; /* threads that have taken their number */
     uint32_t count;
     pthread_t threads[];
 };
@@ -45,7 +45,7 @@ void bulk_submit(struct bulk *b, struct bulk_job *job) {
     pthread_cond_signal(&b->bell);
 }
 
-/* Sleeps; memory that nobody has used for a while goes meanwhile. */
+/* Sleeps until a job comes. Gives back memory that nobody has used for a while. */
 static void job_await(struct bulk *b) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until); /* what pthread_cond_timedwait() goes by */
@@ -56,7 +56,7 @@ static void job_await(struct bulk *b) {
         slab_trim(b->slab);
 }
 
-/* NULL: the end. */
+/* Waits for the next job. NULL: the thread is to end. */
 static struct bulk_job *job_next(struct bulk *b) {
     struct bulk_job *job = NULL;
     pthread_mutex_lock(&b->lock);

@@ -1,4 +1,4 @@
-/* classify.c - the highest elements of each item, by a heap of as many as are wanted. */
+/* classify.c - finds the highest elements of each item, with a heap of as many as are wanted. */
 #include "request/classify.h"
 
 #include <errno.h>
@@ -10,13 +10,14 @@
 #include "repository/labels.h"
 #include "tensor/strings.h"
 
-/* An element whose rank is a number: the higher the element, the greater. */
+/* An element, and its rank: a number that grows with the element's value. */
 struct score {
     uint64_t rank;
     uint32_t index;
 };
 
-/* The bits of a float, below zero inverted, above it behind all those, are in its order. */
+/* The bits of a float as a number in the floats' order: a negative one has its bits inverted, a positive one lies above
+ * all negative ones. */
 static uint64_t rank_float(double value) {
     uint64_t bits;
     if (isnan(value))
@@ -92,7 +93,7 @@ static int compare(const void *a, const void *b) {
     return lower(a, b) ? 1 : -1;
 }
 
-/* Mends a heap whose first is the lowest, from `i` down. */
+/* Restores a heap whose first element is the lowest, from `i` down. */
 static void sift(struct score *heap, uint32_t count, uint32_t i) {
     for (;;) {
         uint32_t child = 2 * i + 1;

@@ -76,7 +76,7 @@ enum body_encoding accepted_encoding(const char *list, size_t length) {
 
 /* ---- compressing ---- */
 
-/* All of the pieces but their first `skip` bytes, into room that is large enough. The bytes written, or 0. */
+/* Compresses the pieces, without their first `skip` bytes, into room that is large enough. The bytes written, or 0. */
 static size_t pieces_deflate(z_stream *z, const struct infer_answer *answer, size_t skip, char *out, size_t room) {
     z->next_out = (Bytef *)out;
     z->avail_out = (unsigned)room;

@@ -1,4 +1,4 @@
-/* infer_answer.c - how much work it is to make an answer. */
+/* infer_answer.c - estimates the work of making an answer. */
 #include "request/infer_answer.h"
 
 #include "engine/engine.h"

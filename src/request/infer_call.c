@@ -1,4 +1,4 @@
-/* infer_call.c - an infer request against its model. */
+/* infer_call.c - checks an infer request against its model. */
 #include "request/infer_call.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "tensor/strings.h"
 
-#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are as good as that */
+#define TIMEOUT_US_MAX (24 * 3600 * 1000000LL) /* a day; longer ones are cut to that */
 _Static_assert(TENSORS_MAX <= 32, "inputs_named and outputs_named hold a bit each");
 
 void infer_call_begin(struct infer_call *call) {
@@ -117,7 +117,7 @@ int infer_call_output(struct infer_call *call, const struct served_model *model,
     return 0;
 }
 
-/* What can be classified: whole numbers, FP32, FP64; as Triton has it. */
+/* Whether an output of this type can be classified: whole numbers, FP32, FP64, as in Triton. */
 static bool has_scores(enum datatype type) {
     return (type >= DATATYPE_UINT8 && type <= DATATYPE_INT64) || type == DATATYPE_FP32 || type == DATATYPE_FP64;
 }
@@ -151,8 +151,8 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
     return 0;
 }
 
-/* A hash of which inputs there are and of the dimensions that a batch must share. Clients choose these, and requests of
- * one key are put together: so it is keyed with what no client knows. */
+/* A hash of which inputs there are and of the dimensions that a batch must share. Clients choose these, and requests
+ * with the same key are batched, so the hash is keyed with a secret that no client knows. */
 static uint64_t shape_key(const struct infer_call *call, const struct served_model *model) {
     uint64_t words[1 + TENSORS_MAX * TENSOR_DIMS_MAX], key;
     uint32_t count = 0;
@@ -170,7 +170,7 @@ static void all_outputs(struct infer_call *call, const struct signature *signatu
         call->outputs[i] = (struct infer_output){.index = i};
 }
 
-/* The names of the inputs in a set, as "'a','b'"; cut off where they do not fit. */
+/* Writes the names of the inputs in a set as "'a','b'"; cut off if they do not fit. */
 static void names_format(const struct signature *signature, uint32_t set, char *text, size_t bytes) {
     size_t at = 0;
     text[0] = '\0';

@@ -1,8 +1,8 @@
-/* infer_call.h - what an infer request asks for, whatever it was written in, checked against the model it is for.
+/* infer_call.h - what an infer request asks for, in whichever wire format it came, checked against its model.
  *
- * Pure: no clock, no I/O, no state; any thread. A reader of one wire format names the inputs and outputs as it meets
- * them; what is wrong is the client's mistake: one clear sentence, and the status to answer it with. Statuses are
- * HTTP's throughout the frontends (400, 404, 413, 415, 500, 501, 503); grpc_status.h says what gRPC makes of them. */
+ * Pure: no clock, no I/O, no state; any thread. The reader of a wire format calls these functions as it meets inputs
+ * and outputs. What is wrong is the client's mistake: it gets one clear sentence and a status. All frontends use HTTP's
+ * statuses (400, 404, 413, 415, 500, 501, 503); grpc_status.h says what gRPC makes of them. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,12 +14,12 @@
 
 #define INFER_TENSOR_BYTES_MAX ((int64_t)1 << 32)
 
-/* Of an input whose bytes are not those of its shape and datatype: its name, the model's, and then both. Sentences
- * about requests begin as Triton's do, which clients look for. */
+/* For an input whose bytes do not fit its shape and datatype: the input's name, the model's, then both numbers of
+ * bytes. Sentences about requests begin as Triton's do: clients look for that. */
 #define INFER_MISMATCH "input byte size mismatch for input '%.64s' for model '%.64s'. Expected"
 
-/* Where a reader gets memory for inputs that cannot stay where they were received. At most one call an input. NULL:
- * there is none. The caller frees it when the request is over. */
+/* Where a reader gets memory for inputs that cannot stay where they were received. At most one call an input. NULL: no
+ * memory. The reader's caller frees it when the request is over. */
 struct infer_memory {
     void *(*take)(void *context, size_t bytes);
     void *context;
@@ -34,68 +34,68 @@ struct infer_shared {
 
 struct infer_output {
     uint32_t index;                   /* in the signature */
-    bool binary;                      /* of an answer in JSON: beside it */
+    bool binary;                      /* in binary behind an answer's JSON */
     bool classified;                  /* its highest classes are wanted (classify.h) */
-    uint32_t classes;                 /* how many of each item */
-    size_t classes_at, classes_bytes; /* those made, in the call's `classes` */
+    uint32_t classes;                 /* how many an item */
+    size_t classes_at, classes_bytes; /* where they lie in the call's `classes`, once made */
     struct infer_shared shared;
 };
 
 struct infer_call {
     struct tensor_view inputs[TENSORS_MAX];   /* in the signature's order; data lie in the body or in taken memory */
-    struct infer_output outputs[TENSORS_MAX]; /* wanted, in the order to answer in */
+    struct infer_output outputs[TENSORS_MAX]; /* those wanted, in the order of the answer */
     uint32_t output_count;
-    struct infer_shared shared[TENSORS_MAX]; /* of inputs; those in `inputs_shared` */
+    struct infer_shared shared[TENSORS_MAX]; /* places of the inputs in `inputs_shared` */
     uint32_t inputs_named, outputs_named;    /* bits by the signature's index */
-    uint32_t inputs_shared;                  /* their data are not read yet */
+    uint32_t inputs_shared;                  /* the same: inputs in shared memory, whose data are not read yet */
     uint32_t items;
     uint64_t shape_key; /* 0 for models of one shape, never 0 for others */
     float work;         /* 1 for models of one shape */
     int64_t timeout_us; /* 0: not given */
     uint64_t priority;  /* as Triton counts: 1 is the highest; 0: not given */
-    bool best_effort;   /* it has no SLO; `timeout` is how long it waits for a gap */
+    bool best_effort;   /* it has no SLO; `timeout` is how long it waits for free time */
     const char *id;     /* as it stands in the body; NULL: none given */
     size_t id_length;
-    bool classified;     /* some output is */
-    const char *classes; /* BYTES of those outputs; NULL: not made yet */
+    bool classified;     /* some output is classified */
+    const char *classes; /* of those outputs, as BYTES; NULL: not made yet */
 };
 
 void infer_call_begin(struct infer_call *call);
 
-/* Each: 0 or a status with a sentence; then `call` is undefined. */
+/* Each returns 0, or a status with a sentence; `call` is undefined after that. */
 
-/* An input of this name comes: which one it is. */
+/* Finds the input of this name, whose data come next. */
 int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                      uint32_t *index, struct sy_error *err);
-/* The name of a datatype: which one it is. */
+/* Finds the datatype of this name. */
 int infer_call_datatype(const char *name, size_t length, enum datatype *type, struct sy_error *err);
-/* Its type and shape: the view's rank, dims and bytes (of BYTES the least they can be) are set. */
+/* Checks an input's type and shape, and sets its view's rank, dims and bytes (of BYTES: the least possible). */
 int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
                      const int64_t *dims, uint32_t rank, struct sy_error *err);
-/* Its data, as they came: whether they are what its type and shape take. */
+/* Checks that an input's data fit its type and shape. */
 int infer_call_data(struct infer_call *call, const struct served_model *model, uint32_t index, void *data, size_t bytes,
                     struct sy_error *err);
-/* Its data are in shared memory; once they are read, infer_call_data() is due. */
+/* An input's data lie in shared memory. Call infer_call_data() once they are read. */
 int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
                       const struct infer_shared *shared, struct sy_error *err);
-/* An output of this name is asked for. */
+/* The client asks for the output of this name. */
 int infer_call_output(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                       struct infer_output **output, struct sy_error *err);
-/* Its highest classes are asked for; 0: the output itself. */
+/* The client asks for so many of an output's highest classes; 0: for the output itself. */
 int infer_call_classify(struct infer_call *call, const struct served_model *model, struct infer_output *output,
                         int64_t classes, struct sy_error *err);
 /* `timeout`, microseconds. */
 int infer_call_timeout(struct infer_call *call, int64_t timeout_us, struct sy_error *err);
-/* `priority`; negative: it was no whole number. */
+/* `priority`; negative: the client gave no whole number. */
 int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_error *err);
-/* The request is complete: all inputs are there, but for optional ones, whose views then have no data, and of one
- * batch; all outputs if none was asked for. */
+/* The request is complete: checks that all inputs are there and have the same number of items. The views of optional
+ * inputs that are missing have no data. If no output was asked for, all are. */
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
 
-/* What an output is answered as. */
+/* The datatype that an output is answered in. */
 enum datatype infer_output_type(const struct served_model *model, const struct infer_output *wanted);
-/* A request's part of an output of its batch: its items, or all of it when the model has no batch dimension; or the
- * classes made of that. 0 or -EINVAL: the outputs are not what the signature says. */
+/* A request's part of an output of its batch: its items, or the whole output if the model has no batch dimension, or
+ * the classes made of that. 0 or -EINVAL: the outputs are not what the signature says. */
 int infer_output_slice(struct tensor_view *part, const struct served_model *model, const struct infer_call *call,
                        const struct infer_output *wanted, const struct tensor_view *outputs, uint32_t output_count,
                        uint32_t first_item, struct sy_error *err);

@@ -1,5 +1,5 @@
-/* infer_counters.h - what a frontend counts of infer requests. Written by the
- * frontend's thread, read by any: relaxed atomics, since nothing else is inferred from them. */
+/* infer_counters.h - a frontend's counts of infer requests. Its thread writes them, any thread reads them: relaxed
+ * atomics, since nothing else is inferred from them. */
 #pragma once
 
 #include <stdatomic.h>
@@ -22,13 +22,13 @@ struct model_infer_counters {
     _Atomic uint64_t outcomes[OUTCOME_COUNT];
     _Atomic uint64_t in_time;  /* answered OK by the deadline: the goodput */
     _Atomic uint64_t items;    /* of OK ones */
-    _Atomic uint64_t run_ns;   /* of OK ones: what their batches ran, added up */
+    _Atomic uint64_t run_ns;   /* of OK ones: the runs of their batches, added up */
     _Atomic uint64_t reply_ns; /* of OK ones: from the end of the run until the kernel had the answer, added up */
     _Atomic uint64_t fail_ns;  /* of those refused or failed: from the first byte to the answer, added up */
-    _Atomic uint32_t held;     /* requests that refer to the model: not freed yet */
-    _Atomic int64_t last_ns;   /* when the last was answered; 0: none was */
-    struct fine_histogram latency_ns; /* of OK ones: from its arrival until the kernel had the answer */
-    struct histogram queue_ns;        /* of OK ones: from its arrival to the start of the run */
+    _Atomic uint32_t held;     /* requests not freed yet, which refer to the model */
+    _Atomic int64_t last_ns;   /* when the last one was answered; 0: none was */
+    struct fine_histogram latency_ns; /* of OK ones: from arrival until the kernel had the answer */
+    struct histogram queue_ns;        /* of OK ones: from arrival to the start of the run */
 };
 
 struct infer_counters {

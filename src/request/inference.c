@@ -13,8 +13,8 @@
 
 #define NO_FREE        UINT32_MAX
 #define SLO_DEFAULT_NS NS_PER_S /* for a model whose SLO nobody chose */
-/* A deadline that nobody asked for refuses nobody: who misses it is answered late, as long as that takes no longer than
- * this, or so many times the deadline, if that is more. */
+/* A deadline that nobody asked for refuses no request: one that misses it is answered late, within LATE_MOST_NS or
+ * LATE_SLOS times the SLO, whichever is longer. */
 #define LATE_MOST_NS       NS_PER_S
 #define LATE_SLOS          4
 #define IDLE_BEFORE_TRIM_S 10
@@ -33,7 +33,7 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
                                 .free = NO_FREE,
                                 .read = NO_FREE,
                                 .busy_ns = clock_now_ns()};
-    /* calloc leaves pages untouched until a request needs them */
+    /* the pages of calloc() take no memory until a request uses them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
     home->slab = slab_create(config->inputs_bytes_max);
     if (!home->slots || !home->slab)
@@ -49,7 +49,7 @@ void inferences_destroy(struct inferences *home) {
     bool read = false;
     for (uint32_t i = home->read; i != NO_FREE && !read; i = slot(home, i)->free_next)
         read = request_is_read(&slot(home, i)->request);
-    if (read) { /* by a run that hangs: the process ends without it */
+    if (read) { /* by a hanging run: the memory stays until the process ends */
         home->slab = NULL;
         home->slots = NULL;
     }
@@ -86,7 +86,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
 }
 
 void inference_blocks_give(struct inference *inference) {
-    if (request_is_read(&inference->request)) /* with the slot, by reads_over() */
+    if (request_is_read(&inference->request)) /* reads_over() does it later, with the slot */
         return;
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
@@ -103,7 +103,7 @@ void inference_block_give(void *context, void *block) {
     CHECK(!"a block of this inference");
 }
 
-/* release: who sees that a model is held no more, and frees it, comes after all that was done with it */
+/* release: a thread that sees the model no longer held, and frees it, comes after all that was done with it */
 static void held_add(const struct inference *inference, int32_t n) {
     _Atomic uint32_t *held = &inference->home->counters.models[inference->request.model].held;
     atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + (uint32_t)n, memory_order_release);
@@ -114,7 +114,7 @@ static void list_push(struct inferences *home, uint32_t *list, struct inference 
     *list = (uint32_t)((size_t)((char *)inference - home->slots) / home->slot_bytes);
 }
 
-/* Nobody reads its inputs any more. */
+/* Gives back a slot whose inputs nobody reads any more. */
 static void slot_give(struct inferences *home, struct inference *inference) {
     inference_blocks_give(inference);
     if (inference->model)
@@ -142,7 +142,7 @@ void inference_free(struct inference *inference) {
     }
 }
 
-/* Gives back those that no run reads any more. */
+/* Gives back the slots whose inputs no hanging run reads any more. */
 static void reads_over(struct inferences *home) {
     uint32_t next = home->read;
     home->read = NO_FREE;
@@ -193,7 +193,7 @@ static int input_fetch(struct inference *inference, uint32_t index, struct sy_er
     return status ? status : infer_call_data(&inference->call, inference->model, index, data, place->bytes, err);
 }
 
-/* Reads inputs, and finds outputs' regions, so that what is wrong with them is said before the run. */
+/* Reads inputs, and finds outputs' regions: mistakes in them are answered before the run. */
 static int shared_fetch(struct inference *inference, struct sy_error *err) {
     const struct infer_call *call = &inference->call;
     int status = 0;
@@ -231,13 +231,13 @@ static int shared_store(struct inference *inference, struct sy_error *err) {
 
 /* ---- the way to the scheduler and back ---- */
 
-/* How long a request may take whose SLO the server has chosen. */
+/* How long a request may take if the server has chosen its SLO. */
 static int64_t late_most_ns(int64_t slo_ns) {
     return LATE_SLOS * slo_ns > LATE_MOST_NS ? LATE_SLOS * slo_ns : LATE_MOST_NS;
 }
 
-/* Sets the request's class; returns how long it has, and in *late_ns how long if it is late, 0 where somebody asked for
- * the deadline. */
+/* Sets the request's class; returns how long it may take. *late_ns: how long it may take if it is late; 0 if somebody
+ * asked for the deadline. */
 static int64_t class_set(struct request *request, const struct infer_call *call, const struct served_model *model,
                          int64_t *late_ns) {
     int64_t asked_ns = call->timeout_us * NS_PER_US, slo_ns = model->slo_ns > 0 ? model->slo_ns : SLO_DEFAULT_NS;
@@ -254,7 +254,7 @@ static int64_t class_set(struct request *request, const struct infer_call *call,
     return queue_rules_timeout(&model->queue, request->priority, asked_ns, slo_ns);
 }
 
-/* Sets the request's deadlines: limit_ns is the client's, which binds where it is earlier. */
+/* Sets the request's deadlines. limit_ns is the client's own, which counts if it is earlier. */
 static void deadline_set(struct inference *inference, int64_t limit_ns) {
     struct request *request = &inference->request;
     int64_t late_ns, slo_ns = class_set(request, &inference->call, inference->model, &late_ns);
@@ -276,7 +276,7 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
     const struct served_model *model = inference->model;
     struct request *request = &inference->request;
     if (limit_ns > 0 &&
-        limit_ns <= clock_now_ns()) /* nobody waits for it: not a request that the scheduler should see */
+        limit_ns <= clock_now_ns()) /* nobody waits for the answer, so the scheduler should not even see the request */
         return (unsigned)error_set(err, 504, "the client's deadline passed before the request was there");
     deadline_set(inference, limit_ns);
     int status = shared_fetch(inference, err);
@@ -328,7 +328,7 @@ struct inference *inferences_next(struct inferences *home) {
     return inference;
 }
 
-/* How long the client gives it. */
+/* How long the request may take. */
 static double allowed_ms(const struct request *request) {
     return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
 }
@@ -344,7 +344,7 @@ static unsigned queue_full(const struct inference *inference, struct sy_error *e
         model->queue.rules[priority].queue_max, of, model->name);
 }
 
-/* A newcomer who is told of a deadline that he never asked for wants to know whose it is. */
+/* A newcomer who never asked for a deadline wants to know where it comes from. */
 #define CHOSEN_HELP "slo_ms in its symphony.yaml, --slo-ms or the request's timeout say how long it may take"
 
 static unsigned deadline_missed(const struct inference *inference, struct sy_error *err) {
@@ -463,8 +463,8 @@ void inference_count(const struct inference *inference, int64_t sent_ns) {
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
     if (sent_ns <= request->due_ns)
         counter_add(&counters->in_time, 1);
-    /* A client that reads slowly, wants its answers compressed or has large ones written as JSON must not lengthen the
-     * margin that everybody's deadlines are cut by. */
+    /* A client that reads slowly, or wants compressed or large answers, must not lengthen the margin that is taken off
+     * everybody's deadlines. */
     if (inference->packed.length == 0 && !inference->bulk && !inference->slow)
         port_replied(inference->home->port, sent_ns - request->run_end_ns);
 }

@@ -1,12 +1,12 @@
-/* inference.h - an infer request from the first byte of it to the last of its answer, whatever protocol it came by: its
- * slot, its memory, its way to the scheduler and back, how it ended.
+/* inference.h - an infer request of any protocol, from its first byte to the last byte of its answer: its slot, its
+ * memory, its way to the scheduler and back, how it ended.
  *
  *     UPLOAD ---whole body, parsed---> RUNNING ---inferences_next()---> FINISHED ---answer built---> SENDING --> free
  *        \---mistake in it----------------------------------------------------------------------/
  *
- * In RUNNING the scheduler and an executor own `request`; in BULK a bulk thread owns everything, and calls
- * inference_block() and inference_result(); else all of it is the frontend's thread's, which alone calls these
- * functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
+ * In RUNNING the scheduler and an executor own `request`. In BULK a bulk thread owns everything, and calls
+ * inference_block() and inference_result(). Otherwise the frontend's thread owns all of it, and only that thread calls
+ * these functions. Slots are a fixed pool; memory for bodies and inputs comes from a slab. */
 #pragma once
 
 #include "engine/engine.h"
@@ -18,8 +18,8 @@
 #include "request/shared_memory.h"
 #include "request/slab.h"
 
-#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX) /* the body in up to four, inputs that cannot stay in it */
-#define INFERENCE_TEXT_BYTES 1024              /* an answer's text lies in the slot itself while it is no longer */
+#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX) /* up to four for the body, and inputs that cannot stay in it */
+#define INFERENCE_TEXT_BYTES 1024              /* an answer's text that is no longer than this lies in the slot */
 
 enum inference_state {
     INFERENCE_FREE,
@@ -29,7 +29,7 @@ enum inference_state {
     INFERENCE_BULK,    /* a bulk thread has it (bulk.h): it reads the body, or writes the answer */
     INFERENCE_FINISHED,
     INFERENCE_SENDING,
-    INFERENCE_READ, /* over, but a run that hangs may still read its inputs (request_is_read()) */
+    INFERENCE_READ, /* over, but a hanging run may still read its inputs (request_is_read()) */
 };
 
 struct inference {
@@ -37,100 +37,100 @@ struct inference {
     const struct served_model *model; /* NULL: not known, or the slot serves something else */
     enum inference_state state;
     bool cancelled;
-    bool limited; /* the client's own deadline is the one that binds */
+    bool limited; /* the client's own deadline comes first */
     uint32_t free_next;
     uint32_t block_count;
     void *blocks[INFERENCE_BLOCKS_MAX];
-    struct slab *slab;   /* where they come from now */
+    struct slab *slab;   /* where blocks come from now */
     unsigned status;     /* of the answer */
     bool slow;           /* the client did not take the answer at once */
-    bool bulk;           /* a bulk thread had it: how long that took tells nothing of others' answers */
+    bool bulk;           /* a bulk thread had it: its time tells nothing of other answers' */
     int64_t answered_ns; /* when the answer was built */
     struct infer_call call;
     uint32_t region_count;
-    struct shared_region *regions[TENSORS_MAX]; /* of outputs; a reference each */
+    struct shared_region *regions[TENSORS_MAX]; /* of outputs; holds a reference to each */
     struct infer_answer answer;
     struct text text;
     struct text classes;    /* of outputs that are classified; on the heap */
-    struct text packed;     /* the answer compressed, on the heap; empty: it is not */
-    struct request request; /* while RUNNING: of the scheduler */
+    struct text packed;     /* the compressed answer, on the heap; empty: not compressed */
+    struct request request; /* while RUNNING: owned by the scheduler */
     char text_memory[INFERENCE_TEXT_BYTES];
 };
 
-/* One frontend's. */
+/* All infer requests of one frontend. */
 struct inferences {
     struct slab *slab;
     struct port *port;
     struct shared_view shared;
     struct infer_counters counters; /* read by any thread */
-    uint32_t running;               /* those that the scheduler has */
+    uint32_t running;               /* requests that the scheduler has */
     int64_t busy_ns;                /* when the slab was last in use */
     char *slots;                    /* each begins with a struct inference */
     size_t slot_bytes;
     uint32_t slot_count;
-    uint32_t fresh; /* from here on never used */
-    uint32_t free;  /* first of those given back, the last used first: it is in the cache */
-    uint32_t read;  /* first of those that will be, when no run reads them any more: one a run that hangs, at most */
+    uint32_t fresh; /* slots from here on were never used */
+    uint32_t free;  /* first of the slots given back, the last used first: it is in the cache */
+    uint32_t read;  /* first of the slots that a hanging run still reads, at most one a run: given back after it */
 };
 
 struct inferences_config {
     struct port *port;            /* NULL: none is submitted */
     uint32_t model_count;         /* their numbers are below this */
     uint32_t slot_count;          /* infer requests at once */
-    size_t slot_bytes;            /* of a slot, which begins with a struct inference */
-    uint64_t inputs_bytes_max;    /* memory for the inputs of all */
+    size_t slot_bytes;            /* a slot; it begins with a struct inference */
+    uint64_t inputs_bytes_max;    /* memory for the inputs of all requests */
     struct shared_memory *shared; /* NULL: shared memory is not served */
 };
 
-/* 0 or -ENOMEM; destroy in either case. */
+/* 0 or -ENOMEM; call inferences_destroy() in either case. */
 int inferences_init(struct inferences *home, const struct inferences_config *config);
 void inferences_destroy(struct inferences *home);
 
-/* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. What lies behind the struct inference is as
- * its last user left it, zeros at first. */
+/* A slot for a request that arrives now (UPLOAD), or NULL: all are taken. The bytes behind the struct inference are as
+ * their last user left them, zeros at first. */
 void *inference_take(struct inferences *home, int64_t now_ns);
-/* Gives back the slot and all that it holds; the inputs, the model and the slot itself only once no run that hangs may
+/* Gives back the slot and all that it holds. The inputs, the model and the slot itself wait until no hanging run may
  * read them. Not while RUNNING or ORDERED. */
 void inference_free(struct inference *inference);
-/* The request is for this model: its index among the served ones. At most once a slot; the model stays until the slot
- * is given back. */
+/* The request is for the served model of this index. At most once a slot; the model stays until the slot is given back.
+ */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
-/* A block of its slab, held until the inputs are given back; NULL: the memory is exhausted. The context of an
- * infer_memory is the inference. */
+/* A block of the inference's slab, held until the inputs are given back; NULL: the memory is exhausted. As
+ * infer_memory.take() its context is the inference. */
 void *inference_block(void *inference, size_t bytes);
-/* Gives one back before that. */
+/* Gives a block back before that. */
 void inference_block_give(void *inference, void *block);
-/* How much room a body of `expected` bytes gets (SIZE_MAX: not known) of which `arrived` have come: all of it while
- * memory is plenty, else twice what has come, so that an announcement alone takes next to nothing. */
+/* How much room to give a body of which `arrived` bytes have come, and `expected` are announced (SIZE_MAX: not known).
+ * While memory is plenty, all that is announced, up to 1 MiB at once. Else twice what has come, so that an announcement
+ * alone takes hardly any memory. */
 size_t inference_room(const struct inference *inference, size_t arrived, size_t expected);
-/* Gives the inputs' memory back: the answer is built, and points into the outputs only. */
+/* Gives the inputs' memory back, once the answer is built: it points into the outputs only. */
 void inference_blocks_give(struct inference *inference);
 
-/* Hands a request over whose `call` is filled (what it has in shared memory is read first), for a deadline of the
- * timeout it gives or its model's SLO, and of `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a
- * sentence. */
+/* Submits a request whose `call` is filled; inputs in shared memory are read first. Its deadline comes from its timeout
+ * or its model's SLO, or is `limit_ns` if that is earlier (0: none). 0: RUNNING; or a status with a sentence. */
 unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct sy_error *err);
-/* Nobody waits for it any more; it comes back all the same. Does nothing unless RUNNING. */
+/* The client no longer waits for it; it comes back all the same. Does nothing unless RUNNING. */
 void inference_cancel(struct inference *inference);
 void inferences_cancel(struct inferences *home);
-/* Whether the scheduler or a bulk thread has some. */
+/* Whether the scheduler or a bulk thread has some inference. */
 bool inferences_away(const struct inferences *home);
-/* The next one that the scheduler gives back, FINISHED; NULL: none now. */
+/* The next inference that the scheduler gives back, FINISHED; NULL: none now. */
 struct inference *inferences_next(struct inferences *home);
-/* 200, or the status of its refusal or failure with a sentence. *retry: worth trying again soon. Outputs that go to
- * shared memory are there then. */
+/* Writes outputs that go to shared memory. 200, or the status of the refusal or failure with a sentence. *retry: worth
+ * trying again soon. */
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
 /* The answer is built. */
 void inference_answered(struct inference *inference, unsigned status);
-/* The end: counts it. `sent_ns` is when the kernel had the last of its answer; 0: it did not go out. */
+/* Counts it at its end. `sent_ns` is when the kernel had the last of its answer; 0: the answer did not go out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
-/* A bulk thread does the job (its `run`, `home` and `bytes` are set), and owns all of the inference until it comes
- * back: BULK. Then inference_from_bulk(): it is in that state again. */
+/* Hands the job (`run`, `home` and `bytes` are set) to a bulk thread, which owns all of the inference until the job
+ * comes back: BULK. inference_from_bulk() then puts the inference into `state`. */
 void inference_to_bulk(struct inference *inference, struct bulk *bulk, struct bulk_job *job);
 void inference_from_bulk(struct inference *inference, enum inference_state state);
 
-/* Publishes what the slab holds; gives memory back when nothing used it for a while, or when a run that read it is
- * over. */
+/* The first publishes how much the slab holds. The second gives memory back that nothing used for a while, or that a
+ * hanging run has read, once that run is over. */
 void inferences_publish(struct inferences *home);
 void inferences_trim(struct inferences *home, int64_t now_ns);

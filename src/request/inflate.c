@@ -1,4 +1,4 @@
-/* inflate.c - zlib into blocks that grow as the output comes. */
+/* inflate.c - zlib, into a block that grows with the output. */
 #include "request/inflate.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include "base/container.h"
 
 #define ROOM_MIN     ((size_t)4096)
-#define RATIO        4        /* guessed of the first block */
+#define RATIO        4        /* a guess for the first block */
 #define WINDOW_BITS  15       /* the largest: what senders use */
 #define GZIP_FRAMING 16       /* zlib's flag for it */
 #define INPUT_MAX    UINT_MAX /* zlib counts in unsigned int */
@@ -40,7 +40,7 @@ static bool begin(struct inflater *inflater, enum body_encoding encoding) {
     return inflater->ready;
 }
 
-/* The output in the making. */
+/* The output as far as it has come. */
 struct output {
     struct block_memory memory;
     char *block;
@@ -88,7 +88,7 @@ int inflate_body(struct inflater *inflater, enum body_encoding encoding, const v
             continue; /* another member (RFC 1952, 2.2) */
         if (rc == Z_MEM_ERROR)
             return error_set(err, 503, "the memory for inputs is exhausted");
-        if ((rc != Z_OK && rc != Z_BUF_ERROR) || z->avail_out > 0) /* wrong, cut off, or more behind its end */
+        if ((rc != Z_OK && rc != Z_BUF_ERROR) || z->avail_out > 0) /* wrong, cut off, or with more behind it */
             return error_set(err, 400, "the body is not whole %s data", encoding == BODY_GZIP ? "gzip" : "deflate");
         if (o.room == bytes_max)
             return error_set(err, 413, "the body becomes larger than %zu bytes", bytes_max);

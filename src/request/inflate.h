@@ -1,4 +1,4 @@
-/* inflate.h - bodies and messages that come compressed. */
+/* inflate.h - inflates bodies and messages that come compressed. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,23 +11,23 @@
 enum body_encoding {
     BODY_IDENTITY,
     BODY_GZIP,
-    BODY_DEFLATE, /* framed as zlib's, as both protocols mean it */
+    BODY_DEFLATE, /* in zlib's framing, as both protocols mean it */
     BODY_UNKNOWN,
 };
 
-/* A word of Content-Encoding or grpc-encoding, in any case; x-gzip is gzip (RFC 9110, 8.4.1.3). */
+/* Reads a word of Content-Encoding or grpc-encoding, upper or lower case; x-gzip is gzip (RFC 9110, 8.4.1.3). */
 enum body_encoding body_encoding_of(const char *word, size_t length);
 
-/* What one thread inflates with; zeroed before its first use. */
+/* State of one thread's inflating; zeroed before its first use. */
 struct inflater {
     z_stream stream;
     bool ready;
 };
 
 void inflater_destroy(struct inflater *inflater);
-/* Inflates `bytes` at `data`, whole, into a block of `memory` that begins with `lead` bytes left free. 0, and *out is
- * the block and *out_bytes what lies behind those; or a status with a sentence: 400 it is not what the encoding says,
- * 413 it becomes longer than `bytes_max`, 503 no memory. */
+/* Inflates all `bytes` at `data` into a block of `memory`, whose first `lead` bytes are left free. 0: *out is the
+ * block, *out_bytes the length of the output behind those. Or a status with a sentence: 400 it is not what the encoding
+ * says, 413 it becomes longer than `bytes_max`, 503 no memory. */
 int inflate_body(struct inflater *inflater, enum body_encoding encoding, const void *data, size_t bytes,
                  size_t bytes_max, size_t lead, struct block_memory memory, char **out, size_t *out_bytes,
                  struct sy_error *err);

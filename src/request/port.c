@@ -12,11 +12,12 @@
 #include "base/margin.h"
 #include "sched/wiring.h"
 
-#define BEST_EFFORT_PART 4 /* this part of the requests outstanding may be best effort: it may wait for long */
+#define BEST_EFFORT_PART 4 /* this part of the outstanding requests may be best effort: those wait long */
 #define REPLY_PART_MOST  4 /* the reply margin takes this part of a request's time at most */
-/* A reply margin that is too long has everything refused, so that no reply tells. Then it relaxes: after so many
- * refusals in a row, and every so often while nothing is answered. By time, since requests that nothing could serve are
- * refused as fast as they are sent, and say nothing of it. */
+/* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after
+ * REFUSED_UNTIL_RELAX refusals in a row it relaxes every RELAX_EVERY_NS until a request is answered. Time counts, not
+ * further refusals: requests that nothing could serve are refused as fast as they are sent, and say nothing about the
+ * margin. */
 #define REFUSED_UNTIL_RELAX 16
 #define RELAX_EVERY_NS      (100 * NS_PER_MS)
 
@@ -24,19 +25,19 @@ struct port {
     struct wiring *wiring;
     uint32_t index;
     uint32_t outstanding; /* requests that have not come back, and those that a run still reads */
-    uint32_t best_effort; /* of those that have not come back */
+    uint32_t best_effort; /* such requests that have not come back */
     bool *model_rung;     /* [model_threads] */
     uint32_t sent;        /* messages of this turn */
     uint32_t turn;        /* which ring port_next() looks at next */
     bool unflushed;       /* port_next() has sent something */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
-    int64_t relaxed_ns;      /* when there were enough of them first, or the margin relaxed last */
+    int64_t relaxed_ns;      /* when REFUSED_UNTIL_RELAX was reached, or the margin last relaxed */
     /* by slot, [wiring->port_requests] */
     struct request **requests;
     struct request_card *cards;
-    uint32_t *submissions; /* so far */
-    uint32_t *free;        /* slots that nobody has; [outstanding] is the next one to be taken */
+    uint32_t *submissions; /* of the slot, so far */
+    uint32_t *free;        /* unused slots; [outstanding] is the next one to be taken */
 };
 
 struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
@@ -50,7 +51,7 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
     port->requests = calloc(most, sizeof(*port->requests));
     port->submissions = calloc(most, sizeof(*port->submissions));
     port->free = calloc(most, sizeof(*port->free));
-    port->cards = aligned_alloc(CACHE_LINE, most * sizeof(*port->cards)); /* touched when a request needs them */
+    port->cards = aligned_alloc(CACHE_LINE, most * sizeof(*port->cards)); /* no memory until it is used */
     if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards) {
         port_destroy(port);
         return NULL;
@@ -88,7 +89,7 @@ static bool region_has(const struct region *region, uintptr_t at, size_t bytes) 
     return at - region->base <= region->bytes && bytes <= region->bytes - (at - region->base);
 }
 
-/* Where an input lies: in the frontend's own region, or in that of the bulk threads. */
+/* Finds where an input lies: in the frontend's own region, or in that of the bulk threads. */
 static int input_place(const struct port *port, struct card_input *place, const struct tensor_view *input) {
     const struct wiring *w = port->wiring;
     const uint32_t numbers[] = {port->index, w->frontends};
@@ -132,7 +133,7 @@ static void slot_give(struct port *port, struct request *request) {
     port->free[--port->outstanding] = request->slot;
 }
 
-/* ---- there ---- */
+/* ---- to the scheduler ---- */
 
 static void port_send(struct port *port, const struct request *request, enum request_message_kind kind) {
     struct wiring *w = port->wiring;
@@ -158,8 +159,8 @@ static void port_send(struct port *port, const struct request *request, enum req
     port->sent++;
 }
 
-/* What is kept for the way back: never more than a part of the time there is, for refusing everything because one
- * answer in a hundred is slow would be worse. */
+/* The time kept for the way back. Never more than a part of the request's time: it would be worse to refuse everything
+ * because one answer in a hundred is slow. */
 static int64_t reply_margin(const struct port *port, const struct request *request) {
     int64_t margin = margin_ns(&port->reply), most = (request->deadline_ns - request->arrival_ns) / REPLY_PART_MOST;
     return margin < most ? margin : most;
@@ -214,17 +215,17 @@ void port_flush(struct port *port) {
 
 /* ---- and back ---- */
 
-/* Once more: the scheduler has nothing of it any more. The ring has room: what it carried of this request has been
- * read, or is a cancellation. */
+/* Sends a request once more that the scheduler has given back. The ring has room: the messages about this request have
+ * been read, except perhaps a cancellation. */
 static void send_again(struct port *port, struct request *request) {
     int rc = card_write(port, request);
-    CHECK_EQ(rc, 0); /* the inputs lie where they lay */
+    CHECK_EQ(rc, 0); /* the inputs have not moved */
     port_send(port, request, REQUEST_ARRIVED);
     port->unflushed = true;
 }
 
-/* A request that missed a deadline which nobody asked for goes on as best effort: it hinders none that are in time, and
- * does not count as one any more. (Central policies know no best effort, and would plan for it again.) True if it was
+/* A request that missed a deadline which nobody asked for goes on as best effort: it delays no request that is in time,
+ * and no longer counts as in time. (Central policies know no best effort, and would plan for it again.) True if it was
  * sent. */
 static bool waits_on(struct port *port, struct request *request) {
     if (request->late_until_ns == 0 || request->cancelled || request->priority == PRIORITY_BEST_EFFORT ||
@@ -243,7 +244,8 @@ static void refuse(struct request *request, enum refusal refusal) {
     request->refusal = refusal;
 }
 
-/* Whether a request whose accelerator failed was sent to the scheduler again; else it is refused, or has failed. */
+/* Whether a request that an accelerator gave back without a result was sent to the scheduler again; else it is refused,
+ * or has failed. */
 static bool sent_again(struct port *port, struct request *request) {
     char sentence[96];
 
@@ -267,7 +269,7 @@ static bool sent_again(struct port *port, struct request *request) {
     return false;
 }
 
-/* Whether the request is finished. */
+/* Takes a result; whether the request is finished. */
 static bool result_take(struct port *port, struct request *request, const struct result_message *message) {
     request->status = message->status;
     request->refusal = message->refusal;
@@ -287,7 +289,7 @@ static bool result_take(struct port *port, struct request *request, const struct
     return !late || !waits_on(port, request);
 }
 
-/* A run is over that was given up, and read this request's inputs. The slot has been kept for that. */
+/* The hanging run that read this request's inputs is over. The slot has been kept for that. */
 static void released(struct port *port, struct request *request) {
     request->readers--;
     if (request->readers == 0 && request->back)

@@ -9,7 +9,7 @@
 #include "inference.pb-c.h"
 #include "request/inbox.h"
 
-/* ---- there and back ---- */
+/* ---- to the desk and back ---- */
 
 static struct repository_order *orders_take(struct push_list *list) {
     return push_list_entry(push_list_take(list), struct repository_order, link);
@@ -67,10 +67,10 @@ void order_return(struct repository_order *order) {
     inbox_wake(home);
 }
 
-/* ---- what is in it ---- */
+/* ---- what an order asks for ---- */
 
-/* A file that has no place in a repository. Triton finds out when it reads what it wrote there, and its example of
- * model control insists on INTERNAL. */
+/* The status for a file that has no place in a repository. Triton notices when it reads the files it wrote, and its
+ * example of model control insists on INTERNAL. */
 #define FILE_UNUSABLE 500
 
 int order_poll_failed(const char *name, int status, struct sy_error *err) {
@@ -80,7 +80,7 @@ int order_poll_failed(const char *name, int status, struct sy_error *err) {
                      why.text);
 }
 
-/* "file:<version>/<name>": where it goes. */
+/* Reads where a file goes from "file:<version>/<name>". */
 static int file_place(struct override_file *file, const char *key, struct sy_error *err) {
     const char *version = key + strlen("file:"), *slash = strchr(version, '/');
     size_t digits = strspn(version, "0123456789");
@@ -93,7 +93,7 @@ static int file_place(struct override_file *file, const char *key, struct sy_err
     return 0;
 }
 
-/* The place for one more file. */
+/* Makes room for one more file. */
 static int file_add(struct model_override *override, const char *key, struct override_file **file,
                     struct sy_error *err) {
     if (override->file_count == OVERRIDE_FILES_MAX)

@@ -3,8 +3,8 @@
  *     frontend: order_submit() ----desk----> the repository's thread: desk_take(), order_read(), ..., order_return()
  *               order_returned() <---------- back to the frontend that it came from
  *
- * Nobody waits for a lock: both ways are lists that are pushed to and taken whole. Orders are rare, so each is
- * allocated. What is in an order's body is read by the repository's thread, since it may be a whole model. */
+ * Nobody waits for a lock: both directions are lists, pushed to one by one and taken whole. Orders are rare, so each is
+ * allocated. An order's body may be a whole model, so the repository's thread reads it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -28,7 +28,7 @@ struct repository_order {
     void *context; /* the frontend's */
     enum order_kind kind;
     enum order_form form;
-    char name[MODEL_NAME_MAX]; /* of the model; a protobuf body names it */
+    char name[MODEL_NAME_MAX]; /* of the model; with protobuf it comes from the body */
     const char *body;          /* the frontend's memory; stays until the order is returned */
     size_t body_bytes;
     /* the answer */
@@ -43,30 +43,31 @@ struct repository_desk {
     struct doorbell bell;
 };
 
-/* The order behind this one in what was taken; NULL: it is the last. */
+/* The order after this one in a list that was taken; NULL: it is the last. */
 struct repository_order *order_next(const struct repository_order *order);
 
 /* ---- for frontends ---- */
 
 /* Hands an order in, copied; it comes back by order_returned() of `home`. 0, or 503 with a sentence. */
 int order_submit(struct repository_desk *desk, const struct repository_order *order, struct sy_error *err);
-/* The oldest of the orders that came back, for the caller to free() like those behind it (order_next()); NULL: none
- * did. Once a turn. */
+/* Takes all orders that came back: the oldest, with the others behind it (order_next()). The caller frees each with
+ * free(). NULL: none came. Once a turn. */
 struct repository_order *orders_returned(struct inbox *home);
 
 /* ---- for the thread that carries them out ---- */
 
-/* The oldest of the orders that wait, and behind it the others; NULL: none do. */
+/* Takes all orders that wait: the oldest, with the others behind it; NULL: none wait. */
 struct repository_order *desk_take(struct repository_desk *desk);
 bool desk_pending(const struct repository_desk *desk);
-/* Nobody carries orders out any more: those that wait and those that still come are answered 503. */
+/* No order is carried out any more: those that wait and those that still come are answered 503. */
 void desk_close(struct repository_desk *desk);
-/* What is to be loaded cannot even be found, or read: puts the sentence behind Triton's, whose clients look for that.
- * Returns the status to answer with: a model that is not there (404) is as with Triton the server's failure (500). */
+/* A model that is to be loaded cannot be found or read: puts Triton's sentence, for which clients look, before the
+ * sentence in `err`. Returns the status to answer with: a model that is not there (404) is the server's failure (500),
+ * as with Triton. */
 int order_poll_failed(const char *name, int status, struct sy_error *err);
-/* Carried out: order->status and the sentence are set. The order is the frontend's again. */
+/* The order is carried out, its status and sentence are set: hands it back, so that its frontend owns it again. */
 void order_return(struct repository_order *order);
 
-/* Reads the body: a protobuf one also gives order->name. 0, or a status with a sentence. model_override_free() is due
- * in either case. */
+/* Reads the body; from protobuf it also sets order->name. 0, or a status with a sentence. Call model_override_free() in
+ * either case. */
 int order_read(struct repository_order *order, struct model_override *override, struct sy_error *err);

@@ -1,7 +1,7 @@
 /* request.h - one inference request, from parsed to answered.
  *
- * It is its frontend's alone, also while the scheduler and an executor know it: they know its handle and its card
- * (link/card.h), which the port writes, and say what became of it in a message. */
+ * Only its frontend reads and writes it. The scheduler and an executor know its handle and its card (link/card.h),
+ * which the port writes; they report its result in a message. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 
 /* A request whose runs have broken so many accelerators is not sent to another. */
 #define REQUEST_BREAKS_MAX 2
-/* Nor is one sent again that so many accelerators have not run since its model was not resident. */
+/* Nor is one that so many accelerators have given back because its model was not resident. */
 #define REQUEST_ABSENT_MAX 3
 
 struct request {
@@ -21,37 +21,37 @@ struct request {
     uint32_t model;                   /* served model's index */
     uint32_t items;                   /* batch dimension of its inputs; 1 for models without one */
     int64_t arrival_ns, deadline_ns;  /* the client's own deadline; port_submit() takes the reply margin off */
-    int64_t due_ns;                   /* answered by then it is in time: the deadline as it was submitted */
-    int64_t late_until_ns;            /* of a deadline that nobody asked for: who misses it goes on as best effort
-                                       * with this one instead (port_next()). 0: refused then */
+    int64_t due_ns;                   /* the deadline as it was submitted: answered by then, it is in time */
+    int64_t late_until_ns;            /* if it misses deadline_ns, which nobody asked for, it goes on as best effort
+                                       * until then (port_next()). 0: it is refused */
     uint64_t shape_key;               /* 0 for models of one shape, else a hash of the inputs' other dimensions */
     uint8_t priority;                 /* as the scheduler counts (link/messages.h) */
-    bool delay;                       /* runs after its deadline, too: best effort from then on */
-    float work;                       /* elements of an item's inputs over the profiled item's */
+    bool delay;                       /* it may run after its deadline: best effort from then on */
+    float work;                       /* elements of an item's inputs, divided by the profiled item's */
     const struct tensor_view *inputs; /* [input_count] in the signature's order; they and their data stay in place until
-                                       * it comes back, and the data while it `is read` */
+                                       * it comes back, and the data while request_is_read() */
     uint32_t input_count;
 
-    /* the port's */
+    /* for the port */
     uint32_t slot;             /* of its port */
-    int64_t deadline_sched_ns; /* the scheduler's: less the reply margin */
+    int64_t deadline_sched_ns; /* for the scheduler: the deadline less the reply margin */
     bool cancelled;            /* by port_cancel() */
     bool alone;                /* a batch failed, and this request may be why: it shares no run any more */
     uint8_t breaks;            /* accelerators that failed while they ran it */
-    uint8_t absent;            /* that had not its model */
+    uint8_t absent;            /* accelerators that gave it back: its model was not resident */
     uint32_t readers;          /* runs that were given up and may still read the inputs */
     bool back;                 /* it has come back */
 
     /* set when it has come back */
     enum request_status status;
     enum refusal refusal;
-    struct output_block *block; /* a reference, of OK and FAILED; the frontend puts it after sending */
+    struct output_block *block; /* a reference, if OK or FAILED; the frontend puts it after sending */
     uint32_t first_item;        /* of this request in the block's outputs */
     uint32_t batch_items;       /* of the batch it ran in */
     int64_t run_start_ns, run_end_ns;
 };
 
-/* Whether a run that was given up may still read its inputs: until none does, their memory stays as it is, and so does
+/* Whether a run that was given up may still read the inputs. While one may, their memory stays as it is, and so does
  * the request's model. */
 static inline bool request_is_read(const struct request *request) {
     return request->readers > 0;

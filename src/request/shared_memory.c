@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 
 struct shared_memory {
-    pthread_mutex_t lock; /* all but `version` */
+    pthread_mutex_t lock; /* for all except `version` */
     uint32_t count;
     struct shared_region *regions[SHARED_REGIONS_MAX];
     _Atomic uint64_t version; /* of the regions; views compare it */
@@ -39,12 +39,12 @@ void shared_memory_destroy(struct shared_memory *memory) {
 
 static struct shared_region *region_get(struct shared_region *region) {
     atomic_fetch_add_explicit(&region->references, 1,
-                              memory_order_relaxed); /* who asks holds one already, or the lock */
+                              memory_order_relaxed); /* the caller holds a reference already, or the lock */
     return region;
 }
 
 void shared_region_put(struct shared_region *region) {
-    /* acq_rel: who closes it does so after everybody's last use */
+    /* acq_rel: the thread that closes it does so after everybody's last use */
     if (region && atomic_fetch_sub_explicit(&region->references, 1, memory_order_acq_rel) == 1) {
         close(region->fd);
         free(region);
@@ -74,7 +74,7 @@ static int find(const struct shared_memory *memory, const char *name) {
     return -1;
 }
 
-/* The version changes behind what it is the version of; with the views' acquire. */
+/* The version changes after the regions have; with the views' acquire. */
 static void changed(struct shared_memory *memory) {
     atomic_fetch_add_explicit(&memory->version, 1, memory_order_release);
 }
@@ -97,7 +97,7 @@ int shared_memory_register(struct shared_memory *memory, const char *name, const
                            uint64_t bytes, struct sy_error *err) {
     if (name[0] == '\0' || key[0] == '\0' || strlen(name) >= SHARED_NAME_MAX || strlen(key) >= SHARED_NAME_MAX)
         return error_set(err, 400, "a region's name and key have 1 to %d bytes", SHARED_NAME_MAX - 1);
-    if (!utf8_is_valid(name) || !utf8_is_valid(key)) /* who asks for the regions could not read the answer */
+    if (!utf8_is_valid(name) || !utf8_is_valid(key)) /* a client that lists the regions could not read the answer */
         return error_set(err, 400, "a region's name and key are UTF-8");
     struct shared_region *region = calloc(1, sizeof(*region));
     if (!region)
@@ -167,7 +167,7 @@ struct shared_region *shared_view_find(struct shared_view *view, const struct in
     view_renew(view);
     for (uint32_t i = 0; i < view->count; i++) {
         struct shared_region *region = view->regions[i];
-        /* over gRPC, what is asked for may hold zeros */
+        /* over gRPC the name asked for may hold zeros */
         if (strlen(region->name) != place->region_length ||
             memcmp(region->name, place->region, place->region_length) != 0)
             continue;
@@ -187,7 +187,7 @@ static int cut_short(const struct shared_region *region, struct sy_error *err) {
     return error_set(err, 400, "the shared memory region '%s' is shorter than it was", region->name);
 }
 
-/* All of the bytes at once, or in pieces. `out`: into the region. */
+/* Copies all of the bytes, in pieces if it must. `out`: into the region. */
 static int transfer(const struct shared_region *region, const struct infer_shared *place, char *data, size_t bytes,
                     bool out, struct sy_error *err) {
     for (size_t done = 0; done < bytes;) {

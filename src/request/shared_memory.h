@@ -1,11 +1,11 @@
 /* shared_memory.h - regions of POSIX shared memory that clients on this machine register, so that tensors need not go
  * through a socket.
  *
- * One registry a server. Clients change it seldom, under a lock; requests look in their frontend's view of it, which is
- * renewed, under the lock, only after it has changed.
+ * A server has one registry. Clients change it seldom, under a lock. Requests look in their frontend's view of it; the
+ * view is renewed under the lock, and only after the registry has changed.
  *
  * Regions are read and written through their descriptor, never mapped: a client that cuts its region short gets an
- * error, where a mapping would end the server with SIGBUS. That is one copy and one system call a tensor. */
+ * error, where a mapping would end the server with SIGBUS. This costs one copy and one system call a tensor. */
 #pragma once
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 #define SHARED_REGIONS_MAX 1024
 #define SHARED_NAME_MAX    256 /* bytes of a region's name, and of its key, terminators included */
 
-/* Referred to by the registry, views, and requests under way; the last one closes it. */
+/* The registry, views, and requests under way hold references to it; the last one closes it. */
 struct shared_region {
     _Atomic uint32_t references;
     int fd;
@@ -30,7 +30,7 @@ struct shared_memory;
 
 /* 0 or -ENOMEM. */
 int shared_memory_create(struct shared_memory **memory);
-/* When no view and no request is left. NULL is allowed. */
+/* Call it when no view and no request is left. NULL is allowed. */
 void shared_memory_destroy(struct shared_memory *memory);
 
 /* Any thread. */
@@ -39,13 +39,13 @@ void shared_memory_destroy(struct shared_memory *memory);
  * shorter; 409: the name is taken; 503: there are too many. */
 int shared_memory_register(struct shared_memory *memory, const char *name, const char *key, uint64_t offset,
                            uint64_t bytes, struct sy_error *err);
-/* NULL or "": all. A name that is not registered is none to unregister. */
+/* Unregisters the region of that name; NULL or "": all. A name that is not registered is no mistake. */
 void shared_memory_unregister(struct shared_memory *memory, const char *name);
-/* The regions of that name, or with "" all, up to SHARED_REGIONS_MAX, each with a reference. */
+/* The region of that name, or all with "", up to SHARED_REGIONS_MAX, each with a reference. */
 uint32_t shared_memory_list(struct shared_memory *memory, const char *name, struct shared_region **regions);
 void shared_region_put(struct shared_region *region);
 
-/* A frontend's view. Its thread only. */
+/* A frontend's view of the registry. The frontend's thread only. */
 struct shared_view {
     struct shared_memory *memory; /* NULL: not served */
     uint64_t version;
@@ -54,11 +54,11 @@ struct shared_view {
 };
 
 void shared_view_end(struct shared_view *view);
-/* The region that a tensor is in, with a reference. NULL with a sentence: 404 there is none, 400 it reaches beyond it,
- * 501 none are served. */
+/* The region that a tensor lies in, with a reference. NULL with a sentence: 404 there is no such region, 400 the tensor
+ * reaches beyond it, 501 shared memory is not served. */
 struct shared_region *shared_view_find(struct shared_view *view, const struct infer_shared *place, int *status,
                                        struct sy_error *err);
-/* Copies a tensor out of its place, or into it. 0, or 400 with a sentence: the region is shorter than it was. */
+/* Copy a tensor out of a region, or into it. 0, or 400 with a sentence: the region is shorter than it was. */
 int shared_region_read(const struct shared_region *region, const struct infer_shared *place, void *data,
                        struct sy_error *err);
 int shared_region_write(const struct shared_region *region, const struct infer_shared *place, const void *data,

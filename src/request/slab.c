@@ -6,8 +6,8 @@
  *     |chunk header 64 B|block|block|block| ... |      1 MiB, one class      |
  *     |chunk header 64 B|one large block ................................... |      as long as it must be
  *
- * Classes are 4 to a power of two, so at most a fifth of a block is lost to rounding. The range of addresses is a few
- * times as long as the memory may be, so that large chunks find room between small ones. */
+ * There are 4 classes to each power of two, so at most a fifth of a block is lost to rounding. The range of addresses
+ * is a few times as long as the memory may be, so that large chunks find room between small ones. */
 #include "request/slab.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@
 #define CLASS_COUNT  (4 * 24)      /* up to 4 GiB */
 #define SMALL_MAX    (CHUNK_BYTES / 8)
 #define PLENTY_PART  4
-#define RANGE_TIMES  4 /* the range over the bound on the memory, where the system lets it be so long */
+#define RANGE_TIMES  4 /* the range is so many times the bound on the memory, if the system allows it */
 
 struct free_block {
     struct free_block *next;
@@ -36,7 +36,7 @@ struct free_block {
 /* At the start of each chunk. */
 struct chunk {
     struct list_node link;   /* in its class's list: `partial` if a block is free, else `full` */
-    struct free_block *free; /* blocks given back */
+    struct free_block *free; /* list of the blocks given back */
     struct slab *home;
     uint16_t size_class;
     uint16_t used;  /* blocks taken */
@@ -50,15 +50,15 @@ struct size_class {
     struct list_node partial, full;
 };
 
-/* Owned by the frontend's thread, or by who holds the lock. */
+/* Owned by the frontend's thread, or by the thread that holds the lock. */
 struct slab {
     bool shared;
     pthread_mutex_t lock; /* of a shared one */
     size_t bytes_max, bytes_mapped, bytes_taken;
-    char *range;    /* of `units` times CHUNK_BYTES, at a multiple of it */
-    size_t units;   /* every chunk takes whole ones */
-    size_t looked;  /* a unit from which on the next free ones are looked for */
-    uint8_t *taken; /* [units] 1: of a chunk */
+    char *range;    /* of `units` times CHUNK_BYTES, at a multiple of CHUNK_BYTES */
+    size_t units;   /* every chunk takes whole units */
+    size_t looked;  /* the next search for free units begins here */
+    uint8_t *taken; /* [units] 1: part of a chunk */
     struct size_class classes[CLASS_COUNT];
 };
 
@@ -93,7 +93,7 @@ static size_t chunk_units(size_t bytes) {
     return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
 }
 
-/* Addresses that no memory is behind: a number of chunks that hold `bytes_max`, or some more. */
+/* Reserves addresses without memory, for chunks of at least `bytes_max`. */
 static bool range_reserve(struct slab *slab, size_t bytes_max) {
     size_t least = chunk_units(bytes_max) + 1;
     for (size_t times = RANGE_TIMES; times > 0 && !slab->range; times /= 2) {
@@ -142,7 +142,7 @@ static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
     list_remove(&chunk->link);
     slab->bytes_mapped -= bytes;
     memset(slab->taken + (size_t)((char *)chunk - slab->range) / CHUNK_BYTES, 0, chunk_units(bytes));
-    /* addresses without memory again; without memory for the system's own lists it stays, and is used again as it is */
+    /* the addresses are without memory again; if the system refuses that, they stay mapped, and are used as they are */
     if (mmap(chunk, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         madvise(chunk, bytes, MADV_DONTNEED);
 }
@@ -178,7 +178,7 @@ void slab_trim(struct slab *slab) {
     end(slab);
 }
 
-/* So many free units, one after the other, from `from` on; `units` of the slab: there are none. */
+/* The first of so many free units in a row, from `from` on; the slab's `units`: there are none. */
 static size_t units_find(const struct slab *slab, size_t from, size_t count) {
     size_t begin = from;
     for (size_t at = from; at < slab->units && at - begin < count; at++)
@@ -265,7 +265,7 @@ static void give(struct slab *slab, struct chunk *chunk, void *block) {
     chunk->used--;
     slab->bytes_taken -= chunk->block_bytes;
     if (was_full) {
-        /* to the front: the fuller chunks are filled first, so that others may become empty */
+        /* to the front: fuller chunks are filled first, so that others may become empty */
         list_remove(&chunk->link);
         list_insert_before(slab->classes[chunk->size_class].partial.next, &chunk->link);
     }

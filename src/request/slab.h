@@ -1,12 +1,12 @@
 /* slab.h - the memory of requests' inputs: size classes over chunks of one range of addresses, with a bound on the
  * memory that they hold.
  *
- * A slab belongs to one frontend thread, which alone takes and gives, or is shared: then any thread may, under a lock.
- * Others may read and write a block while its owner lets them. Blocks are aligned to 64 bytes. Small blocks (to 128
- * KiB) are carved from chunks of 1 MiB, larger ones have a chunk of their own; free ones are kept for the next
- * request, since getting and touching 1 MiB costs ten times what copying into it does, and given up when the bound is
- * reached or slab_trim() is called. All blocks lie in one range of addresses, so that a block's place is an offset in
- * it, for whoever knows the memory by a number (link/card.h). */
+ * A slab belongs to one frontend's thread, and only that thread takes and gives; or it is shared, and any thread may,
+ * under a lock. Other threads may read and write a block while its owner lets them. Blocks are aligned to 64 bytes.
+ * Small blocks (to 128 KiB) are carved from chunks of 1 MiB, larger ones have a chunk of their own. Free blocks are
+ * kept for the next request, since getting and touching 1 MiB costs ten times what copying into it does; they are given
+ * up when the bound is reached or slab_trim() is called. All blocks lie in one range of addresses, so a block is known
+ * by its offset there (link/card.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -15,19 +15,20 @@
 
 struct slab;
 
-/* Takes addresses, and no memory yet. `bytes_max` bounds the memory, free blocks included. NULL: there are not enough
- * of either. */
+/* Takes addresses, and no memory yet. `bytes_max` bounds the memory, free blocks included. NULL: not enough addresses
+ * or memory. */
 struct slab *slab_create(size_t bytes_max);
 struct slab *slab_create_shared(size_t bytes_max);
-/* Gives everything up, given back or not. */
+/* Frees everything, whether it was given back or not. */
 void slab_destroy(struct slab *slab);
 /* The range of addresses of all blocks, and its length: the same from slab_create() on. */
 uintptr_t slab_range(const struct slab *slab, size_t *bytes);
-/* A block of at least `bytes` (its content is undefined), or NULL: the bound is reached, or the system's memory. */
+/* A block of at least `bytes` (its content is undefined), or NULL: the bound is reached, or the system has no memory.
+ */
 void *slab_take(struct slab *slab, size_t bytes);
-/* Gives a block back to the slab that it is of; NULL is allowed. */
+/* Gives a block back to its slab; NULL is allowed. */
 void slab_give(void *block);
-/* What the block holds, which is at least what was asked for. */
+/* The size of the block: at least what was asked for. */
 size_t slab_block_bytes(const void *block);
 /* Returns memory that no block uses to the system. */
 void slab_trim(struct slab *slab);
@@ -38,5 +39,5 @@ struct slab_use {
     size_t taken, mapped;
 };
 struct slab_use slab_use(struct slab *slab);
-/* Less than a quarter of what it may map is taken: what is announced may be believed. */
+/* Whether less than a quarter of the memory it may map is taken: then announced lengths may be believed. */
 bool slab_plenty(struct slab *slab);

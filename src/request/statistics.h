@@ -6,7 +6,7 @@
 /* Batches of one size. */
 struct batch_statistics {
     uint64_t batches;
-    uint64_t gather_ns, run_ns; /* what gathering their inputs took, and running them */
+    uint64_t gather_ns, run_ns; /* the time to gather their inputs, and to run them */
 };
 
 struct model_statistics {
@@ -22,10 +22,10 @@ struct model_statistics {
     int64_t last_ms;           /* when the last was answered, since 1970; 0: none was */
 };
 
-/* Who knows them. Any thread. */
+/* Who reads the statistics. Any thread. */
 struct statistics_source {
     void (*read)(const void *context, uint32_t model, struct model_statistics *statistics); /* NULL: nobody */
-    /* Of 1, 2, ... items, up to the model's greatest batch. */
+    /* Batches of 1, 2, ... items, up to the model's greatest batch. */
     void (*read_batches)(const void *context, uint32_t model, struct batch_statistics *by_size);
     const void *context;
 };
