@@ -85,13 +85,17 @@ void link_address_text(const struct sockaddr *address, char *text, size_t bytes)
         snprintf(text, bytes, "local");
 }
 
-static void bury_dead(struct link_loop *loop) {
+/* True if there were any: their owners may have something to do about it. */
+static bool bury_dead(struct link_loop *loop) {
+    bool any = false;
     list_for_each_safe (node, &loop->dead) {
         struct peer *peer = list_entry(node, struct peer, link);
         list_remove(node);
         peer_free(peer);
         loop->ops->bury(loop->owner, peer);
+        any = true;
     }
+    return any;
 }
 
 /* ---- turns ---- */
@@ -153,8 +157,9 @@ static void *loop_main(void *argument) {
     while (!stops(loop)) {
         int64_t now_ns = clock_now_ns(), until_ns = loop->ops->turn(loop->owner, now_ns);
         flush_all(loop);
-        bury_dead(loop);
-        wait_ready(loop, until_ns ? until_ns : now_ns, now_ns);
+        if (bury_dead(loop) || until_ns == 0)
+            until_ns = now_ns;
+        wait_ready(loop, until_ns, now_ns);
     }
     flush_all(loop);
     return NULL;
