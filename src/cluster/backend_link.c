@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -15,6 +17,7 @@
 #include "cluster/landing.h"
 #include "cluster/uplink.h"
 #include "engine/engine.h"
+#include "link/visible.h"
 #include "request/slab.h"
 
 #define TAKE_MOST 256 /* messages from one ring a turn */
@@ -39,6 +42,13 @@ struct frontend_peer {
     bool complained;
     int64_t retry_ns;
     struct landed *arriving; /* whose body is under way */
+    /* of one of this host: where its cards and inputs are mapped */
+    bool local;
+    const struct request_card *cards[HELLO_LANES_MAX]; /* [lanes][slots] */
+    struct {
+        const char *base;
+        size_t bytes;
+    } regions[HELLO_LANES_MAX + 1];
 };
 
 /* A plan whose requests are pulled. */
@@ -241,6 +251,74 @@ static void landed_lose(struct backend_link *l, struct landed *landed) {
     landed_settle(l, landed);
 }
 
+/* Reads a request of a frontend of this host where it lies. The frontend is not asked, so it is looked at once more
+ * afterwards whether the request was still there (request/port.c). False: it was not. */
+static bool read_local(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
+    uint32_t lane = handle_frontend(landed->handle) % HELLO_LANES_MAX;
+    const struct request_card *theirs = &f->cards[lane][handle_slot(landed->handle)];
+    uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    struct {
+        struct wire_card card;
+        struct card_input inputs[TENSORS_MAX];
+    } read;
+    struct frame frame = {.kind = FRAME_CARD, .count = 1};
+    const char *from[TENSORS_MAX];
+    struct iovec pieces[TENSORS_MAX];
+    uint32_t count, sources = 0;
+
+    *err = (struct sy_error){.text = ""};
+    if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle || theirs->input_count > TENSORS_MAX)
+        return false;
+    read.card = (struct wire_card){.handle = landed->handle,
+                                   .deadline_ns = theirs->deadline_ns,
+                                   .items = theirs->items,
+                                   .work = theirs->work,
+                                   .input_count = theirs->input_count,
+                                   .delay = theirs->delay,
+                                   .alone = theirs->alone};
+    if (read.card.input_count > TENSORS_MAX)
+        return false;
+    for (uint32_t i = 0; i < read.card.input_count; i++) {
+        struct card_input *input = &read.inputs[i];
+        *input = theirs->inputs[i];
+        if (input->region != REGION_NONE && input->bytes > 0) {
+            if (input->region > HELLO_LANES_MAX || input->offset > f->regions[input->region].bytes ||
+                input->bytes > f->regions[input->region].bytes - input->offset)
+                return false;
+            from[sources++] = f->regions[input->region].base + input->offset;
+        }
+        input->offset = frame.body_bytes;
+        frame.body_bytes += input->bytes;
+    }
+    frame.head_bytes = (uint32_t)(sizeof(struct wire_card) + read.card.input_count * sizeof(struct card_input));
+    if (wire_head_check(&frame, &read.card, err) < 0 ||
+        landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces, &count,
+                     err) < 0)
+        return false;
+    CHECK_EQ(count, sources);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(pieces[i].iov_base, from[i], pieces[i].iov_len);
+    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all was read before */
+    bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
+    return whole && landing_over(&f->landing, landed, err) == 0;
+}
+
+/* Takes a request of a plan from a frontend of this host. */
+static void pull_local(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
+    struct sy_error err;
+    uint64_t handle = landed->handle;
+    if (!read_local(f, landed, &err)) {
+        if (*err.text)
+            log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
+        landing_give(&f->landing, landed);
+        tell_undelivered(l, handle);
+        return;
+    }
+    uint64_t *place = peer_frame_more(&f->peer, FRAME_TAKEN, sizeof(*place), WIRE_MANY);
+    if (place)
+        *place = handle;
+}
+
 /* Asks a frontend for the requests of a plan; of one that is not connected nothing can be had. */
 static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
@@ -251,13 +329,18 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
             tell_undelivered(l, handle);
             continue;
         }
+        *landed = (struct landed){.handle = handle, .plan = p, .model = p->plan.served_model, .state = LANDED_PULLING};
+        if (f->local) {
+            pull_local(l, f, landed);
+            continue;
+        }
         uint64_t *place = peer_frame_more(&f->peer, FRAME_PULL, sizeof(*place), WIRE_MANY);
         if (!place) {
+            landing_give(&f->landing, landed);
             tell_undelivered(l, handle);
             continue;
         }
         *place = handle;
-        *landed = (struct landed){.handle = handle, .plan = p, .model = p->plan.served_model, .state = LANDED_PULLING};
         p->missing++;
     }
 }
@@ -410,6 +493,52 @@ static void take_no_card(struct backend_link *l, struct frontend_peer *f, uint64
     }
 }
 
+static void regions_unmap(struct frontend_peer *f) {
+    for (uint32_t i = 0; i < HELLO_LANES_MAX; i++)
+        if (f->cards[i])
+            munmap((void *)(uintptr_t)f->cards[i], f->hello.slots * sizeof(struct request_card));
+    for (uint32_t i = 0; i <= HELLO_LANES_MAX; i++)
+        if (f->regions[i].base)
+            munmap((void *)(uintptr_t)f->regions[i].base, f->regions[i].bytes);
+    memset(f->cards, 0, sizeof(f->cards));
+    memset(f->regions, 0, sizeof(f->regions));
+    f->local = false;
+}
+
+/* One of them, mapped. */
+static bool region_take(struct frontend_peer *f, const struct wire_region *r, int fd) {
+    bool fits = r->cards ? r->number < f->hello.lanes && !f->cards[r->number] &&
+                               r->bytes == f->hello.slots * sizeof(struct request_card)
+                         : r->number <= HELLO_LANES_MAX && !f->regions[r->number].base;
+    const void *base = fits ? visible_look(fd, r->bytes) : NULL;
+    if (base && r->cards) {
+        f->cards[r->number] = base;
+    } else if (base) {
+        f->regions[r->number].base = base;
+        f->regions[r->number].bytes = r->bytes;
+    }
+    return base;
+}
+
+/* The frontend is of this host, and shows its memory. */
+static int regions_take(struct frontend_peer *f, const struct wire_region *regions, uint32_t count,
+                        struct sy_error *err) {
+    uint32_t cards = 0;
+    bool fits = count == f->peer.fd_count && !f->local;
+    for (uint32_t i = 0; i < count && fits; i++) {
+        fits = region_take(f, &regions[i], f->peer.fds[i]);
+        cards += fits && regions[i].cards;
+    }
+    while (f->peer.fd_count > 0)
+        close(f->peer.fds[--f->peer.fd_count]);
+    if (!fits || cards != f->hello.lanes) {
+        regions_unmap(f);
+        return error_set(err, -EPROTO, "memory that cannot be mapped");
+    }
+    f->local = true;
+    return 0;
+}
+
 static int frontend_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
     struct backend_link *l = peer->owner;
@@ -433,6 +562,8 @@ static int frontend_frame(struct peer *peer, const struct frame *frame, const vo
     case FRAME_REFUSED:
         return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < 400 ? frame->head_bytes : 400),
                          (const char *)head);
+    case FRAME_REGIONS:
+        return regions_take(f, head, frame->count, err);
     case FRAME_CARD:
         take_card(l, f, frame, head);
         return 0;
@@ -453,6 +584,7 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
     f->complained = true;
     f->known = false;
     f->arriving = NULL;
+    regions_unmap(f);
     link_loop_drop(&l->loop, &f->peer);
     for (size_t i = 0; i < (size_t)f->landing.lanes * f->landing.slots; i++) {
         struct landed *landed = &f->landing.landed[i];
@@ -478,7 +610,11 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     struct sy_error err = {.text = ""};
 
     f->retry_ns = now_ns + RETRY_NS;
-    int fd = uplink_address(f->hello.address, &at, &bytes, &err) < 0 ? -1 : link_connect((struct sockaddr *)&at, bytes);
+    char local[HELLO_LOCAL_MAX];
+    hello_local_name(f->hello.incarnation, local);
+    int fd = link_connect_local(local); /* fails at once if it is of another host */
+    if (fd < 0 && uplink_address(f->hello.address, &at, &bytes, &err) == 0)
+        fd = link_connect((struct sockaddr *)&at, bytes);
     if (fd < 0 || link_loop_add(&l->loop, &f->peer, fd, true, &frontend_events, l) < 0) {
         if (!f->complained)
             log_warn("frontend not reached", "address=%s reason=\"%s\"", f->hello.address, err.text);

@@ -45,6 +45,7 @@ struct backend {
     struct health health;
     struct hello hello;
     bool known; /* it has introduced itself */
+    bool local; /* it has come by the Unix socket */
     uint32_t place;
     int64_t since_ns;
     /* the result whose body is under way */
@@ -419,6 +420,15 @@ static void pull(struct frontend_link *l, struct backend *b, const uint64_t *han
     }
 }
 
+/* A backend of this host has read requests where they lie. */
+static void taken(struct frontend_link *l, const struct backend *b, const uint64_t *handles, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct away *a = away_find(l, handles[i]);
+        if (a && !a->over)
+            a->taker = b->place;
+    }
+}
+
 /* ---- results ---- */
 
 static void received_release(struct output_block *block) {
@@ -498,6 +508,30 @@ static void result_over(struct frontend_link *l, struct backend *b) {
 
 /* ---- backends ---- */
 
+/* To a backend of this host goes the memory that cards and inputs lie in, so that it reads them there. */
+static bool regions_send(struct frontend_link *l, struct backend *b) {
+    const struct wiring *w = l->wiring;
+    struct wire_region regions[PEER_FDS_MAX];
+    int fds[PEER_FDS_MAX];
+    uint32_t count = 0;
+
+    if (!b->local || w->frontends + wiring_regions(w) > PEER_FDS_MAX)
+        return false;
+    for (uint32_t f = 0; f < w->frontends; f++) {
+        fds[count] = w->card_fds[f];
+        regions[count++] =
+            (struct wire_region){.bytes = w->port_requests * sizeof(struct request_card), .number = f, .cards = 1};
+    }
+    for (uint32_t r = 0; r < wiring_regions(w); r++) {
+        fds[count] = w->regions[r].fd;
+        regions[count++] = (struct wire_region){.bytes = w->regions[r].bytes, .number = r};
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (fds[i] < 0)
+            return false;
+    return peer_send_fds(&b->peer, FRAME_REGIONS, count, regions, count * sizeof(*regions), fds, count) == 0;
+}
+
 static int backend_hello(struct frontend_link *l, struct backend *b, const struct frame *frame, const char *head,
                          struct sy_error *err) {
     int rc = hello_read(head, frame->head_bytes, &b->hello, err);
@@ -525,7 +559,8 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     if (text)
         peer_send(&b->peer, FRAME_WELCOME, 1, text, strlen(text));
     free(text);
-    log_info("backend connected", "backend=%s", b->peer.name);
+    bool local = regions_send(l, b);
+    log_info("backend connected", "backend=%s transport=%s", b->peer.name, local ? "shm" : "tcp");
     return 0;
 }
 
@@ -541,6 +576,9 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
     switch (frame->kind) {
     case FRAME_PULL:
         pull(l, b, head, frame->count);
+        return 0;
+    case FRAME_TAKEN:
+        taken(l, b, head, frame->count);
         return 0;
     case FRAME_RESULT:
         b->result = *(const struct wire_result *)head;
@@ -640,6 +678,7 @@ static void accepted(void *owner, int fd, const char *from) {
         return;
     }
     b->place = place;
+    b->local = strcmp(from, "local") == 0;
     b->since_ns = clock_now_ns();
     if (link_loop_add(&l->loop, &b->peer, fd, false, &backend_events, l) < 0) {
         free(b);
@@ -754,8 +793,13 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->config.self.slots = w->port_requests;
     if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
                           config->beat_ns, &uplink_ops, l, err)) < 0 ||
-        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, err)) < 0 ||
-        (rc = link_loop_start(&l->loop, "link", err)) < 0)
+        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, err)) < 0)
+        goto err_free;
+    char name[HELLO_LOCAL_MAX];
+    hello_local_name(config->self.incarnation, name);
+    if (link_loop_listen_local(&l->loop, name) < 0)
+        log_warn("backends of this host have to come by TCP", "reason=\"no Unix socket\"");
+    if ((rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;
     return 0;

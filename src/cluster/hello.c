@@ -13,6 +13,10 @@
 
 static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend"};
 
+void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]) {
+    snprintf(name, HELLO_LOCAL_MAX, "symphony-%016" PRIx64, incarnation);
+}
+
 const char *cluster_role_name(enum cluster_role role) {
     return role_names[role];
 }

@@ -32,6 +32,10 @@ struct hello {
     char token[HELLO_TOKEN_MAX];     /* "": none */
 };
 
+/* What a Unix socket of a process is called, for those of its host. */
+#define HELLO_LOCAL_MAX 64
+void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]);
+
 const char *cluster_role_name(enum cluster_role role);
 
 /* Text to be freed; NULL without memory. */

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,7 +21,7 @@
 #define ACCEPT_MOST 64 /* a turn */
 
 /* What epoll gives back for what is no peer. */
-static char bell_mark, listen_mark;
+static char bell_mark, listen_mark, local_mark;
 
 static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
     struct epoll_event event = {.events = events, .data.ptr = mark};
@@ -28,7 +30,7 @@ static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
 
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
                    int listen_fd, struct sy_error *err) {
-    *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd};
+    *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1};
     list_init(&loop->peers);
     list_init(&loop->dead);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -36,6 +38,37 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     if (rc == 0 && listen_fd >= 0)
         rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &listen_mark);
     return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
+}
+
+/* ---- Unix sockets ---- */
+
+/* A name that is in no folder begins with a zero. */
+static socklen_t local_address(const char *name, struct sockaddr_un *address) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+int link_loop_listen_local(struct link_loop *loop, const char *name) {
+    struct sockaddr_un address;
+    socklen_t bytes = local_address(name, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc = 0;
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&address, bytes) < 0 || listen(fd, SOMAXCONN) < 0 ||
+        (rc = watch(loop->epoll_fd, fd, EPOLLIN, &local_mark)) < 0) {
+        rc = rc ? rc : -errno;
+        close(fd);
+        return rc;
+    }
+    loop->local_fd = fd;
+    return 0;
+}
+
+int link_connect_local(const char *name) {
+    struct sockaddr_un address;
+    socklen_t bytes = local_address(name, &address);
+    return link_connect((struct sockaddr *)&address, bytes);
 }
 
 /* ---- peers ---- */
@@ -100,12 +133,12 @@ static bool bury_dead(struct link_loop *loop) {
 
 /* ---- turns ---- */
 
-static void accept_all(struct link_loop *loop) {
+static void accept_all(struct link_loop *loop, int listen_fd) {
     for (int i = 0; i < ACCEPT_MOST; i++) {
         struct sockaddr_storage address;
         socklen_t bytes = sizeof(address);
         char from[96];
-        int fd = accept4(loop->listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
         link_address_text((struct sockaddr *)&address, from, sizeof(from));
@@ -136,7 +169,9 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
     now_ns = clock_now_ns();
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == &listen_mark)
-            accept_all(loop);
+            accept_all(loop, loop->listen_fd);
+        else if (events[i].data.ptr == &local_mark)
+            accept_all(loop, loop->local_fd);
         else if (events[i].data.ptr != &bell_mark)
             peer_ready(events[i].data.ptr, events[i].events, now_ns);
     }
@@ -189,6 +224,8 @@ void link_loop_stop(struct link_loop *loop) {
     bury_dead(loop);
     if (loop->listen_fd >= 0)
         close(loop->listen_fd);
+    if (loop->local_fd >= 0)
+        close(loop->local_fd);
     if (loop->epoll_fd >= 0)
         close(loop->epoll_fd);
     loop->ops = NULL;

@@ -32,6 +32,7 @@ struct link_loop {
     void *owner;
     const char *name; /* of the thread */
     int epoll_fd, listen_fd;
+    int local_fd; /* a Unix socket that listens, for those of this host; -1: none */
     struct doorbell *bell;
     struct list_node peers; /* struct peer.link */
     struct list_node dead;  /* closed in this turn */
@@ -43,6 +44,11 @@ struct link_loop {
 /* `listen_fd` is the loop's from then on; -1: nobody connects. 0 or -errno with a sentence. */
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
                    int listen_fd, struct sy_error *err);
+/* Others of this host may connect to a Unix socket, too, which has this name without being in any folder. 0 or -errno.
+ * Before it is started. */
+int link_loop_listen_local(struct link_loop *loop, const char *name);
+/* Begins to connect to one. The socket, or -errno: nobody of this host listens by that name. */
+int link_connect_local(const char *name);
 /* 0 or -errno with a sentence. */
 int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err);
 /* Ends the thread, if it was started, and closes all peers. */

@@ -96,6 +96,8 @@ void peer_close(struct peer *peer) {
 void peer_free(struct peer *peer) {
     for (uint32_t i = 0; peer->out && i < peer->out_room; i++)
         free(peer->out[i].copy);
+    while (peer->fd_count > 0)
+        close(peer->fds[--peer->fd_count]);
     free(peer->out);
     free(peer->in);
     peer->out = NULL;
@@ -274,6 +276,32 @@ void peer_flush(struct peer *peer) {
         want_writable(peer, false);
 }
 
+int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
+                  const int *fds, uint32_t fd_count) {
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(PEER_FDS_MAX * sizeof(int))] = {0};
+    struct frame frame = {.head_bytes = (uint32_t)head_bytes, .kind = (uint16_t)kind, .count = (uint16_t)count};
+    struct iovec pieces[] = {{&frame, sizeof(frame)}, {(void *)(uintptr_t)head, head_bytes}};
+    CHECK_EQ(head_bytes % 8, 0);
+    CHECK_LE(fd_count, PEER_FDS_MAX);
+    peer_flush(peer);
+    if (peer->closed || peer->out_count > 0)
+        return -EAGAIN;
+    struct msghdr message = {.msg_iov = pieces,
+                             .msg_iovlen = 2,
+                             .msg_control = control,
+                             .msg_controllen = CMSG_SPACE(fd_count * sizeof(int))};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
+    ssize_t sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)(sizeof(frame) + head_bytes))
+        return 0;
+    give_up(peer); /* half a frame is no use */
+    return sent < 0 ? -errno : -EAGAIN;
+}
+
 size_t peer_waiting(const struct peer *peer) {
     size_t bytes = 0;
     for (uint32_t i = 0; i < peer->out_count; i++)
@@ -392,6 +420,23 @@ static bool frames_take(struct peer *peer) {
     return !peer->closed;
 }
 
+/* Descriptors that came along; those that nobody waits for are closed with the peer. */
+static void fds_take(struct peer *peer, struct msghdr *message) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+            if (peer->fd_count < PEER_FDS_MAX)
+                peer->fds[peer->fd_count++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
 /* One system call. Bytes, 0 at the end, or -errno. */
 static ssize_t receive(struct peer *peer) {
     struct iovec pieces[PEER_PIECES_MAX + 1];
@@ -406,8 +451,12 @@ static ssize_t receive(struct peer *peer) {
     if (peer->in_used == peer->in_room)
         buffer_compact(peer);
     pieces[count++] = (struct iovec){peer->in + peer->in_used, peer->in_room - peer->in_used};
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    ssize_t got = recvmsg(peer->fd, &message, MSG_DONTWAIT);
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(PEER_FDS_MAX * sizeof(int))];
+    struct msghdr message = {
+        .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof(control)};
+    ssize_t got = recvmsg(peer->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got >= 0)
+        fds_take(peer, &message);
     if (got <= 0)
         return got < 0 ? -errno : 0;
     peer->bytes_in += (uint64_t)got;

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "cluster/wire.h"
 
+#define PEER_FDS_MAX    64                  /* descriptors that may come with a frame */
 #define PEER_PIECES_MAX (TENSORS_MAX + 1)   /* of a body */
 #define PEER_OUT_MAX    ((size_t)256 << 20) /* bytes copied and not sent, from which on a peer is too slow: closed */
 
@@ -51,6 +52,8 @@ struct peer {
     struct iovec pieces[PEER_PIECES_MAX];
     uint32_t piece, piece_count;
     uint64_t body_left;
+    int fds[PEER_FDS_MAX]; /* that came and nobody has taken */
+    uint32_t fd_count;
     /* out */
     struct out_piece *out; /* [out_room] a ring */
     uint32_t out_room, out_first, out_count;
@@ -80,6 +83,9 @@ void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_byt
 /* A piece of the body of the last frame, copied if it is small, else sent from where it lies until `sent` is called
  * (with the context; NULL: it stays in place anyway). Pieces of all bodies' bytes must follow their frame. */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag);
+/* A frame with descriptors, over a Unix socket, at once. The descriptors stay the caller's. 0 or -errno. */
+int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
+                  const int *fds, uint32_t fd_count);
 /* Sends what the socket takes. */
 void peer_flush(struct peer *peer);
 /* Bytes that wait to be sent. */

@@ -26,7 +26,10 @@ static size_t struct_bytes(uint16_t kind) {
     case FRAME_MODEL_GONE:
     case FRAME_FRONTEND_GONE:
         return sizeof(uint32_t);
+    case FRAME_REGIONS:
+        return sizeof(struct wire_region);
     case FRAME_PULL:
+    case FRAME_TAKEN:
     case FRAME_NO_CARD:
         return sizeof(uint64_t);
     default:

@@ -51,10 +51,12 @@ enum frame_kind {
     FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
+    FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read where they lie */
     FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
     /* frontend -> backend */
     FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
     FRAME_NO_CARD,   /* u64 handle: there is no such request any more */
+    FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, a descriptor each; over a Unix socket only */
 };
 
 struct frame {
@@ -92,6 +94,13 @@ struct wire_outcome {
     uint32_t batch_items;
     uint8_t status, refusal; /* enum request_status, enum refusal */
     uint8_t suspect, broke, absent, pad[7];
+};
+
+/* Cards of one of a frontend's threads, or a region that inputs lie in. */
+struct wire_region {
+    uint64_t bytes;
+    uint32_t number; /* of the thread, or of the region */
+    uint32_t cards;  /* 1: cards */
 };
 
 struct wire_result {

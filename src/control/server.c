@@ -329,10 +329,12 @@ static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int
 static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
     /* one thread more than frontends: while one works at a very large body, the others still have one */
-    rc = rc < 0 ? rc : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), s->config.grpc_level, err);
+    rc = rc < 0 ? rc : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s),
+                                   server_role(s) == LINK_FRONTEND, s->config.grpc_level, err);
     if (rc == 0) {
         struct region *region = &s->wiring.regions[s->wiring.frontends];
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
+        region->fd = slab_fd(bulk_slab(s->bulk));
     }
     rc = rc < 0 ? rc : start_protocol(s, 0, s->config.http_port, &s->bound.http, err);
     return rc < 0 || s->config.grpc_port < 0 ? rc : start_protocol(s, 1, s->config.grpc_port, &s->bound.grpc, err);

@@ -35,6 +35,7 @@ static inline uint32_t handle_frontend(uint64_t handle) {
 struct region {
     uintptr_t base; /* here; 0 with no bytes: there is none of this number */
     size_t bytes;
+    int fd; /* that other processes of this host map it by (link/visible.h); -1: none */
 };
 
 #define REGION_NONE UINT32_MAX

@@ -35,13 +35,14 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
                                 .busy_ns = clock_now_ns()};
     /* the pages of calloc() take no memory until a request uses them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
-    home->slab = slab_create(config->inputs_bytes_max);
+    home->slab = config->port && port_is_visible(config->port) ? slab_create_visible(config->inputs_bytes_max, false)
+                                                               : slab_create(config->inputs_bytes_max);
     if (!home->slots || !home->slab)
         return -ENOMEM;
     size_t bytes;
     uintptr_t base = slab_range(home->slab, &bytes);
     if (home->port)
-        port_region(home->port, base, bytes);
+        port_region(home->port, base, bytes, slab_fd(home->slab));
     return infer_counters_init(&home->counters, config->model_count);
 }
 

@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/margin.h"
+#include "link/visible.h"
 #include "sched/wiring.h"
 
 #define BEST_EFFORT_PART 4 /* this part of the outstanding requests may be best effort: those wait long */
@@ -40,6 +43,31 @@ struct port {
     uint32_t *free;        /* unused slots; [outstanding] is the next one to be taken */
 };
 
+static size_t cards_bytes(const struct port *port) {
+    return port->wiring->port_requests * sizeof(struct request_card);
+}
+
+/* Pages are touched when a request needs them. Other processes of this host read the cards where they pull. */
+static struct request_card *cards_allocate(struct port *port) {
+    if (!port_is_visible(port))
+        return aligned_alloc(CACHE_LINE, cards_bytes(port));
+    int fd = visible_create(cards_bytes(port));
+    port->wiring->card_fds[port->index] = fd < 0 ? -1 : fd;
+    return fd < 0 ? NULL : visible_map(fd, cards_bytes(port));
+}
+
+static void cards_free(struct port *port) {
+    if (!port_is_visible(port)) {
+        free(port->cards);
+        return;
+    }
+    if (port->cards)
+        munmap(port->cards, cards_bytes(port));
+    if (port->wiring->card_fds[port->index] >= 0)
+        close(port->wiring->card_fds[port->index]);
+    port->wiring->card_fds[port->index] = -1;
+}
+
 struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_margin_ns) {
     uint32_t most = wiring->port_requests;
     struct port *port = calloc(1, sizeof(*port));
@@ -51,7 +79,7 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
     port->requests = calloc(most, sizeof(*port->requests));
     port->submissions = calloc(most, sizeof(*port->submissions));
     port->free = calloc(most, sizeof(*port->free));
-    port->cards = aligned_alloc(CACHE_LINE, most * sizeof(*port->cards)); /* no memory until it is used */
+    port->cards = cards_allocate(port);
     if (!port->model_rung || !port->requests || !port->submissions || !port->free || !port->cards) {
         port_destroy(port);
         return NULL;
@@ -66,7 +94,7 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
 void port_destroy(struct port *port) {
     if (!port)
         return;
-    free(port->cards);
+    cards_free(port);
     free(port->free);
     free(port->submissions);
     free(port->requests);
@@ -74,8 +102,12 @@ void port_destroy(struct port *port) {
     free(port);
 }
 
-void port_region(struct port *port, uintptr_t base, size_t bytes) {
-    port->wiring->regions[port->index] = (struct region){base, bytes};
+void port_region(struct port *port, uintptr_t base, size_t bytes, int fd) {
+    port->wiring->regions[port->index] = (struct region){base, bytes, fd};
+}
+
+bool port_is_visible(const struct port *port) {
+    return port->wiring->link == LINK_FRONTEND;
 }
 
 uint32_t port_most(const struct port *port, bool best_effort) {
@@ -128,7 +160,13 @@ static int card_write(struct port *port, const struct request *request) {
     return rc;
 }
 
+/* Another process that reads the inputs without asking (cluster/landing.h) looks at the card's handle afterwards: it is
+ * gone before the inputs' memory is anything else. */
 static void slot_give(struct port *port, struct request *request) {
+    if (port_is_visible(port)) {
+        port->cards[request->slot].handle = 0;
+        atomic_thread_fence(memory_order_release);
+    }
     port->requests[request->slot] = NULL;
     port->free[--port->outstanding] = request->slot;
 }

@@ -14,7 +14,9 @@ struct port *port_create(struct wiring *wiring, uint32_t index, int64_t reply_ma
 void port_destroy(struct port *port);
 /* Sets where the inputs of the port's requests lie, if not in the bulk threads' memory. Before the first is submitted.
  */
-void port_region(struct port *port, uintptr_t base, size_t bytes);
+void port_region(struct port *port, uintptr_t base, size_t bytes, int fd);
+/* Whether other processes of this host pull inputs, so that they should lie where those can map them. */
+bool port_is_visible(const struct port *port);
 
 /* Submits a request; its memory stays in place until it comes back. 0; -EAGAIN: too many are outstanding; -EBUSY: too
  * many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees it at port_flush(). */

@@ -10,15 +10,18 @@
  * is a few times as long as the memory may be, so that large chunks find room between small ones. */
 #include "request/slab.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/list.h"
+#include "link/visible.h"
 
 #define CHUNK_BYTES  ((size_t)1 << 20)
 #define HEADER_BYTES 64
@@ -53,6 +56,7 @@ struct size_class {
 /* Owned by the frontend's thread, or by the thread that holds the lock. */
 struct slab {
     bool shared;
+    int fd;               /* of memory that other processes may map; -1 */
     pthread_mutex_t lock; /* of a shared one */
     size_t bytes_max, bytes_mapped, bytes_taken;
     char *range;    /* of `units` times CHUNK_BYTES, at a multiple of CHUNK_BYTES */
@@ -112,29 +116,39 @@ static bool range_reserve(struct slab *slab, size_t bytes_max) {
     return slab->range && slab->taken;
 }
 
-struct slab *slab_create(size_t bytes_max) {
+static struct slab *create(size_t bytes_max, bool shared, bool visible) {
     struct slab *slab = calloc(1, sizeof(*slab));
     if (!slab)
         return NULL;
+    slab->fd = -1;
     slab->bytes_max = bytes_max;
     for (uint32_t i = 0; i < CLASS_COUNT; i++) {
         list_init(&slab->classes[i].partial);
         list_init(&slab->classes[i].full);
     }
-    if (!range_reserve(slab, bytes_max)) {
+    slab->shared = shared;
+    pthread_mutex_init(&slab->lock, NULL);
+    if (!range_reserve(slab, bytes_max) || (visible && (slab->fd = visible_create(slab->units * CHUNK_BYTES)) < 0)) {
         slab_destroy(slab);
         return NULL;
     }
     return slab;
 }
 
+struct slab *slab_create(size_t bytes_max) {
+    return create(bytes_max, false, false);
+}
+
 struct slab *slab_create_shared(size_t bytes_max) {
-    struct slab *slab = slab_create(bytes_max);
-    if (slab) {
-        slab->shared = true;
-        pthread_mutex_init(&slab->lock, NULL);
-    }
-    return slab;
+    return create(bytes_max, true, false);
+}
+
+struct slab *slab_create_visible(size_t bytes_max, bool shared) {
+    return create(bytes_max, shared, true);
+}
+
+int slab_fd(const struct slab *slab) {
+    return slab->fd;
 }
 
 static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
@@ -145,6 +159,8 @@ static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
     /* the addresses are without memory again; if the system refuses that, they stay mapped, and are used as they are */
     if (mmap(chunk, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         madvise(chunk, bytes, MADV_DONTNEED);
+    if (slab->fd >= 0)
+        fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (char *)chunk - slab->range, (off_t)bytes);
 }
 
 void slab_destroy(struct slab *slab) {
@@ -152,8 +168,9 @@ void slab_destroy(struct slab *slab) {
         return;
     if (slab->range)
         munmap(slab->range, slab->units * CHUNK_BYTES);
-    if (slab->shared)
-        pthread_mutex_destroy(&slab->lock);
+    if (slab->fd >= 0)
+        close(slab->fd);
+    pthread_mutex_destroy(&slab->lock);
     free(slab->taken);
     free(slab);
 }
@@ -195,7 +212,9 @@ static void *chunk_memory(struct slab *slab, size_t bytes) {
     if (at == slab->units)
         return NULL;
     char *memory = slab->range + at * CHUNK_BYTES;
-    if (mprotect(memory, bytes, PROT_READ | PROT_WRITE) < 0)
+    if (slab->fd < 0 ? mprotect(memory, bytes, PROT_READ | PROT_WRITE) < 0
+                     : mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, slab->fd,
+                            memory - slab->range) == MAP_FAILED)
         return NULL;
     memset(slab->taken + at, 1, count);
     slab->looked = at + count;

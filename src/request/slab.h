@@ -19,6 +19,10 @@ struct slab;
  * or memory. */
 struct slab *slab_create(size_t bytes_max);
 struct slab *slab_create_shared(size_t bytes_max);
+/* The same of memory that other processes of this host may map (link/visible.h). */
+struct slab *slab_create_visible(size_t bytes_max, bool shared);
+/* What they map it by; -1: they may not. */
+int slab_fd(const struct slab *slab);
 /* Frees everything, whether it was given back or not. */
 void slab_destroy(struct slab *slab);
 /* The range of addresses of all blocks, and its length: the same from slab_create() on. */

@@ -92,8 +92,13 @@ static int states_make(struct wiring *w) {
     w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
     w->cards = calloc(wiring_numbers(w), sizeof(*w->cards)); /* untouched pages cost nothing */
     w->regions = calloc(wiring_regions(w), sizeof(*w->regions));
-    if (!w->states || !w->parts || !w->hints || !w->cards || !w->regions)
+    w->card_fds = malloc(w->frontends * sizeof(*w->card_fds));
+    if (!w->states || !w->parts || !w->hints || !w->cards || !w->regions || !w->card_fds)
         return -ENOMEM;
+    for (uint32_t f = 0; f < w->frontends; f++)
+        w->card_fds[f] = -1;
+    for (uint32_t r = 0; r < wiring_regions(w); r++)
+        w->regions[r].fd = -1;
     for (uint32_t a = 0; a < w->accelerators && w->link == LINK_SCHEDULER; a++)
         atomic_init(&w->states[a], ACCELERATOR_GONE); /* until one comes into its place */
     for (uint32_t m = 0; m < w->models && w->part_of_model; m++)
@@ -276,6 +281,7 @@ void wiring_destroy(struct wiring *w) {
     rings_free(w->ran, e * t);
     rings_free(w->plans, t * e);
     rings_free(w->results, e * f);
+    free(w->card_fds);
     free(w->cards);
     free(w->regions);
     rings_free(w->refusals, t * f);

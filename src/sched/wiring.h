@@ -82,6 +82,7 @@ struct wiring {
     struct ring *answers;                         /* [e] struct model_answer */
     /* What executors look requests up in. Each is set by its frontend's starter, before the frontend submits any. */
     const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
+    int *card_fds;                     /* [frontends] LINK_FRONTEND: what other processes map them by; else -1 */
     struct region *regions; /* [wiring_regions()] a frontend's own has its number; the next: of bulk threads */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
