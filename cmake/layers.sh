@@ -3,7 +3,7 @@
 # it in this list, which ARCHITECTURE.md draws; a folder that is not listed is refused, too. The build runs it.
 set -eu
 layers="base tensor link table engine repository profile plan sched policy backend request v2 stats net http grpc scenario
-    control sim load stress cli"
+    cluster control sim load stress cli"
 
 cd "$1"
 find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include +"[a-z0-9_]+/[^"]+"' {} + | awk -F: -v layers="$(echo $layers)" '
