@@ -109,16 +109,16 @@ static void heard(struct election *e, int64_t now_ns, const struct election_even
 static void told(struct election *e, int64_t now_ns, const struct election_event *event, struct election_actions *out) {
     if (event->term > ELECTION_TERM_MAX)
         return;
-    /* Of a former life of this process: nobody else leads that term, so the next is ours at once. */
-    bool former = !e->config.registry && event->incarnation && event->incarnation != e->config.incarnation &&
-                  event->peer == e->config.rank;
-    if (former && e->leads && event->term >= e->term && event->term < ELECTION_TERM_MAX)
-        lead(e, now_ns, event->term + 1, out);
-    else if (!e->config.registry && e->leads && event->term == e->term && event->incarnation &&
-             event->peer < e->config.rank)
-        stand_down(e, now_ns, out);
-    else
+    bool other = event->incarnation && event->incarnation != e->config.incarnation;
+    if (!e->leads || !other || event->term < e->term)
         term_hear(e, now_ns, event->term, out);
+    else if (!e->config.registry && event->peer == e->config.rank && event->term < ELECTION_TERM_MAX)
+        lead(e, now_ns, event->term + 1, out); /* a former life of this process led it, and nobody else does */
+    else if (event->term > e->term || e->config.registry || event->peer < e->config.rank) {
+        /* The same term with a registry: that has forgotten the other, and the member has not. */
+        stand_down(e, now_ns, out);
+        e->term = event->term;
+    }
 }
 
 /* Whether what was seen of the key is news. A watch and an answer may overtake each other. But if even an answer to
