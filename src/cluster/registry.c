@@ -67,8 +67,9 @@ struct registry {
     struct curl_slist *headers;
     struct call calls[CALL_KINDS];
     uint32_t endpoint;
-    bool up, ever_up, told_down;
-    enum call_kind next; /* of the session; CALL_KINDS: it watches */
+    bool up, ever_up;              /* for the log */
+    enum registry_event_kind told; /* REGISTRY_UP or REGISTRY_DOWN; at first something else */
+    enum call_kind next;           /* of the session; CALL_KINDS: it watches */
     int64_t next_ns, keep_ns, retry_ns;
     int64_t lease, revision;
     bool leader_listed, self_listed;
@@ -214,8 +215,8 @@ static void session_fail(struct registry *r, uint32_t endpoint, const char *why)
     endpoint_leave(r, endpoint);
     r->retry_ns = r->retry_ns * 2 < RETRY_MAX_NS ? r->retry_ns * 2 : RETRY_MAX_NS;
     r->next_ns = clock_now_ns() + r->retry_ns;
-    if (!r->told_down) {
-        r->told_down = true;
+    if (r->told != REGISTRY_DOWN) {
+        r->told = REGISTRY_DOWN;
         r->up = false;
         log_warn("registry is down", "name=%s endpoint=%s reason=\"%s\"", r->config.place.name,
                  r->config.place.endpoints[endpoint], why);
@@ -247,9 +248,9 @@ static int list_read(struct registry *r, struct call *c, struct sy_error *err) {
     for (uint32_t i = 0; i < r->member_count; i++)
         r->members[i].listed = false;
     r->leader_listed = r->self_listed = false;
-    if (!r->up)
+    if (r->told != REGISTRY_UP)
         event_tell(r, REGISTRY_UP);
-    r->told_down = false;
+    r->told = REGISTRY_UP;
     return etcd_range_read(c->answer.data, c->answer.length, &r->revision, pair_seen, r, err);
 }
 
@@ -448,7 +449,7 @@ static void calls_step(struct registry *r) {
 /* The others need not wait for our lease to end. */
 static void farewell(struct registry *r) {
     int64_t until_ns = clock_now_ns() + FAREWELL_TIMEOUT_MS * NS_PER_MS;
-    if (!r->lease || r->told_down)
+    if (!r->lease || r->told == REGISTRY_DOWN)
         return;
     etcd_lease_id_write(&r->calls[CALL_REVOKE].body, r->lease);
     call_start(r, CALL_REVOKE, paths[CALL_REVOKE], FAREWELL_TIMEOUT_MS);
@@ -565,6 +566,7 @@ int registry_open(const struct registry_config *config, struct registry **regist
         return error_set(err, -ENOMEM, "out of memory");
     r->config = *config;
     r->config.lease_s = config->lease_s ? config->lease_s : REGISTRY_LEASE_S;
+    r->told = REGISTRY_MEMBER;
     r->retry_ns = RETRY_MIN_NS / 2;
     r->members = calloc(REGISTRY_MEMBERS_MAX, sizeof(*r->members));
     r->multi = curl_multi_init();
