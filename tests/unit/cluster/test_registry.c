@@ -411,6 +411,146 @@ static void nothing_there_is_no_trouble(void **state) {
     assert_int_equal(registry_open(&config, &registry, &err), -EINVAL);
 }
 
+/* ---- the election and the registry together, by the real clock; heartbeats are handed over directly ---- */
+
+enum { NODES = 3 };
+
+struct node {
+    struct registry *registry;
+    struct election e;
+    int64_t wake_ns;
+    unsigned failures;
+};
+
+struct cluster {
+    struct doorbell bell;
+    struct node nodes[NODES]; /* without a registry: dead */
+    uint64_t winners[64];     /* by term */
+};
+
+static void node_step(struct cluster *c, uint32_t i, struct election_event event) {
+    struct node *n = &c->nodes[i];
+    struct election_actions out;
+    election_step(&n->e, clock_now_ns(), &event, &out);
+    n->wake_ns = out.wake_ns;
+    if (out.change == ELECTION_LEAD) {
+        uint64_t term = election_term(&n->e);
+        assert_true(term < ARRAY_COUNT(c->winners) && !c->winners[term]);
+        c->winners[term] = i + 1;
+    }
+    if (out.ask == ELECTION_READ)
+        registry_read(n->registry);
+    else if (out.ask == ELECTION_SWAP)
+        registry_swap(n->registry, out.swap_revision, out.swap_term);
+    for (uint32_t p = 0; out.heartbeat && p < NODES; p++)
+        if (p != i && c->nodes[p].registry)
+            node_step(c, p,
+                      (struct election_event){.kind = ELECTION_HEARD,
+                                              .peer = i,
+                                              .incarnation = i + 1,
+                                              .term = election_term(&n->e),
+                                              .leads = election_leads(&n->e)});
+}
+
+static void node_listen(struct cluster *c, uint32_t i) {
+    for (struct registry_event *event; (event = registry_event_next(c->nodes[i].registry)); free(event)) {
+        struct election_event news = {.key = event->leader.key};
+        if (event->kind == REGISTRY_LEADER)
+            news.kind = ELECTION_KEY_CHANGED;
+        else if (event->kind == REGISTRY_ANSWER)
+            news.kind = ELECTION_KEY_ANSWER;
+        else if (event->kind == REGISTRY_FAILED)
+            news.kind = ELECTION_REGISTRY_FAILED;
+        else
+            continue;
+        c->nodes[i].failures += event->kind == REGISTRY_FAILED;
+        node_step(c, i, news);
+    }
+}
+
+/* One turn of all; then sleeps until there is something to do. */
+static void cluster_turn(struct cluster *c) {
+    int64_t wake_ns = INT64_MAX;
+    bool pending = false;
+    for (uint32_t i = 0; i < NODES; i++) {
+        if (!c->nodes[i].registry)
+            continue;
+        node_listen(c, i);
+        if (clock_now_ns() >= c->nodes[i].wake_ns)
+            node_step(c, i, (struct election_event){.kind = ELECTION_TIMER});
+    }
+    doorbell_arm(&c->bell);
+    for (uint32_t i = 0; i < NODES; i++)
+        if (c->nodes[i].registry) {
+            wake_ns = c->nodes[i].wake_ns < wake_ns ? c->nodes[i].wake_ns : wake_ns;
+            pending |= registry_pending(c->nodes[i].registry);
+        }
+    if (pending)
+        doorbell_cancel(&c->bell);
+    else
+        doorbell_sleep(&c->bell, wake_ns);
+}
+
+/* Who leads, if all follow it; else NODES. */
+static uint32_t cluster_leader(const struct cluster *c) {
+    uint32_t leader = NODES;
+    for (uint32_t i = 0; i < NODES; i++)
+        if (c->nodes[i].registry && election_leads(&c->nodes[i].e))
+            leader = i;
+    for (uint32_t i = 0; i < NODES; i++)
+        if (c->nodes[i].registry && election_leader(&c->nodes[i].e) != leader + 1)
+            return NODES;
+    return leader;
+}
+
+#define TURN_UNTIL(cluster, condition)                                                                                 \
+    for (int64_t until_ns = clock_now_ns() + LIMIT_NS; !(condition);) {                                                \
+        if (clock_now_ns() > until_ns)                                                                                 \
+            fail_msg("in vain: %s", #condition);                                                                       \
+        cluster_turn(cluster);                                                                                         \
+    }
+
+static void node_kill(struct cluster *c, uint32_t i) {
+    registry_close(c->nodes[i].registry);
+    c->nodes[i].registry = NULL;
+    for (uint32_t p = 0; p < NODES; p++)
+        if (c->nodes[p].registry)
+            node_step(c, p, (struct election_event){.kind = ELECTION_LINK, .peer = i, .up = false});
+}
+
+static void leaders_follow_each_other(void **state) {
+    need_etcd(state);
+    struct cluster c = {0};
+    char url[64];
+    struct sy_error err;
+    snprintf(url, sizeof(url), "etcd://127.0.0.1:%u/elections", etcd_port);
+    assert_int_equal(doorbell_init(&c.bell, false, false), 0);
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct registry_config config = {.self = {.incarnation = i + 1, .role = "scheduler"}, .bell = &c.bell};
+        struct election_config rules = {.incarnation = i + 1, .registry = true, .peers = NODES};
+        assert_int_equal(registry_place_parse(url, &config.place, &err), 0);
+        assert_int_equal(registry_open(&config, &c.nodes[i].registry, &err), 0);
+        election_init(&c.nodes[i].e, &rules, clock_now_ns());
+    }
+    TURN_UNTIL(&c, cluster_leader(&c) < NODES);
+    uint32_t first = cluster_leader(&c);
+    uint64_t term = election_term(&c.nodes[first].e);
+    node_kill(&c, first);
+    TURN_UNTIL(&c, cluster_leader(&c) < NODES);
+    uint32_t second = cluster_leader(&c), third = NODES - first - second;
+    assert_true(election_term(&c.nodes[second].e) > term);
+    /* without the registry the last one does not lead before it is back */
+    etcd_stop();
+    node_kill(&c, second);
+    unsigned failures = c.nodes[third].failures + 3;
+    TURN_UNTIL(&c, c.nodes[third].failures >= failures);
+    assert_false(election_leads(&c.nodes[third].e));
+    etcd_run();
+    TURN_UNTIL(&c, cluster_leader(&c) == third);
+    registry_close(c.nodes[third].registry);
+    doorbell_destroy(&c.bell);
+}
+
 static int entry_remove(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
     (void)st, (void)flag, (void)ftw;
     return remove(path);
@@ -447,6 +587,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(killed_and_stopped_members_are_gone),
         cmocka_unit_test(second_address_serves),
         cmocka_unit_test(nothing_there_is_no_trouble),
+        cmocka_unit_test(leaders_follow_each_other),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
