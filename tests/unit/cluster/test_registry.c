@@ -355,6 +355,22 @@ static void etcd_stops_and_comes_back(void **state) {
     client_close(&a);
 }
 
+static void etcd_falls_silent(void **state) {
+    need_etcd(state);
+    struct client a;
+    client_start(&a, "silent", 1, "scheduler");
+    WAIT(&a, a.up && member_of(&a, 1));
+    kill(etcd_pid, SIGSTOP);
+    WAIT(&a, !a.up);
+    unsigned failures = a.failures;
+    registry_read(a.registry);
+    WAIT(&a, a.failures > failures);
+    kill(etcd_pid, SIGCONT);
+    WAIT(&a, a.up && member_of(&a, 1)); /* if its lease has run out, it has a new one */
+    client_read(&a);
+    client_close(&a);
+}
+
 /* What `test_registry member ENDPOINT NAME` does: registers, and stays until it is killed. */
 static void member_main(const char *endpoint, const char *name) {
     struct client c;
@@ -580,13 +596,10 @@ int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "member") == 0)
         member_main(argv[2], argv[3]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_come_and_go),
-        cmocka_unit_test(leader_key_is_swapped),
-        cmocka_unit_test(one_wins_each_term),
-        cmocka_unit_test(etcd_stops_and_comes_back),
-        cmocka_unit_test(killed_and_stopped_members_are_gone),
-        cmocka_unit_test(second_address_serves),
-        cmocka_unit_test(nothing_there_is_no_trouble),
+        cmocka_unit_test(members_come_and_go),       cmocka_unit_test(leader_key_is_swapped),
+        cmocka_unit_test(one_wins_each_term),        cmocka_unit_test(etcd_stops_and_comes_back),
+        cmocka_unit_test(etcd_falls_silent),         cmocka_unit_test(killed_and_stopped_members_are_gone),
+        cmocka_unit_test(second_address_serves),     cmocka_unit_test(nothing_there_is_no_trouble),
         cmocka_unit_test(leaders_follow_each_other),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
