@@ -2,8 +2,8 @@
 # layers.sh SOURCE_DIR - refuses includes that point upwards. A file may include its own folder and those before it in
 # this list, which ARCHITECTURE.md draws; a folder that is not in the list is refused, too. The build runs this check.
 set -eu
-layers="base tensor link table engine repository profile plan sched policy backend request v2 stats net http grpc scenario cluster
-    control sim load stress cli"
+layers="base tensor link table engine repository profile plan sched policy backend request v2 stats net http grpc scenario
+    cluster control sim load stress cli"
 
 cd "$1"
 find src -mindepth 2 -name '*.[ch]' -exec grep -HnoE '^ *# *include +"[a-z0-9_]+/[^"]+"' {} + | awk -F: -v layers="$(echo $layers)" '

@@ -6,7 +6,7 @@
 # ignores; only packages are installed elsewhere, by apt-get.
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
-                libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
+                libcurl4-gnutls-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
                 python3 python3-venv ca-certificates openssl curl gnuplot-nox"
 # libFuzzer comes with clang.
 TEST_PACKAGES="clang libclang-rt-dev"
@@ -274,7 +274,19 @@ set_up_perf_analyzer() {
     stamp_write perf_analyzer "$wanted"
 }
 
-# Taken out of a package without installing it: in Debian 12 that is Prometheus itself, which would start a server.
+# Programs out of packages whose installation would start a server.
+program_unpack() { # PROGRAM PACKAGE
+    say "$1: out of the package $2 into build/clients"
+    rm -rf build/clients/unpacked
+    mkdir -p build/clients/unpacked build/clients/bin
+    (cd build/clients/unpacked && apt-get -o Acquire::Retries=3 download "$2") >"build/logs/$1.log" 2>&1 &&
+        dpkg-deb -x build/clients/unpacked/*.deb build/clients/unpacked ||
+        die "apt-get could not fetch the package $2 (is the network there?): see $PWD/build/logs/$1.log"
+    mv "build/clients/unpacked/usr/bin/$1" build/clients/bin/
+    rm -rf build/clients/unpacked
+}
+
+# In Debian 12 it is in the package of Prometheus itself.
 set_up_promtool() {
     if [ -x build/clients/bin/promtool ] || command -v promtool >/dev/null; then
         return 0
@@ -282,15 +294,16 @@ set_up_promtool() {
     need_disk
     [ -n "$(apt-cache search --names-only '^prometheus$')" ] || read_package_lists
     package=$(apt-cache search --names-only '^promtool$' | cut -d ' ' -f 1)
-    package=${package:-prometheus}
-    say "promtool: out of the package $package into build/clients"
-    rm -rf build/clients/prometheus
-    mkdir -p build/clients/prometheus build/clients/bin
-    (cd build/clients/prometheus && apt-get -o Acquire::Retries=3 download "$package") >build/logs/promtool.log 2>&1 &&
-        dpkg-deb -x build/clients/prometheus/*.deb build/clients/prometheus ||
-        die "apt-get could not fetch the package $package (is the network there?): see $PWD/build/logs/promtool.log"
-    mv build/clients/prometheus/usr/bin/promtool build/clients/bin/
-    rm -rf build/clients/prometheus
+    program_unpack promtool "${package:-prometheus}"
+}
+
+set_up_etcd() {
+    if [ -x build/clients/bin/etcd ] || command -v etcd >/dev/null; then
+        return 0
+    fi
+    need_disk
+    [ -n "$(apt-cache search --names-only '^etcd-server$')" ] || read_package_lists
+    program_unpack etcd etcd-server
 }
 
 set_up_go_clients() {

@@ -42,7 +42,7 @@ static inline struct rig *rig_start_threads(const struct engine_ops *engine, uin
     rig->wiring.thread_of_model = rig->wiring.thread_of_served = rig->wiring.executor_of = rig->zero;
     assert_int_equal(wiring_init(&rig->wiring, false, &err), 0);
     rig->wiring.cards[0] = rig->cards;
-    rig->wiring.regions[0] = (struct region){0, SIZE_MAX}; /* inputs lie anywhere */
+    rig->wiring.regions[0] = (struct region){0, SIZE_MAX, -1}; /* inputs lie anywhere */
     snprintf(rig->model.name, sizeof(rig->model.name), "m");
     rig->model.signature = (struct signature){.input_count = 1, .output_count = 1, .batched = true};
     rig->model.signature.inputs[0] =

@@ -45,7 +45,7 @@ static struct rig *rig_start(void) {
     rig->cards = aligned_alloc(CACHE_LINE, REQUESTS * sizeof(*rig->cards));
     rig->results = aligned_alloc(CACHE_LINE, REQUESTS * sizeof(*rig->results));
     w->cards[0] = rig->cards;
-    w->regions[0] = (struct region){0, SIZE_MAX}; /* inputs lie anywhere */
+    w->regions[0] = (struct region){0, SIZE_MAX, -1}; /* inputs lie anywhere */
     struct executor_config config = {.wiring = w,
                                      .accelerators = ACCELERATORS,
                                      .engine = &engine_emulated,
