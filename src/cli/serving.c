@@ -15,6 +15,7 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cluster/election.h"
 #include "cluster/hello.h"
 #include "cluster/uplink.h"
 #include "control/curl_line.h"
@@ -76,7 +77,7 @@ struct serve_plan {
     struct server_cluster cluster;
     struct auth *cluster_auth; /* NULL: no token is needed */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
-    const char *schedulers[UPLINK_ADDRESSES_MAX];
+    const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
 };
 
 static int default_accelerators(struct serve_plan *plan) {
@@ -232,19 +233,43 @@ static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, 
     return 0;
 }
 
+/* Takes a list of schedulers apart. */
+static int plan_list(const char *list, const char *option, struct serve_plan *plan, uint32_t *count,
+                     struct sy_error *err) {
+    *count = 0;
+    if (strlen(list) >= sizeof(plan->join))
+        return error_set(err, -EINVAL, "--%s: too long", option);
+    strcpy(plan->join, list);
+    for (char *rest = plan->join, *one; (one = strsep(&rest, ","));) {
+        if (*count == UPLINK_ADDRESSES_MAX)
+            return error_set(err, -EINVAL, "--%s: more than %d schedulers", option, UPLINK_ADDRESSES_MAX);
+        plan->schedulers[(*count)++] = one;
+    }
+    return 0;
+}
+
 /* The schedulers of --join. */
 static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    uint32_t count = 0;
-    if (!s->join || strlen(s->join) >= sizeof(plan->join))
+    if (!s->join)
         return error_set(err, -EINVAL, "--join HOST:PORT: which scheduler to join");
-    strcpy(plan->join, s->join);
-    for (char *rest = plan->join, *one; (one = strsep(&rest, ","));) {
-        if (count == UPLINK_ADDRESSES_MAX)
-            return error_set(err, -EINVAL, "--join: more than %d schedulers", UPLINK_ADDRESSES_MAX);
-        plan->schedulers[count++] = one;
-    }
     plan->cluster.schedulers = plan->schedulers;
-    plan->cluster.scheduler_count = count;
+    return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
+}
+
+/* The schedulers of --peers, and which of them this one is. */
+static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    const char *own = s->advertise ? s->advertise : s->listen;
+    int rc = s->peers ? plan_list(s->peers, "peers", plan, &plan->cluster.peer_count, err) : 0;
+    if (rc < 0 || !s->peers)
+        return rc;
+    if (plan->cluster.peer_count > ELECTION_PEERS_MAX)
+        return error_set(err, -EINVAL, "--peers: more than %d schedulers", ELECTION_PEERS_MAX);
+    plan->cluster.peers = plan->schedulers;
+    while (plan->cluster.rank < plan->cluster.peer_count && strcmp(plan->schedulers[plan->cluster.rank], own) != 0)
+        plan->cluster.rank++;
+    if (plan->cluster.rank == plan->cluster.peer_count)
+        return error_set(err, -EINVAL,
+                         "--peers: '%s' is not among them; say with --advertise HOST:PORT which one this is", own);
     return 0;
 }
 
@@ -273,7 +298,10 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))
         return error_set(err, -EINVAL, "--name: expected a name of at most %d bytes, in UTF-8", HELLO_NAME_MAX - 1);
     plan->config.cluster = &plan->cluster;
-    return role == LINK_SCHEDULER ? plan_listen(s, plan, err) : plan_join(s, plan, err);
+    if (role != LINK_SCHEDULER)
+        return plan_join(s, plan, err);
+    rc = plan_listen(s, plan, err);
+    return rc < 0 ? rc : plan_peers(s, plan, err);
 }
 
 static int make_plan(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,

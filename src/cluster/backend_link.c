@@ -38,6 +38,7 @@ struct frontend_peer {
     struct health health;
     struct margin pulls; /* how long they take */
     bool open, known;
+    bool told;    /* the scheduler of now has told of it */
     bool leaving; /* the scheduler says that it is gone: forgotten once nothing of it runs here */
     bool complained;
     int64_t retry_ns;
@@ -640,6 +641,7 @@ static int frontend_told(struct backend_link *l, const struct frame *frame, cons
         return error_set(err, -EPROTO, "an introduction of a frontend without number, lanes or slots");
     struct frontend_peer *f = l->by_number[hello.number];
     if (f && f->hello.incarnation == hello.incarnation) {
+        f->told = true;
         f->leaving = false;
         return 0;
     }
@@ -652,6 +654,7 @@ static int frontend_told(struct backend_link *l, const struct frame *frame, cons
         return error_set(err, -ENOMEM, "no memory for a frontend's requests");
     }
     f->hello = hello;
+    f->told = true;
     margin_init(&f->pulls, PULL_GUESS_NS);
     f->next = l->frontends;
     l->frontends = f;
@@ -890,7 +893,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     struct backend_link *l = context;
     (void)welcome;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
-        f->leaving = true;                                            /* unless it is told of again */
+        f->told = false;
     atomic_store_explicit(&l->connected, true, memory_order_relaxed); /* for people */
 }
 
@@ -919,6 +922,8 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         }
         return 0;
     case FRAME_TOLD:
+        for (struct frontend_peer *f = l->frontends; f; f = f->next)
+            f->leaving |= !f->told;
         return 0;
     default:
         return error_set(err, -EPROTO, "a scheduler does not send frames of kind %u to a backend", frame->kind);

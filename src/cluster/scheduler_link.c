@@ -16,10 +16,12 @@
 #include "cluster/scheduler_link_state.h"
 #include "net/auth.h"
 
-#define TAKE_MOST     1024            /* messages from one ring a turn */
-#define GREET_NS      (5 * NS_PER_S)  /* from being accepted to the introduction */
-#define STRANGERS_MAX 256             /* connected, and not introduced */
-#define LOOK_NS       (1 * NS_PER_MS) /* while something about models is under way */
+#define TAKE_MOST           1024           /* messages from one ring a turn */
+#define GREET_NS            (5 * NS_PER_S) /* from being accepted to the introduction */
+#define SETTLE_NS           (1 * NS_PER_S) /* after a scheduler began to lead */
+#define SCHEDULER_SILENT_NS (10 * NS_PER_S)
+#define STRANGERS_MAX       256             /* connected, and not introduced */
+#define LOOK_NS             (1 * NS_PER_MS) /* while something about models is under way */
 
 /* ---- to members ---- */
 
@@ -294,13 +296,33 @@ static void address_complete(struct member *m) {
 static const char *member_refused(struct scheduler_link *l, const struct member *m) {
     if (m->hello.format != WIRE_FORMAT)
         return "this scheduler speaks another format of messages: run the same version of symphony";
-    if (m->hello.role != ROLE_FRONTEND && m->hello.role != ROLE_BACKEND)
-        return "only frontends and backends join";
     if (l->config.auth && !auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token)))
         return "its token does not let it in";
+    if (m->hello.role == ROLE_SCHEDULER)
+        return l->standby ? NULL : "this scheduler knows of no other: start it with --peers or --registry";
+    if (!scheduler_link_leads(l))
+        return "this scheduler does not lead";
     if (m->hello.role == ROLE_FRONTEND && (m->hello.lanes < 1 || m->hello.slots < 1 || !*m->hello.address))
         return "a frontend without threads, slots or an address";
     return NULL;
+}
+
+/* Another scheduler, who sends its heartbeats here. */
+static int scheduler_hello(struct scheduler_link *l, struct member *m) {
+    m->known = true;
+    snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
+    send_hello(m, FRAME_WELCOME, &l->config.self);
+    log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
+    return 0;
+}
+
+static int from_scheduler(struct scheduler_link *l, const struct member *m, const struct frame *frame, const void *head,
+                          struct sy_error *err) {
+    if (frame->kind != FRAME_HEARTBEAT)
+        return error_set(err, -EPROTO, "a scheduler does not send frames of kind %u", frame->kind);
+    for (uint32_t i = 0; i < frame->count; i++)
+        standby_heard(l->standby, m->hello.number, &((const struct wire_heartbeat *)head)[i]);
+    return 0;
 }
 
 static int member_hello(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
@@ -308,7 +330,11 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     int rc = hello_read(head, frame->head_bytes, &m->hello, err);
     if (rc < 0)
         return rc;
+    if (l->standby && m->hello.role != ROLE_SCHEDULER)
+        standby_told(l->standby, m->hello.term);
     const char *why = member_refused(l, m);
+    if (!why && m->hello.role == ROLE_SCHEDULER)
+        return scheduler_hello(l, m);
     uint32_t number = why ? 0 : number_find(l, m->hello.number);
     if (!why && !number)
         why = "the cluster has no room for another member";
@@ -329,8 +355,8 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     struct hello answer = l->config.self;
     answer.number = number;
     send_hello(m, FRAME_WELCOME, &answer);
-    list_for_each (node, &l->loop.peers) {
-        struct member *other = container_of(list_entry(node, struct peer, link), struct member, peer);
+    list_for_each (node, &l->members) {
+        struct member *other = list_entry(node, struct member, node);
         if (other == m || !other->known)
             continue;
         if (m->hello.role == ROLE_BACKEND && other->hello.role == ROLE_FRONTEND)
@@ -352,8 +378,9 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
                                           : error_set(err, -EPROTO, "it did not introduce itself");
     if (health_frame(&m->health, peer, frame, head))
         return 0;
-    return m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
-                                          : from_backend(l, m, frame, head, err);
+    return m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
+           : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
+                                            : from_backend(l, m, frame, head, err);
 }
 
 static uint32_t on_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
@@ -381,8 +408,8 @@ static bool requests_cancel(struct scheduler_link *l, struct member *m) {
 
 static void frontend_gone(struct scheduler_link *l, struct member *m) {
     places_left_by(l, m);
-    list_for_each (node, &l->loop.peers) {
-        struct member *other = container_of(list_entry(node, struct peer, link), struct member, peer);
+    list_for_each (node, &l->members) {
+        struct member *other = list_entry(node, struct member, node);
         if (other->known && other->hello.role == ROLE_BACKEND)
             peer_send(&other->peer, FRAME_FRONTEND_GONE, 1, &m->hello.number, sizeof(m->hello.number));
     }
@@ -393,11 +420,12 @@ static void member_drop(struct scheduler_link *l, struct member *m, const char *
         log_warn("member lost", "role=%s name=%s number=%u reason=\"%s\"", cluster_role_name(m->hello.role),
                  m->hello.name, m->hello.number, reason);
     link_loop_drop(&l->loop, &m->peer);
+    list_remove(&m->node);
     if (!m->known)
         return;
     if (m->hello.role == ROLE_FRONTEND)
         frontend_gone(l, m);
-    else
+    else if (m->hello.role == ROLE_BACKEND)
         backend_gone(l, m);
 }
 
@@ -423,8 +451,10 @@ static void member_free(struct member *m) {
 /* Its socket is closed; its number is free once nothing here speaks of it any more. */
 static void bury(void *owner, struct peer *peer) {
     struct scheduler_link *l = owner;
+    if (standby_buries(l->standby, peer))
+        return;
     struct member *m = container_of(peer, struct member, peer);
-    if (!m->known) {
+    if (!m->known || m->hello.role == ROLE_SCHEDULER) {
         member_free(m);
         return;
     }
@@ -449,8 +479,8 @@ static void accepted(void *owner, int fd, const char *from) {
     struct member *m = calloc(1, sizeof(*m));
     uint32_t strangers = 0;
 
-    list_for_each (node, &l->loop.peers)
-        strangers += !container_of(list_entry(node, struct peer, link), struct member, peer)->known;
+    list_for_each (node, &l->members)
+        strangers += !list_entry(node, struct member, node)->known;
     if (!m || strangers >= STRANGERS_MAX) {
         close(fd);
         free(m);
@@ -458,29 +488,77 @@ static void accepted(void *owner, int fd, const char *from) {
     }
     m->since_ns = clock_now_ns();
     snprintf(m->from, sizeof(m->from), "%s", from);
-    if (link_loop_add(&l->loop, &m->peer, fd, false, &events, l) < 0)
+    if (link_loop_add(&l->loop, &m->peer, fd, false, &events, l) < 0) {
         free(m);
-    else
-        snprintf(m->peer.name, sizeof(m->peer.name), "%s", from);
+        return;
+    }
+    snprintf(m->peer.name, sizeof(m->peer.name), "%s", from);
+    list_append(&l->members, &m->node);
+}
+
+/* Tells a frontend what is served, once its clock is known; and either role that this is all, so that it forgets what
+ * was not told. Right after this scheduler began to lead that waits a while: the other members are about to join. */
+static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
+    if (m->hello.role == ROLE_FRONTEND && !m->told && clock_sync_known(&m->health.clock)) {
+        m->told = true;
+        places_tell(l, m);
+    }
+    if (m->told_all || !m->told)
+        return;
+    if (now_ns >= l->settled_ns) {
+        m->told_all = true;
+        peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
+    } else {
+        *until_ns = l->settled_ns < *until_ns ? l->settled_ns : *until_ns;
+    }
 }
 
 static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
-    list_for_each_safe (node, &l->loop.peers) {
-        struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+    list_for_each_safe (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
         int64_t over_ns = m->since_ns + GREET_NS;
         if (!m->known && now_ns > over_ns) {
             member_drop(l, m, "it did not introduce itself");
         } else if (!m->known) {
             *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        } else if (m->hello.role == ROLE_SCHEDULER) { /* the election says whether it lives */
+            if (now_ns - m->peer.heard_ns > SCHEDULER_SILENT_NS)
+                member_drop(l, m, "it has been silent");
         } else if (!health_look(&m->health, &m->peer, now_ns, until_ns)) {
             member_drop(l, m, "it has been silent for three heartbeats");
-        } else if (m->hello.role == ROLE_FRONTEND && !m->told && clock_sync_known(&m->health.clock)) {
-            m->told = true;
-            places_tell(l, m);
-            peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
+        } else {
+            member_tell(l, m, now_ns, until_ns);
         }
     }
 }
+
+/* ---- who leads ---- */
+
+static void lead(void *context, uint64_t term) {
+    struct scheduler_link *l = context;
+    l->config.self.term = term;
+    l->settled_ns = clock_now_ns() + SETTLE_NS;
+    atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* others look now and then */
+    log_info("leads", "term=%llu", (unsigned long long)term);
+}
+
+/* Another leads, or may. Members find it; what they had from us is lost, and they know what to send again. */
+static void stand_down(void *context) {
+    struct scheduler_link *l = context;
+    atomic_store_explicit(&l->leads, false, memory_order_relaxed); /* as above */
+    log_warn("leads no more", "term=%llu", (unsigned long long)l->config.self.term);
+    list_for_each_safe (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
+        if (m->known && m->hello.role != ROLE_SCHEDULER)
+            member_drop(l, m, "this scheduler leads no more");
+    }
+}
+
+bool scheduler_link_leads(const struct scheduler_link *l) {
+    return atomic_load_explicit(&l->leads, memory_order_relaxed); /* as above */
+}
+
+static const struct standby_ops standby_ops = {lead, stand_down};
 
 /* ---- turns ---- */
 
@@ -489,6 +567,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
     int64_t until_ns = TIME_NEVER;
 
     pthread_mutex_lock(&l->lock);
+    if (l->standby)
+        standby_look(l->standby, now_ns, &until_ns);
     members_look(l, now_ns, &until_ns);
     ghosts_look(l);
     bool busy = places_look(l);
@@ -505,6 +585,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct scheduler_link *l = owner;
+    if (l->standby && standby_pending(l->standby))
+        return true;
     for (uint32_t t = 0; t < l->wiring->model_threads; t++)
         if (ring_pending(&l->wiring->refusals[t]) || ring_pending(&l->wiring->plans[t]))
             return true;
@@ -520,6 +602,7 @@ static void link_free(struct scheduler_link *l) {
         next = m->next;
         member_free(m);
     }
+    standby_destroy(l->standby);
     places_free(l);
     pthread_mutex_destroy(&l->lock);
     free(l->model_rung);
@@ -537,6 +620,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->config = *config;
     l->wiring = config->wiring;
     pthread_mutex_init(&l->lock, NULL);
+    list_init(&l->members);
     l->config.self.format = WIRE_FORMAT;
     l->config.self.role = ROLE_SCHEDULER;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
@@ -545,8 +629,20 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
         error_set(err, rc, "no memory for the cluster's members");
         goto err_free;
     }
-    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0 ||
-        (rc = link_loop_start(&l->loop, "link", err)) < 0)
+    if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0)
+        goto err_free;
+    const struct standby_config standby = {
+        .peers = config->peers,
+        .peer_count = config->peer_count,
+        .rank = config->rank,
+        .registry = config->registry,
+        .self = l->config.self,
+    };
+    if (config->peer_count == 0 && !config->registry)
+        lead(l, 1);
+    else if ((rc = standby_create(&l->standby, &standby, &l->loop, &standby_ops, l, err)) < 0)
+        goto err_free;
+    if ((rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;
     return 0;
@@ -586,11 +682,12 @@ char *scheduler_link_status(struct scheduler_link *l) {
     json_t *json = json_object(), *members = json_array();
 
     pthread_mutex_lock(&l->lock);
-    list_for_each (node, &l->loop.peers) {
-        const struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+    list_for_each (node, &l->members) {
+        const struct member *m = list_entry(node, struct member, node);
         if (m->known)
             json_array_append_new(members, member_status(m));
     }
+    json_object_set_new(json, "leads", json_boolean(scheduler_link_leads(l)));
     json_object_set_new(json, "term", json_integer((json_int_t)l->config.self.term));
     json_object_set_new(json, "members", members);
     json_object_set_new(json, "models", places_status(l));

@@ -13,6 +13,7 @@
 #include "sched/wiring.h"
 
 struct auth;
+struct registry_place;
 struct scheduler_link;
 
 struct scheduler_link_config {
@@ -22,8 +23,11 @@ struct scheduler_link_config {
     int listen_fd;                             /* for members; the link's from then on */
     struct hello self;                         /* incarnation, version, name, term */
     const struct auth *auth;                   /* tokens that let members in; NULL: none is needed */
-    int64_t beat_ns;                           /* between heartbeats */
-    double copy_ns_per_byte;                   /* first guess of what gathering inputs takes */
+    const char *const *peers; /* [peer_count] all schedulers, as in standby.h; none: it is the only one */
+    uint32_t peer_count, rank;
+    const struct registry_place *registry; /* NULL: none */
+    int64_t beat_ns;                       /* between heartbeats */
+    double copy_ns_per_byte;               /* first guess of what gathering inputs takes */
 };
 
 /* 0 or -errno with a sentence. */
@@ -31,6 +35,9 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
                          struct sy_error *err);
 /* While the scheduler's threads run. NULL is allowed. */
 void scheduler_link_stop(struct scheduler_link *link);
+
+/* Whether it leads. Any thread. */
+bool scheduler_link_leads(const struct scheduler_link *link);
 
 /* What there is, as JSON to be freed: members, links, models, accelerators. NULL without memory. Any thread. */
 char *scheduler_link_status(struct scheduler_link *link);

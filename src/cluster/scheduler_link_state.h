@@ -8,15 +8,18 @@
 #include "cluster/health.h"
 #include "cluster/link_loop.h"
 #include "cluster/scheduler_link.h"
+#include "cluster/standby.h"
 
 /* A frontend or a backend; before it has introduced itself a stranger. */
 struct member {
     struct peer peer;
-    struct member *next; /* of the ghosts */
+    struct list_node node; /* of the members */
+    struct member *next;   /* of the ghosts */
     struct hello hello;
     struct health health;
     bool known;
-    bool told; /* a frontend: of all models; a backend has told all */
+    bool told;     /* a frontend: of all models; a backend has told all */
+    bool told_all; /* it knows that it has been told of all */
     int64_t since_ns;
     char from[96];
     /* of a frontend */
@@ -73,7 +76,11 @@ struct scheduler_link {
     struct scheduler_link_config config;
     struct wiring *wiring;
     struct link_loop loop;
-    pthread_mutex_t lock;      /* of everything, while a turn changes it or somebody asks for the status */
+    pthread_mutex_t lock;     /* of everything, while a turn changes it or somebody asks for the status */
+    struct list_node members; /* connected, strangers included */
+    struct standby *standby;  /* NULL: there is no other scheduler */
+    _Atomic bool leads;
+    int64_t settled_ns;        /* then all members of the scheduler before have had the time to join */
     struct member **by_number; /* [HELLO_NUMBERS] */
     uint32_t number_next;
     struct member *ghosts; /* members that are gone, while something here speaks of them */

@@ -321,8 +321,8 @@ void places_tell(struct scheduler_link *l, struct member *m) {
 }
 
 #define FOR_EACH_FRONTEND(l, m)                                                                                        \
-    list_for_each (node_, &(l)->loop.peers)                                                                            \
-        for (struct member *m = container_of(list_entry(node_, struct peer, link), struct member, peer);               \
+    list_for_each (node_, &(l)->members)                                                                               \
+        for (struct member *m = list_entry(node_, struct member, node);                                                \
              m && m->known && m->told && m->hello.role == ROLE_FRONTEND; m = NULL)
 
 /* Numbers in the scheduler that nobody has: the first of a run of `count`. */
@@ -391,8 +391,8 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
         place->state = PLACE_FREE;
         return false;
     }
-    list_for_each (node, &l->loop.peers) {
-        struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+    list_for_each (node, &l->members) {
+        struct member *m = list_entry(node, struct member, node);
         for (uint32_t i = 0; m->known && i < m->brought_count; i++)
             if (m->brought[i].known == known_index)
                 m->number_of_place[p] = m->brought[i].number;

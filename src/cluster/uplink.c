@@ -10,8 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define RETRY_FIRST_NS (20 * NS_PER_MS)
-#define RETRY_MOST_NS  (1 * NS_PER_S)
+#define RETRY_NS       (20 * NS_PER_MS) /* first RETRY_OFTEN times: another scheduler may be about to lead */
+#define RETRY_OFTEN    100
+#define RETRY_LATER_NS (500 * NS_PER_MS)
 #define GREET_NS       (5 * NS_PER_S) /* from connecting to the welcome */
 
 /* ---- addresses ---- */
@@ -38,13 +39,8 @@ int uplink_address(const char *name, struct sockaddr_storage *at, socklen_t *byt
 int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
                 const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
                 struct sy_error *err) {
-    *u = (struct uplink){.loop = loop,
-                         .ops = ops,
-                         .context = context,
-                         .self = *self,
-                         .beat_ns = beat_ns,
-                         .address_count = count,
-                         .wait_ns = RETRY_FIRST_NS};
+    *u = (struct uplink){
+        .loop = loop, .ops = ops, .context = context, .self = *self, .beat_ns = beat_ns, .address_count = count};
     if (count < 1 || count > UPLINK_ADDRESSES_MAX)
         return error_set(err, -EINVAL, "%u schedulers; 1 to %d may be named", count, UPLINK_ADDRESSES_MAX);
     for (uint32_t i = 0; i < count; i++) {
@@ -90,7 +86,7 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
     u->up = true;
     u->complained = false;
     u->times++;
-    u->wait_ns = RETRY_FIRST_NS;
+    u->tries = 0;
     log_info("joined", "scheduler=%s number=%u term=%llu", u->peer.name, answer.number,
              (unsigned long long)answer.term);
     u->ops->up(u->context, &answer);
@@ -124,8 +120,7 @@ static const struct peer_events events = {on_frame, on_body, on_body_over, on_cl
 static void try_connect(struct uplink *u, int64_t now_ns) {
     const struct sockaddr *at = (const struct sockaddr *)&u->addresses[u->next].at;
     int fd = link_connect(at, u->addresses[u->next].bytes);
-    u->retry_ns = now_ns + u->wait_ns;
-    u->wait_ns = 2 * u->wait_ns < RETRY_MOST_NS ? 2 * u->wait_ns : RETRY_MOST_NS;
+    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * u->address_count ? RETRY_NS / u->address_count : RETRY_LATER_NS);
     if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0) {
         u->next = (u->next + 1) % u->address_count;
         return;

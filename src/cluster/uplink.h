@@ -33,7 +33,8 @@ struct uplink {
     struct health health;
     bool open, up;
     uint32_t times; /* that it came up */
-    int64_t retry_ns, wait_ns;
+    int64_t retry_ns;
+    uint32_t tries; /* since it was up last */
     bool complained;
 };
 

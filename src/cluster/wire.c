@@ -9,6 +9,8 @@ static size_t struct_bytes(uint16_t kind) {
     case FRAME_PING:
     case FRAME_PONG:
         return sizeof(struct wire_ping);
+    case FRAME_HEARTBEAT:
+        return sizeof(struct wire_heartbeat);
     case FRAME_ACCELERATORS:
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:

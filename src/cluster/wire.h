@@ -49,6 +49,8 @@ enum frame_kind {
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
     FRAME_TOLD,          /* all that there is has been told: what was not is gone */
     FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
+    /* scheduler -> scheduler */
+    FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
     FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read where they lie */
@@ -71,6 +73,13 @@ _Static_assert(sizeof(struct frame) == 16, "as on the wire");
  * pong went, by the clock of who sends that. */
 struct wire_ping {
     int64_t sent_ns, came_ns, went_ns;
+};
+
+struct wire_heartbeat {
+    uint64_t term; /* the highest that the sender has heard of */
+    uint64_t incarnation;
+    uint32_t rank;
+    uint32_t leads; /* 1: it leads that term */
 };
 
 struct wire_accelerator {

@@ -96,6 +96,17 @@ static int place_put(struct cluster_models *m, struct served_model *model, uint6
     return (int)i;
 }
 
+/* A model that was gone is back before its last requests were: they may go on. */
+static void place_again(struct cluster_models *m, uint32_t place) {
+    if (m->places[place].use == PLACE_SERVING)
+        return;
+    m->places[place].use = PLACE_SERVING;
+    m->draining--;
+    absent_forget(m, model_at(m, place));
+    log_info("model is back", "model=%s version=%u", model_at(m, place)->name, model_at(m, place)->version);
+    publish(m);
+}
+
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err) {
     struct cluster_models *m = models;
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
@@ -111,10 +122,11 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(profiles[i].profile);
     uint64_t hash = model_description_hash(model);
     for (uint32_t i = 0; i < m->count; i++)
-        if (m->places[i].use == PLACE_SERVING && m->places[i].hash == hash &&
+        if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
             is_same(model->name, model->version, model_at(m, i)) &&
             memcmp(&model->shape_secret, &model_at(m, i)->shape_secret, sizeof(model->shape_secret)) == 0) {
             model_description_release(model, NULL, 0);
+            place_again(m, i);
             free(model);
             return (int)i;
         }

@@ -25,6 +25,7 @@ struct server_accelerators {
 
 struct repository_control;
 struct model_index;
+struct registry_place;
 
 /* Of a process that is one role of a cluster (docs/cluster.md); what it points to outlives the server. */
 struct server_cluster {
@@ -39,6 +40,9 @@ struct server_cluster {
     const struct auth *auth;   /* tokens that it takes; NULL: nobody needs one */
     int64_t beat_ns;           /* between heartbeats */
     uint32_t accelerators_max; /* of a scheduler: in the whole cluster */
+    const char *const *peers;  /* of a scheduler: [peer_count] all of them, this one at `rank`; 0: it is the only one */
+    uint32_t peer_count, rank;
+    const struct registry_place *registry; /* NULL: none */
 };
 
 struct server_config {

@@ -107,6 +107,10 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .listen_fd = listen_fd,
         .self = *self,
         .auth = s->config.cluster->auth,
+        .peers = s->config.cluster->peers,
+        .peer_count = s->config.cluster->peer_count,
+        .rank = s->config.cluster->rank,
+        .registry = s->config.cluster->registry,
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
     };

@@ -33,7 +33,7 @@ static void submissions_come_round(void **state) {
 static void an_input_is_found_in_its_region(void **state) {
     (void)state;
     char memory[2][32];
-    struct region regions[] = {{(uintptr_t)memory[0], 32}, {(uintptr_t)memory[1], 32}};
+    struct region regions[] = {{(uintptr_t)memory[0], 32, -1}, {(uintptr_t)memory[1], 32, -1}};
     struct request_card card = {.input_count = 2};
     card.inputs[0] = (struct card_input){.region = 1, .offset = 5, .bytes = 6, .rank = 2, .dims = {2, 3}};
     card.inputs[1] = (struct card_input){.region = REGION_NONE};

@@ -1,0 +1,46 @@
+/* standby.h - several schedulers of one cluster: the links between them, the registry, and the election over both
+ * (election.h). Owned by the link thread.
+ *
+ * Each scheduler connects to every other and sends its heartbeats there; it hears the others' on the connections that
+ * they make. Which they are, a list says that all have (--peers), or the registry. */
+#pragma once
+
+#include "cluster/election.h"
+#include "cluster/hello.h"
+#include "cluster/link_loop.h"
+#include "cluster/registry.h"
+
+struct standby_config {
+    const char *const *peers; /* [peer_count] HOST:PORT of all schedulers, the best rank first; ourselves included */
+    uint32_t peer_count;      /* 0: there is a registry, or no other scheduler */
+    uint32_t rank;            /* ours among them */
+    const struct registry_place *registry; /* NULL: none */
+    struct hello self;                     /* incarnation, name, token, address */
+};
+
+struct standby_ops {
+    void (*lead)(void *context, uint64_t term);
+    /* Nothing is to be granted from now on, and nobody told anything. */
+    void (*stand_down)(void *context);
+};
+
+struct standby;
+
+/* 0 or -errno with a sentence. The doorbell is the loop's. */
+int standby_create(struct standby **standby, const struct standby_config *config, struct link_loop *loop,
+                   const struct standby_ops *ops, void *context, struct sy_error *err);
+/* Its peers are closed with the loop's. NULL is allowed. */
+void standby_destroy(struct standby *standby);
+
+/* Once a turn. Lowers *until_ns to when to look again. */
+void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
+/* Whether the registry has news. */
+bool standby_pending(const struct standby *standby);
+/* A heartbeat has come, from the scheduler of this rank and incarnation. */
+void standby_heard(struct standby *standby, uint32_t rank, const struct wire_heartbeat *heartbeat);
+/* A member has obeyed this term. */
+void standby_told(struct standby *standby, uint64_t term);
+/* Where the one that leads is, as far as known; "": not known. */
+const char *standby_leader(const struct standby *standby);
+/* The loop buries a peer: true, if it was one of ours. */
+bool standby_buries(struct standby *standby, struct peer *peer);
