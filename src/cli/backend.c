@@ -7,6 +7,8 @@
 static const struct option_row rows[] = {
     OPTION_HEADING("The cluster (docs/cluster.md)"),
     OPTION_TEXT(struct serve_settings, join, "join", "HOST:PORT[,...]", "the schedulers; the one that leads is found"),
+    OPTION_TEXT(struct serve_settings, registry, "registry", "etcd://HOST:PORT[,...]/NAME",
+                "etcd, which knows the cluster of that name and who leads it, instead of --join"),
     OPTION_TEXT(struct serve_settings, cluster_token_file, "cluster-token-file", "FILE",
                 "members show the first of the tokens in this file, one a line, and take any of them; SIGHUP reads it "
                 "again; without it everybody may join"),

@@ -7,6 +7,8 @@
 static const struct option_row rows[] = {
     OPTION_HEADING("The cluster (docs/cluster.md)"),
     OPTION_TEXT(struct serve_settings, join, "join", "HOST:PORT[,...]", "the schedulers; the one that leads is found"),
+    OPTION_TEXT(struct serve_settings, registry, "registry", "etcd://HOST:PORT[,...]/NAME",
+                "etcd, which knows the cluster of that name and who leads it, instead of --join"),
     OPTION_TEXT(struct serve_settings, cluster_host, "cluster-host", "ADDR", "address that backends connect to"),
     OPTION_INT(struct serve_settings, cluster_port, "cluster-port", "PORT", 0, 65535, "and its port; 0: any free one"),
     OPTION_TEXT(struct serve_settings, advertise, "advertise", "HOST:PORT",

@@ -10,8 +10,12 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, peers, "peers", "HOST:PORT,...",
                 "all schedulers of the cluster, this one included, in the same order for each: the first that lives "
                 "leads, the others stand by"),
-    OPTION_TEXT(struct serve_settings, advertise, "advertise", "HOST:PORT",
-                "which of --peers this is, if --listen does not say it in the same words"),
+    OPTION_TEXT(struct serve_settings, registry, "registry", "etcd://HOST:PORT[,...]/NAME",
+                "etcd, which knows the cluster of that name and who leads it: instead of --peers"),
+    OPTION_TEXT(
+        struct serve_settings, advertise, "advertise", "HOST:PORT",
+        "where others reach this scheduler, if --listen does not say it: one of --peers, or what the registry is "
+        "told"),
     OPTION_TEXT(struct serve_settings, cluster_token_file, "cluster-token-file", "FILE",
                 "members show the first of the tokens in this file, one a line, and take any of them; SIGHUP reads it "
                 "again; without it everybody may join"),

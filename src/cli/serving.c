@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "cluster/election.h"
 #include "cluster/hello.h"
+#include "cluster/registry.h"
 #include "cluster/uplink.h"
 #include "control/curl_line.h"
 #include "control/deployment.h"
@@ -75,6 +76,7 @@ struct serve_plan {
     struct accelerator_group groups[ACCELERATOR_TYPES_MAX];
     uint32_t group_count;
     struct server_cluster cluster;
+    struct registry_place place;
     struct auth *cluster_auth; /* NULL: no token is needed */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
@@ -250,8 +252,10 @@ static int plan_list(const char *list, const char *option, struct serve_plan *pl
 
 /* The schedulers of --join. */
 static int plan_join(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
-    if (!s->join)
-        return error_set(err, -EINVAL, "--join HOST:PORT: which scheduler to join");
+    if (!s->join == !s->registry)
+        return error_set(err, -EINVAL, "give either --join HOST:PORT or --registry URL: which cluster to join");
+    if (s->registry)
+        return 0;
     plan->cluster.schedulers = plan->schedulers;
     return plan_list(s->join, "join", plan, &plan->cluster.scheduler_count, err);
 }
@@ -277,6 +281,7 @@ static int plan_peers(const struct serve_settings *s, struct serve_plan *plan, s
 static int plan_cluster(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
                         struct sy_error *err) {
     char host[64] = "?";
+    struct sy_error why;
     int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, err) : 0;
     if (rc < 0)
         return rc;
@@ -298,8 +303,18 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))
         return error_set(err, -EINVAL, "--name: expected a name of at most %d bytes, in UTF-8", HELLO_NAME_MAX - 1);
     plan->config.cluster = &plan->cluster;
+    if (s->registry) {
+        rc = registry_place_parse(s->registry, &plan->place, &why);
+        if (rc < 0)
+            return error_set(err, rc, "--registry: %s", why.text);
+        plan->cluster.registry = &plan->place;
+    }
     if (role != LINK_SCHEDULER)
         return plan_join(s, plan, err);
+    if (s->registry && s->peers)
+        return error_set(err, -EINVAL, "--peers does not go with --registry, which knows them");
+    if (s->registry)
+        plan->cluster.address = s->advertise ? s->advertise : s->listen;
     rc = plan_listen(s, plan, err);
     return rc < 0 ? rc : plan_peers(s, plan, err);
 }

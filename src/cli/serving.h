@@ -20,7 +20,7 @@ struct serve_settings {
     double slo_ms, run_limit_s, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
     /* of a role of a cluster */
-    const char *join, *peers, *listen, *advertise, *cluster_host, *cluster_token_file, *name;
+    const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *name;
     int64_t cluster_port, accelerators_max;
     double heartbeat_ms;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;

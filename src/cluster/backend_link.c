@@ -962,6 +962,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct backend_link *l = owner;
+    if (uplink_pending(&l->uplink))
+        return true;
     for (uint32_t e = 0; e < l->wiring->executors; e++)
         if (ring_pending(&l->wiring->results[e]) || ring_pending(&l->wiring->ran[e]) ||
             ring_pending(&l->wiring->freed[e]))
@@ -980,6 +982,7 @@ static const struct link_loop_ops loop_ops = {turn, pending, NULL, bury};
 /* ---- start and end ---- */
 
 static void link_free(struct backend_link *l) {
+    uplink_destroy(&l->uplink);
     for (struct frontend_peer *f = l->frontends, *next; f; f = next) {
         next = f->next;
         landing_destroy(&f->landing);
@@ -1026,6 +1029,7 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
                           config->beat_ns, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, err)) < 0 ||
+        (rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;

@@ -15,9 +15,10 @@ struct backend_link_config {
     struct wiring *wiring;
     const char *const *schedulers; /* [scheduler_count] HOST:PORT */
     uint32_t scheduler_count;
-    struct hello self;                 /* incarnation, version, name, token */
-    int64_t beat_ns;                   /* between heartbeats */
-    const struct served_model *models; /* [model_count] those that are READY are offered */
+    const struct registry_place *registry; /* that knows who leads, instead; NULL: none */
+    struct hello self;                     /* incarnation, version, name, token */
+    int64_t beat_ns;                       /* between heartbeats */
+    const struct served_model *models;     /* [model_count] those that are READY are offered */
     uint32_t model_count;
     const char *types[ACCELERATOR_TYPES_MAX];                     /* [type_count] names */
     const struct profile *const *profiles[ACCELERATOR_TYPES_MAX]; /* [type_count][model_count]; NULL: the model does not

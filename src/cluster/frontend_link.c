@@ -749,6 +749,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct frontend_link *l = owner;
+    if (uplink_pending(&l->uplink))
+        return true;
     for (uint32_t f = 0; f < l->wiring->frontends; f++)
         if (ring_pending(&l->wiring->requests[f]))
             return true;
@@ -760,6 +762,7 @@ static const struct link_loop_ops loop_ops = {turn, pending, accepted, bury};
 /* ---- start and end ---- */
 
 static void link_free(struct frontend_link *l) {
+    uplink_destroy(&l->uplink);
     for (size_t i = 0; l->away && i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++)
         if (l->away[i].message.handle && l->away[i].over)
             output_block_put(l->away[i].block);
@@ -799,7 +802,8 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     hello_local_name(config->self.incarnation, name);
     if (link_loop_listen_local(&l->loop, name) < 0)
         log_warn("backends of this host have to come by TCP", "reason=\"no Unix socket\"");
-    if ((rc = link_loop_start(&l->loop, "link", err)) < 0)
+    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+        (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;
     return 0;

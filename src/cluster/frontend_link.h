@@ -12,6 +12,7 @@
 #include "sched/wiring.h"
 
 struct auth;
+struct registry_place;
 struct frontend_link;
 
 /* What the process does when models come and go. The link thread. */
@@ -29,10 +30,11 @@ struct frontend_link_config {
     struct wiring *wiring;
     const char *const *schedulers; /* [scheduler_count] HOST:PORT */
     uint32_t scheduler_count;
-    int listen_fd;                     /* for backends; the link's from then on */
-    struct hello self;                 /* incarnation, version, name, address, token */
-    const struct auth *auth;           /* tokens that let backends in; NULL: none is needed */
-    const struct served_model *models; /* [models_max] the places that `serve` puts models in */
+    const struct registry_place *registry; /* that knows who leads, instead; NULL: none */
+    int listen_fd;                         /* for backends; the link's from then on */
+    struct hello self;                     /* incarnation, version, name, address, token */
+    const struct auth *auth;               /* tokens that let backends in; NULL: none is needed */
+    const struct served_model *models;     /* [models_max] the places that `serve` puts models in */
     uint32_t models_max;
     int64_t beat_ns; /* between heartbeats */
     const struct frontend_link_ops *ops;

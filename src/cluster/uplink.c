@@ -41,8 +41,8 @@ int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *sch
                 struct sy_error *err) {
     *u = (struct uplink){
         .loop = loop, .ops = ops, .context = context, .self = *self, .beat_ns = beat_ns, .address_count = count};
-    if (count < 1 || count > UPLINK_ADDRESSES_MAX)
-        return error_set(err, -EINVAL, "%u schedulers; 1 to %d may be named", count, UPLINK_ADDRESSES_MAX);
+    if (count > UPLINK_ADDRESSES_MAX)
+        return error_set(err, -EINVAL, "%u schedulers; %d may be named", count, UPLINK_ADDRESSES_MAX);
     for (uint32_t i = 0; i < count; i++) {
         int rc = uplink_address(schedulers[i], &u->addresses[i].at, &u->addresses[i].bytes, err);
         if (rc < 0)
@@ -50,6 +50,53 @@ int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *sch
         snprintf(u->addresses[i].name, sizeof(u->addresses[i].name), "%s", schedulers[i]);
     }
     return 0;
+}
+
+/* ---- the registry ---- */
+
+int uplink_registry(struct uplink *u, const struct registry_place *place, struct sy_error *err) {
+    struct registry_config config = {
+        .place = *place,
+        .self = {.incarnation = u->self.incarnation},
+        .bell = u->loop->bell,
+    };
+    snprintf(config.self.role, sizeof(config.self.role), "%s", cluster_role_name(u->self.role));
+    snprintf(config.self.addresses, sizeof(config.self.addresses), "%s", u->self.address);
+    return registry_open(&config, &u->registry, err);
+}
+
+bool uplink_pending(const struct uplink *u) {
+    return u->registry && registry_pending(u->registry);
+}
+
+void uplink_destroy(struct uplink *u) {
+    if (u->registry)
+        registry_close(u->registry);
+    u->registry = NULL;
+}
+
+/* Another scheduler leads: it is the next one to be tried. */
+static void leader_take(struct uplink *u, const char *address, int64_t now_ns) {
+    struct sy_error err;
+    if (u->address_count == 1 && strcmp(u->addresses[0].name, address) == 0)
+        return;
+    if (uplink_address(address, &u->addresses[0].at, &u->addresses[0].bytes, &err) < 0) {
+        log_warn("scheduler not found", "address=%s reason=\"%s\"", address, err.text);
+        return;
+    }
+    snprintf(u->addresses[0].name, sizeof(u->addresses[0].name), "%.127s", address);
+    u->address_count = 1;
+    u->next = u->tries = 0;
+    u->retry_ns = now_ns;
+}
+
+static void registry_look(struct uplink *u, int64_t now_ns) {
+    struct registry_event *event;
+    while (u->registry && (event = registry_event_next(u->registry))) {
+        if (event->kind == REGISTRY_LEADER && event->leader.key.exists)
+            leader_take(u, event->leader.address, now_ns);
+        free(event);
+    }
 }
 
 /* ---- the connection ---- */
@@ -63,7 +110,7 @@ static void lost(struct uplink *u, const char *reason) {
     u->complained = true;
     u->up = false;
     link_loop_drop(u->loop, &u->peer);
-    u->next = (u->next + 1) % u->address_count;
+    u->next = u->address_count ? (u->next + 1) % u->address_count : 0;
     if (was_up)
         u->ops->down(u->context);
 }
@@ -135,7 +182,8 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
 }
 
 void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
-    if (!u->open) {
+    registry_look(u, now_ns);
+    if (!u->open && u->address_count > 0) {
         if (now_ns >= u->retry_ns)
             try_connect(u, now_ns);
         if (!u->open)

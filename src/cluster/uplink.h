@@ -5,6 +5,7 @@
 #include "cluster/health.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
+#include "cluster/registry.h"
 
 #define UPLINK_ADDRESSES_MAX 16
 
@@ -29,6 +30,7 @@ struct uplink {
         socklen_t bytes; /* 0: not known */
     } addresses[UPLINK_ADDRESSES_MAX];
     uint32_t address_count, next;
+    struct registry *registry; /* NULL: the addresses are all there are */
     struct peer peer;
     struct health health;
     bool open, up;
@@ -38,10 +40,17 @@ struct uplink {
     bool complained;
 };
 
-/* `schedulers` are HOST:PORT. 0, or -EINVAL with a sentence. Names are looked up here; set-up. */
+/* `schedulers` are HOST:PORT; none, if a registry knows. 0, or -EINVAL with a sentence. Names are looked up here;
+ * set-up. */
 int uplink_init(struct uplink *uplink, struct link_loop *loop, const char *const *schedulers, uint32_t count,
                 const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
                 struct sy_error *err);
+/* Says in a registry that we are there, and goes by it for the scheduler that leads. After uplink_init(), with no
+ * scheduler, and link_loop_init(). 0 or -errno with a sentence. */
+int uplink_registry(struct uplink *uplink, const struct registry_place *place, struct sy_error *err);
+/* Whether the registry has news. */
+bool uplink_pending(const struct uplink *uplink);
+void uplink_destroy(struct uplink *uplink);
 /* Once a turn. Lowers *until_ns to when to look again. */
 void uplink_look(struct uplink *uplink, int64_t now_ns, int64_t *until_ns);
 /* The loop buries a peer: true, if it was the uplink's. */
