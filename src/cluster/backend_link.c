@@ -53,7 +53,8 @@ struct pulled_plan {
 struct accelerator_queue {
     struct pulled_plan *first, **last;
     uint32_t out; /* plans that the executor has */
-    bool told;    /* the scheduler of now knows that it takes batches */
+    bool told;    /* the scheduler of now knows that it takes batches, */
+    bool ours;    /* or knew it: all plans here are that one's */
     bool leaves;  /* its executor says that it does not */
 };
 
@@ -108,12 +109,27 @@ static void tell_joins(struct backend_link *l, uint32_t accelerator) {
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
     if (!l->introduced || q->told || q->leaves || q->first || q->out || quiesced)
         return;
-    q->told = true;
+    q->told = q->ours = true;
     tell_freed(l, &(struct freed_message){.news = NEWS_JOINS, .accelerator = accelerator});
+}
+
+static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
+    struct accelerator_queue *q = &l->queues[accelerator];
+    if (q->told)
+        tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
+    q->told = false;
+}
+
+/* No accelerator takes batches any more: those that have been sent still run. */
+static void quiesce(struct backend_link *l) {
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        tell_leaves(l, a);
 }
 
 /* The end of a batch that never reached its executor. */
 static void tell_not_run(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns) {
+    if (!l->queues[plan->accelerator].ours)
+        return; /* who sent it has forgotten it */
     tell_freed(l, &(struct freed_message){
                       .news = NEWS_ENDED, .unlike = true, .accelerator = plan->accelerator, .ended_ns = now_ns});
     tell_ran(l, &(struct ran_message){.news = NEWS_ENDED,
@@ -549,6 +565,8 @@ static void frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unti
             if (now_ns >= f->retry_ns)
                 frontend_connect(l, f, now_ns);
             *until_ns = f->retry_ns < *until_ns ? f->retry_ns : *until_ns;
+        } else if (f->peer.closed) {
+            *until_ns = now_ns; /* buried at the end of this turn */
         } else if (!f->peer.closed && f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {
             frontend_lost(l, f, "it has been silent for three heartbeats");
         } else if (!f->peer.closed && !f->known) {
@@ -675,13 +693,11 @@ static void take_freed(struct backend_link *l, const struct freed_message *freed
     struct accelerator_queue *q = &l->queues[freed->accelerator];
     if (freed->news == NEWS_ENDED)
         q->out--;
-    if (freed->news == NEWS_ENDED && q->told)
+    if (freed->news == NEWS_ENDED && q->ours)
         tell_freed(l, freed);
     if (freed->news == NEWS_LEAVES) {
         q->leaves = true;
-        if (q->told)
-            tell_freed(l, freed);
-        q->told = false;
+        tell_leaves(l, freed->accelerator);
     }
     if (freed->news == NEWS_JOINS)
         q->leaves = false;
@@ -762,7 +778,7 @@ static void uplink_down(void *context) {
     struct backend_link *l = context;
     l->introduced = false;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        l->queues[a].told = false;
+        l->queues[a].told = l->queues[a].ours = false;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
         f->leaving = false;                                            /* nobody knows */
     atomic_store_explicit(&l->connected, false, memory_order_relaxed); /* for people */
@@ -808,12 +824,16 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
     uplink_look(&l->uplink, now_ns, &until_ns);
     introduce(l);
+    if (atomic_load_explicit(&l->quiesced, memory_order_relaxed)) /* a lone flag */
+        quiesce(l);
     bool more = take_reports(l);
     more |= take_results(l);
     frontends_look(l, now_ns, &until_ns);
     queues_look(l, now_ns, &until_ns);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         out += l->queues[a].out;
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        out += f->open && f->peer.out_count > 0;                             /* results that are not sent yet */
     atomic_store_explicit(&l->busy, out + l->pulling, memory_order_relaxed); /* who waits looks again */
     publish(l);
     return more ? 0 : until_ns;
@@ -898,6 +918,7 @@ err_free:
 
 void backend_link_quiesce(struct backend_link *l) {
     atomic_store_explicit(&l->quiesced, true, memory_order_relaxed); /* a lone flag */
+    doorbell_ring(l->loop.bell);
 }
 
 bool backend_link_idle(const struct backend_link *l) {
@@ -907,6 +928,8 @@ bool backend_link_idle(const struct backend_link *l) {
 void backend_link_stop(struct backend_link *l) {
     if (!l)
         return;
+    if (backend_link_idle(l)) /* else what is here is lost, and the scheduler is to say so */
+        uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
     link_free(l);
 }

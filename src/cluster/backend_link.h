@@ -29,7 +29,8 @@ struct backend_link_config {
 
 /* 0 or -errno with a sentence. */
 int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
-/* From now on accelerators take no more batches; the link tells the scheduler when they have ended all. Any thread. */
+/* From now on accelerators take no more batches: the scheduler is told so, and what it has sent still runs. Any thread.
+ */
 void backend_link_quiesce(struct backend_link *link);
 /* Whether nothing is sealed or running here any more, and all results have been sent. Any thread. */
 bool backend_link_idle(const struct backend_link *link);

@@ -769,6 +769,7 @@ err_free:
 void frontend_link_stop(struct frontend_link *l) {
     if (!l)
         return;
+    uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
     link_free(l);
 }

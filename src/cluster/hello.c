@@ -11,7 +11,7 @@
 
 #include "base/container.h"
 
-static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend"};
+static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend", "visitor"};
 
 const char *cluster_role_name(enum cluster_role role) {
     return role_names[role];

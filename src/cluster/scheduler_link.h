@@ -31,6 +31,3 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
                          struct sy_error *err);
 /* While the scheduler's threads run. NULL is allowed. */
 void scheduler_link_stop(struct scheduler_link *link);
-
-/* What there is, as JSON to be freed: members, links, models, accelerators. NULL without memory. Any thread. */
-char *scheduler_link_status(struct scheduler_link *link);

@@ -35,6 +35,9 @@ struct uplink {
     uint32_t times; /* that it came up */
     int64_t retry_ns, wait_ns;
     bool complained;
+    bool drains; /* the scheduler has asked this process to end */
+    bool said_bye;
+    _Atomic bool leaves, left;
 };
 
 /* `schedulers` are HOST:PORT. 0, or -EINVAL with a sentence. Names are looked up here; set-up. */
@@ -43,6 +46,9 @@ int uplink_init(struct uplink *uplink, struct link_loop *loop, const char *const
                 struct sy_error *err);
 /* Once a turn. Lowers *until_ns to when to look again. */
 void uplink_look(struct uplink *uplink, int64_t now_ns, int64_t *until_ns);
+/* Tells the scheduler that this process leaves, and waits until it has read that; not for long. The thread that ends
+ * the loop, before. */
+void uplink_leave(struct uplink *uplink);
 /* The loop buries a peer: true, if it was the uplink's. */
 bool uplink_buries(struct uplink *uplink, struct peer *peer);
 /* Where HOST:PORT is. A name is looked up, which may take a while. 0 or -errno with a sentence. */

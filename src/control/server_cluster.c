@@ -155,7 +155,3 @@ void server_cluster_stop(struct server *s) {
     s->backend_link = NULL;
     s->cluster_models = NULL;
 }
-
-char *server_cluster_status(struct server *s) {
-    return s->scheduler_link ? scheduler_link_status(s->scheduler_link) : NULL;
-}
