@@ -9,7 +9,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/counter.h"
 #include "base/log.h"
 #include "base/margin.h"
 #include "cluster/landing.h"
@@ -72,10 +71,9 @@ struct backend_link {
     bool introduced;  /* the scheduler of now knows our models and accelerators */
     bool plan_rung;
     _Atomic bool quiesced;
-    /* read by anyone */
-    _Atomic bool connected;
-    _Atomic uint32_t peers, busy;
-    _Atomic uint64_t lost;
+    uint64_t lost, given_up;
+    struct link_report report;
+    _Atomic uint32_t busy; /* read by who drains */
 };
 
 /* ---- what the scheduler is told ---- */
@@ -96,7 +94,7 @@ static void tell_ran(struct backend_link *l, const struct ran_message *ran) {
 
 /* For a frontend that is not reached. */
 static void tell_undelivered(struct backend_link *l, uint64_t handle) {
-    counter_add(&l->lost, 1);
+    l->lost++;
     struct wire_outcome *place =
         l->uplink.up ? peer_frame_more(&l->uplink.peer, FRAME_UNDELIVERED, sizeof(*place), WIRE_MANY) : NULL;
     if (place)
@@ -327,6 +325,7 @@ static void queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_n
             for (uint32_t i = 0; i < p->plan.request_count && p->missing > 0; i++) {
                 struct landed *landed = landed_of(l, p->plan.handles[i]);
                 if (landed && landed->state == LANDED_PULLING && landed->plan == p) {
+                    l->given_up++;
                     log_warn("pull given up", "frontend=%s", frontend_of(l, landed->handle)->peer.name);
                     landed->plan = NULL;
                     landed->state = LANDED_GONE;
@@ -548,7 +547,6 @@ static bool frontend_used(const struct frontend_peer *f) {
 }
 
 static void frontends_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
-    uint32_t known = 0;
     for (struct frontend_peer **at = &l->frontends, *f; (f = *at);) {
         if (f->leaving && f->open && !f->peer.closed)
             frontend_lost(l, f, "the scheduler says that it is gone");
@@ -576,10 +574,8 @@ static void frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unti
             else
                 *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
         }
-        known += f->known;
         at = &f->next;
     }
-    atomic_store_explicit(&l->peers, known, memory_order_relaxed); /* for people */
 }
 
 /* ---- results ---- */
@@ -770,8 +766,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     struct backend_link *l = context;
     (void)welcome;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
-        f->leaving = true;                                            /* unless it is told of again */
-    atomic_store_explicit(&l->connected, true, memory_order_relaxed); /* for people */
+        f->leaving = true; /* unless it is told of again */
 }
 
 static void uplink_down(void *context) {
@@ -780,8 +775,7 @@ static void uplink_down(void *context) {
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         l->queues[a].told = l->queues[a].ours = false;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
-        f->leaving = false;                                            /* nobody knows */
-    atomic_store_explicit(&l->connected, false, memory_order_relaxed); /* for people */
+        f->leaving = false; /* nobody knows */
 }
 
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
@@ -817,6 +811,20 @@ static void publish(struct backend_link *l) {
     l->plan_rung = false;
 }
 
+static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    uplink_report(&l->uplink, &l->report, now_ns);
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        if (f->known && !f->peer.closed)
+            link_report_add(&l->report, f->hello.name, ROLE_FRONTEND, f->hello.number, &f->peer, &f->health, now_ns);
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_BACKEND,
+                                                      .ready = l->introduced,
+                                                      .term = l->uplink.self.term,
+                                                      .lost = l->lost,
+                                                      .given_up = l->given_up});
+}
+
 static int64_t turn(void *owner, int64_t now_ns) {
     struct backend_link *l = owner;
     int64_t until_ns = TIME_NEVER;
@@ -835,6 +843,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     for (const struct frontend_peer *f = l->frontends; f; f = f->next)
         out += f->open && f->peer.out_count > 0;                             /* results that are not sent yet */
     atomic_store_explicit(&l->busy, out + l->pulling, memory_order_relaxed); /* who waits looks again */
+    report(l, now_ns, &until_ns);
     publish(l);
     return more ? 0 : until_ns;
 }
@@ -877,6 +886,7 @@ static void link_free(struct backend_link *l) {
         slab_destroy(l->slab);
     free(l->queues);
     free(l->by_number);
+    link_report_free(&l->report);
     free(l);
 }
 
@@ -889,6 +899,7 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
         return error_set(err, rc, "no memory for the link to the cluster");
     l->config = *config;
     l->wiring = w;
+    link_report_init(&l->report);
     l->slab = slab_create(config->inputs_bytes_max);
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->queues = calloc(w->accelerators, sizeof(*l->queues));
@@ -934,10 +945,6 @@ void backend_link_stop(struct backend_link *l) {
     link_free(l);
 }
 
-struct link_figures backend_link_figures(const struct backend_link *l) {
-    return (struct link_figures){
-        .connected = atomic_load_explicit(&l->connected, memory_order_relaxed),
-        .peers = atomic_load_explicit(&l->peers, memory_order_relaxed),
-        .lost = counter_get(&l->lost),
-    };
+struct link_report *backend_link_report(struct backend_link *l) {
+    return &l->report;
 }

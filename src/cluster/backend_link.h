@@ -6,8 +6,11 @@
  * accelerator. */
 #pragma once
 
-#include "cluster/frontend_link.h" /* struct link_figures */
+#include "base/error.h"
+#include "cluster/hello.h"
+#include "cluster/link_report.h"
 #include "repository/model_description.h"
+#include "sched/wiring.h"
 
 struct backend_link;
 
@@ -37,5 +40,5 @@ bool backend_link_idle(const struct backend_link *link);
 /* When the executors have ended. NULL is allowed. */
 void backend_link_stop(struct backend_link *link);
 
-/* Any thread. */
-struct link_figures backend_link_figures(const struct backend_link *link);
+/* For who renders it. */
+struct link_report *backend_link_report(struct backend_link *link);

@@ -519,6 +519,25 @@ static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *unti
 
 /* ---- turns ---- */
 
+static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    list_for_each (node, &l->loop.peers) {
+        const struct member *m = container_of(list_entry(node, struct peer, link), struct member, peer);
+        if (m->known)
+            link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
+    }
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
+                                                      .ready = true,
+                                                      .term = l->config.self.term,
+                                                      .lost = l->counters.lost,
+                                                      .requests = l->counters.requests,
+                                                      .batches = l->counters.batches,
+                                                      .requests_now = l->in_scheduler,
+                                                      .models = places_served(l),
+                                                      .accelerators = l->accelerators_there});
+}
+
 static int64_t turn(void *owner, int64_t now_ns) {
     struct scheduler_link *l = owner;
     int64_t until_ns = TIME_NEVER;
@@ -531,6 +550,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     bool more = take_refusals(l);
     more |= take_plans(l);
     publish_reports(l);
+    report(l, now_ns, &until_ns);
     if (busy || l->ghosts)
         until_ns = now_ns + LOOK_NS < until_ns ? now_ns + LOOK_NS : until_ns;
     return more ? 0 : until_ns;
@@ -554,6 +574,7 @@ static void link_free(struct scheduler_link *l) {
         member_free(m);
     }
     places_free(l);
+    link_report_free(&l->report);
     free(l->model_rung);
     free(l->by_number);
     free(l);
@@ -568,6 +589,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
         return error_set(err, rc, "no memory for the cluster's members");
     l->config = *config;
     l->wiring = config->wiring;
+    link_report_init(&l->report);
     l->started_ns = clock_now_ns();
     l->config.self.format = WIRE_FORMAT;
     l->config.self.role = ROLE_SCHEDULER;
@@ -594,4 +616,8 @@ void scheduler_link_stop(struct scheduler_link *l) {
         return;
     link_loop_stop(&l->loop);
     link_free(l);
+}
+
+struct link_report *scheduler_link_report(struct scheduler_link *l) {
+    return &l->report;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cluster/hello.h"
+#include "cluster/link_report.h"
 #include "repository/served_model.h"
 #include "sched/model_thread.h"
 #include "sched/wiring.h"
@@ -31,3 +32,6 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
                          struct sy_error *err);
 /* While the scheduler's threads run. NULL is allowed. */
 void scheduler_link_stop(struct scheduler_link *link);
+
+/* For who renders it. */
+struct link_report *scheduler_link_report(struct scheduler_link *link);

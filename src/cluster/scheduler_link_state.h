@@ -73,6 +73,7 @@ struct scheduler_link {
     struct wiring *wiring;
     struct link_loop loop;
     int64_t started_ns;
+    struct link_report report;
     struct member **by_number; /* [HELLO_NUMBERS] */
     uint32_t number_next;
     struct member *ghosts; /* members that are gone, while something here speaks of them */
@@ -121,6 +122,8 @@ void place_left(struct scheduler_link *l, struct member *m, uint32_t place);
 void places_left_by(struct scheduler_link *l, struct member *m);
 /* Does the next steps of all that is under way. True: something is. */
 bool places_look(struct scheduler_link *l);
+/* How many models are served. */
+uint32_t places_served(const struct scheduler_link *l);
 
 /* Notes a plan that goes to a backend. */
 void plan_note(struct scheduler_link *l, struct accelerator_place *a, uint32_t thread, const struct batch_plan *plan);

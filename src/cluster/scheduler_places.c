@@ -516,3 +516,10 @@ bool places_look(struct scheduler_link *l) {
     }
     return busy;
 }
+
+uint32_t places_served(const struct scheduler_link *l) {
+    uint32_t served = 0;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
+        served += l->catalogue->known[i].model && l->catalogue->known[i].place != CATALOGUE_NONE;
+    return served;
+}

@@ -138,7 +138,7 @@ static json_t *status(const struct scheduler_link *l) {
     return json;
 }
 
-static void text_free(void *text, uint64_t tag) {
+static void answer_sent(void *text, uint64_t tag) {
     (void)tag;
     free(text);
 }
@@ -149,7 +149,7 @@ void status_send(struct scheduler_link *l, struct member *visitor, const struct 
     size_t bytes = text ? strlen(text) : 0;
     json_decref(json);
     if (text && peer_frame(&visitor->peer, FRAME_STATUS, 1, 0, bytes))
-        peer_body(&visitor->peer, text, bytes, text_free, text, 0);
+        peer_body(&visitor->peer, text, bytes, answer_sent, text, 0);
     else
         free(text);
 }

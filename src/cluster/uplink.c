@@ -200,6 +200,11 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     }
 }
 
+void uplink_report(const struct uplink *u, struct link_report *report, int64_t now_ns) {
+    if (u->up && !u->peer.closed)
+        link_report_add(report, u->peer.name, ROLE_SCHEDULER, 0, &u->peer, &u->health, now_ns);
+}
+
 bool uplink_buries(struct uplink *u, struct peer *peer) {
     if (peer != &u->peer)
         return false;

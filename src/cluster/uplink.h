@@ -5,6 +5,7 @@
 #include "cluster/health.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
+#include "cluster/link_report.h"
 
 #define UPLINK_ADDRESSES_MAX 16
 
@@ -49,6 +50,8 @@ void uplink_look(struct uplink *uplink, int64_t now_ns, int64_t *until_ns);
 /* Tells the scheduler that this process leaves, and waits until it has read that; not for long. The thread that ends
  * the loop, before. */
 void uplink_leave(struct uplink *uplink);
+/* Adds the connection, if it is up. */
+void uplink_report(const struct uplink *uplink, struct link_report *report, int64_t now_ns);
 /* The loop buries a peer: true, if it was the uplink's. */
 bool uplink_buries(struct uplink *uplink, struct peer *peer);
 /* Where HOST:PORT is. A name is looked up, which may take a while. 0 or -errno with a sentence. */

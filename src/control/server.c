@@ -348,6 +348,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
+        .ready = s->config.cluster && !server_listens(s) ? server_cluster_ready : NULL,
         .context = s,
     };
     int rc = metrics_server_start(&s->metrics, &config, err);
@@ -509,8 +510,8 @@ int server_start(struct server **server, const struct server_config *config, str
     calibrate_server(s);
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
-        (server_listens(s) && (rc = start_frontends(s, err)) < 0) || (rc = start_metrics(s, err)) < 0 ||
-        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0))
+        (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||
+        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0) || (rc = start_metrics(s, err)) < 0)
         goto err_end;
     if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
         goto err_end;

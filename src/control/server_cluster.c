@@ -155,3 +155,19 @@ void server_cluster_stop(struct server *s) {
     s->backend_link = NULL;
     s->cluster_models = NULL;
 }
+
+static struct link_report *report_of(struct server *s) {
+    return s->scheduler_link  ? scheduler_link_report(s->scheduler_link)
+           : s->frontend_link ? frontend_link_report(s->frontend_link)
+                              : backend_link_report(s->backend_link);
+}
+
+void server_cluster_render(struct server *s, struct text *out) {
+    link_report_render(report_of(s), out);
+}
+
+bool server_cluster_ready(void *server) {
+    struct server *s = server;
+    bool draining = atomic_load_explicit(&s->draining, memory_order_relaxed); /* a lone flag */
+    return !draining && link_report_ready(report_of(s));
+}
