@@ -16,6 +16,7 @@ int cli_usage_error(const char *command, const char *fmt, ...) __attribute__((fo
 
 /* The commands, each in the file of its name. */
 extern const struct cli_command cli_bench;
+extern const struct cli_command cli_drain;
 extern const struct cli_command cli_plan;
 extern const struct cli_command cli_profile;
 extern const struct cli_command cli_backend;
@@ -23,4 +24,5 @@ extern const struct cli_command cli_frontend;
 extern const struct cli_command cli_scheduler;
 extern const struct cli_command cli_serve;
 extern const struct cli_command cli_simulate;
+extern const struct cli_command cli_status;
 extern const struct cli_command cli_stress;

@@ -11,7 +11,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/counter.h"
 #include "base/log.h"
 #include "base/margin.h"
 #include "cluster/landing.h"
@@ -64,7 +63,8 @@ struct pulled_plan {
 struct accelerator_queue {
     struct pulled_plan *first, **last;
     uint32_t out; /* plans that the executor has */
-    bool told;    /* the scheduler of now knows that it takes batches */
+    bool told;    /* the scheduler of now knows that it takes batches, */
+    bool ours;    /* or knew it: all plans here are that one's */
     bool leaves;  /* its executor says that it does not */
 };
 
@@ -82,10 +82,9 @@ struct backend_link {
     bool introduced;  /* the scheduler of now knows our models and accelerators */
     bool plan_rung;
     _Atomic bool quiesced;
-    /* read by anyone */
-    _Atomic bool connected;
-    _Atomic uint32_t peers, busy;
-    _Atomic uint64_t lost;
+    uint64_t lost, given_up;
+    struct link_report report;
+    _Atomic uint32_t busy; /* read by who drains */
 };
 
 /* ---- what the scheduler is told ---- */
@@ -106,7 +105,7 @@ static void tell_ran(struct backend_link *l, const struct ran_message *ran) {
 
 /* For a frontend that is not reached. */
 static void tell_undelivered(struct backend_link *l, uint64_t handle) {
-    counter_add(&l->lost, 1);
+    l->lost++;
     struct wire_outcome *place =
         l->uplink.up ? peer_frame_more(&l->uplink.peer, FRAME_UNDELIVERED, sizeof(*place), WIRE_MANY) : NULL;
     if (place)
@@ -119,12 +118,27 @@ static void tell_joins(struct backend_link *l, uint32_t accelerator) {
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
     if (!l->introduced || q->told || q->leaves || q->first || q->out || quiesced)
         return;
-    q->told = true;
+    q->told = q->ours = true;
     tell_freed(l, &(struct freed_message){.news = NEWS_JOINS, .accelerator = accelerator});
+}
+
+static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
+    struct accelerator_queue *q = &l->queues[accelerator];
+    if (q->told)
+        tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
+    q->told = false;
+}
+
+/* No accelerator takes batches any more: those that have been sent still run. */
+static void quiesce(struct backend_link *l) {
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        tell_leaves(l, a);
 }
 
 /* The end of a batch that never reached its executor. */
 static void tell_not_run(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns) {
+    if (!l->queues[plan->accelerator].ours)
+        return; /* who sent it has forgotten it */
     tell_freed(l, &(struct freed_message){
                       .news = NEWS_ENDED, .unlike = true, .accelerator = plan->accelerator, .ended_ns = now_ns});
     tell_ran(l, &(struct ran_message){.news = NEWS_ENDED,
@@ -395,6 +409,7 @@ static void queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_n
             for (uint32_t i = 0; i < p->plan.request_count && p->missing > 0; i++) {
                 struct landed *landed = landed_of(l, p->plan.handles[i]);
                 if (landed && landed->state == LANDED_PULLING && landed->plan == p) {
+                    l->given_up++;
                     log_warn("pull given up", "frontend=%s", frontend_of(l, landed->handle)->peer.name);
                     landed->plan = NULL;
                     landed->state = LANDED_GONE;
@@ -671,7 +686,6 @@ static bool frontend_used(const struct frontend_peer *f) {
 }
 
 static void frontends_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
-    uint32_t known = 0;
     for (struct frontend_peer **at = &l->frontends, *f; (f = *at);) {
         if (f->leaving && f->open && !f->peer.closed)
             frontend_lost(l, f, "the scheduler says that it is gone");
@@ -688,6 +702,8 @@ static void frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unti
             if (now_ns >= f->retry_ns)
                 frontend_connect(l, f, now_ns);
             *until_ns = f->retry_ns < *until_ns ? f->retry_ns : *until_ns;
+        } else if (f->peer.closed) {
+            *until_ns = now_ns; /* buried at the end of this turn */
         } else if (!f->peer.closed && f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {
             frontend_lost(l, f, "it has been silent for three heartbeats");
         } else if (!f->peer.closed && !f->known) {
@@ -697,10 +713,8 @@ static void frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unti
             else
                 *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
         }
-        known += f->known;
         at = &f->next;
     }
-    atomic_store_explicit(&l->peers, known, memory_order_relaxed); /* for people */
 }
 
 /* ---- results ---- */
@@ -814,13 +828,11 @@ static void take_freed(struct backend_link *l, const struct freed_message *freed
     struct accelerator_queue *q = &l->queues[freed->accelerator];
     if (freed->news == NEWS_ENDED)
         q->out--;
-    if (freed->news == NEWS_ENDED && q->told)
+    if (freed->news == NEWS_ENDED && q->ours)
         tell_freed(l, freed);
     if (freed->news == NEWS_LEAVES) {
         q->leaves = true;
-        if (q->told)
-            tell_freed(l, freed);
-        q->told = false;
+        tell_leaves(l, freed->accelerator);
     }
     if (freed->news == NEWS_JOINS)
         q->leaves = false;
@@ -894,17 +906,15 @@ static void uplink_up(void *context, const struct hello *welcome) {
     (void)welcome;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
         f->told = false;
-    atomic_store_explicit(&l->connected, true, memory_order_relaxed); /* for people */
 }
 
 static void uplink_down(void *context) {
     struct backend_link *l = context;
     l->introduced = false;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        l->queues[a].told = false;
+        l->queues[a].told = l->queues[a].ours = false;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
-        f->leaving = false;                                            /* nobody knows */
-    atomic_store_explicit(&l->connected, false, memory_order_relaxed); /* for people */
+        f->leaving = false; /* nobody knows */
 }
 
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
@@ -942,6 +952,20 @@ static void publish(struct backend_link *l) {
     l->plan_rung = false;
 }
 
+static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    uplink_report(&l->uplink, &l->report, now_ns);
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        if (f->known && !f->peer.closed)
+            link_report_add(&l->report, f->hello.name, ROLE_FRONTEND, f->hello.number, &f->peer, &f->health, now_ns);
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_BACKEND,
+                                                      .ready = l->introduced,
+                                                      .term = l->uplink.self.term,
+                                                      .lost = l->lost,
+                                                      .given_up = l->given_up});
+}
+
 static int64_t turn(void *owner, int64_t now_ns) {
     struct backend_link *l = owner;
     int64_t until_ns = TIME_NEVER;
@@ -949,13 +973,18 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
     uplink_look(&l->uplink, now_ns, &until_ns);
     introduce(l);
+    if (atomic_load_explicit(&l->quiesced, memory_order_relaxed)) /* a lone flag */
+        quiesce(l);
     bool more = take_reports(l);
     more |= take_results(l);
     frontends_look(l, now_ns, &until_ns);
     queues_look(l, now_ns, &until_ns);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         out += l->queues[a].out;
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        out += f->open && f->peer.out_count > 0;                             /* results that are not sent yet */
     atomic_store_explicit(&l->busy, out + l->pulling, memory_order_relaxed); /* who waits looks again */
+    report(l, now_ns, &until_ns);
     publish(l);
     return more ? 0 : until_ns;
 }
@@ -1001,6 +1030,7 @@ static void link_free(struct backend_link *l) {
         slab_destroy(l->slab);
     free(l->queues);
     free(l->by_number);
+    link_report_free(&l->report);
     free(l);
 }
 
@@ -1013,6 +1043,7 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
         return error_set(err, rc, "no memory for the link to the cluster");
     l->config = *config;
     l->wiring = w;
+    link_report_init(&l->report);
     l->slab = slab_create(config->inputs_bytes_max);
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->queues = calloc(w->accelerators, sizeof(*l->queues));
@@ -1043,6 +1074,7 @@ err_free:
 
 void backend_link_quiesce(struct backend_link *l) {
     atomic_store_explicit(&l->quiesced, true, memory_order_relaxed); /* a lone flag */
+    doorbell_ring(l->loop.bell);
 }
 
 bool backend_link_idle(const struct backend_link *l) {
@@ -1052,14 +1084,16 @@ bool backend_link_idle(const struct backend_link *l) {
 void backend_link_stop(struct backend_link *l) {
     if (!l)
         return;
+    if (backend_link_idle(l)) /* else what is here is lost, and the scheduler is to say so */
+        uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
-    link_free(l);
 }
 
-struct link_figures backend_link_figures(const struct backend_link *l) {
-    return (struct link_figures){
-        .connected = atomic_load_explicit(&l->connected, memory_order_relaxed),
-        .peers = atomic_load_explicit(&l->peers, memory_order_relaxed),
-        .lost = counter_get(&l->lost),
-    };
+void backend_link_free(struct backend_link *l) {
+    if (l)
+        link_free(l);
+}
+
+struct link_report *backend_link_report(struct backend_link *l) {
+    return &l->report;
 }

@@ -6,8 +6,11 @@
  * accelerator. */
 #pragma once
 
-#include "cluster/frontend_link.h" /* struct link_figures */
+#include "base/error.h"
+#include "cluster/hello.h"
+#include "cluster/link_report.h"
 #include "repository/model_description.h"
+#include "sched/wiring.h"
 
 struct backend_link;
 
@@ -30,12 +33,15 @@ struct backend_link_config {
 
 /* 0 or -errno with a sentence. */
 int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
-/* From now on accelerators take no more batches; the link tells the scheduler when they have ended all. Any thread. */
+/* From now on accelerators take no more batches: the scheduler is told so, and what it has sent still runs. Any thread.
+ */
 void backend_link_quiesce(struct backend_link *link);
 /* Whether nothing is sealed or running here any more, and all results have been sent. Any thread. */
 bool backend_link_idle(const struct backend_link *link);
-/* When the executors have ended. NULL is allowed. */
+/* Ends the thread. What the executors read stays until backend_link_free(). NULL is allowed. */
 void backend_link_stop(struct backend_link *link);
+/* When the executors have ended, too. NULL is allowed. */
+void backend_link_free(struct backend_link *link);
 
-/* Any thread. */
-struct link_figures backend_link_figures(const struct backend_link *link);
+/* For who renders it. */
+struct link_report *backend_link_report(struct backend_link *link);

@@ -9,7 +9,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/counter.h"
 #include "base/log.h"
 #include "cluster/uplink.h"
 #include "engine/engine.h"
@@ -75,10 +74,8 @@ struct frontend_link {
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;
     bool result_rung, refusal_rung;
-    /* read by anyone */
-    _Atomic bool connected;
-    _Atomic uint32_t peers;
-    _Atomic uint64_t lost, again;
+    uint64_t lost, again;
+    struct link_report report;
 };
 
 /* ---- handles: a port's here, and the cluster's ---- */
@@ -185,7 +182,7 @@ static void send_request(struct frontend_link *l, struct away *a) {
     if (!a->sent)
         l->held--;
     else
-        counter_add(&l->again, 1);
+        l->again++;
     a->sent = l->uplink.times;
     frame_add(l, a, REQUEST_ARRIVED);
 }
@@ -316,7 +313,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
             if ((a = away_find(l, results[i].handle))) {
                 struct wire_outcome result = results[i];
                 result.status = REQUEST_LOST; /* nothing else comes without outputs */
-                counter_add(&l->lost, 1);
+                l->lost++;
                 away_over(l, a, &result, NULL, false);
             }
         return 0;
@@ -343,12 +340,10 @@ static void uplink_up(void *context, const struct hello *welcome) {
         renumbered(l);
     l->number = welcome->number;
     memset(l->told, 0, l->config.models_max);
-    atomic_store_explicit(&l->connected, true, memory_order_relaxed); /* for people */
 }
 
 static void uplink_down(void *context) {
     struct frontend_link *l = context;
-    atomic_store_explicit(&l->connected, false, memory_order_relaxed); /* for people */
     for (size_t i = 0; i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || !a->sent || a->over)
@@ -499,7 +494,7 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         result = (struct wire_outcome){.status = REQUEST_FAILED};
     }
     if (result.status == REQUEST_LOST)
-        counter_add(&l->lost, 1);
+        l->lost++;
     bool wanted_elsewhere = a->sent && l->uplink.up && a->taker == NO_TAKER && !a->over;
     if (wanted_elsewhere) /* it was sent again, and the first run has answered */
         frame_add(l, a, REQUEST_CANCELLED);
@@ -637,7 +632,6 @@ static void backend_drop(struct frontend_link *l, struct backend *b, const char 
     l->backends[b->place] = NULL;
     l->backend_count--;
     taken_again(l, b->place);
-    atomic_store_explicit(&l->peers, l->backend_count, memory_order_relaxed); /* for people */
 }
 
 static void backend_closed(struct peer *peer, const char *reason) {
@@ -687,7 +681,6 @@ static void accepted(void *owner, int fd, const char *from) {
     snprintf(b->peer.name, sizeof(b->peer.name), "%s", from);
     l->backends[place] = b;
     l->backend_count++;
-    atomic_store_explicit(&l->peers, l->backend_count, memory_order_relaxed); /* for people */
 }
 
 static void bury(void *owner, struct peer *peer) {
@@ -712,6 +705,22 @@ static void backends_look(struct frontend_link *l, int64_t now_ns, int64_t *unti
 }
 
 /* ---- turns ---- */
+
+static void report(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    uplink_report(&l->uplink, &l->report, now_ns);
+    for (uint32_t i = 0; i < l->backend_room; i++) {
+        const struct backend *b = l->backends[i];
+        if (b && b->known && !b->peer.closed)
+            link_report_add(&l->report, b->hello.name, ROLE_BACKEND, b->hello.number, &b->peer, &b->health, now_ns);
+    }
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_FRONTEND,
+                                                      .ready = l->uplink.up,
+                                                      .term = l->uplink.self.term,
+                                                      .lost = l->lost,
+                                                      .again = l->again});
+}
 
 static void publish(struct frontend_link *l) {
     struct wiring *w = l->wiring;
@@ -743,6 +752,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         l->look_ns = now_ns + LOOK_NS;
     }
     until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
+    report(l, now_ns, &until_ns);
     publish(l);
     return more ? 0 : until_ns;
 }
@@ -770,6 +780,7 @@ static void link_free(struct frontend_link *l) {
     free(l->told);
     free(l->remote_of_local);
     free(l->away);
+    link_report_free(&l->report);
     free(l);
 }
 
@@ -782,6 +793,7 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
         return error_set(err, rc, "no memory for the link to the cluster");
     l->config = *config;
     l->wiring = w;
+    link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* touched as slots are used */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
     l->told = calloc(config->models_max, sizeof(*l->told));
@@ -817,15 +829,11 @@ err_free:
 void frontend_link_stop(struct frontend_link *l) {
     if (!l)
         return;
+    uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
     link_free(l);
 }
 
-struct link_figures frontend_link_figures(const struct frontend_link *l) {
-    return (struct link_figures){
-        .connected = atomic_load_explicit(&l->connected, memory_order_relaxed),
-        .peers = atomic_load_explicit(&l->peers, memory_order_relaxed),
-        .lost = counter_get(&l->lost),
-        .again = counter_get(&l->again),
-    };
+struct link_report *frontend_link_report(struct frontend_link *l) {
+    return &l->report;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cluster/hello.h"
+#include "cluster/link_report.h"
 #include "repository/served_model.h"
 #include "sched/wiring.h"
 
@@ -46,10 +47,5 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
 /* When the frontends have ended. NULL is allowed. */
 void frontend_link_stop(struct frontend_link *link);
 
-/* Any thread. */
-struct link_figures {
-    bool connected;       /* to a scheduler */
-    uint32_t peers;       /* backends, or frontends */
-    uint64_t lost, again; /* requests: lost by a backend; sent to another scheduler */
-};
-struct link_figures frontend_link_figures(const struct frontend_link *link);
+/* For who renders it. */
+struct link_report *frontend_link_report(struct frontend_link *link);

@@ -11,7 +11,7 @@
 
 #include "base/container.h"
 
-static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend"};
+static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend", "visitor"};
 
 void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]) {
     snprintf(name, HELLO_LOCAL_MAX, "symphony-%016" PRIx64, incarnation);

@@ -12,7 +12,13 @@
 #define HELLO_LANES_MAX   16 /* frontend threads of one process; its requests' numbers are number * this + thread */
 #define HELLO_NUMBERS     ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX)
 
-enum cluster_role { ROLE_SCHEDULER, ROLE_FRONTEND, ROLE_BACKEND, ROLE_COUNT };
+enum cluster_role {
+    ROLE_SCHEDULER,
+    ROLE_FRONTEND,
+    ROLE_BACKEND,
+    ROLE_VISITOR, /* asks the scheduler something, and goes; no member */
+    ROLE_COUNT
+};
 
 /* Of a process. In FRAME_HELLO the sender's; in FRAME_WELCOME the answerer's, with `number` the one it gives; in
  * FRAME_FRONTEND the one that is spoken of. */

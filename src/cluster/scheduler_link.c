@@ -4,7 +4,6 @@
 #include "cluster/scheduler_link.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,10 +295,10 @@ static void address_complete(struct member *m) {
 static const char *member_refused(struct scheduler_link *l, const struct member *m) {
     if (m->hello.format != WIRE_FORMAT)
         return "this scheduler speaks another format of messages: run the same version of symphony";
-    if (l->config.auth && !auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token)))
-        return "its token does not let it in";
     if (m->hello.role == ROLE_SCHEDULER)
         return l->standby ? NULL : "this scheduler knows of no other: start it with --peers or --registry";
+    if (m->hello.role == ROLE_VISITOR)
+        return NULL;
     if (!scheduler_link_leads(l))
         return "this scheduler does not lead";
     if (m->hello.role == ROLE_FRONTEND && (m->hello.lanes < 1 || m->hello.slots < 1 || !*m->hello.address))
@@ -330,21 +329,29 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     int rc = hello_read(head, frame->head_bytes, &m->hello, err);
     if (rc < 0)
         return rc;
-    if (l->standby && m->hello.role != ROLE_SCHEDULER)
+    bool known = !l->config.auth || auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token));
+    if (known && l->standby && m->hello.role != ROLE_SCHEDULER)
         standby_told(l->standby, m->hello.term);
-    const char *why = member_refused(l, m);
+    const char *why = known ? member_refused(l, m) : "its token does not let it in";
     if (!why && m->hello.role == ROLE_SCHEDULER)
         return scheduler_hello(l, m);
-    uint32_t number = why ? 0 : number_find(l, m->hello.number);
-    if (!why && !number)
+    bool joins = !why && m->hello.role != ROLE_VISITOR;
+    uint32_t number = joins ? number_find(l, m->hello.number) : 0;
+    if (joins && !number)
         why = "the cluster has no room for another member";
-    if (!why && !member_room(l, m))
+    else if (joins && !member_room(l, m))
         why = "the scheduler has no memory for another member";
     if (why) {
-        log_warn("stranger refused", "from=%s name=%s reason=\"%s\"", m->from, m->hello.name, why);
+        if (scheduler_link_leads(l)) /* else members try us in turn */
+            log_warn("stranger refused", "from=%s name=%s reason=\"%s\"", m->from, m->hello.name, why);
         peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
         peer_flush(&m->peer);
         return error_set(err, -EACCES, "%s", why);
+    }
+    if (!joins) {
+        m->visits = true;
+        send_hello(m, FRAME_WELCOME, &l->config.self);
+        return 0;
     }
     m->known = true;
     m->hello.number = number;
@@ -369,15 +376,42 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     return 0;
 }
 
+/* A visitor gets nothing but the answer, and has GREET_NS in all. */
+static int from_visitor(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
+                        struct sy_error *err) {
+    struct sy_error why;
+    struct member *leaver = NULL;
+    if (frame->kind != FRAME_STATUS && frame->kind != FRAME_DRAIN)
+        return error_set(err, -EPROTO, "a visitor does not send frames of kind %u", frame->kind);
+    if (frame->kind == FRAME_DRAIN) {
+        leaver = status_member(l, head, frame->head_bytes, &why);
+        if (!leaver) {
+            peer_send(&m->peer, FRAME_REFUSED, 1, why.text, strlen(why.text));
+            return 0;
+        }
+        log_info("member asked to leave", "role=%s name=%s number=%u by=%s", cluster_role_name(leaver->hello.role),
+                 leaver->hello.name, leaver->hello.number, m->from);
+        peer_send(&leaver->peer, FRAME_DRAIN, 0, NULL, 0);
+    }
+    status_send(l, m, leaver);
+    return 0;
+}
+
 static int on_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct member *m = container_of(peer, struct member, peer);
     struct scheduler_link *l = peer->owner;
 
+    if (m->visits)
+        return from_visitor(l, m, frame, head, err);
     if (!m->known)
         return frame->kind == FRAME_HELLO ? member_hello(l, m, frame, head, err)
                                           : error_set(err, -EPROTO, "it did not introduce itself");
     if (health_frame(&m->health, peer, frame, head))
         return 0;
+    if (frame->kind == FRAME_BYE) {
+        m->left = true;
+        return error_set(err, -ESHUTDOWN, "it said so");
+    }
     return m->hello.role == ROLE_SCHEDULER  ? from_scheduler(l, m, frame, head, err)
            : m->hello.role == ROLE_FRONTEND ? from_frontend(l, m, frame, head, err)
                                             : from_backend(l, m, frame, head, err);
@@ -416,7 +450,10 @@ static void frontend_gone(struct scheduler_link *l, struct member *m) {
 }
 
 static void member_drop(struct scheduler_link *l, struct member *m, const char *reason) {
-    if (m->known)
+    if (m->left)
+        log_info("member left", "role=%s name=%s number=%u", cluster_role_name(m->hello.role), m->hello.name,
+                 m->hello.number);
+    else if (m->known)
         log_warn("member lost", "role=%s name=%s number=%u reason=\"%s\"", cluster_role_name(m->hello.role),
                  m->hello.name, m->hello.number, reason);
     link_loop_drop(&l->loop, &m->peer);
@@ -562,11 +599,29 @@ static const struct standby_ops standby_ops = {lead, stand_down};
 
 /* ---- turns ---- */
 
+static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (!link_report_begin(&l->report, now_ns, until_ns))
+        return;
+    list_for_each (node, &l->members) {
+        const struct member *m = list_entry(node, struct member, node);
+        if (m->known)
+            link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
+    }
+    link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
+                                                      .ready = true,
+                                                      .term = l->config.self.term,
+                                                      .lost = l->counters.lost,
+                                                      .requests = l->counters.requests,
+                                                      .batches = l->counters.batches,
+                                                      .requests_now = l->in_scheduler,
+                                                      .models = places_served(l),
+                                                      .accelerators = l->accelerators_there});
+}
+
 static int64_t turn(void *owner, int64_t now_ns) {
     struct scheduler_link *l = owner;
     int64_t until_ns = TIME_NEVER;
 
-    pthread_mutex_lock(&l->lock);
     if (l->standby)
         standby_look(l->standby, now_ns, &until_ns);
     members_look(l, now_ns, &until_ns);
@@ -577,7 +632,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     bool more = take_refusals(l);
     more |= take_plans(l);
     publish_reports(l);
-    pthread_mutex_unlock(&l->lock);
+    report(l, now_ns, &until_ns);
     if (busy || l->ghosts)
         until_ns = now_ns + LOOK_NS < until_ns ? now_ns + LOOK_NS : until_ns;
     return more ? 0 : until_ns;
@@ -604,7 +659,7 @@ static void link_free(struct scheduler_link *l) {
     }
     standby_destroy(l->standby);
     places_free(l);
-    pthread_mutex_destroy(&l->lock);
+    link_report_free(&l->report);
     free(l->model_rung);
     free(l->by_number);
     free(l);
@@ -619,8 +674,9 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
         return error_set(err, rc, "no memory for the cluster's members");
     l->config = *config;
     l->wiring = config->wiring;
-    pthread_mutex_init(&l->lock, NULL);
     list_init(&l->members);
+    link_report_init(&l->report);
+    l->started_ns = clock_now_ns();
     l->config.self.format = WIRE_FORMAT;
     l->config.self.role = ROLE_SCHEDULER;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
@@ -660,43 +716,6 @@ void scheduler_link_stop(struct scheduler_link *l) {
     link_free(l);
 }
 
-/* ---- status ---- */
-
-static json_t *member_status(const struct member *m) {
-    int64_t error_ns = clock_sync_error_ns(&m->health.clock, clock_now_ns());
-    json_t *json =
-        json_pack("{s:s, s:s, s:i, s:s, s:s}", "role", cluster_role_name(m->hello.role), "name", m->hello.name,
-                  "number", (int)m->hello.number, "address", m->hello.address, "version", m->hello.version);
-    json_object_set_new(json, "incarnation", json_sprintf("%016llx", (unsigned long long)m->hello.incarnation));
-    if (clock_sync_known(&m->health.clock)) {
-        json_object_set_new(json, "round_trip_us",
-                            json_real((double)clock_sync_round_trip_ns(&m->health.clock) / 1000));
-        json_object_set_new(json, "clock_error_us", json_real((double)error_ns / 1000));
-    }
-    if (m->hello.role == ROLE_BACKEND)
-        json_object_set_new(json, "accelerators", json_integer(m->accelerator_count));
-    return json;
-}
-
-char *scheduler_link_status(struct scheduler_link *l) {
-    json_t *json = json_object(), *members = json_array();
-
-    pthread_mutex_lock(&l->lock);
-    list_for_each (node, &l->members) {
-        const struct member *m = list_entry(node, struct member, node);
-        if (m->known)
-            json_array_append_new(members, member_status(m));
-    }
-    json_object_set_new(json, "leads", json_boolean(scheduler_link_leads(l)));
-    json_object_set_new(json, "term", json_integer((json_int_t)l->config.self.term));
-    json_object_set_new(json, "members", members);
-    json_object_set_new(json, "models", places_status(l));
-    json_object_set_new(json, "accelerators", json_integer(l->accelerators_there));
-    json_object_set_new(json, "requests", json_integer((json_int_t)l->counters.requests));
-    json_object_set_new(json, "batches", json_integer((json_int_t)l->counters.batches));
-    json_object_set_new(json, "lost", json_integer((json_int_t)l->counters.lost));
-    pthread_mutex_unlock(&l->lock);
-    char *text = json_dumps(json, JSON_INDENT(2));
-    json_decref(json);
-    return text;
+struct link_report *scheduler_link_report(struct scheduler_link *l) {
+    return &l->report;
 }

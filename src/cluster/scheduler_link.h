@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cluster/hello.h"
+#include "cluster/link_report.h"
 #include "repository/served_model.h"
 #include "sched/model_thread.h"
 #include "sched/wiring.h"
@@ -38,6 +39,5 @@ void scheduler_link_stop(struct scheduler_link *link);
 
 /* Whether it leads. Any thread. */
 bool scheduler_link_leads(const struct scheduler_link *link);
-
-/* What there is, as JSON to be freed: members, links, models, accelerators. NULL without memory. Any thread. */
-char *scheduler_link_status(struct scheduler_link *link);
+/* For who renders it. */
+struct link_report *scheduler_link_report(struct scheduler_link *link);

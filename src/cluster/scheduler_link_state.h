@@ -1,9 +1,6 @@
 /* scheduler_link_state.h - what a scheduler's link is made of; for its files only. */
 #pragma once
 
-#include <jansson.h>
-#include <pthread.h>
-
 #include "cluster/catalogue.h"
 #include "cluster/health.h"
 #include "cluster/link_loop.h"
@@ -18,6 +15,8 @@ struct member {
     struct hello hello;
     struct health health;
     bool known;
+    bool visits;   /* not known: a visitor that has introduced itself */
+    bool left;     /* it said so */
     bool told;     /* a frontend: of all models; a backend has told all */
     bool told_all; /* it knows that it has been told of all */
     int64_t since_ns;
@@ -76,11 +75,12 @@ struct scheduler_link {
     struct scheduler_link_config config;
     struct wiring *wiring;
     struct link_loop loop;
-    pthread_mutex_t lock;     /* of everything, while a turn changes it or somebody asks for the status */
     struct list_node members; /* connected, strangers included */
     struct standby *standby;  /* NULL: there is no other scheduler */
     _Atomic bool leads;
-    int64_t settled_ns;        /* then all members of the scheduler before have had the time to join */
+    int64_t settled_ns; /* then all members of the scheduler before have had the time to join */
+    int64_t started_ns;
+    struct link_report report;
     struct member **by_number; /* [HELLO_NUMBERS] */
     uint32_t number_next;
     struct member *ghosts; /* members that are gone, while something here speaks of them */
@@ -129,7 +129,8 @@ void place_left(struct scheduler_link *l, struct member *m, uint32_t place);
 void places_left_by(struct scheduler_link *l, struct member *m);
 /* Does the next steps of all that is under way. True: something is. */
 bool places_look(struct scheduler_link *l);
-json_t *places_status(struct scheduler_link *l);
+/* How many models are served. */
+uint32_t places_served(const struct scheduler_link *l);
 
 /* Notes a plan that goes to a backend. */
 void plan_note(struct scheduler_link *l, struct accelerator_place *a, uint32_t thread, const struct batch_plan *plan);
@@ -142,3 +143,10 @@ void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accel
                       bool unlike);
 void ran_tell(struct scheduler_link *l, const struct ran_message *ran);
 void publish_reports(struct scheduler_link *l);
+
+/* ---- scheduler_status.c ---- */
+
+/* Sends a visitor what there is, or of one member only. */
+void status_send(struct scheduler_link *l, struct member *visitor, const struct member *only);
+/* The member of this number or name. NULL: there is none, or more than one, with a sentence. */
+struct member *status_member(struct scheduler_link *l, const char *text, uint32_t bytes, struct sy_error *err);

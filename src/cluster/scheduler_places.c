@@ -4,7 +4,6 @@
  * model gets a new place, frontends are told of that, and the old one goes once its last requests have gone: as when a
  * model is loaded anew (control/model_slots.h). */
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -518,17 +517,9 @@ bool places_look(struct scheduler_link *l) {
     return busy;
 }
 
-json_t *places_status(struct scheduler_link *l) {
-    json_t *models = json_array();
-    for (uint32_t p = 0; p < l->config.models_max; p++) {
-        const struct served_place *place = &l->places[p];
-        if (place->state != PLACE_SERVING)
-            continue;
-        const struct known_model *known = &l->catalogue->known[place->known];
-        json_array_append_new(models,
-                              json_pack("{s:s, s:i, s:f, s:i, s:i}", "name", known->model->name, "version",
-                                        (int)known->model->version, "slo_ms", (double)known->model->slo_ns / 1e6,
-                                        "backends", (int)known->backends, "queued", (int)place->queued));
-    }
-    return models;
+uint32_t places_served(const struct scheduler_link *l) {
+    uint32_t served = 0;
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
+        served += l->catalogue->known[i].model && l->catalogue->known[i].place != CATALOGUE_NONE;
+    return served;
 }

@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,6 +16,8 @@
 #define RETRY_NS       (20 * NS_PER_MS) /* first RETRY_OFTEN times: another scheduler may be about to lead */
 #define RETRY_OFTEN    100
 #define RETRY_LATER_NS (500 * NS_PER_MS)
+#define BYE_LOOK_NS    (1 * NS_PER_MS)
+#define BYE_MOST_NS    (1 * NS_PER_S)
 #define GREET_NS       (5 * NS_PER_S) /* from connecting to the welcome */
 
 /* ---- addresses ---- */
@@ -103,7 +108,9 @@ static void registry_look(struct uplink *u, int64_t now_ns) {
 
 static void lost(struct uplink *u, const char *reason) {
     bool was_up = u->up;
-    if (was_up)
+    if (u->said_bye)
+        log_info("left", "scheduler=%s", u->peer.name);
+    else if (was_up)
         log_warn("scheduler lost", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
     else if (!u->complained)
         log_warn("scheduler not reached; trying again", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
@@ -147,6 +154,14 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     if (frame->kind == FRAME_REFUSED)
         return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < 400 ? frame->head_bytes : 400),
                          (const char *)head);
+    if (frame->kind == FRAME_DRAIN) {
+        if (!u->drains) { /* a second signal would end the process at once */
+            log_info("asked to leave", "scheduler=%s", u->peer.name);
+            kill(getpid(), SIGTERM);
+        }
+        u->drains = true;
+        return 0;
+    }
     if (!u->up)
         return frame->kind == FRAME_WELCOME ? welcome(u, frame, head, err)
                                             : error_set(err, -EPROTO, "it did not introduce itself");
@@ -181,7 +196,31 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     free(text);
 }
 
+/* Says good-bye; the scheduler closes the connection when it has read that. */
+static void say_bye(struct uplink *u) {
+    u->said_bye = true;
+    if (u->up)
+        peer_send(&u->peer, FRAME_BYE, 0, NULL, 0);
+}
+
+void uplink_leave(struct uplink *u) {
+    const struct timespec a_little = {.tv_nsec = BYE_LOOK_NS};
+    int64_t until_ns = clock_now_ns() + BYE_MOST_NS;
+    atomic_store_explicit(&u->leaves, true, memory_order_relaxed); /* a lone flag */
+    do {
+        doorbell_ring(u->loop->bell);
+        nanosleep(&a_little, NULL);
+    } while (!atomic_load_explicit(&u->left, memory_order_relaxed) && clock_now_ns() < until_ns);
+}
+
 void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
+    bool leaves = atomic_load_explicit(&u->leaves, memory_order_relaxed); /* who leaves rings until it is seen */
+    if (leaves && !u->said_bye)
+        say_bye(u);
+    if (leaves && !u->up) {
+        atomic_store_explicit(&u->left, true, memory_order_relaxed); /* likewise */
+        return;
+    }
     registry_look(u, now_ns);
     if (!u->open && u->address_count > 0) {
         if (now_ns >= u->retry_ns)
@@ -189,6 +228,8 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
         if (!u->open)
             *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
     }
+    if (u->open && u->peer.closed)
+        *until_ns = now_ns; /* it is buried at the end of this turn, and the next one connects anew */
     if (!u->open || u->peer.closed)
         return;
     if (!u->up) {
@@ -200,6 +241,11 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     } else if (!health_look(&u->health, &u->peer, now_ns, until_ns)) {
         lost(u, "it has been silent for three heartbeats");
     }
+}
+
+void uplink_report(const struct uplink *u, struct link_report *report, int64_t now_ns) {
+    if (u->up && !u->peer.closed)
+        link_report_add(report, u->peer.name, ROLE_SCHEDULER, 0, &u->peer, &u->health, now_ns);
 }
 
 bool uplink_buries(struct uplink *u, struct peer *peer) {

@@ -5,6 +5,7 @@
 #include "cluster/health.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
+#include "cluster/link_report.h"
 #include "cluster/registry.h"
 
 #define UPLINK_ADDRESSES_MAX 16
@@ -38,6 +39,9 @@ struct uplink {
     int64_t retry_ns;
     uint32_t tries; /* since it was up last */
     bool complained;
+    bool drains; /* the scheduler has asked this process to end */
+    bool said_bye;
+    _Atomic bool leaves, left;
 };
 
 /* `schedulers` are HOST:PORT; none, if a registry knows. 0, or -EINVAL with a sentence. Names are looked up here;
@@ -53,6 +57,11 @@ bool uplink_pending(const struct uplink *uplink);
 void uplink_destroy(struct uplink *uplink);
 /* Once a turn. Lowers *until_ns to when to look again. */
 void uplink_look(struct uplink *uplink, int64_t now_ns, int64_t *until_ns);
+/* Tells the scheduler that this process leaves, and waits until it has read that; not for long. The thread that ends
+ * the loop, before. */
+void uplink_leave(struct uplink *uplink);
+/* Adds the connection, if it is up. */
+void uplink_report(const struct uplink *uplink, struct link_report *report, int64_t now_ns);
 /* The loop buries a peer: true, if it was the uplink's. */
 bool uplink_buries(struct uplink *uplink, struct peer *peer);
 /* Where HOST:PORT is. A name is looked up, which may take a while. 0 or -errno with a sentence. */

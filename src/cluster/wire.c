@@ -40,7 +40,7 @@ static size_t struct_bytes(uint16_t kind) {
 }
 
 static bool has_body(uint16_t kind) {
-    return kind == FRAME_RESULT || kind == FRAME_CARD;
+    return kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
 }
 
 /* Bytes that a head of a kind that is no array has at least. */
@@ -65,7 +65,8 @@ static size_t head_least(uint16_t kind) {
 }
 
 static bool is_known(uint16_t kind) {
-    return struct_bytes(kind) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD;
+    return struct_bytes(kind) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
+           kind == FRAME_STATUS || kind == FRAME_DRAIN;
 }
 
 int wire_frame_check(const struct frame *frame, struct sy_error *err) {

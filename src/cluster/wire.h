@@ -59,6 +59,9 @@ enum frame_kind {
     FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
     FRAME_NO_CARD,   /* u64 handle: there is no such request any more */
     FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, a descriptor each; over a Unix socket only */
+    /* visitor -> scheduler, which answers with STATUS or REFUSED */
+    FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
+    FRAME_DRAIN,       /* a member's number or name, which is to end. To that member: empty */
 };
 
 struct frame {

@@ -329,8 +329,9 @@ static int start_protocol(struct server *s, uint32_t protocol, int tcp_port, int
 static int start_frontends(struct server *s, struct sy_error *err) {
     int rc = ports_create(s, err);
     /* one thread more than frontends: while one works at a very large body, the others still have one */
-    rc = rc < 0 ? rc : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s),
-                                   server_role(s) == LINK_FRONTEND, s->config.grpc_level, err);
+    rc = rc < 0 ? rc
+                : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), server_role(s) == LINK_FRONTEND,
+                              s->config.grpc_level, err);
     if (rc == 0) {
         struct region *region = &s->wiring.regions[s->wiring.frontends];
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
@@ -350,6 +351,7 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
+        .ready = s->config.cluster && !server_listens(s) ? server_cluster_ready : NULL,
         .context = s,
     };
     int rc = metrics_server_start(&s->metrics, &config, err);
@@ -456,6 +458,8 @@ static int server_end(struct server *s) {
     for (uint32_t e = 0; s->executors && e < s->wiring.executors; e++)
         if (s->executors[e] && executor_stop(s->executors[e]) < 0)
             rc = -EINPROGRESS;
+    if (rc == 0)
+        server_cluster_free(s);
     for (uint32_t f = 0; s->ports && f < s->wiring.frontends; f++)
         port_destroy(s->ports[f]);
     repository_thread_free(s->repository);
@@ -511,8 +515,8 @@ int server_start(struct server **server, const struct server_config *config, str
     calibrate_server(s);
     /* metrics last: a scrape may come at once, and reads all the others */
     if ((rc = models_publish(s, err)) < 0 || (server_schedules(s) && (rc = start_scheduler(s, err)) < 0) ||
-        (server_listens(s) && (rc = start_frontends(s, err)) < 0) || (rc = start_metrics(s, err)) < 0 ||
-        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0))
+        (server_listens(s) && (rc = start_frontends(s, err)) < 0) ||
+        (s->config.cluster && (rc = server_cluster_start(s, err)) < 0) || (rc = start_metrics(s, err)) < 0)
         goto err_end;
     if (config->control && (rc = repository_thread_start(&s->repository, s, err)) < 0)
         goto err_end;

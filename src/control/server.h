@@ -99,8 +99,6 @@ bool server_is_ready(const struct server *server);
  */
 const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
-/* Of a scheduler of a cluster: who belongs to it, as JSON to be freed. */
-char *server_cluster_status(struct server *server);
 /* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
  * since the last call. For the thread that started the server, every few seconds. */
 void server_balance(struct server *server);

@@ -154,14 +154,29 @@ bool server_cluster_drain(struct server *s, int64_t until_ns) {
 void server_cluster_stop(struct server *s) {
     frontend_link_stop(s->frontend_link);
     scheduler_link_stop(s->scheduler_link);
-    backend_link_stop(s->backend_link);
+    backend_link_stop(s->backend_link); /* executors read what it has */
     cluster_models_destroy(s->cluster_models);
     s->frontend_link = NULL;
     s->scheduler_link = NULL;
-    s->backend_link = NULL;
     s->cluster_models = NULL;
 }
 
-char *server_cluster_status(struct server *s) {
-    return s->scheduler_link ? scheduler_link_status(s->scheduler_link) : NULL;
+static struct link_report *report_of(struct server *s) {
+    return s->scheduler_link  ? scheduler_link_report(s->scheduler_link)
+           : s->frontend_link ? frontend_link_report(s->frontend_link)
+                              : backend_link_report(s->backend_link);
+}
+
+void server_cluster_render(struct server *s, struct text *out) {
+    link_report_render(report_of(s), out);
+}
+
+bool server_cluster_ready(void *server) {
+    struct server *s = server;
+    bool draining = atomic_load_explicit(&s->draining, memory_order_relaxed); /* a lone flag */
+    return !draining && link_report_ready(report_of(s));
+}
+
+void server_cluster_free(struct server *s) {
+    backend_link_free(s->backend_link);
 }

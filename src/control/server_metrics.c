@@ -76,6 +76,8 @@ void server_render_metrics(void *server, struct text *out) {
         triton_metrics_render(&statistics, &scheduler, listed, out);
     server_models_unlock(s);
     frontend_metrics_render_protocols(frontends, frontend_count, out);
+    if (s->config.cluster)
+        server_cluster_render(s, out);
 }
 
 void server_render_fine_metrics(void *server, struct text *out) {

@@ -133,8 +133,14 @@ void server_cluster_plan(struct server *s);
 int server_cluster_start(struct server *s, struct sy_error *err);
 /* A backend takes no more batches; waits until it has none, or until `until_ns`. False: it had some then. */
 bool server_cluster_drain(struct server *s, int64_t until_ns);
+/* What the link has to show. The metrics thread. */
+void server_cluster_render(struct server *s, struct text *out);
+/* Whether this `struct server` has joined, or leads, and does not drain. Any thread. */
+bool server_cluster_ready(void *server);
 /* While the scheduler's threads run, and after the frontends and before the executors have ended. */
 void server_cluster_stop(struct server *s);
+/* When the executors have ended. */
+void server_cluster_free(struct server *s);
 
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);

@@ -28,11 +28,24 @@ static void answer(struct http_connection *c, unsigned status, const struct text
     http_answer_send(c, text->length > 0 ? text->data : "", text->length);
 }
 
+/* As an HTTP frontend answers. */
+static void health(const struct metrics_server *server, struct http_connection *c, bool get) {
+    static const struct text empty;
+    const char *what = c->path.data + 11;
+    bool live = strcmp(what, "live") == 0, known = live || strcmp(what, "ready") == 0;
+    unsigned status = !known ? 404 : !get ? 405 : live || server->config.ready(server->config.context) ? 200 : 400;
+    answer(c, status, &empty, "text/plain");
+}
+
 static void page(void *context, struct http_connection *c) {
     const struct metrics_server *server = context;
     bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
     bool fine = strcmp(c->path.data, "/metrics/fine") == 0;
     struct text text = {0};
+    if (server->config.ready && strncmp(c->path.data, "/v2/health/", 11) == 0) {
+        health(server, c, get);
+        return;
+    }
     if (strcmp(c->path.data, "/metrics") != 0 && !fine) {
         text_put(&text, "the metrics are at /metrics\n");
         answer(c, 404, &text, "text/plain");

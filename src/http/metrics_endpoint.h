@@ -1,6 +1,6 @@
 /* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine on a port of its own, served by a thread of
- * its own.
- */
+ * its own. A process that has no other port for it says there, too, whether it lives and is ready: GET /v2/health/live
+ * and /v2/health/ready, for which nobody needs a token. */
 #pragma once
 
 #include "base/error.h"
@@ -17,6 +17,7 @@ struct metrics_config {
     const struct auth *auth;                              /* NULL: nobody needs a token */
     void (*render)(void *context, struct text *out);      /* writes /metrics, on the metrics thread */
     void (*render_fine)(void *context, struct text *out); /* the same for /metrics/fine */
+    bool (*ready)(void *context);                         /* on the same thread; NULL: no health routes */
     void *context;
 };
 

@@ -173,7 +173,7 @@ static void inputs_are_found_in_their_region(void **state) {
     };
     struct request r = {.items = 1, .deadline_ns = rig->request.deadline_ns, .inputs = inputs, .input_count = 4};
 
-    port_region(rig->port, (uintptr_t)own, sizeof(own));
+    port_region(rig->port, (uintptr_t)own, sizeof(own), -1);
     rig->wiring.regions[1] = (struct region){(uintptr_t)bulk, sizeof(bulk), -1};
     expect_sent(rig);
     assert_int_equal(port_submit(rig->port, &r), 0);

@@ -183,7 +183,7 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
     start_scheduler(rig);
     for (uint32_t f = 0; f < PORTS; f++) {
         rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
-        port_region(rig->ports[f], (uintptr_t)rig->input, sizeof(rig->input));
+        port_region(rig->ports[f], (uintptr_t)rig->input, sizeof(rig->input), -1);
     }
     return rig;
 }

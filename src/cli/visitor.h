@@ -1,0 +1,23 @@
+/* visitor.h - what the commands that ask a cluster have in common: which scheduler, with which token. */
+#pragma once
+
+#include <jansson.h>
+
+#include "cli/options.h"
+#include "cluster/visit.h"
+
+struct visitor_settings {
+    const char *join, *cluster_token_file;
+    double timeout_s;
+};
+
+#define VISITOR_OPTIONS(type, member)                                                                                  \
+    OPTION_TEXT(type, member.join, "join", "HOST:PORT[,...]", "the schedulers; the first that answers is asked"),      \
+        OPTION_TEXT(type, member.cluster_token_file, "cluster-token-file", "FILE",                                     \
+                    "show the first of the tokens in this file, as members do"),                                       \
+        OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \
+                      "how long each scheduler may take to answer")
+
+/* One question. 0, and the answer to be released; else the exit status, and a line on standard error. */
+int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
+                json_t **answer);

@@ -1,0 +1,147 @@
+/* visit.c - a connection of its own: an introduction, a question, an answer. */
+#include "cluster/visit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cluster/hello.h"
+#include "cluster/link_loop.h"
+#include "cluster/uplink.h"
+
+#define ANSWER_MAX ((uint64_t)1 << 30)
+
+struct conversation {
+    int fd;
+    int64_t until_ns;
+};
+
+/* Waits until the socket can be read or written. 0 or -errno. */
+static int wait_for(const struct conversation *c, short events) {
+    struct pollfd ready = {.fd = c->fd, .events = events};
+    int64_t left_ns = c->until_ns - clock_now_ns();
+    if (left_ns <= 0)
+        return -ETIMEDOUT;
+    int count = poll(&ready, 1, (int)(left_ns / NS_PER_MS) + 1);
+    return count > 0 ? 0 : count < 0 && errno != EINTR ? -errno : wait_for(c, events);
+}
+
+static int failed(int rc, struct sy_error *err) {
+    return error_set(err, rc, rc == -ETIMEDOUT ? "it does not answer" : "%s", strerror(-rc));
+}
+
+static int write_all(const struct conversation *c, const void *data, size_t bytes, struct sy_error *err) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t sent = send(c->fd, (const char *)data + done, bytes - done, MSG_NOSIGNAL);
+        int rc = sent >= 0 ? 0 : errno == EAGAIN ? wait_for(c, POLLOUT) : -errno;
+        if (rc < 0)
+            return failed(rc, err);
+        done += sent > 0 ? (size_t)sent : 0;
+    }
+    return 0;
+}
+
+static int read_all(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = recv(c->fd, (char *)data + done, bytes - done, 0);
+        int rc = got > 0 ? 0 : got == 0 ? -ECONNRESET : errno == EAGAIN ? wait_for(c, POLLIN) : -errno;
+        if (rc < 0)
+            return failed(rc, err);
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return 0;
+}
+
+static size_t padded(size_t bytes) {
+    return (bytes + 7) & ~(size_t)7;
+}
+
+static int send_frame(const struct conversation *c, enum frame_kind kind, const char *text, struct sy_error *err) {
+    static const char padding[8];
+    size_t bytes = strlen(text);
+    struct frame frame = {.head_bytes = (uint32_t)bytes, .kind = (uint16_t)kind, .count = 1};
+    int rc = write_all(c, &frame, sizeof(frame), err);
+    rc = rc < 0 ? rc : write_all(c, text, bytes, err);
+    return rc < 0 ? rc : write_all(c, padding, padded(bytes) - bytes, err);
+}
+
+/* The next frame, which is to be of a kind: its body, terminated, to be freed. -EACCES: it is a refusal. */
+static int read_frame(const struct conversation *c, enum frame_kind wanted, char **body, struct sy_error *err) {
+    struct frame frame;
+    int rc = read_all(c, &frame, sizeof(frame), err);
+    if (rc < 0 || (rc = wire_frame_check(&frame, err)) < 0)
+        return rc;
+    size_t head_bytes = padded(frame.head_bytes);
+    if (frame.body_bytes > ANSWER_MAX)
+        return error_set(err, -EPROTO, "an answer of %llu bytes", (unsigned long long)frame.body_bytes);
+    char *text = malloc(head_bytes + (size_t)frame.body_bytes + 1);
+    if (!text)
+        return error_set(err, -ENOMEM, "no memory for an answer of %llu bytes", (unsigned long long)frame.body_bytes);
+    rc = read_all(c, text, head_bytes + (size_t)frame.body_bytes, err);
+    if (rc == 0 && frame.kind == FRAME_REFUSED)
+        rc = error_set(err, -EACCES, "%.*s", (int)(frame.head_bytes < 400 ? frame.head_bytes : 400), text);
+    else if (rc == 0 && frame.kind != wanted)
+        rc = error_set(err, -EPROTO, "no scheduler of format %u answers there", WIRE_FORMAT);
+    if (rc < 0) {
+        free(text);
+        return rc;
+    }
+    memmove(text, text + head_bytes, (size_t)frame.body_bytes);
+    text[frame.body_bytes] = '\0';
+    *body = text;
+    return 0;
+}
+
+static int greet(const struct conversation *c, const char *token, struct sy_error *err) {
+    struct hello hello = {.format = WIRE_FORMAT, .role = ROLE_VISITOR, .version = SYMPHONY_VERSION, .name = "visitor"};
+    char *answer = NULL;
+    snprintf(hello.token, sizeof(hello.token), "%s", token);
+    char *text = hello_write(&hello);
+    int rc = text ? send_frame(c, FRAME_HELLO, text, err) : error_set(err, -ENOMEM, "no memory for an introduction");
+    free(text);
+    rc = rc < 0 ? rc : read_frame(c, FRAME_WELCOME, &answer, err);
+    free(answer);
+    return rc;
+}
+
+static int connect_to(struct conversation *c, const char *name, struct sy_error *err) {
+    struct sockaddr_storage at;
+    socklen_t bytes, size = sizeof(int);
+    int rc = uplink_address(name, &at, &bytes, err), error = 0;
+    if (rc < 0)
+        return rc;
+    c->fd = link_connect((struct sockaddr *)&at, bytes);
+    if (c->fd < 0)
+        return failed(c->fd, err);
+    if ((rc = wait_for(c, POLLOUT)) < 0)
+        return failed(rc, err);
+    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error ? failed(-error, err) : 0;
+}
+
+static int ask(const struct visit *visit, const char *name, enum frame_kind kind, const char *text, char **answer,
+               struct sy_error *err) {
+    struct conversation c = {.fd = -1, .until_ns = clock_now_ns() + visit->timeout_ns};
+    int rc = connect_to(&c, name, err);
+    if (rc == 0 && (rc = greet(&c, visit->token, err)) == 0 && (rc = send_frame(&c, kind, text, err)) == 0)
+        rc = read_frame(&c, FRAME_STATUS, answer, err);
+    if (c.fd >= 0)
+        close(c.fd);
+    return rc;
+}
+
+int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err) {
+    int rc = -EINVAL;
+    for (uint32_t i = 0; i < visit->scheduler_count; i++) {
+        struct sy_error why;
+        rc = ask(visit, visit->schedulers[i], kind, text, answer, &why);
+        if (rc == 0)
+            return 0;
+        error_set(err, rc, "%s: %s", visit->schedulers[i], why.text);
+    }
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* visit.h - asks the scheduler of a cluster one thing, and goes. Blocks, up to its timeout. Any thread. */
+#pragma once
+
+#include "cluster/wire.h"
+
+struct visit {
+    const char *const *schedulers; /* [scheduler_count] HOST:PORT, asked in turn until one answers */
+    uint32_t scheduler_count;
+    const char *token;  /* "": none */
+    int64_t timeout_ns; /* for each of them */
+};
+
+/* Sends a frame of `kind` (FRAME_STATUS, FRAME_DRAIN) with `text` as its head. 0, and the JSON that answers,
+ * terminated, to be freed; or -errno with a sentence: -EACCES if the scheduler refused. */
+int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err);

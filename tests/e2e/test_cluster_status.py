@@ -1,0 +1,206 @@
+"""test_cluster_status.py - what a cluster tells of itself: `symphony status`, `symphony drain`, metrics, health."""
+# sanitizers: yes
+
+import contextlib
+import http.client
+import json
+import re
+import subprocess
+import threading
+
+import pytest
+
+from server import BINARY, wait_until
+from test_metrics import parse
+
+SCENARIO = """cluster: {accelerators: 2, type: gpu}
+models:
+  - {name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 60000, copies: 2}
+workload: {rate_rps: 10}
+"""
+
+
+class Process:
+    """One process of a cluster, with its log."""
+
+    def __init__(self, folder, command, *args):
+        self.path = folder / ("%s.log" % args[args.index("--name") + 1])
+        with open(self.path, "w") as log:
+            self.process = subprocess.Popen([BINARY, command, "--host", "127.0.0.1", "--metrics-port", "0", *args],
+                                            stderr=log)
+
+    def log(self):
+        return self.path.read_text()
+
+    def port(self, name):
+        found = []
+        wait_until(lambda: found.extend(re.findall(r'msg="ready".* %s=(\d+)' % name, self.log())) or found)
+        return int(found[0])
+
+    def get(self, path, port="metrics_port"):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port(port), timeout=60)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def ready(self, port="metrics_port"):
+        return self.get("/v2/health/ready", port)[0] == 200
+
+
+class Cluster:
+    def __init__(self, folder, token=None):
+        self.processes = []
+        self.folder, self.scenario = folder, folder / "scenario.yaml"
+        self.scenario.write_text(SCENARIO)
+        self.secret = ["--cluster-token-file", token] if token else []
+        self.scheduler = self.start("scheduler", "s", "--listen", "127.0.0.1:0")
+        self.join = "127.0.0.1:%d" % self.scheduler.port("port")
+        self.frontend = self.start("frontend", "f", "--join", self.join, "--cluster-host", "127.0.0.1", "--http-port", "0",
+                                   "--grpc-port", "0")
+        self.backends = [self.backend("b-%d" % i) for i in range(2)]
+        wait_until(lambda: self.frontend.ready("http_port"))
+
+    def start(self, command, name, *args):
+        self.processes.append(Process(self.folder, command, "--name", name, *args, *self.secret))
+        return self.processes[-1]
+
+    def backend(self, name):
+        return self.start("backend", name, "--join", self.join, "--scenario", str(self.scenario))
+
+    def ask(self, command, *args):
+        return subprocess.run([BINARY, command, "--join", self.join, "--timeout", "60", *args], capture_output=True,
+                              text=True, timeout=120)
+
+    def status(self):
+        done = self.ask("status", "--json", *self.secret)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def infer(self, model="m-1"):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.frontend.port("http_port"),
+                                                           timeout=60)) as connection:
+            connection.request("GET", "/v2/models/%s" % model)
+            inputs = [{**one, "shape": [1 if d < 0 else d for d in one["shape"]]} for one in
+                      json.loads(connection.getresponse().read())["inputs"]]
+            for one in inputs:
+                size = 1
+                for d in one["shape"]:
+                    size *= d
+                one["data"] = [0] * size
+            connection.request("POST", "/v2/models/%s/infer" % model, json.dumps({"inputs": inputs}))
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+
+    def end(self):
+        for one in reversed(self.processes):
+            one.process.terminate()
+            assert one.process.wait(60) == 0, one.log()
+
+    def kill(self):
+        for one in self.processes:
+            if one.process.poll() is None:
+                one.process.kill()
+            one.process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = Cluster(tmp_path)
+    yield made
+    made.kill()
+
+
+def members(status, role):
+    return {one["name"]: one for one in status["members"] if one["role"] == role}
+
+
+def complete(cluster):
+    status = cluster.status()
+    return len(members(status, "backend")) == 2 and all(
+        one.get("models") for one in members(status, "backend").values()) and status["scheduler"]["accelerators"] == 4
+
+
+def test_status(cluster):
+    wait_until(lambda: complete(cluster))
+    status = cluster.status()
+    assert status["scheduler"]["leads"] and status["scheduler"]["term"] >= 1
+    backend = members(status, "backend")["b-0"]
+    assert backend["models"] == ["m-1/1", "m-2/1"]
+    assert backend["accelerators"] == [{"type": "gpu", "count": 2, "serving": 2, "leaving": 0, "gone": 0}]
+    assert len({one["incarnation"] for one in status["members"]}) == 3
+    assert backend["round_trip_us"] > 0 and backend["clock_error_us"] > 0
+    wait_until(lambda: {one["name"]: one["backends"] for one in cluster.status()["models"]} == {"m-1": 2, "m-2": 2})
+    table = cluster.ask("status").stdout
+    assert re.search(r"^backend +\d+ +b-1 +[0-9a-f]{16} .* gpu:2/2 +2$", table, re.M), table
+    assert re.search(r"^m-2 +1 +60000 +2 +0 +0$", table, re.M), table
+
+
+def test_metrics_and_health(cluster):
+    wait_until(lambda: complete(cluster))
+    assert cluster.infer() == 200
+    for one, family, value in ((cluster.scheduler, "symphony_cluster_leads", 1),
+                               (cluster.scheduler, "symphony_cluster_accelerators", 4),
+                               (cluster.scheduler, "symphony_cluster_requests_total", 1),
+                               (cluster.frontend, "symphony_cluster_connected", 1),
+                               (cluster.backends[0], "symphony_cluster_connected", 1)):
+        wait_until(lambda: parse(one.get("/metrics")[1])[family][1][family, frozenset()] == value)
+    peers = "symphony_cluster_peers"
+    wait_until(lambda: parse(cluster.frontend.get("/metrics")[1])[peers][1][peers, frozenset({("role", "backend")})] == 2)
+    assert cluster.scheduler.ready() and cluster.scheduler.get("/v2/health/live")[0] == 200
+    wait_until(lambda: all(one.ready() for one in cluster.backends))
+    cluster.scheduler.process.kill()
+    wait_until(lambda: not cluster.backends[0].ready())
+    assert cluster.backends[0].get("/v2/health/live")[0] == 200
+
+
+def test_drain_loses_nothing(cluster):
+    wait_until(lambda: complete(cluster))
+    answers, over = [], threading.Event()
+
+    def ask():
+        while not over.is_set():
+            answers.append(cluster.infer())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for one in threads:
+        one.start()
+    wait_until(lambda: len(answers) > 20)
+    done = cluster.ask("drain", "--wait", "b-0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cluster.backends[0].process.wait(60) == 0
+    enough = len(answers) + 20
+    wait_until(lambda: len(answers) > enough)
+    over.set()
+    for one in threads:
+        one.join()
+    assert set(answers) == {200}
+    assert 'msg="member left" role=backend name=b-0' in cluster.scheduler.log()
+    assert "member lost" not in cluster.scheduler.log()
+    assert cluster.status()["scheduler"]["lost"] == 0
+    assert cluster.ask("drain", "--wait", "f").returncode == 0
+    assert cluster.frontend.process.wait(60) == 0
+    cluster.end()
+
+
+def test_mistakes(cluster):
+    done = cluster.ask("drain", "nobody")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "no member has the name" in done.stderr
+    done = subprocess.run([BINARY, "status", "--join", "nonsense"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = subprocess.run([BINARY, "status"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--join" in done.stderr
+
+
+def test_token(tmp_path):
+    token, other = tmp_path / "token", tmp_path / "other"
+    token.write_text("right\n")
+    other.write_text("wrong\n")
+    cluster = Cluster(tmp_path, str(token))
+    try:
+        assert cluster.status()["members"]
+        for args in ((), ("--cluster-token-file", str(other))):
+            done = cluster.ask("status", *args)
+            assert done.returncode == 1 and "its token does not let it in" in done.stderr
+    finally:
+        cluster.kill()

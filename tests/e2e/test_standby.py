@@ -1,0 +1,231 @@
+"""test_standby.py - a cluster whose processes die under load: every request gets one answer, and the right one.
+
+The deadlines are so long that nothing has to be refused: whatever dies, somebody else takes over, or the same process
+comes back, and all that was asked is answered."""
+# sanitizers: yes
+import concurrent.futures
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+from server import BINARY, TSAN_OPTIONS, Server, wait_until
+
+ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
+SLOW = bool(os.environ.get("SYMPHONY_SANITIZED"))
+BEAT_MS = 1000 if SLOW else 200  # a machine that is busy must not look dead
+MODELS = ("m-1", "m-2")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Role:
+    """A process of the cluster, but for the frontend, which is a Server."""
+
+    def __init__(self, role, *args):
+        self.args = [BINARY, role, "--no-metrics", "--heartbeat-ms", str(BEAT_MS), *map(str, args)]
+        self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log")
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL, stderr=self.log,
+                                        env={"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ})
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        if number in (signal.SIGKILL, signal.SIGTERM):
+            return self.process.wait(60)
+
+    def says(self, what):
+        with open(self.log.name) as file:
+            return file.read().count(what)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+
+class Frontend(Server):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.args[1] = "frontend"
+        self.args += ["--heartbeat-ms", str(BEAT_MS)]
+
+
+class Cluster:
+    """Schedulers, backends of two emulated accelerators each, and one frontend."""
+
+    def __init__(self, folder, schedulers, backends, registry=None):
+        scenario = folder / "scenario.yaml"
+        scenario.write_text("cluster: {accelerators: 2, type: test}\n"
+                            "models:\n  - {name: m, alpha_ms: 1, beta_ms: 10, slo_ms: 300000, copies: 2}\n"
+                            "workload: {rate_rps: 10}\n")
+        addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
+        join = ("--registry", registry) if registry else ("--join", ",".join(addresses))
+        more = ("--registry", registry) if registry else ("--peers", ",".join(addresses)) if schedulers > 1 else ()
+        self.schedulers = [Role("scheduler", "--listen", address, *more) for address in addresses]
+        self.backends = [Role("backend", *join, "--scenario", scenario) for _ in range(backends)]
+        self.frontend = Frontend(*join)
+
+    def __enter__(self):
+        self.frontend.start()
+        wait_until(self.ready)
+        return self
+
+    def __exit__(self, *error):
+        for role in self.schedulers + self.backends:
+            if error[0]:
+                with open(role.log.name) as file:
+                    print(role.args[1], file.read()[-3000:])
+            role.end()
+        self.frontend.__exit__(*error)
+
+    def ready(self):
+        return self.frontend.request("GET", "/v2/health/ready")[0] == 200 and all(
+            self.frontend.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for model in MODELS)
+
+    def leader(self):
+        """Of the schedulers, the one that has last begun to lead."""
+        leads = [s for s in self.schedulers if s.says('msg="leads"') > s.says('msg="leads no more"')]
+        return leads[0] if len(leads) == 1 else None
+
+
+class Clients:
+    """Ask one request after the other, from several threads, and keep what each was told."""
+
+    def __init__(self, cluster, count=8):
+        self.cluster, self.stop, self.told = cluster, threading.Event(), []
+        self.pool = concurrent.futures.ThreadPoolExecutor(count)
+        self.runs = [self.pool.submit(self.run, n) for n in range(count)]
+
+    def run(self, n):
+        i = 0
+        while not self.stop.is_set():
+            value = n * 1000 + i % 1000
+            inputs = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [value]}]
+            self.told.append(self.cluster.frontend.infer(MODELS[i % 2], inputs, id="%d-%d" % (n, i)) + ("%d-%d" % (n, i),))
+            i += 1
+
+    def answered(self, more):
+        """Waits until so many more are answered."""
+        before = len(self.told)
+        wait_until(lambda: len(self.told) >= before + more)
+
+    def check(self):
+        self.stop.set()
+        for run in self.runs:
+            run.result(120)
+        self.pool.shutdown()
+        for status, answer, name in self.told:
+            assert status == 200, answer
+            assert answer["id"] == name and answer["outputs"][0]["shape"] == [1, 1]
+        assert len({name for _, _, name in self.told}) == len(self.told)
+
+
+@pytest.fixture(scope="module")
+def etcd():
+    if not os.path.exists(ETCD):
+        pytest.skip("no etcd here: './run test' fetches it")
+    with tempfile.TemporaryDirectory() as folder:
+        client, peer = ("http://127.0.0.1:%d" % free_port() for _ in range(2))
+        process = subprocess.Popen([ETCD, "--data-dir", folder, "--listen-client-urls", client,
+                                    "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                                    "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        yield "etcd://" + client.removeprefix("http://") + "/test"
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(params=["peers", "registry"])
+def pair(request, tmp_path):
+    """Two schedulers, by either way to elect one."""
+    registry = request.getfixturevalue("etcd") + "-%d" % time.monotonic_ns() if request.param == "registry" else None
+    with Cluster(tmp_path, schedulers=2, backends=2, registry=registry) as cluster:
+        wait_until(cluster.leader)
+        yield cluster
+
+
+def test_leader_is_killed(pair):
+    clients, leader = Clients(pair), pair.leader()
+    clients.answered(50)
+    leader.kill()
+    pair.schedulers.remove(leader)
+    wait_until(pair.leader)
+    clients.answered(50)
+    clients.check()
+    pair.schedulers.append(leader)
+
+
+def test_leader_is_silent_and_wakes_up(pair):
+    clients, leader = Clients(pair), pair.leader()
+    clients.answered(50)
+    leader.kill(signal.SIGSTOP)
+    other = next(s for s in pair.schedulers if s is not leader)
+    wait_until(lambda: other.says('msg="leads"'))
+    clients.answered(50)
+    leader.kill(signal.SIGCONT)
+    wait_until(lambda: leader.says('msg="leads no more"'))
+    clients.answered(50)
+    clients.check()
+    assert pair.leader() is other
+
+
+def test_lone_scheduler_comes_back(tmp_path):
+    with Cluster(tmp_path, schedulers=1, backends=1) as cluster:
+        clients = Clients(cluster)
+        clients.answered(50)
+        cluster.schedulers[0].kill()
+        cluster.schedulers[0].start()
+        clients.answered(50)
+        clients.check()
+
+
+def test_backends_die(tmp_path):
+    with Cluster(tmp_path, schedulers=1, backends=3) as cluster:
+        clients = Clients(cluster)
+        clients.answered(50)
+        cluster.backends[0].kill()
+        clients.answered(20)
+        cluster.backends[1].kill(signal.SIGSTOP)
+        clients.answered(20)
+        cluster.backends[0].start()
+        cluster.backends[1].kill(signal.SIGCONT)
+        clients.answered(20)
+        assert cluster.backends[2].kill(signal.SIGTERM) == 0
+        clients.answered(50)
+        clients.check()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_anything_dies_again_and_again(tmp_path, seed):
+    """But the frontend, whose clients would see that; one at a time, so that somebody is left."""
+    draw = random.Random(seed)
+    with Cluster(tmp_path, schedulers=2, backends=2) as cluster:
+        clients = Clients(cluster)
+        clients.answered(20)
+        for _ in range(4 if SLOW else 8):
+            role = draw.choice(cluster.schedulers + cluster.backends)
+            how = draw.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+            role.kill(how)
+            clients.answered(draw.randrange(1, 60))
+            if how == signal.SIGSTOP:
+                role.kill(signal.SIGCONT)
+            else:
+                role.start()
+            clients.answered(draw.randrange(1, 60))
+        clients.check()
