@@ -20,8 +20,11 @@
 #define LOOK_NS       (5 * NS_PER_MS)  /* how often the owner looks at its models */
 #define GREET_NS      (5 * NS_PER_S)   /* from being accepted to the introduction */
 #define STRANGERS_MAX 64               /* connected, and not introduced */
-#define NO_MODEL      UINT32_MAX
-#define NO_OUTPUTS    "the backend sent no outputs that the model gives"
+/* A model that no backend has any more is kept for a while, with its requests: a backend, or another scheduler that
+ * knows of one, may be back soon. */
+#define FORGET_NS  (2 * NS_PER_S)
+#define NO_MODEL   UINT32_MAX
+#define NO_OUTPUTS "the backend sent no outputs that the model gives"
 
 /* A request that the port handed over and that has not come back to it. */
 struct away {
@@ -69,7 +72,8 @@ struct frontend_link {
     uint32_t held;             /* of them wait here */
     uint32_t number;           /* ours, by the last scheduler; 0: none yet */
     uint32_t *remote_of_local; /* [models_max] the scheduler's number; NO_MODEL: it serves none such now */
-    bool *told;                /* [models_max] since the uplink came up */
+    int64_t *forget_ns; /* [models_max] of one that was served and now is not: until when it is kept; else TIME_NEVER */
+    bool *told;         /* [models_max] since the uplink came up */
     struct backend **backends; /* by place */
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;
@@ -259,15 +263,25 @@ static int model_serve(struct frontend_link *l, const struct frame *frame, const
         return 0;
     }
     l->remote_of_local[local] = remote;
+    l->forget_ns[local] = TIME_NEVER;
     l->told[local] = true;
     if (l->held > 0)
         sweep(l, clock_now_ns());
     return 0;
 }
 
-static void model_forget(struct frontend_link *l, uint32_t local) {
+/* The scheduler does not serve it now. */
+static void model_miss(struct frontend_link *l, uint32_t local) {
     l->remote_of_local[local] = NO_MODEL;
-    l->config.ops->gone(l->config.context, local);
+    l->forget_ns[local] = clock_now_ns() + FORGET_NS;
+}
+
+static void models_forget(struct frontend_link *l, int64_t now_ns) {
+    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++)
+        if (now_ns > l->forget_ns[local]) {
+            l->forget_ns[local] = TIME_NEVER;
+            l->config.ops->gone(l->config.context, local);
+        }
 }
 
 /* No request with this number is sent any more: the scheduler has told of another for its model before, or the model
@@ -275,7 +289,7 @@ static void model_forget(struct frontend_link *l, uint32_t local) {
 static void model_gone(struct frontend_link *l, uint32_t remote) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->remote_of_local[local] == remote)
-            model_forget(l, local);
+            model_miss(l, local);
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
@@ -283,7 +297,7 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
 static void all_told(struct frontend_link *l) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->remote_of_local[local] != NO_MODEL && !l->told[local])
-            model_forget(l, local);
+            model_miss(l, local);
     send_all_again(l);
 }
 
@@ -748,6 +762,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
     if (now_ns >= l->look_ns) {
+        models_forget(l, now_ns);
         l->config.ops->look(l->config.context);
         l->look_ns = now_ns + LOOK_NS;
     }
@@ -777,6 +792,7 @@ static void link_free(struct frontend_link *l) {
         if (l->away[i].message.handle && l->away[i].over)
             output_block_put(l->away[i].block);
     free(l->backends);
+    free(l->forget_ns);
     free(l->told);
     free(l->remote_of_local);
     free(l->away);
@@ -796,11 +812,14 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     link_report_init(&l->report);
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* touched as slots are used */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
+    l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
     l->told = calloc(config->models_max, sizeof(*l->told));
-    if (!l->away || !l->remote_of_local || !l->told) {
+    if (!l->away || !l->remote_of_local || !l->told || !l->forget_ns) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }
+    for (uint32_t i = 0; i < config->models_max; i++)
+        l->forget_ns[i] = TIME_NEVER;
     memset(l->remote_of_local, 0xff, config->models_max * sizeof(*l->remote_of_local));
     l->config.self.format = WIRE_FORMAT;
     l->config.self.role = ROLE_FRONTEND;
