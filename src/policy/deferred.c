@@ -9,7 +9,7 @@
  *
  * Lead. A batch may start in one alpha only, between `due` and `invalid_after`. If no accelerator becomes free in it,
  * the head is lost. So while free accelerators are scarce, a batch may start `lead` before `due`: in that time some
- * accelerator becomes free with good probability.
+ * accelerator becomes free with good probability. The longer queues may grow, the longer is the lead.
  *
  * Company has a price. A batch of b that starts now, and not together with the E items that are still to come before
  * `due`, costs an accelerator beta once more. On the average over how many really come, that is this part of its run:
@@ -52,24 +52,20 @@
 /* 5. Slack: nobody waits for more than the batches that keep the load under this. It is over 1, since batches grow
  * while they queue. */
 #define SLACK_LOAD 1.06
-/* 6. The lead ends when the probability that no accelerator has become free is 1/10 of the model's own load, if batches
- * ended as evenly as they do in the mean: a model that keeps many accelerators busy can afford to miss one. In bursts
- * all are busy for longer, so a shorter lead loses more there than a longer one costs elsewhere. */
-#define LEAD_LOAD 10
-/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
+/* 6, 7. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
  * the price of company rises by e^(3 * THREAD_STEEP) for the whole of its time, so twentyfold for a tenth: at 0.7 it
  * has its effect, and decisions still wait for next to nothing. */
 #define THREAD_FINE  0.6
 #define THREAD_STEEP 10
-/* 9. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
+/* 8. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
  * A batch that is smaller than what comes meanwhile lets the model fall behind for good. */
 #define HOPS 4
-/* 10. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
+/* 9. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
  * SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate has
  * followed, two seconds later. */
 #define PATIENCE_SPANS 4
-/* 11. In the mean of all models' rounds a model counts by its load, and by so many times that again for each LOSS of
- * its requests that it loses: who loses has not found an accelerator in time. */
+/* 10. In the harmonic mean of all models' rounds a model counts by its load, and by so many times that again for each
+ * LOSS of its requests that it loses: who loses has not found an accelerator in time. */
 #define LOSER_WEIGHT 16
 
 #define NEVER      1e18 /* ns, between the items of a silent model; and rounds, where nobody is in anybody's way */
@@ -109,13 +105,15 @@ static double rounds_of(double left_ns, double run_ns) {
     return rounds > ROUNDS_LEAST ? rounds : ROUNDS_LEAST;
 }
 
-/* A model whose SLO leaves less time than the others' loses more when it misses an accelerator: its lead is longer by
- * as much. */
+/* The lead ends when the probability that no accelerator has become free is the model's own load, over the plain mean
+ * of all models' rounds. A model that keeps many accelerators busy can afford to miss one. Where SLOs have time for
+ * many runs, queues build up in bursts and keep all accelerators busy for longer than in the mean. A model whose SLO
+ * leaves less time than the others' loses more when it misses an accelerator: its lead is longer by as much. */
 static int64_t lead_of(const struct model_view *m) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = most;
     double run_ns = m->alpha_ns + m->beta_ns, hurry = m->parameters.rounds / rounds_of(m->slo_ns - run_ns, run_ns);
     if (load > 0)
-        lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
+        lead = m->parameters.tau_ns * fmath_log(m->parameters.rounds_plain / load);
     return (int64_t)clip(hurry > 1 ? hurry * lead : lead, 0, most);
 }
 
@@ -242,9 +240,10 @@ static double theta_derive(const struct cluster_view *c, double boost) {
 
 /* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The runs are
  * those that keep accelerators busy when a request comes, so in the mean over the time that they take, each of a lone
- * request; and it is the harmonic mean, in which those in a hurry weigh more. */
-static double rounds_derive(const struct cluster_view *c) {
-    double time = 0, squares = 0, weights = 0, sum = 0;
+ * request. There are two means: the harmonic one, in which those in a hurry weigh more, and those who lose requests;
+ * and the plain one by load, which says how long queues may grow. */
+static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
+    double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -257,11 +256,15 @@ static double rounds_derive(const struct cluster_view *c) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
             continue;
-        double weight = rate_load(r, r->rate, r->batch_best) * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        double rounds = rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
+        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        load += own;
+        plain += own * rounds;
         weights += weight;
-        sum += weight / rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
+        sum += weight / rounds;
     }
-    return sum > 0 ? weights / sum : NEVER;
+    p->rounds = sum > 0 ? weights / sum : NEVER;
+    p->rounds_plain = load > 0 ? plain / load : 1;
 }
 
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
@@ -286,7 +289,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     double models = squares > 0 ? batches * batches / squares : 0,
            turns = models / (c->accelerators > 1 ? c->accelerators : 1);
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;
-    p->rounds = rounds_derive(c);
+    rounds_derive(c, p);
     p->theta = theta_derive(c, boost);
     shares_derive(c, admit_share);
 }

@@ -97,6 +97,7 @@ static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void
     struct fixture f = deferred_new(1000);
     f.view.parameters.tau_ns = 1 * MS;
     f.view.parameters.accelerators = 1e6; /* the last one is not worth a request that does not come */
+    f.view.parameters.rounds_plain = 10;
     update(&f);
     double lead_ms = fmath_log(10 * 10.5 / 5); /* beta*lambda/b* = 5 * 1 / 10.5 */
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
@@ -107,6 +108,9 @@ static void while_accelerators_are_scarce_a_batch_may_start_lead_before_due(void
     f.view.parameters.rounds /= 9; /* or less */
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - lead_ms, 1e-4);
+    f.view.parameters.rounds_plain = 20; /* queues may grow: all accelerators are busy for longer */
+    update(&f);
+    assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - fmath_log(20 * 10.5 / 5), 1e-4);
     f.view.parameters.tau_ns = 10.5 * MS;
     update(&f);
     assert_near(start_ms(&f, 2, SUPPLY_SCARCE), 100 - 8 - 12.5, 1e-4); /* half the SLO at most */
@@ -366,6 +370,7 @@ static void rounds_are_a_mean_by_load(void **state) {
     rates[0].slo_ns = 24 * MS; /* leaves 18 ms */
     rates[1].slo_ns = 8 * MS;  /* leaves 3 ms: less than half a round */
     assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9 / 0.5), 1e-9);
+    assert_near(derive(rates, 2, 4, share).rounds_plain, (1.5 * first + 0.9 * 0.5) / (1.5 + 0.9), 1e-9);
     rates[1].slo_ns = 4 * MS; /* leaves none */
     assert_near(derive(rates, 2, 4, share).rounds, (1.5 + 0.9) / (1.5 / first + 0.9 / 0.5), 1e-9);
     rates[0].rate = rates[1].rate = 0;
@@ -394,6 +399,7 @@ static void who_loses_counts_for_more(void **state) {
     assert_near(calm, 1 / (0.1 / 1 + 0.9 / 400), 1e-9);
     rates[0].dropped_rate = 0.001;
     assert_near(derive(rates, 2, 8, share).rounds, 2.6 / (1.7 / 1 + 0.9 / 400), 1e-9);
+    assert_near(derive(rates, 2, 8, share).rounds_plain, 0.1 * 1 + 0.9 * 400, 1e-6); /* not for the plain mean */
     rates[0].dropped_rate = 0;
     rates[1].dropped_rate = 0.001;
     assert_true(derive(rates, 2, 8, share).rounds > calm);
