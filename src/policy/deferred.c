@@ -25,8 +25,9 @@
  * others' runs, however short its own are, and the more a model loses, the more it counts.
  *
  * So on an idle cluster the first request of a burst starts at once, the next ones start in twos and fours, and on the
- * last free accelerator only a large batch starts. E is what the mean rate says, in bursts too. Where small batches are
- * all that the load asks for (`theta`), nobody waits, unless requests are lost all the same.
+ * last free accelerator only a large batch starts. E is what the mean rate says or, in bursts, as many as came lately,
+ * since as many follow. Where small batches are all that the load asks for (`theta`), nobody waits, unless requests are
+ * lost all the same.
  *
  * The window drop keeps batches near b* above the peak, so that goodput stays flat; shares (shares.h) keep one model's
  * flood from the others.
@@ -37,6 +38,7 @@
 #include "policy/window.h"
 #include "sched/model_view.h"
 #include "sched/policy.h"
+#include "sched/request_pool.h"
 
 /* 1. The window drop aims at this part of b* at most; or, of large batches, at all but what numbers of arrivals vary
  * by, sqrt(b*). More would give up heads for items that do not come. */
@@ -52,19 +54,21 @@
 /* 5. Slack: nobody waits for more than the batches that keep the load under this. It is over 1, since batches grow
  * while they queue. */
 #define SLACK_LOAD 1.06
-/* 6, 7. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
+/* 6. What came within this part of the SLO came lately. */
+#define LATELY 0.25
+/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
  * the price of company rises by e^(3 * THREAD_STEEP) for the whole of its time, so twentyfold for a tenth: at 0.7 it
  * has its effect, and decisions still wait for next to nothing. */
 #define THREAD_FINE  0.6
 #define THREAD_STEEP 10
-/* 8. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
+/* 9. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
  * A batch that is smaller than what comes meanwhile lets the model fall behind for good. */
 #define HOPS 4
-/* 9. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
+/* 10. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
  * SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate has
  * followed, two seconds later. */
 #define PATIENCE_SPANS 4
-/* 10. In the harmonic mean of all models' rounds a model counts by its load, and by so many times that again for each
+/* 11. In the mean of all models' rounds a model counts by its load, and by so many times that again for each
  * LOSS of its requests that it loses: who loses has not found an accelerator in time. */
 #define LOSER_WEIGHT 16
 
@@ -84,11 +88,13 @@ static bool consolidates(const struct model_view *m) {
 }
 
 struct deferred_model {
-    int64_t lead_ns;                       /* while accelerators are scarce */
-    int64_t patience_ns;                   /* longest wait for company */
-    double slack_items;                    /* the load allows batches of so many, in the mean */
-    double credit;                         /* of the admitted share, in requests */
-    double gap_ns;                         /* mean time between items */
+    int64_t lead_ns;     /* while accelerators are scarce */
+    int64_t patience_ns; /* longest wait for company */
+    double slack_items;  /* the load allows batches of so many, in the mean */
+    double credit;       /* of the admitted share, in requests */
+    double recent;       /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
+    int64_t recent_ns;
+    double burst_ns, gap_ns;               /* gap: mean time between items */
     double items_most;                     /* more cannot be in time together, or are not worth waiting for */
     double worth, worth_edge, worth_slack; /* 1 / (price * beta), for a nanosecond of an accelerator; by slack_items */
     double scarce[ACCELERATOR_TYPES_MAX];  /* by type: the part of the accelerators that the last free one is */
@@ -147,6 +153,7 @@ static void deferred_update(struct model_view *m, void *own) {
     d->patience_ns =
         consolidates(m) ? INT64_MAX / 4 : (int64_t)(PATIENCE_SPANS * (m->alpha_ns * m->items_worth + m->beta_ns));
     d->slack_items = 1 + m->parameters.theta * (m->batch_best - 1);
+    d->burst_ns = LATELY * m->slo_ns;
     d->gap_ns = m->rate_per_ns > 1 / NEVER ? 1 / m->rate_per_ns : NEVER;
     d->lead_ns = lead_of(m);
     double slo_items = (m->slo_ns - m->beta_ns) / m->alpha_ns;
@@ -154,9 +161,18 @@ static void deferred_update(struct model_view *m, void *own) {
     prices_update(m, d);
 }
 
+static void recent_count(struct deferred_model *d, const struct request_node *request) {
+    int64_t gap_ns = request->arrival_ns - d->recent_ns; /* arrivals of several frontends may be out of order */
+    if (gap_ns > 0) {
+        d->recent *= d->burst_ns / (d->burst_ns + (double)gap_ns);
+        d->recent_ns = request->arrival_ns;
+    }
+    d->recent += request->items;
+}
+
 static bool deferred_admit(struct model_view *m, void *own, const struct request_node *request) {
     struct deferred_model *d = own;
-    (void)request;
+    recent_count(d, request);
     return share_admits(&d->credit, m->admit_share);
 }
 
@@ -171,6 +187,9 @@ static int64_t company_ends(const struct deferred_model *d, const struct batch_v
     if (together >= d->items_most)
         return 0;
     double end_ns = (double)due_ns - (together - batch->items) * d->gap_ns;
+    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (d->recent / together - 1);
+    if (burst_end_ns > end_ns)
+        end_ns = burst_end_ns;
     return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;
 }
 
@@ -240,8 +259,8 @@ static double theta_derive(const struct cluster_view *c, double boost) {
 
 /* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The runs are
  * those that keep accelerators busy when a request comes, so in the mean over the time that they take, each of a lone
- * request. There are two means: the harmonic one, in which those in a hurry weigh more, and those who lose requests;
- * and the plain one by load, which says how long queues may grow. */
+ * request. There are two means: `rounds` is the harmonic one, in which those in a hurry weigh more, and those who lose
+ * requests more again; `rounds_plain`, by load alone, says how long queues may grow. */
 static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
     double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
     for (uint32_t i = 0; i < c->models; i++) {

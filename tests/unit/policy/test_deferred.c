@@ -263,6 +263,39 @@ static void loss_makes_company_no_dearer_under_tight_slos(void **state) {
     fixture_free(&f);
 }
 
+static void arrive(struct fixture *f, double at_ms, uint32_t items) {
+    struct request_node request = {.arrival_ns = (int64_t)(at_ms * MS), .items = items};
+    assert_true(policy_deferred.model_admit(&f->view, f->own, &request));
+}
+
+/* As many are expected as came lately: of four at once, 4 / (1 + t / 6.25) still are t ms after. */
+static void after_a_burst_more_of_it_is_expected(void **state) {
+    (void)state;
+    struct fixture f = deferred_new(0.1); /* nobody comes by the mean rate */
+    f.view.parameters.loss = 1;
+    f.view.parameters.accelerators = 32;
+    update(&f);
+    double alone =
+        1 / (1 + company_ms(1, worth(1, 25, 1.0 / 32) / PRICE_LOST)); /* one may start alone when recent * alone = 1 */
+    assert_true(alone > 0.5 && alone < 0.95);
+    arrive(&f, 75, 1);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (alone - 1), 1e-4); /* the first: at once */
+    arrive(&f, 75, 1);
+    arrive(&f, 75, 2);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 75 + 6.25 * (4 * alone - 1), 1e-4);
+    assert_near(start_ms(&f, 1, SUPPLY_AMPLE), 0, 1e-9);
+    arrive(&f, 81.25, 1); /* of the four, two are left */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (3 * alone - 1), 1e-4);
+    arrive(&f, 80, 1); /* another frontend's, late */
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 81.25 + 6.25 * (4 * alone - 1), 1e-4);
+    arrive(&f, 81.25, 30);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 93, 1e-4); /* due at the latest */
+    f.view.items_worth = 1;                                /* batching does not pay: nobody waits */
+    update(&f);
+    assert_near(start_ms(&f, 1, SUPPLY_SCARCE), 0, 1e-9);
+    fixture_free(&f);
+}
+
 /* Small batches take the scheduler's time, and are for when it has some. */
 static void while_the_scheduler_falls_behind_all_company_is_waited_for(void **state) {
     (void)state;
@@ -448,6 +481,7 @@ int main(void) {
         cmocka_unit_test(company_is_cheap_for_batches_that_the_load_allows),
         cmocka_unit_test(slack_is_doubted_while_requests_are_lost),
         cmocka_unit_test(loss_makes_company_no_dearer_under_tight_slos),
+        cmocka_unit_test(after_a_burst_more_of_it_is_expected),
         cmocka_unit_test(while_the_scheduler_falls_behind_all_company_is_waited_for),
         cmocka_unit_test(a_share_of_the_arrivals_is_admitted_evenly),
         cmocka_unit_test(gamma_tau_and_theta_follow_the_load),
