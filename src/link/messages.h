@@ -227,7 +227,9 @@ struct cluster_parameters {
     double gamma;        /* share of b* that the window drop aims at */
     double theta;        /* share of b* from which a batch need not wait */
     double loss;         /* share of the requests that is dropped */
-    double rounds;       /* the square of how many runs an SLO has time for beside one, in a mean over the models */
+    double rounds;       /* the square of how many runs an SLO has time for beside one, in a harmonic mean over the
+                            models, in which a model that loses requests weighs more */
+    double rounds_plain; /* the same, in the plain mean by load */
     double tau_ns;       /* mean time between batches; longer where models outnumber accelerators */
     double accelerators; /* in service */
     double busy;         /* part of their time that batches take, over 2 s */
@@ -238,7 +240,7 @@ struct cluster_parameters {
 
 /* Until the first are derived. */
 static inline struct cluster_parameters cluster_parameters_none(void) {
-    return (struct cluster_parameters){.gamma = 1, .rounds = 1};
+    return (struct cluster_parameters){.gamma = 1, .rounds = 1, .rounds_plain = 1};
 }
 
 enum grant_message_kind {

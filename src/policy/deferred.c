@@ -9,7 +9,7 @@
  *
  * Lead. A batch may start in one alpha only, between `due` and `invalid_after`. If no accelerator becomes free in it,
  * the head is lost. So while free accelerators are scarce, a batch may start `lead` before `due`: in that time some
- * accelerator becomes free with good probability.
+ * accelerator becomes free with good probability. The longer queues may grow, the longer is the lead.
  *
  * Company has a price. A batch of b that starts now, and not together with the E items that are still to come before
  * `due`, costs an accelerator beta once more. On the average over how many really come, that is this part of its run:
@@ -25,9 +25,9 @@
  * others' runs, however short its own are, and the more a model loses, the more it counts.
  *
  * So on an idle cluster the first request of a burst starts at once, the next ones start in twos and fours, and on the
- * last free accelerator only a large batch starts. E is what the mean rate says. In bursts it is as many as came
- * lately, or as arrivals find to have come lately in the mean, since as many follow. Where small batches are all that
- * the load asks for (`theta`), nobody waits, unless requests are lost all the same.
+ * last free accelerator only a large batch starts. E is what the mean rate says or, in bursts, as many as came lately,
+ * since as many follow. Where small batches are all that the load asks for (`theta`), nobody waits, unless requests are
+ * lost all the same.
  *
  * The window drop keeps batches near b* above the peak, so that goodput stays flat; shares (shares.h) keep one model's
  * flood from the others.
@@ -54,27 +54,22 @@
 /* 5. Slack: nobody waits for more than the batches that keep the load under this. It is over 1, since batches grow
  * while they queue. */
 #define SLACK_LOAD 1.06
-/* 6. The lead ends when the probability that no accelerator has become free is 1/2.5 of the model's own load: a model
- * that keeps many accelerators busy can afford to miss one. */
-#define LEAD_LOAD 2.5
-/* 7. What came within this part of the SLO came lately. */
+/* 6. What came within this part of the SLO came lately. */
 #define LATELY 0.25
-/* 8. The weight of one arrival in the mean of what arrivals find to have come lately. */
-#define WONT_GAIN (1.0 / 64)
-/* 9, 10. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
+/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
  * the price of company rises by e^(3 * THREAD_STEEP) for the whole of its time, so twentyfold for a tenth: at 0.7 it
  * has its effect, and decisions still wait for next to nothing. */
 #define THREAD_FINE  0.6
 #define THREAD_STEEP 10
-/* 11. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
+/* 9. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
  * A batch that is smaller than what comes meanwhile lets the model fall behind for good. */
 #define HOPS 4
-/* 12. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
+/* 10. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
  * SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate has
  * followed, two seconds later. */
 #define PATIENCE_SPANS 4
-/* 13. In the mean of all models' rounds a model counts by its load, and by so many times that again for each LOSS of
- * its requests that it loses: who loses has not found an accelerator in time. */
+/* 11. In the mean of all models' rounds a model counts by its load, and by so many times that again for each
+ * LOSS of its requests that it loses: who loses has not found an accelerator in time. */
 #define LOSER_WEIGHT 16
 
 #define NEVER      1e18 /* ns, between the items of a silent model; and rounds, where nobody is in anybody's way */
@@ -98,7 +93,6 @@ struct deferred_model {
     double slack_items;  /* the load allows batches of so many, in the mean */
     double credit;       /* of the admitted share, in requests */
     double recent;       /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
-    double wont;         /* of that, what an arrival finds, in the mean */
     int64_t recent_ns;
     double burst_ns, gap_ns;               /* gap: mean time between items */
     double items_most;                     /* more cannot be in time together, or are not worth waiting for */
@@ -117,13 +111,15 @@ static double rounds_of(double left_ns, double run_ns) {
     return rounds > ROUNDS_LEAST ? rounds : ROUNDS_LEAST;
 }
 
-/* A model whose SLO leaves less time than the others' loses more when it misses an accelerator: its lead is longer by
- * as much. */
+/* The lead ends when the probability that no accelerator has become free is the model's own load, over the plain mean
+ * of all models' rounds. A model that keeps many accelerators busy can afford to miss one. Where SLOs have time for
+ * many runs, queues build up in bursts and keep all accelerators busy for longer than in the mean. A model whose SLO
+ * leaves less time than the others' loses more when it misses an accelerator: its lead is longer by as much. */
 static int64_t lead_of(const struct model_view *m) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = most;
     double run_ns = m->alpha_ns + m->beta_ns, hurry = m->parameters.rounds / rounds_of(m->slo_ns - run_ns, run_ns);
     if (load > 0)
-        lead = m->parameters.tau_ns * fmath_log(LEAD_LOAD / load);
+        lead = m->parameters.tau_ns * fmath_log(m->parameters.rounds_plain / load);
     return (int64_t)clip(hurry > 1 ? hurry * lead : lead, 0, most);
 }
 
@@ -171,7 +167,6 @@ static void recent_count(struct deferred_model *d, const struct request_node *re
         d->recent *= d->burst_ns / (d->burst_ns + (double)gap_ns);
         d->recent_ns = request->arrival_ns;
     }
-    d->wont += WONT_GAIN * (d->recent - d->wont);
     d->recent += request->items;
 }
 
@@ -192,8 +187,7 @@ static int64_t company_ends(const struct deferred_model *d, const struct batch_v
     if (together >= d->items_most)
         return 0;
     double end_ns = (double)due_ns - (together - batch->items) * d->gap_ns;
-    double recent = d->recent > d->wont ? d->recent : d->wont;
-    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (recent / together - 1);
+    double burst_end_ns = (double)d->recent_ns + d->burst_ns * (d->recent / together - 1);
     if (burst_end_ns > end_ns)
         end_ns = burst_end_ns;
     return end_ns <= 0 ? 0 : end_ns < (double)due_ns ? (int64_t)end_ns : due_ns;
@@ -265,9 +259,10 @@ static double theta_derive(const struct cluster_view *c, double boost) {
 
 /* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The runs are
  * those that keep accelerators busy when a request comes, so in the mean over the time that they take, each of a lone
- * request; and it is the harmonic mean, in which those in a hurry weigh more. */
-static double rounds_derive(const struct cluster_view *c) {
-    double time = 0, squares = 0, weights = 0, sum = 0;
+ * request. There are two means: `rounds` is the harmonic one, in which those in a hurry weigh more, and those who lose
+ * requests more again; `rounds_plain`, by load alone, says how long queues may grow. */
+static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
+    double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
     for (uint32_t i = 0; i < c->models; i++) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
@@ -280,11 +275,15 @@ static double rounds_derive(const struct cluster_view *c) {
         const struct model_rates *r = &c->rates[i];
         if (!(r->rate > 0))
             continue;
-        double weight = rate_load(r, r->rate, r->batch_best) * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        double rounds = rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
+        double own = rate_load(r, r->rate, r->batch_best), weight = own * (1 + LOSER_WEIGHT * r->dropped_rate / LOSS);
+        load += own;
+        plain += own * rounds;
         weights += weight;
-        sum += weight / rounds_of(r->slo_ns - r->alpha_ns - r->beta_ns, squares / time);
+        sum += weight / rounds;
     }
-    return sum > 0 ? weights / sum : NEVER;
+    p->rounds = sum > 0 ? weights / sum : NEVER;
+    p->rounds_plain = load > 0 ? plain / load : 1;
 }
 
 static void deferred_derive(const struct cluster_view *c, const struct policy_options *options,
@@ -309,7 +308,7 @@ static void deferred_derive(const struct cluster_view *c, const struct policy_op
     double models = squares > 0 ? batches * batches / squares : 0,
            turns = models / (c->accelerators > 1 ? c->accelerators : 1);
     p->tau_ns = batches > 0 ? (turns > 1 ? turns : 1) / batches : 0;
-    p->rounds = rounds_derive(c);
+    rounds_derive(c, p);
     p->theta = theta_derive(c, boost);
     shares_derive(c, admit_share);
 }
