@@ -120,11 +120,12 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
     }
     for (uint32_t i = 0; i < count; i++) /* the scheduler's */
         free(profiles[i].profile);
+    /* The same model keeps its place and its secret, by which its shapes are told apart, also where another scheduler
+     * has another backend's: that only keeps requests that came by different frontends out of each other's batches. */
     uint64_t hash = model_description_hash(model);
     for (uint32_t i = 0; i < m->count; i++)
         if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
-            is_same(model->name, model->version, model_at(m, i)) &&
-            memcmp(&model->shape_secret, &model_at(m, i)->shape_secret, sizeof(model->shape_secret)) == 0) {
+            is_same(model->name, model->version, model_at(m, i))) {
             model_description_release(model, NULL, 0);
             place_again(m, i);
             free(model);
