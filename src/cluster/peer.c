@@ -133,10 +133,11 @@ static struct out_piece *piece_new(struct peer *peer) {
     return piece;
 }
 
-/* Room for `bytes` more that are copied, in one piece of memory. */
-static char *copy_room(struct peer *peer, size_t bytes) {
+/* Room for `bytes` more that are copied, in one piece of memory; at a multiple of 8 in it, if they are structs. */
+static char *copy_room(struct peer *peer, size_t bytes, bool structs) {
     struct out_piece *last = peer->out_count ? piece_at(peer, peer->out_count - 1) : NULL;
-    if (!last || last->data != last->copy || last->sent || last->room - last->bytes < bytes) {
+    if (!last || last->data != last->copy || last->sent || last->room - last->bytes < bytes ||
+        (structs && last->bytes % 8)) {
         last = piece_new(peer);
         if (!last)
             return NULL;
@@ -166,7 +167,7 @@ static void give_up(struct peer *peer) {
 void *peer_frame(struct peer *peer, enum frame_kind kind, uint32_t count, size_t head_bytes, uint64_t body_bytes) {
     if (peer->closed)
         return NULL;
-    char *at = copy_room(peer, sizeof(struct frame) + padded(head_bytes));
+    char *at = copy_room(peer, sizeof(struct frame) + padded(head_bytes), true);
     peer->last = NULL;
     if (!at || peer->out_copied > PEER_OUT_MAX) {
         give_up(peer);
@@ -208,7 +209,7 @@ void peer_send(struct peer *peer, enum frame_kind kind, uint32_t count, const vo
 /* Bodies are padded like heads, by their last piece. */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag) {
     bool copied = bytes <= COPY_MOST && !peer->closed;
-    char *at = copied ? copy_room(peer, bytes) : NULL;
+    char *at = copied ? copy_room(peer, bytes, false) : NULL;
     struct out_piece *piece = copied || peer->closed ? NULL : piece_new(peer);
     if (at) {
         memcpy(at, data, bytes);
