@@ -10,6 +10,8 @@ BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjanss
                 python3 python3-venv ca-certificates openssl curl gnuplot-nox"
 # libFuzzer comes with clang.
 TEST_PACKAGES="clang libclang-rt-dev"
+# For the check of deploy/: systemd-analyze comes with systemd (nothing of it is started), kubectl with kubernetes-client.
+DEPLOY_PACKAGES="systemd $(command -v kubectl >/dev/null || echo kubernetes-client)"
 # Other people's clients, and a library that perf_analyzer needs.
 CLIENT_PACKAGES="wrk nghttp2-client libb64-0d"
 # The versions are the newest found that Debian 12's Go (1.19) builds.

@@ -12,7 +12,7 @@ struct visitor_settings {
 };
 
 #define VISITOR_OPTIONS(type, member)                                                                                  \
-    OPTION_TEXT(type, member.join, "join", "HOST:PORT[,...]", "the schedulers; the first that answers is asked"),      \
+    OPTION_TEXT(type, member.join, "join", "HOST:PORT[,...]", "the schedulers; the one that leads is asked"),          \
         OPTION_TEXT(type, member.cluster_token_file, "cluster-token-file", "FILE",                                     \
                     "show the first of the tokens in this file, as members do"),                                       \
         OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \

@@ -164,7 +164,7 @@ struct member *status_member(struct scheduler_link *l, const char *text, uint32_
     unsigned long number = strtoul(wanted, &end, 10);
     list_for_each (node, &l->members) {
         struct member *m = list_entry(node, struct member, node);
-        if (!m->known)
+        if (!m->known || m->hello.role == ROLE_SCHEDULER)
             continue;
         if (!*end && m->hello.number == number)
             return m;

@@ -123,10 +123,9 @@ static int connect_to(struct conversation *c, const char *name, struct sy_error 
     return error ? failed(-error, err) : 0;
 }
 
-static int ask(const struct visit *visit, const char *name, enum frame_kind kind, const char *text, char **answer,
-               struct sy_error *err) {
+static int ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err) {
     struct conversation c = {.fd = -1, .until_ns = clock_now_ns() + visit->timeout_ns};
-    int rc = connect_to(&c, name, err);
+    int rc = connect_to(&c, visit->scheduler, err);
     if (rc == 0 && (rc = greet(&c, visit->token, err)) == 0 && (rc = send_frame(&c, kind, text, err)) == 0)
         rc = read_frame(&c, FRAME_STATUS, answer, err);
     if (c.fd >= 0)
@@ -135,13 +134,7 @@ static int ask(const struct visit *visit, const char *name, enum frame_kind kind
 }
 
 int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err) {
-    int rc = -EINVAL;
-    for (uint32_t i = 0; i < visit->scheduler_count; i++) {
-        struct sy_error why;
-        rc = ask(visit, visit->schedulers[i], kind, text, answer, &why);
-        if (rc == 0)
-            return 0;
-        error_set(err, rc, "%s: %s", visit->schedulers[i], why.text);
-    }
-    return rc;
+    struct sy_error why;
+    int rc = ask(visit, kind, text, answer, &why);
+    return rc < 0 ? error_set(err, rc, "%s: %s", visit->scheduler, why.text) : 0;
 }

@@ -4,10 +4,9 @@
 #include "cluster/wire.h"
 
 struct visit {
-    const char *const *schedulers; /* [scheduler_count] HOST:PORT, asked in turn until one answers */
-    uint32_t scheduler_count;
-    const char *token;  /* "": none */
-    int64_t timeout_ns; /* for each of them */
+    const char *scheduler; /* HOST:PORT */
+    const char *token;     /* "": none */
+    int64_t timeout_ns;
 };
 
 /* Sends a frame of `kind` (FRAME_STATUS, FRAME_DRAIN) with `text` as its head. 0, and the JSON that answers,

@@ -1,0 +1,235 @@
+"""cluster.py - a whole cluster on this machine, for ./run cluster: a scheduler, two frontends, three backends with the models of
+a repository. As root each process has a network of its own (network namespaces with one bridge between them); else all are
+on 127.0.0.1. What dies is started again after a second; what ends by itself, or is drained, stays away. Ctrl-C ends all.
+"""
+import http.client
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+SYMPHONY, REPOSITORY, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path("build/cluster")
+FRONTENDS, BACKENDS = ("frontend-1", "frontend-2"), ("backend-1", "backend-2", "backend-3")
+START_S, END_S, AGAIN_S, LOOK_S = 900, 45, 1, 0.05
+ASK = ('{"inputs": [{"name": "dense", "datatype": "FP32", "shape": [1,13], "data": [%s]}, '
+       '{"name": "sparse", "datatype": "INT64", "shape": [1,26], "data": [%s]}]}' %
+       (",".join(["0"] * 13), ",".join(["0"] * 26)))
+
+
+class Networks:
+    """A namespace for each process, and one with the bridge; this machine has an address there, too."""
+
+    def __init__(self, names):
+        self.id = "sy%d" % os.getpid()
+        self.net = "10.77.%d." % (os.getpid() % 250)
+        self.made = []
+        try:
+            self.add("br")
+            self.ip("-n", self.name("br"), "link", "add", "bridge", "type", "bridge")
+            self.ip("-n", self.name("br"), "link", "set", "bridge", "up")
+            self.hosts = {name: "%s%d" % (self.net, 11 + i) for i, name in enumerate(names)}
+            self.connect(None, "%s1" % self.net, 0)
+            for i, name in enumerate(names):
+                self.add(name)
+                self.connect(name, self.hosts[name], i + 1)
+        except (subprocess.CalledProcessError, FileNotFoundError):
+            self.remove()
+            raise
+
+    def ip(self, *args):
+        subprocess.run(["ip", *args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def name(self, name):
+        return "%s-%s" % (self.id, name)
+
+    def add(self, name):
+        self.ip("netns", "add", self.name(name))
+        self.made.append(self.name(name))
+        self.ip("-n", self.name(name), "link", "set", "lo", "up")
+
+    def connect(self, name, address, number):
+        """A cable from a namespace, or from this machine, to the bridge."""
+        inside, outside = "%s.%d" % (self.id, number), "port%d" % number
+        self.ip("link", "add", inside, "type", "veth", "peer", "name", outside, "netns", self.name("br"))
+        self.ip("-n", self.name("br"), "link", "set", outside, "master", "bridge", "up")
+        where = []
+        if name:
+            self.ip("link", "set", inside, "netns", self.name(name))
+            where = ["-n", self.name(name)]
+        self.ip(*where, "address", "add", address + "/24", "dev", inside)
+        self.ip(*where, "link", "set", inside, "up")
+
+    def prefix(self, name):
+        return ["ip", "netns", "exec", self.name(name)]
+
+    def remove(self):
+        for name in self.made:  # the cables go with them
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
+
+
+class Loopback:
+    """All on 127.0.0.1, with ports of their own."""
+
+    def __init__(self, names):
+        self.hosts = {name: "127.0.0.1" for name in names}
+
+    def prefix(self, name):
+        return []
+
+    def remove(self):
+        pass
+
+
+def networks(names):
+    if os.getuid() == 0:
+        try:
+            return Networks(names)
+        except (subprocess.CalledProcessError, FileNotFoundError):
+            print("==> no network namespaces here: all on 127.0.0.1", flush=True)
+    return Loopback(names)
+
+
+class Member:
+    def __init__(self, name, command):
+        self.name, self.command = name, command
+        self.log = FOLDER / (name + ".log")
+        self.log.unlink(missing_ok=True)
+        self.process, self.again_at = None, 0
+        self.start()
+
+    def start(self):
+        with open(self.log, "a") as log:  # Ctrl-C is for this script: it ends them in order
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+        (FOLDER / (self.name + ".pid")).write_text("%d\n" % self.process.pid)
+        self.again_at = 0
+
+    def look(self):
+        if self.process is None or self.process.poll() is None:
+            return
+        if self.process.returncode == 0:
+            print("==> %s has left" % self.name, flush=True)
+            self.process = None
+        elif not self.again_at:
+            print("==> %s died (%d); another one starts in %d s" % (self.name, self.process.returncode, AGAIN_S), flush=True)
+            self.again_at = time.monotonic() + AGAIN_S
+        elif time.monotonic() > self.again_at:
+            self.start()
+
+    def runs(self):
+        return self.process is not None and self.process.poll() is None
+
+
+def get(host, port, path):
+    connection = http.client.HTTPConnection(host, port, timeout=2)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+class Cluster:
+    def __init__(self):
+        self.members = []
+        self.networks = networks(("scheduler", *FRONTENDS, *BACKENDS))
+        self.apart = isinstance(self.networks, Networks)
+
+    def add(self, role, name, *args):
+        host = self.networks.hosts[name]
+        metrics = "8002" if self.apart else "0"
+        self.members.append(Member(name, [*self.networks.prefix(name), SYMPHONY, role, "--name", name, "--host", host,
+                                          "--metrics-port", metrics, *args]))
+        return host
+
+    def wait(self, what, is_so):
+        until = time.monotonic() + START_S
+        while not is_so():
+            for one in self.members:
+                if not one.runs():
+                    sys.exit("run: %s ended: %s" % (one.name, one.log.read_text().strip().split("\n")[-1]))
+            if time.monotonic() > until:
+                sys.exit("run: %s took too long; see %s" % (what, FOLDER))
+            time.sleep(LOOK_S)
+
+    def start(self):
+        self.add("scheduler", "scheduler", "--listen", self.networks.hosts["scheduler"] + ":7700")
+        self.join = self.networks.hosts["scheduler"] + ":7700"
+        self.frontends = []
+        for i, name in enumerate(FRONTENDS):
+            port = 8000 if self.apart else 8000 + 10 * i
+            host = self.add("frontend", name, "--join", self.join, "--cluster-host", self.networks.hosts[name], "--http-port",
+                            str(port), "--grpc-port", str(port + 1))
+            self.frontends.append((host, port))
+        for name in BACKENDS:  # the first measures the models, if nobody has; alone, for the sake of its figures
+            self.add("backend", name, "--join", self.join, "--repository", REPOSITORY, "--accelerators", "cpu:1", "--pin", "none")
+            log = self.members[-1].log
+            self.wait(name, lambda: 'msg="ready"' in log.read_text())
+        self.wait("the frontends", lambda: all(get(*one, "/v2/models/recommender/ready") for one in self.frontends))
+
+    def say(self):
+        first, second = ("%s:%d" % one for one in self.frontends)
+        print("""
+A request, to any of the frontends (%s, %s):
+  curl -s %s/v2/models/recommender/infer -d '%s'
+
+Who belongs to the cluster:
+  %s status --join %s
+
+A load, during which a backend is killed, and comes back a second later. Requests go elsewhere, and all are in time:
+  (sleep 3; kill -9 $(cat build/cluster/backend-2.pid)) & %s bench %s --models recommender --rate 50 --seconds 8
+
+The same with the scheduler. These requests may take 5 s, so they wait for the next one, and none is lost:
+  (sleep 3; kill -9 $(cat build/cluster/scheduler.pid)) & %s bench %s --models recommender --rate 50 --seconds 8 \\
+      --slo-ms 5000 --timeout-from-slo
+
+Logs are in build/cluster. Ctrl-C ends all.
+""" % (first, second, first, ASK, SYMPHONY, self.join, SYMPHONY, first, SYMPHONY, second), flush=True)
+
+    def run(self):
+        while True:
+            for one in self.members:
+                one.look()
+            time.sleep(LOOK_S)
+
+    def end(self):
+        """Backends and frontends drain before the scheduler goes."""
+        for group in (self.members[1:], self.members[:1]):
+            running = [one for one in group if one.runs()]
+            for one in running:
+                one.process.terminate()
+            until = time.monotonic() + END_S
+            for one in running:
+                try:
+                    one.process.wait(max(0.1, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    one.process.kill()
+                    one.process.wait()
+        self.networks.remove()
+
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    cluster = Cluster()
+    try:
+        cluster.start()
+        cluster.say()
+        cluster.run()
+    except KeyboardInterrupt:
+        print("\n==> ending", flush=True)
+    finally:
+        cluster.end()
+
+
+main()

@@ -1,0 +1,37 @@
+#!/bin/sh
+# deploy.sh SOURCE_DIR SYMPHONY PYTHON - checks deploy/: Kubernetes' schemas, systemd's own check of the units, and that every
+# option which a file there gives to the program is one that it has. A tool that is missing is a failure.
+set -eu
+source=$1 symphony=$2 python=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+PATH=$PATH:$source/build/clients/bin
+
+fail() {
+    echo "deploy: $*" >&2
+    exit 1
+}
+for tool in kubectl systemd-analyze; do
+    command -v $tool >/dev/null || fail "no $tool: install the packages that ./run test installs"
+done
+"$python" -c 'import kubernetes_validate' || fail "no kubernetes-validate: ./run makes a Python that has it"
+
+kubectl kustomize "$source/deploy/kubernetes" >"$work/all.yaml" 2>"$work/warnings" || {
+    cat "$work/warnings" >&2
+    fail "kubectl kustomize refuses deploy/kubernetes"
+}
+for role in scheduler frontend backend; do
+    "$symphony" $role --help >"$work/$role.help"
+    # The unit, with a program that is there, and its example of options.
+    sed -e "s|/usr/local/bin/symphony|$symphony|" "$source/deploy/systemd/symphony-$role.service" \
+        >"$work/symphony-$role.service"
+    systemd-analyze verify --man=no "$work/symphony-$role.service" >"$work/verify" 2>&1 || {
+        cat "$work/verify" >&2
+        fail "systemd refuses symphony-$role.service"
+    }
+    [ ! -s "$work/verify" ] || {
+        cat "$work/verify" >&2
+        fail "systemd complains of symphony-$role.service"
+    }
+done
+"$python" -B "$source/tests/deploy_check.py" "$source" "$work"
