@@ -13,6 +13,8 @@ static const struct option_row rows[] = {
                 "members show the first of the tokens in this file, one a line, and take any of them; SIGHUP reads it "
                 "again; without it everybody may join"),
     OPTION_TEXT(struct serve_settings, name, "name", "NAME", "what people see of this process; without it HOST.PID"),
+    OPTION_CHOICE(struct serve_settings, transport, "transport", "auto|tcp",
+                  "how inputs come: auto reads those of frontends of this host from their memory; tcp: never"),
     OPTION_DOUBLE(struct serve_settings, heartbeat_ms, "heartbeat-ms", "MS", 1, 60000,
                   "who has been silent for three of these is taken for dead"),
     OPTION_HEADING("What to run (one of)"),

@@ -297,6 +297,7 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
         .address = s->advertise,
         .token = plan->cluster_auth ? plan->token : NULL,
         .auth = plan->cluster_auth,
+        .tcp = s->transport == 1,
         .beat_ns = (int64_t)(s->heartbeat_ms * (double)NS_PER_MS),
         .accelerators_max = (uint32_t)s->accelerators_max,
     };

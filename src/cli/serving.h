@@ -22,6 +22,7 @@ struct serve_settings {
     /* of a role of a cluster */
     const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *name;
     int64_t cluster_port, accelerators_max;
+    int transport; /* 0: the best there is, 1: TCP */
     double heartbeat_ms;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };

@@ -628,7 +628,7 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     f->retry_ns = now_ns + RETRY_NS;
     char local[HELLO_LOCAL_MAX];
     hello_local_name(f->hello.incarnation, local);
-    int fd = link_connect_local(local); /* fails at once if it is of another host */
+    int fd = l->config.tcp ? -ENOTSUP : link_connect_local(local); /* fails at once if it is of another host */
     if (fd < 0 && uplink_address(f->hello.address, &at, &bytes, &err) == 0)
         fd = link_connect((struct sockaddr *)&at, bytes);
     if (fd < 0 || link_loop_add(&l->loop, &f->peer, fd, true, &frontend_events, l) < 0) {

@@ -20,6 +20,7 @@ struct backend_link_config {
     uint32_t scheduler_count;
     const struct registry_place *registry; /* that knows who leads, instead; NULL: none */
     struct hello self;                     /* incarnation, version, name, token */
+    bool tcp;                              /* frontends of this host are spoken with by TCP, too */
     int64_t beat_ns;                       /* between heartbeats */
     const struct served_model *models;     /* [model_count] those that are READY are offered */
     uint32_t model_count;

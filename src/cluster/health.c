@@ -11,6 +11,7 @@ void health_init(struct health *health, int64_t beat_ns, int64_t now_ns) {
 bool health_look(struct health *health, struct peer *peer, int64_t now_ns, int64_t *until_ns) {
     if (now_ns - peer->heard_ns > HEALTH_BEATS * health->beat_ns)
         return false;
+    health->error_ns = clock_sync_known(&health->clock) ? clock_sync_error_ns(&health->clock, now_ns) : 0;
     int64_t asks_ns = clock_sync_next_ns(&health->clock);
     bool asks = now_ns >= asks_ns;
     if (asks || now_ns >= health->ping_ns) {

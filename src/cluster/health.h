@@ -13,6 +13,7 @@ struct health {
     int64_t beat_ns; /* between two pings; at first they come faster, for the clock's sake */
     int64_t ping_ns; /* when the next one is due */
     struct clock_sync clock;
+    int64_t error_ns; /* by how much a converted time may be wrong, as of the last look */
 };
 
 void health_init(struct health *health, int64_t beat_ns, int64_t now_ns);

@@ -17,6 +17,7 @@
 
 #define TAKE_MOST           1024           /* messages from one ring a turn */
 #define GREET_NS            (5 * NS_PER_S) /* from being accepted to the introduction */
+#define ERROR_PART_MOST     8 /* what may be wrong with a clock takes this part of a request's time at most */
 #define SETTLE_NS           (1 * NS_PER_S) /* after a scheduler began to lead */
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
 #define STRANGERS_MAX       256             /* connected, and not introduced */
@@ -82,6 +83,8 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
         return error_set(err, -EPROTO, "a request whose numbers will not do");
     message.arrival_ns = health_local(&m->health, message.arrival_ns);
     message.deadline_ns = health_local(&m->health, message.deadline_ns);
+    int64_t error_ns = m->health.error_ns, most_ns = (message.deadline_ns - message.arrival_ns) / ERROR_PART_MOST;
+    message.deadline_ns -= error_ns < most_ns ? error_ns : most_ns; /* it is not late by its client's clock */
     struct request_message *last = last_of(m, message.handle);
     if (message.kind == REQUEST_CANCELLED) {
         if (last->handle == message.handle) { /* as it was queued: the clock's estimate has moved since */

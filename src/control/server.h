@@ -38,6 +38,7 @@ struct server_cluster {
     const char *address;       /* of a frontend: HOST:PORT where backends reach it; NULL: where it connects from */
     const char *token;         /* that it shows; NULL: none */
     const struct auth *auth;   /* tokens that it takes; NULL: nobody needs one */
+    bool tcp;                  /* of a backend: frontends of its host are spoken with by TCP, too */
     int64_t beat_ns;           /* between heartbeats */
     uint32_t accelerators_max; /* of a scheduler: in the whole cluster */
     const char *const *peers;  /* of a scheduler: [peer_count] all of them, this one at `rank`; 0: it is the only one */

@@ -87,6 +87,7 @@ static int start_backend(struct server *s, const struct hello *self, struct sy_e
         .scheduler_count = c->scheduler_count,
         .registry = c->registry,
         .self = *self,
+        .tcp = c->tcp,
         .beat_ns = c->beat_ns,
         .models = s->config.models,
         .model_count = s->config.model_count,

@@ -69,7 +69,7 @@ class Frontend(Server):
 class Cluster:
     """Schedulers, backends of two emulated accelerators each, and one frontend."""
 
-    def __init__(self, folder, schedulers, backends, registry=None):
+    def __init__(self, folder, schedulers, backends, registry=None, transport="auto"):
         scenario = folder / "scenario.yaml"
         scenario.write_text("cluster: {accelerators: 2, type: test}\n"
                             "models:\n  - {name: m, alpha_ms: 1, beta_ms: 10, slo_ms: 300000, copies: 2}\n"
@@ -78,7 +78,7 @@ class Cluster:
         join = ("--registry", registry) if registry else ("--join", ",".join(addresses))
         more = ("--registry", registry) if registry else ("--peers", ",".join(addresses)) if schedulers > 1 else ()
         self.schedulers = [Role("scheduler", "--listen", address, *more) for address in addresses]
-        self.backends = [Role("backend", *join, "--scenario", scenario) for _ in range(backends)]
+        self.backends = [Role("backend", *join, "--scenario", scenario, "--transport", transport) for _ in range(backends)]
         self.frontend = Frontend(*join)
 
     def __enter__(self):
@@ -195,8 +195,11 @@ def test_lone_scheduler_comes_back(tmp_path):
         clients.check()
 
 
-def test_backends_die(tmp_path):
-    with Cluster(tmp_path, schedulers=1, backends=3) as cluster:
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_backends_die(tmp_path, transport):
+    with Cluster(tmp_path, schedulers=1, backends=3, transport=transport) as cluster:
+        used = "tcp" if transport == "tcp" else "shm"
+        wait_until(lambda: cluster.frontend.log_text().count("transport=" + used) == 3)
         clients = Clients(cluster)
         clients.answered(50)
         cluster.backends[0].kill()
@@ -211,11 +214,11 @@ def test_backends_die(tmp_path):
         clients.check()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_anything_dies_again_and_again(tmp_path, seed):
+@pytest.mark.parametrize("seed, transport", [(1, "auto"), (2, "tcp")])
+def test_anything_dies_again_and_again(tmp_path, seed, transport):
     """But the frontend, whose clients would see that; one at a time, so that somebody is left."""
     draw = random.Random(seed)
-    with Cluster(tmp_path, schedulers=2, backends=2) as cluster:
+    with Cluster(tmp_path, schedulers=2, backends=2, transport=transport) as cluster:
         clients = Clients(cluster)
         clients.answered(20)
         for _ in range(4 if SLOW else 8):
