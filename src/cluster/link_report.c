@@ -150,7 +150,7 @@ void link_report_render(struct link_report *report, struct text *out) {
     pthread_mutex_lock(&report->lock);
     copy.totals = report->totals;
     copy.rows = malloc((report->count + 1) * sizeof(*copy.rows));
-    if (copy.rows) {
+    if (copy.rows && report->count > 0) {
         copy.count = report->count;
         memcpy(copy.rows, report->rows, report->count * sizeof(*copy.rows));
     }

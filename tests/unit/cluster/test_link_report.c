@@ -43,6 +43,10 @@ static void test_ready(void **state) {
     (void)state;
     link_report_init(&report);
     assert_false(link_report_ready(&report));
+    struct text out = {0};
+    link_report_render(&report, &out); /* nothing was ever copied */
+    assert_false(out.failed);
+    text_free(&out);
     fill(&report, &(struct link_totals){.role = ROLE_BACKEND, .ready = true}, 0);
     assert_true(link_report_ready(&report));
     fill(&report, &(struct link_totals){.role = ROLE_BACKEND}, NS_PER_S);
