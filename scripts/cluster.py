@@ -1,4 +1,4 @@
-"""cluster.py - a whole cluster on this machine, for ./run cluster: a scheduler, two frontends, three backends with the models of
+"""cluster.py - a whole cluster on this machine, for ./run cluster: two schedulers, two frontends, three backends with the models of
 a repository. As root each process has a network of its own (network namespaces with one bridge between them); else all are
 on 127.0.0.1. What dies is started again after a second; what ends by itself, or is drained, stays away. Ctrl-C ends all.
 """
@@ -12,6 +12,7 @@ import sys
 import time
 
 SYMPHONY, REPOSITORY, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path("build/cluster")
+SCHEDULERS = "scheduler-1", "scheduler-2"
 FRONTENDS, BACKENDS = ("frontend-1", "frontend-2"), ("backend-1", "backend-2", "backend-3")
 START_S, END_S, AGAIN_S, LOOK_S = 900, 45, 1, 0.05
 ASK = ('{"inputs": [{"name": "dense", "datatype": "FP32", "shape": [1,13], "data": [%s]}, '
@@ -136,7 +137,7 @@ def get(host, port, path):
 class Cluster:
     def __init__(self):
         self.members = []
-        self.networks = networks(("scheduler", *FRONTENDS, *BACKENDS))
+        self.networks = networks((*SCHEDULERS, *FRONTENDS, *BACKENDS))
         self.apart = isinstance(self.networks, Networks)
 
     def add(self, role, name, *args):
@@ -157,8 +158,10 @@ class Cluster:
             time.sleep(LOOK_S)
 
     def start(self):
-        self.add("scheduler", "scheduler", "--listen", self.networks.hosts["scheduler"] + ":7700")
-        self.join = self.networks.hosts["scheduler"] + ":7700"
+        places = ["%s:%d" % (self.networks.hosts[name], 7700 if self.apart else 7700 + i) for i, name in enumerate(SCHEDULERS)]
+        self.join = ",".join(places)
+        for name, place in zip(SCHEDULERS, places):
+            self.add("scheduler", name, "--listen", place, "--peers", self.join)
         self.frontends = []
         for i, name in enumerate(FRONTENDS):
             port = 8000 if self.apart else 8000 + 10 * i
@@ -183,8 +186,8 @@ Who belongs to the cluster:
 A load, during which a backend is killed, and comes back a second later. Requests go elsewhere, and all are in time:
   (sleep 3; kill -9 $(cat build/cluster/backend-2.pid)) & %s bench %s --models recommender --rate 50 --seconds 8
 
-The same with the scheduler. These requests may take 5 s, so they wait for the next one, and none is lost:
-  (sleep 3; kill -9 $(cat build/cluster/scheduler.pid)) & %s bench %s --models recommender --rate 50 --seconds 8 \\
+The same with the scheduler that leads; the other one takes over. These requests may take 5 s, so none is refused:
+  (sleep 3; kill -9 $(cat build/cluster/scheduler-1.pid)) & %s bench %s --models recommender --rate 50 --seconds 8 \\
       --slo-ms 5000 --timeout-from-slo
 
 Logs are in build/cluster. Ctrl-C ends all.
@@ -197,8 +200,8 @@ Logs are in build/cluster. Ctrl-C ends all.
             time.sleep(LOOK_S)
 
     def end(self):
-        """Backends and frontends drain before the scheduler goes."""
-        for group in (self.members[1:], self.members[:1]):
+        """Backends and frontends drain before the schedulers go."""
+        for group in (self.members[len(SCHEDULERS):], self.members[:len(SCHEDULERS)]):
             running = [one for one in group if one.runs()]
             for one in running:
                 one.process.terminate()

@@ -38,8 +38,8 @@ for one in objects:
         for version in VERSIONS:
             kubernetes_validate.validate(one, version, strict=True)
 
-pods = {}
-for one in of_kind("Deployment"):
+pods, instances = {}, {}  # by role; of StatefulSets by name
+for one in of_kind("Deployment") + of_kind("StatefulSet"):
     template, selector = one["spec"]["template"], one["spec"]["selector"]["matchLabels"]
     container, = template["spec"]["containers"]
     role = container["args"][0]
@@ -53,10 +53,14 @@ for one in of_kind("Deployment"):
     drain_s = sum(float(value) for arg in container["args"] for value in re.findall(r"^--drain-\w+=(\d+)", arg))
     assert template["spec"]["terminationGracePeriodSeconds"] > drain_s + 5
     pods[role] = template["metadata"]["labels"], ports, container["args"]
+    if one["kind"] == "StatefulSet":
+        instances.update({"%s-%d" % (one["metadata"]["name"], i): ports for i in range(one["spec"]["replicas"])})
 assert set(pods) == set(ROLES)
 
 for one in of_kind("Service"):
-    ports, = [ports for labels, ports, _ in pods.values() if selects(one["spec"]["selector"], labels)]
+    pod = one["spec"]["selector"].get("statefulset.kubernetes.io/pod-name")
+    ports, = [instances[pod]] if pod else [ports for labels, ports, _ in pods.values()
+                                           if selects(one["spec"]["selector"], labels)]
     assert all(port["targetPort"] in ports for port in one["spec"]["ports"])
 for one in of_kind("PodDisruptionBudget"):
     assert len([1 for labels, _, _ in pods.values() if selects(one["spec"]["selector"]["matchLabels"], labels)]) == 1
@@ -65,10 +69,11 @@ monitored = [one for one in of_kind("Service") if selects(monitor["spec"]["selec
                                                           one["metadata"]["labels"])]
 assert len(monitored) == 3 and all("metrics" in {port["name"] for port in one["spec"]["ports"]} for one in monitored)
 names = {one["metadata"]["name"]: one for one in of_kind("Service")}
-for role in ("frontend", "backend"):
-    joined, = [arg for arg in pods[role][2] if arg.startswith("--join=")]
-    host, port = joined[len("--join="):].split(":")
-    assert int(port) in {one["port"] for one in names[host]["spec"]["ports"]}
+for role in ROLES:
+    joined, = [arg for arg in pods[role][2] if arg.startswith("--peers=" if role == "scheduler" else "--join=")]
+    for place in joined.split("=")[1].split(","):
+        host, port = place.split(":")
+        assert int(port) in {one["port"] for one in names[host]["spec"]["ports"]}
 dashboard, = of_kind("ConfigMap")
 assert list(dashboard["data"]) == ["symphony.json"]
 

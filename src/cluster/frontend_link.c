@@ -73,6 +73,7 @@ struct frontend_link {
     uint32_t number;           /* ours, by the last scheduler; 0: none yet */
     uint32_t *remote_of_local; /* [models_max] the scheduler's number; NO_MODEL: it serves none such now */
     int64_t *forget_ns; /* [models_max] of one that was served and now is not: until when it is kept; else TIME_NEVER */
+    bool *served;       /* [models_max] by the scheduler, as far as it has told */
     bool *told;         /* [models_max] since the uplink came up */
     struct backend **backends; /* by place */
     uint32_t backend_room, backend_count;
@@ -264,7 +265,7 @@ static int model_serve(struct frontend_link *l, const struct frame *frame, const
     }
     l->remote_of_local[local] = remote;
     l->forget_ns[local] = TIME_NEVER;
-    l->told[local] = true;
+    l->told[local] = l->served[local] = true;
     if (l->held > 0)
         sweep(l, clock_now_ns());
     return 0;
@@ -273,6 +274,7 @@ static int model_serve(struct frontend_link *l, const struct frame *frame, const
 /* The scheduler does not serve it now. */
 static void model_miss(struct frontend_link *l, uint32_t local) {
     l->remote_of_local[local] = NO_MODEL;
+    l->served[local] = false;
     l->forget_ns[local] = clock_now_ns() + FORGET_NS;
 }
 
@@ -296,7 +298,7 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
 /* The scheduler has told of all models that it serves. */
 static void all_told(struct frontend_link *l) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
-        if (l->remote_of_local[local] != NO_MODEL && !l->told[local])
+        if (l->served[local] && !l->told[local])
             model_miss(l, local);
     send_all_again(l);
 }
@@ -354,6 +356,8 @@ static void uplink_up(void *context, const struct hello *welcome) {
         renumbered(l);
     l->number = welcome->number;
     memset(l->told, 0, l->config.models_max);
+    memset(l->remote_of_local, 0xff,
+           l->config.models_max * sizeof(*l->remote_of_local)); /* it has numbers of its own */
 }
 
 static void uplink_down(void *context) {
@@ -793,6 +797,7 @@ static void link_free(struct frontend_link *l) {
             output_block_put(l->away[i].block);
     free(l->backends);
     free(l->forget_ns);
+    free(l->served);
     free(l->told);
     free(l->remote_of_local);
     free(l->away);
@@ -813,8 +818,9 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* touched as slots are used */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
     l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
+    l->served = calloc(config->models_max, sizeof(*l->served));
     l->told = calloc(config->models_max, sizeof(*l->told));
-    if (!l->away || !l->remote_of_local || !l->told || !l->forget_ns) {
+    if (!l->away || !l->remote_of_local || !l->told || !l->served || !l->forget_ns) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }

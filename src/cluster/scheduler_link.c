@@ -611,7 +611,7 @@ static void report(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) 
             link_report_add(&l->report, m->hello.name, m->hello.role, m->hello.number, &m->peer, &m->health, now_ns);
     }
     link_report_end(&l->report, &(struct link_totals){.role = ROLE_SCHEDULER,
-                                                      .ready = true,
+                                                      .ready = scheduler_link_leads(l),
                                                       .term = l->config.self.term,
                                                       .lost = l->counters.lost,
                                                       .requests = l->counters.requests,
