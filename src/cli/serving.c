@@ -224,6 +224,8 @@ static int plan_places(const struct serve_settings *s, struct serve_plan *plan, 
 /* HOST:PORT of --listen. */
 static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     static char host[256];
+    if (!s->listen)
+        return error_set(err, -EINVAL, "--listen HOST:PORT: where members join");
     const char *colon = strrchr(s->listen, ':');
     char *end;
     long port = colon ? strtol(colon + 1, &end, 10) : -1;

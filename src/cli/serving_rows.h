@@ -1,0 +1,118 @@
+/* serving_rows.h - rows of options that several of the commands that serve have (serving.h), for their tables. */
+#pragma once
+
+#include "cli/options.h"
+#include "cli/serving.h"
+
+#define SERVING_ROWS_SOURCE                                                                                            \
+    OPTION_TEXT(struct serve_settings, repository, "repository", "DIR",                                                \
+                "model repository as Triton lays it out, a folder of .onnx files, or one .onnx file"),                 \
+        OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",                                               \
+                    "the emulated cluster and models of a scenario file, live")
+
+#define SERVING_ROWS_ACCELERATORS                                                                                      \
+    OPTION_TEXT(                                                                                                       \
+        struct serve_settings, accelerators, "accelerators", "LIST",                                                   \
+        "cpu:N | cuda:N | emulated:N[:TYPE], separated by commas; without it cpu, one less than the cores, at "        \
+        "least 1"),                                                                                                    \
+        OPTION_TEXT(                                                                                                   \
+            struct serve_settings, pin, "pin", "CORES",                                                                \
+            "cores for the executors, e.g. 1-3: the n-th executor is pinned to the n-th (CPU executors are pinned "    \
+            "to the last cores without it); 'none' pins nothing"),                                                     \
+        OPTION_DOUBLE(                                                                                                 \
+            struct serve_settings, spin, "spin", "X", 0, 1000,                                                         \
+            "CPU executors with a core of their own look for the next batch for X times what the last one took "       \
+            "before they sleep: a core that halts runs slower when it wakes"),                                         \
+        OPTION_DOUBLE(                                                                                                 \
+            struct serve_settings, run_limit_s, "run-limit", "S", 0.1, 86400,                                          \
+            "a batch that runs for longer than this, and than 20 times what its profile says, is stopped; one "        \
+            "that does not stop within 5 s more takes its accelerator out of service"),                                \
+        OPTION_FLAG(struct serve_settings, busy_poll, "busy-poll", "threads spin instead of sleeping")
+
+#define SERVING_ROWS_SCHEDULER                                                                                         \
+    OPTION_TEXT(                                                                                                       \
+        struct serve_settings, policy, "policy", "NAME[:KEY=VALUE,...]",                                               \
+        "scheduling policy and its options, as docs/scheduling.md lists them, e.g. deferred:consolidate=true"),        \
+        OPTION_FLAG(struct serve_settings, no_learn, "no-learn",                                                       \
+                    "keep profiles as measured; do not correct them while running"),                                   \
+        OPTION_INT(struct serve_settings, model_threads, "model-threads", "N", 1, 64, "threads that hold the queues"), \
+        OPTION_INT(struct serve_settings, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,                      \
+                   "threads that give accelerators to models, each those of its part of the cluster"),                 \
+        OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,                                    \
+                   "requests queued per model thread; more are answered 503")
+
+#define SERVING_ROWS_METRICS                                                                                           \
+    OPTION_INT(struct serve_settings, metrics_port, "metrics-port", "PORT", 0, 65535,                                  \
+               "Prometheus metrics; 0: any free port"),                                                                \
+        OPTION_FLAG(struct serve_settings, no_metrics, "no-metrics", "no metrics port")
+
+#define SERVING_ROWS_LISTENING                                                                                         \
+    OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address to listen on"),                                  \
+        OPTION_INT(struct serve_settings, http_port, "http-port", "PORT", 0, 65535, "HTTP; 0: any free port"),         \
+        OPTION_INT(struct serve_settings, grpc_port, "grpc-port", "PORT", 0, 65535, "gRPC; 0: any free port"),         \
+        OPTION_FLAG(struct serve_settings, no_grpc, "no-grpc", "no gRPC port"),                                        \
+        OPTION_FLAG(struct serve_settings, no_shared_memory, "no-shared-memory",                                       \
+                    "clients may not name shared memory of this machine as the place of tensors"),                     \
+        OPTION_TEXT(struct serve_settings, server_name, "server-name", "NAME",                                         \
+                    "the name in the server's metadata; clients that insist on Triton want triton"),                   \
+        OPTION_CHOICE(struct serve_settings, grpc_compression, "grpc-infer-response-compression-level",                \
+                      "none|low|medium|high",                                                                          \
+                      "how much gRPC's inference answers are compressed, for clients that take gzip or deflate"),      \
+        OPTION_INT(struct serve_settings, frontends, "frontends", "N", 1, 64,                                          \
+                   "threads that speak HTTP, and as many that speak gRPC")
+
+#define SERVING_ROWS_SECURITY                                                                                          \
+    OPTION_HEADING("Security (docs/security.md)"),                                                                     \
+        OPTION_TEXT(                                                                                                   \
+            struct serve_settings, tls_cert, "tls-cert", "FILE",                                                       \
+            "HTTP and gRPC speak TLS with this certificate (PEM; the server's first, then those that signed it); "     \
+            "SIGHUP reads it again"),                                                                                  \
+        OPTION_TEXT(struct serve_settings, tls_key, "tls-key", "FILE", "its private key (PEM)"),                       \
+        OPTION_TEXT(struct serve_settings, tls_client_ca, "tls-client-ca", "FILE",                                     \
+                    "clients need a certificate that one of these signed (PEM)"),                                      \
+        OPTION_FLAG(struct serve_settings, tls_metrics, "tls-metrics", "the metrics port speaks TLS, too"),            \
+        OPTION_TEXT(                                                                                                   \
+            struct serve_settings, token_file, "auth-token-file", "FILE",                                              \
+            "every request needs one of the tokens in this file, one a line, but those for whether the server lives "  \
+            "and is ready; SIGHUP reads it again"),                                                                    \
+        OPTION_FLAG(struct serve_settings, auth_health, "auth-health", "those need one, too"),                         \
+        OPTION_FLAG(struct serve_settings, auth_metrics, "auth-metrics", "so does the metrics port")
+
+#define SERVING_ROWS_CLIENTS                                                                                           \
+    OPTION_INT(struct serve_settings, body_mib, "body-max-mib", "MIB", 1, 4096,                                        \
+               "largest request body; larger ones are answered 413"),                                                  \
+        OPTION_INT(                                                                                                    \
+            struct serve_settings, inputs_mib, "inputs-max-mib", "MIB", 1, 1048576,                                    \
+            "memory for the inputs of all requests under way, of each protocol; beyond it requests are answered "      \
+            "503"),                                                                                                    \
+        OPTION_INT(struct serve_settings, connections, "connections-max", "N", 1, 1000000,                             \
+                   "connections of each port, as far as the limit of open files allows; more wait"),                   \
+        OPTION_INT(struct serve_settings, per_address, "connections-per-address", "N", 0, 1000000,                     \
+                   "of these from one address; more are closed at once; 0: any"),                                      \
+        OPTION_INT(struct serve_settings, idle_s, "idle-timeout", "S", 1, 86400,                                       \
+                   "a connection on which nothing happens for so long is closed"),                                     \
+        OPTION_INT(                                                                                                    \
+            struct serve_settings, head_s, "head-timeout", "S", 1, 3600,                                               \
+            "what TLS and the head of a request may take, and a body or an answer beside what --min-rate-kib allows"), \
+        OPTION_INT(struct serve_settings, rate_kib, "min-rate-kib", "KIB", 0, 1048576,                                 \
+                   "bodies and answers that are slower than so many KiB a second are given up; 0: any rate will do"),  \
+        OPTION_DOUBLE(struct serve_settings, drain_grace_s, "drain-grace", "S", 0, 3600,                               \
+                      "after SIGTERM: how long requests are still taken while readiness fails"),                       \
+        OPTION_DOUBLE(struct serve_settings, drain_timeout_s, "drain-timeout", "S", 0, 3600,                           \
+                      "after SIGTERM: how long requests in flight may take to finish")
+
+#define SERVING_ROWS_MEMBER                                                                                            \
+    OPTION_TEXT(                                                                                                       \
+        struct serve_settings, cluster_token_file, "cluster-token-file", "FILE",                                       \
+        "members show the first of the tokens in this file, one a line, and take any of them; SIGHUP reads it "        \
+        "again; without it everybody may join"),                                                                       \
+        OPTION_TEXT(struct serve_settings, name, "name", "NAME",                                                       \
+                    "what people see of this process; without it HOST.PID"),                                           \
+        OPTION_DOUBLE(struct serve_settings, heartbeat_ms, "heartbeat-ms", "MS", 1, 60000,                             \
+                      "who has been silent for three of these is taken for dead")
+
+#define SERVING_ROWS_JOIN                                                                                              \
+    OPTION_TEXT(struct serve_settings, join, "join", "HOST:PORT[,...]",                                                \
+                "the schedulers; the one that leads is found"),                                                        \
+        OPTION_TEXT(struct serve_settings, registry, "registry", "etcd://HOST:PORT[,...]/NAME",                        \
+                    "etcd, which knows the cluster of that name and who leads it, instead of --join")
