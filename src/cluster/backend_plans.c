@@ -1,0 +1,287 @@
+/* backend_plans.c - plans whose requests are pulled, or read where they lie, and that then go to their executors. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/backend_link_state.h"
+
+/* A pull that takes longer than PULL_TIMES what nineteen of twenty take, and than PULL_LEAST_NS, is given up: its
+ * request is left out of its batch, which others wait for. */
+#define PULL_TIMES    4
+#define PULL_LEAST_NS (20 * NS_PER_MS)
+
+struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t handle) {
+    return l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
+}
+
+struct landed *backend_landed_of(const struct backend_link *l, uint64_t handle) {
+    struct frontend_peer *f = backend_frontend_of(l, handle);
+    struct landed *landed = f && f->landing.cards ? landing_place(&f->landing, handle) : NULL;
+    return landed && landed->handle == handle ? landed : NULL;
+}
+
+static struct pulled_plan *plan_new(struct backend_link *l, const struct batch_plan *plan) {
+    struct pulled_plan *p = l->free;
+    if (p)
+        l->free = p->next;
+    if (p && p->room < plan->request_count) {
+        free(p);
+        p = NULL;
+    }
+    if (!p) {
+        uint32_t room = plan->request_count < 64 ? 64 : plan->request_count;
+        p = malloc(sizeof(*p) + room * sizeof(uint64_t));
+        if (!p)
+            return NULL;
+        p->room = room;
+    }
+    p->next = NULL;
+    p->missing = 0;
+    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
+    return p;
+}
+
+static void plan_free(struct backend_link *l, struct pulled_plan *p) {
+    p->next = l->free;
+    l->free = p;
+}
+
+/* Leaves out the requests that are not here. */
+static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
+    uint32_t kept = 0, items = 0;
+    for (uint32_t i = 0; i < p->plan.request_count; i++) {
+        uint64_t handle = p->plan.handles[i];
+        struct landed *landed = backend_landed_of(l, handle);
+        if (landed && landed->state == LANDED_ALL) {
+            items += landing_card(&backend_frontend_of(l, handle)->landing, landed)->items;
+            landed->plan = NULL;
+            p->plan.handles[kept++] = handle;
+        } else if (landed && !landed->arrives) {
+            landing_give(&backend_frontend_of(l, handle)->landing, landed);
+        } else if (landed) {
+            landed->plan = NULL; /* its memory stays until its body is over */
+        }
+    }
+    if (kept < p->plan.request_count && p->plan.items != ITEMS_OF_REQUEST)
+        p->plan.items = items;
+    p->plan.request_count = kept;
+}
+
+/* Whether a plan may go to its executor: it fits what the executor takes. */
+static bool plan_possible(const struct backend_link *l, const struct batch_plan *plan) {
+    return plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
+}
+
+/* Hands plans over that are complete, in order, as far as there is room. */
+static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t now_ns) {
+    struct accelerator_queue *q = &l->queues[accelerator];
+    struct wiring *w = l->wiring;
+    struct ring *ring = &w->plans[w->executor_of[accelerator]];
+
+    while (q->first && q->first->missing == 0) {
+        struct pulled_plan *p = q->first;
+        plan_tighten(l, p);
+        uint32_t requests = p->plan.request_count, slots = batch_plan_slots(requests);
+        bool runs = requests > 0 && plan_possible(l, &p->plan);
+        struct batch_plan *plan = runs ? ring_reserve_run(ring, slots) : NULL;
+        if (runs && !plan)
+            return; /* the executor lags: in the next turn */
+        q->first = p->next;
+        if (!q->first)
+            q->last = &q->first;
+        if (plan) {
+            memcpy(plan, &p->plan, batch_plan_bytes(requests));
+            ring_push_run(ring, slots);
+            q->out++;
+            l->plan_rung = true;
+        } else {
+            for (uint32_t i = 0; i < requests; i++) {
+                backend_tell_undelivered(l, p->plan.handles[i]);
+                landing_give(&backend_frontend_of(l, p->plan.handles[i])->landing,
+                             backend_landed_of(l, p->plan.handles[i]));
+            }
+            backend_tell_not_run(l, &p->plan, now_ns);
+        }
+        l->pulling--;
+        plan_free(l, p);
+    }
+    backend_tell_joins(l, accelerator);
+}
+
+/* A request of a plan is here, or is known to be gone. */
+void backend_landed_settle(struct backend_link *l, struct landed *landed) {
+    struct pulled_plan *p = landed->plan;
+    if (!p)
+        return;
+    if (--p->missing == 0)
+        queue_go_on(l, p->plan.accelerator, clock_now_ns());
+}
+
+/* A request cannot be had: it is left out, and its frontend hears of it through the scheduler. */
+void backend_landed_lose(struct backend_link *l, struct landed *landed) {
+    landed->state = LANDED_GONE;
+    backend_tell_undelivered(l, landed->handle);
+    backend_landed_settle(l, landed);
+}
+
+/* Reads a request of a frontend of this host where it lies. The frontend is not asked, so it is looked at once more
+ * afterwards whether the request was still there (request/port.c). False: it was not. */
+static bool read_local(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
+    uint32_t lane = handle_frontend(landed->handle) % HELLO_LANES_MAX;
+    const struct request_card *theirs = &f->cards[lane][handle_slot(landed->handle)];
+    uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    struct {
+        struct wire_card card;
+        struct card_input inputs[TENSORS_MAX];
+    } read;
+    struct frame frame = {.kind = FRAME_CARD, .count = 1};
+    const char *from[TENSORS_MAX];
+    struct iovec pieces[TENSORS_MAX];
+    uint32_t count, sources = 0;
+
+    *err = (struct sy_error){.text = ""};
+    if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle || theirs->input_count > TENSORS_MAX)
+        return false;
+    read.card = (struct wire_card){.handle = landed->handle,
+                                   .deadline_ns = theirs->deadline_ns,
+                                   .items = theirs->items,
+                                   .work = theirs->work,
+                                   .input_count = theirs->input_count,
+                                   .delay = theirs->delay,
+                                   .alone = theirs->alone};
+    if (read.card.input_count > TENSORS_MAX)
+        return false;
+    for (uint32_t i = 0; i < read.card.input_count; i++) {
+        struct card_input *input = &read.inputs[i];
+        *input = theirs->inputs[i];
+        if (input->region != REGION_NONE && input->bytes > 0) {
+            if (input->region > HELLO_LANES_MAX || input->offset > f->regions[input->region].bytes ||
+                input->bytes > f->regions[input->region].bytes - input->offset)
+                return false;
+            from[sources++] = f->regions[input->region].base + input->offset;
+        }
+        input->offset = frame.body_bytes;
+        frame.body_bytes += input->bytes;
+    }
+    frame.head_bytes = (uint32_t)(sizeof(struct wire_card) + read.card.input_count * sizeof(struct card_input));
+    if (wire_head_check(&frame, &read.card, err) < 0 ||
+        landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces, &count,
+                     err) < 0)
+        return false;
+    CHECK_EQ(count, sources);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(pieces[i].iov_base, from[i], pieces[i].iov_len);
+    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all was read before */
+    bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
+    return whole && landing_over(&f->landing, landed, err) == 0;
+}
+
+/* Takes a request of a plan from a frontend of this host. */
+static void pull_local(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
+    struct sy_error err;
+    uint64_t handle = landed->handle;
+    if (!read_local(f, landed, &err)) {
+        if (*err.text)
+            log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
+        landing_give(&f->landing, landed);
+        backend_tell_undelivered(l, handle);
+        return;
+    }
+    uint64_t *place = peer_frame_more(&f->peer, FRAME_TAKEN, sizeof(*place), WIRE_MANY);
+    if (place)
+        *place = handle;
+}
+
+/* Asks a frontend for the requests of a plan; of one that is not connected nothing can be had. */
+static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
+    for (uint32_t i = 0; i < p->plan.request_count; i++) {
+        uint64_t handle = p->plan.handles[i];
+        struct frontend_peer *f = backend_frontend_of(l, handle);
+        struct landed *landed = f && f->landing.cards ? landing_place(&f->landing, handle) : NULL;
+        if (!landed || landed->handle || !f->known || f->peer.closed) {
+            backend_tell_undelivered(l, handle);
+            continue;
+        }
+        *landed = (struct landed){.handle = handle, .plan = p, .model = p->plan.served_model, .state = LANDED_PULLING};
+        if (f->local) {
+            pull_local(l, f, landed);
+            continue;
+        }
+        uint64_t *place = peer_frame_more(&f->peer, FRAME_PULL, sizeof(*place), WIRE_MANY);
+        if (!place) {
+            landing_give(&f->landing, landed);
+            backend_tell_undelivered(l, handle);
+            continue;
+        }
+        *place = handle;
+        p->missing++;
+    }
+}
+
+/* A plan from the scheduler, whose times are ours by now. */
+static int take_plan(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns, struct sy_error *err) {
+    if (plan->accelerator >= l->wiring->accelerators || plan->served_model >= l->config.model_count ||
+        plan->request_count > l->wiring->batch_max)
+        return error_set(err, -EPROTO,
+                         "a plan for an accelerator or a model that is not here, or for too many requests");
+    struct accelerator_queue *q = &l->queues[plan->accelerator];
+    struct pulled_plan *p = plan_new(l, plan);
+    if (!p)
+        return error_set(err, -ENOMEM, "no memory for a plan");
+    *q->last = p;
+    q->last = &p->next;
+    l->pulling++;
+    p->begun_ns = now_ns;
+    plan_pull(l, p);
+    int64_t most_ns = PULL_LEAST_NS;
+    for (uint32_t i = 0; i < p->plan.request_count; i++) {
+        const struct frontend_peer *f = backend_frontend_of(l, p->plan.handles[i]);
+        int64_t usual_ns = f ? PULL_TIMES * margin_ns(&f->pulls) : 0;
+        most_ns = usual_ns > most_ns ? usual_ns : most_ns;
+    }
+    p->over_ns = now_ns + most_ns;
+    queue_go_on(l, p->plan.accelerator, now_ns);
+    return 0;
+}
+
+int backend_take_plans(struct backend_link *l, const struct frame *frame, const char *head, struct sy_error *err) {
+    int64_t now_ns = clock_now_ns();
+    int rc = 0;
+
+    for (uint32_t at = 0; at < frame->head_bytes && rc == 0;) {
+        struct batch_plan *plan = (struct batch_plan *)(uintptr_t)(head + at);
+        at += wire_plan_bytes(plan->request_count);
+        plan->sealed_ns = health_local(&l->uplink.health, plan->sealed_ns);
+        plan->earliest_ns = health_local(&l->uplink.health, plan->earliest_ns);
+        plan->latest_ns = health_local(&l->uplink.health, plan->latest_ns);
+        rc = take_plan(l, plan, now_ns, err);
+    }
+    return rc;
+}
+
+/* Gives up pulls that take too long, and hands over what waited for room. Lowers *until_ns to when to look again. */
+void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    for (uint32_t a = 0; l->pulling > 0 && a < l->wiring->accelerators; a++) {
+        struct pulled_plan *p = l->queues[a].first;
+        if (p && p->missing > 0 && now_ns > p->over_ns) {
+            for (uint32_t i = 0; i < p->plan.request_count && p->missing > 0; i++) {
+                struct landed *landed = backend_landed_of(l, p->plan.handles[i]);
+                if (landed && landed->state == LANDED_PULLING && landed->plan == p) {
+                    l->given_up++;
+                    log_warn("pull given up", "frontend=%s", backend_frontend_of(l, landed->handle)->peer.name);
+                    landed->plan = NULL;
+                    landed->state = LANDED_GONE;
+                    backend_tell_undelivered(l, landed->handle);
+                    p->missing--;
+                }
+            }
+        }
+        queue_go_on(l, a, now_ns);
+        p = l->queues[a].first;
+        int64_t at_ns = !p ? TIME_NEVER : p->missing ? p->over_ns : now_ns + NS_PER_MS / 10;
+        *until_ns = at_ns < *until_ns ? at_ns : *until_ns;
+    }
+}

@@ -1,0 +1,81 @@
+/* frontend_link_state.h - what a frontend's link is made of; for its files only. */
+#pragma once
+
+#include "cluster/frontend_link.h"
+#include "cluster/uplink.h"
+#include "engine/engine.h"
+
+/* A request that the port handed over and that has not come back to it. */
+struct away {
+    struct request_message message; /* as it came; handle 0: there is none */
+    uint32_t remote;                /* the scheduler's number of its model, as it was sent */
+    uint32_t sent;                  /* uplink.times when it was sent to a scheduler; 0: it waits here */
+    uint32_t taker;                 /* the backend that has pulled it, by its place; NO_TAKER */
+    uint32_t readers;               /* of its inputs: pieces that are being sent */
+    bool over;                      /* its end waits in `last` for them */
+    bool cancelled;
+    bool refused; /* by the scheduler: a refusal, no result */
+    struct wire_outcome last;
+    struct output_block *block; /* of `last` */
+};
+#define NO_TAKER UINT32_MAX
+
+/* A backend that is connected, or who may become one. */
+struct backend {
+    struct peer peer;
+    struct health health;
+    struct hello hello;
+    bool known; /* it has introduced itself */
+    bool local; /* it has come by the Unix socket */
+    uint32_t place;
+    int64_t since_ns;
+    /* the result whose body is under way */
+    struct wire_result result;
+    struct received_block *block;
+};
+
+struct frontend_link {
+    struct frontend_link_config config;
+    struct wiring *wiring;
+    struct link_loop loop;
+    struct uplink uplink;
+    struct away *away;         /* [frontends * port_requests] */
+    uint32_t held;             /* of them wait here */
+    uint32_t number;           /* ours, by the last scheduler; 0: none yet */
+    uint32_t *remote_of_local; /* [models_max] the scheduler's number; NO_MODEL: it serves none such now */
+    int64_t *forget_ns; /* [models_max] of one that was served and now is not: until when it is kept; else TIME_NEVER */
+    bool *served;       /* [models_max] by the scheduler, as far as it has told */
+    bool *told;         /* [models_max] since the uplink came up */
+    struct backend **backends; /* by place */
+    uint32_t backend_room, backend_count;
+    int64_t sweep_ns, look_ns;
+    bool result_rung, refusal_rung;
+    uint64_t lost, again;
+    struct link_report report;
+};
+
+/* ---- frontend_link.c: requests that are away ---- */
+
+/* A port's handle as others know it. */
+uint64_t away_handle(const struct frontend_link *l, uint64_t handle);
+/* The request of a handle as others know it, if it is away; else NULL. */
+struct away *away_find(const struct frontend_link *l, uint64_t handle);
+/* The frontend's thread whose it is. */
+uint32_t away_lane(const struct away *a);
+/* Whether the scheduler is up and serves its model; then sends it. */
+bool away_can_send(const struct frontend_link *l, const struct away *a);
+void away_send(struct frontend_link *l, struct away *a);
+/* Tells the scheduler of it: enum request_message_kind. */
+void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind);
+/* Its end, the first of which counts: its port learns of it once nobody reads its inputs any more. */
+void away_over(struct frontend_link *l, struct away *a, const struct wire_outcome *last, struct output_block *block,
+               bool refused);
+/* It is over, and nobody reads its inputs any more. */
+void away_give_back(struct frontend_link *l, struct away *a);
+
+/* ---- frontend_backends.c ---- */
+
+/* Somebody connected: a backend, it should turn out. */
+void frontend_accepted(void *link, int fd, const char *from);
+/* Looks whether they live. Lowers *until_ns to when to look again. */
+void frontend_backends_look(struct frontend_link *l, int64_t now_ns, int64_t *until_ns);
