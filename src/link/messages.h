@@ -315,7 +315,7 @@ struct ran_message {
 
 struct freed_message {
     enum accelerator_news news;
-    bool unlike; /* ENDED: it did not run as batches of its model do: too late, it failed, or its requests ran apart */
+    bool unlike;  /* ENDED: it did not run as batches of its model do: too late, it failed, or its requests ran apart */
     uint8_t type; /* JOINS, where accelerators come from other processes: its type */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */

@@ -70,8 +70,7 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
     core->best_effort_run_ns = (int64_t)BEST_EFFORT_RUN_NS;
     for (uint32_t a = 0; a < config->accelerators; a++) {
         CHECK_LT(config->accelerator_type[a], config->types);
-        bool own =
-            !config->absent && (!config->part_of_accelerator || config->part_of_accelerator[a] == config->part);
+        bool own = !config->absent && (!config->part_of_accelerator || config->part_of_accelerator[a] == config->part);
         core->accelerator[a] = (struct accelerator){.type = config->accelerator_type[a], .down = !own};
         if (!own)
             continue;

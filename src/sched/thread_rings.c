@@ -76,8 +76,8 @@ void rings_refuse(struct thread_rings *r, uint32_t model, uint32_t port, uint64_
     struct refusal_message *message = ring_reserve(ring);
 
     CHECK(message); /* a port has at most as many requests outstanding as the ring has slots */
-    *message = (struct refusal_message){
-        .handle = handle, .served_model = r->models[model].served_model, .reason = reason};
+    *message =
+        (struct refusal_message){.handle = handle, .served_model = r->models[model].served_model, .reason = reason};
     ring_push(ring);
     r->frontend_rung[port] = true;
     counter_add(&r->counters[model].refused[reason], 1);
