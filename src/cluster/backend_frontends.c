@@ -165,8 +165,7 @@ static int frontend_frame(struct peer *peer, const struct frame *frame, const vo
         return 0;
     }
     case FRAME_REFUSED:
-        return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < 400 ? frame->head_bytes : 400),
-                         (const char *)head);
+        return wire_refused(frame, head, err);
     case FRAME_REGIONS:
         return regions_take(f, head, frame->count, err);
     case FRAME_CARD:
@@ -229,11 +228,7 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     f->open = true;
     snprintf(f->peer.name, sizeof(f->peer.name), "%s", f->hello.name);
     health_init(&f->health, l->config.beat_ns, now_ns);
-    struct hello self = l->uplink.self;
-    char *text = hello_write(&self);
-    if (text)
-        peer_send(&f->peer, FRAME_HELLO, 1, text, strlen(text));
-    free(text);
+    hello_send(&f->peer, FRAME_HELLO, &l->uplink.self);
 }
 
 int backend_frontend_told(struct backend_link *l, const struct frame *frame, const char *head, struct sy_error *err) {
@@ -292,10 +287,10 @@ void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unt
                 frontend_connect(l, f, now_ns);
             *until_ns = f->retry_ns < *until_ns ? f->retry_ns : *until_ns;
         } else if (f->peer.closed) {
-            *until_ns = now_ns; /* buried at the end of this turn */
-        } else if (!f->peer.closed && f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {
+            ; /* buried at the end of this turn; then the loop looks again */
+        } else if (f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {
             frontend_lost(l, f, "it has been silent for three heartbeats");
-        } else if (!f->peer.closed && !f->known) {
+        } else if (!f->known) {
             int64_t over_ns = f->peer.heard_ns + GREET_NS;
             if (now_ns > over_ns)
                 frontend_lost(l, f, "it does not answer");

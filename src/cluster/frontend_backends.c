@@ -212,10 +212,7 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     health_init(&b->health, l->uplink.beat_ns, clock_now_ns());
     struct hello answer = l->uplink.self;
     *answer.token = '\0';
-    char *text = hello_write(&answer);
-    if (text)
-        peer_send(&b->peer, FRAME_WELCOME, 1, text, strlen(text));
-    free(text);
+    hello_send(&b->peer, FRAME_WELCOME, &answer);
     bool local = regions_send(l, b);
     log_info("backend connected", "backend=%s transport=%s", b->peer.name, local ? "shm" : "tcp");
     return 0;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "cluster/peer.h"
 
 static const char *const role_names[ROLE_COUNT] = {"scheduler", "frontend", "backend", "visitor"};
 
@@ -69,6 +70,13 @@ char *hello_write(const struct hello *hello) {
     char *text = rc ? NULL : json_dumps(json, JSON_COMPACT);
     json_decref(json);
     return text;
+}
+
+void hello_send(struct peer *peer, enum frame_kind kind, const struct hello *hello) {
+    char *text = hello_write(hello);
+    if (text)
+        peer_send(peer, kind, 1, text, strlen(text));
+    free(text);
 }
 
 static int wrong(const char *name, struct sy_error *err) {

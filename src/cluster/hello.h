@@ -4,7 +4,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "link/card.h"
+#include "cluster/wire.h"
+
+struct peer; /* cluster/peer.h */
 
 #define HELLO_NAME_MAX    128
 #define HELLO_ADDRESS_MAX 128
@@ -46,5 +48,7 @@ const char *cluster_role_name(enum cluster_role role);
 
 /* Text to be freed; NULL without memory. */
 char *hello_write(const struct hello *hello);
+/* Sends it. Without memory nothing is sent, and the other end gives up waiting for it. */
+void hello_send(struct peer *peer, enum frame_kind kind, const struct hello *hello);
 /* 0, or -EPROTO with a sentence that names the field. The text need not be terminated. */
 int hello_read(const char *text, size_t bytes, struct hello *hello, struct sy_error *err);

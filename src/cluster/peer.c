@@ -314,7 +314,8 @@ size_t peer_waiting(const struct peer *peer) {
 
 static void body_over(struct peer *peer) {
     peer->in_body = false;
-    peer->events->body_over(peer);
+    if (peer->events->body_over)
+        peer->events->body_over(peer);
 }
 
 /* So many bytes of the body have come, and lie in its pieces. */
@@ -395,7 +396,7 @@ static int frame_take(struct peer *peer, struct sy_error *err) {
     peer->in_body = true;
     peer->body_left = frame.body_bytes;
     peer->piece = 0;
-    peer->piece_count = peer->events->body(peer, &frame, peer->pieces);
+    peer->piece_count = peer->events->body ? peer->events->body(peer, &frame, peer->pieces) : 0;
     return 1;
 }
 

@@ -23,9 +23,9 @@ struct peer_events {
      * sentence closes the connection. */
     int (*frame)(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err);
     /* Where the body of the frame goes whose head was just taken: pieces that have `body_bytes` together. Without
-     * pieces (0) it is read and thrown away. */
+     * pieces (0), or where this is NULL, it is read and thrown away. */
     uint32_t (*body)(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]);
-    /* All of that body has come. */
+    /* All of that body has come. NULL: of no concern. */
     void (*body_over)(struct peer *peer);
     /* The connection is over, and peer_free() is due, at once or later: nothing is called any more. */
     void (*closed)(struct peer *peer, const char *reason);

@@ -257,18 +257,11 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
     }
 }
 
-static void send_hello(struct member *m, enum frame_kind kind, const struct hello *hello) {
-    char *text = hello_write(hello);
-    if (text)
-        peer_send(&m->peer, kind, 1, text, strlen(text));
-    free(text);
-}
-
 /* Tells backends of a frontend. */
 static void tell_frontend(struct member *backend, const struct member *frontend) {
     struct hello hello = frontend->hello;
     *hello.token = '\0';
-    send_hello(backend, FRAME_FRONTEND, &hello);
+    hello_send(&backend->peer, FRAME_FRONTEND, &hello);
 }
 
 /* The number that a member had, or the one that has been free for longest. 0: all are taken. */
@@ -313,7 +306,7 @@ static const char *member_refused(struct scheduler_link *l, const struct member 
 static int scheduler_hello(struct scheduler_link *l, struct member *m) {
     m->known = true;
     snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
-    send_hello(m, FRAME_WELCOME, &l->config.self);
+    hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
     log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
     return 0;
 }
@@ -353,7 +346,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     }
     if (!joins) {
         m->visits = true;
-        send_hello(m, FRAME_WELCOME, &l->config.self);
+        hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
         return 0;
     }
     m->known = true;
@@ -364,7 +357,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     health_init(&m->health, l->config.beat_ns, clock_now_ns());
     struct hello answer = l->config.self;
     answer.number = number;
-    send_hello(m, FRAME_WELCOME, &answer);
+    hello_send(&m->peer, FRAME_WELCOME, &answer);
     list_for_each (node, &l->members) {
         struct member *other = list_entry(node, struct member, node);
         if (other == m || !other->known)
@@ -420,15 +413,6 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
                                             : from_backend(l, m, frame, head, err);
 }
 
-static uint32_t on_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
-    (void)peer, (void)frame, (void)pieces;
-    return 0; /* thrown away: no member sends any here */
-}
-
-static void on_body_over(struct peer *peer) {
-    (void)peer;
-}
-
 /* ---- members go ---- */
 
 /* Takes a frontend's requests out of the queues. False: there are more, when the threads have read these. */
@@ -473,7 +457,7 @@ static void on_closed(struct peer *peer, const char *reason) {
     member_drop(peer->owner, container_of(peer, struct member, peer), reason);
 }
 
-static const struct peer_events events = {on_frame, on_body, on_body_over, on_closed};
+static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
 static void member_free(struct member *m) {
     free(m->last);

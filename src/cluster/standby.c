@@ -115,23 +115,13 @@ static int other_frame(struct peer *peer, const struct frame *frame, const void 
     struct standby *s = peer->owner;
     struct other *o = container_of(peer, struct other, peer);
     if (frame->kind == FRAME_REFUSED)
-        return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < 400 ? frame->head_bytes : 400),
-                         (const char *)head);
+        return wire_refused(frame, head, err);
     if (frame->kind == FRAME_WELCOME && !o->up)
         link_told(s, o, true);
     return 0;
 }
 
-static uint32_t no_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
-    (void)peer, (void)frame, (void)pieces;
-    return 0;
-}
-
-static void no_body_over(struct peer *peer) {
-    (void)peer;
-}
-
-static const struct peer_events events = {other_frame, no_body, no_body_over, other_closed};
+static const struct peer_events events = {.frame = other_frame, .closed = other_closed};
 
 static void other_connect(struct standby *s, struct other *o, int64_t now_ns) {
     struct sy_error err;
@@ -148,10 +138,7 @@ static void other_connect(struct standby *s, struct other *o, int64_t now_ns) {
     struct hello self = s->config.self;
     self.number = s->config.rank;
     self.term = election_term(&s->election);
-    char *text = hello_write(&self);
-    if (text)
-        peer_send(&o->peer, FRAME_HELLO, 1, text, strlen(text));
-    free(text);
+    hello_send(&o->peer, FRAME_HELLO, &self);
 }
 
 bool standby_buries(struct standby *s, struct peer *peer) {

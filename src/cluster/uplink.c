@@ -152,8 +152,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     if (health_frame(&u->health, peer, frame, head))
         return 0;
     if (frame->kind == FRAME_REFUSED)
-        return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < 400 ? frame->head_bytes : 400),
-                         (const char *)head);
+        return wire_refused(frame, head, err);
     if (frame->kind == FRAME_DRAIN) {
         if (!u->drains) { /* a second signal would end the process at once */
             log_info("asked to leave", "scheduler=%s", u->peer.name);
@@ -168,16 +167,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     return u->ops->frame(u->context, frame, head, err);
 }
 
-static uint32_t on_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
-    (void)peer, (void)frame, (void)pieces;
-    return 0; /* a scheduler sends none */
-}
-
-static void on_body_over(struct peer *peer) {
-    (void)peer;
-}
-
-static const struct peer_events events = {on_frame, on_body, on_body_over, on_closed};
+static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
 static void try_connect(struct uplink *u, int64_t now_ns) {
     const struct sockaddr *at = (const struct sockaddr *)&u->addresses[u->next].at;
@@ -190,10 +180,7 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     u->open = true;
     snprintf(u->peer.name, sizeof(u->peer.name), "%s", u->addresses[u->next].name);
     health_init(&u->health, u->beat_ns, now_ns);
-    char *text = hello_write(&u->self);
-    if (text)
-        peer_send(&u->peer, FRAME_HELLO, 1, text, strlen(text));
-    free(text);
+    hello_send(&u->peer, FRAME_HELLO, &u->self);
 }
 
 /* Says good-bye; the scheduler closes the connection when it has read that. */
@@ -228,8 +215,6 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
         if (!u->open)
             *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
     }
-    if (u->open && u->peer.closed)
-        *until_ns = now_ns; /* it is buried at the end of this turn, and the next one connects anew */
     if (!u->open || u->peer.closed)
         return;
     if (!u->up) {

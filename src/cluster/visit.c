@@ -83,7 +83,7 @@ static int read_frame(const struct conversation *c, enum frame_kind wanted, char
         return error_set(err, -ENOMEM, "no memory for an answer of %llu bytes", (unsigned long long)frame.body_bytes);
     rc = read_all(c, text, head_bytes + (size_t)frame.body_bytes, err);
     if (rc == 0 && frame.kind == FRAME_REFUSED)
-        rc = error_set(err, -EACCES, "%.*s", (int)(frame.head_bytes < 400 ? frame.head_bytes : 400), text);
+        rc = wire_refused(&frame, text, err);
     else if (rc == 0 && frame.kind != wanted)
         rc = error_set(err, -EPROTO, "no scheduler of format %u answers there", WIRE_FORMAT);
     if (rc < 0) {

@@ -141,3 +141,9 @@ int wire_head_check(const struct frame *frame, const void *head, struct sy_error
                                               : true;
     return fits ? 0 : error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);
 }
+
+int wire_refused(const struct frame *frame, const void *head, struct sy_error *err) {
+    uint32_t most = sizeof(err->text) - 1;
+    return error_set(err, -EACCES, "%.*s", (int)(frame->head_bytes < most ? frame->head_bytes : most),
+                     (const char *)head);
+}

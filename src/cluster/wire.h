@@ -141,6 +141,8 @@ static inline uint32_t wire_plan_bytes(uint32_t requests) {
     return (uint32_t)batch_plan_bytes(requests);
 }
 
+/* FRAME_REFUSED: -EACCES with the sentence that it brings. */
+int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
 /* Whether a frame's lengths may be: before its head is read. 0 or -EPROTO with a sentence. */
 int wire_frame_check(const struct frame *frame, struct sy_error *err);
 /* Whether a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
