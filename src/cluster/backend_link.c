@@ -12,7 +12,8 @@
 #include "engine/engine.h"
 #include "request/slab.h"
 
-#define TAKE_MOST 256 /* messages from one ring a turn */
+#define TAKE_MOST   256             /* messages from one ring a turn */
+#define END_LOOK_NS (1 * NS_PER_MS) /* while it ends */
 
 /* ---- what the scheduler is told ---- */
 
@@ -46,14 +47,17 @@ void backend_tell_joins(struct backend_link *l, uint32_t accelerator) {
     if (!l->introduced || q->told || q->leaves || q->first || q->out || quiesced)
         return;
     q->told = q->ours = true;
+    q->awaited = false;
     tell_freed(l, &(struct freed_message){.news = NEWS_JOINS, .accelerator = accelerator});
 }
 
 static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
     struct accelerator_queue *q = &l->queues[accelerator];
-    if (q->told)
-        tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
+    if (!q->told)
+        return;
+    tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
     q->told = false;
+    q->awaited = true;
 }
 
 /* No accelerator takes batches any more: those that have been sent still run. */
@@ -273,7 +277,7 @@ static void uplink_down(void *context) {
     struct backend_link *l = context;
     l->introduced = false;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        l->queues[a].told = l->queues[a].ours = false;
+        l->queues[a].told = l->queues[a].ours = l->queues[a].awaited = false;
     for (struct frontend_peer *f = l->frontends; f; f = f->next)
         f->leaving = false; /* nobody knows */
 }
@@ -283,6 +287,13 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     switch (frame->kind) {
     case FRAME_PLANS:
         return backend_take_plans(l, frame, head, err);
+    case FRAME_RESTS:
+        for (uint32_t i = 0; i < frame->count; i++) {
+            uint32_t accelerator = ((const uint32_t *)head)[i];
+            if (accelerator < l->wiring->accelerators)
+                l->queues[accelerator].awaited = false;
+        }
+        return 0;
     case FRAME_FRONTEND:
         return backend_frontend_told(l, frame, head, err);
     case FRAME_FRONTEND_GONE:
@@ -327,24 +338,39 @@ static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
                                                       .given_up = l->given_up});
 }
 
+/* Whether everything that was here has gone. */
+static bool all_gone(const struct backend_link *l) {
+    if (l->pulling > 0)
+        return false;
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        if (l->queues[a].told || l->queues[a].awaited || l->queues[a].out > 0)
+            return false;
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        if (f->open && !f->peer.closed && peer_unsent(&f->peer) > 0)
+            return false;
+    return true;
+}
+
+/* Takes leave of the scheduler step by step, from backend_link_quiesce() on. */
+static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    quiesce(l);
+    if (all_gone(l))
+        atomic_store_explicit(&l->ended, true, memory_order_relaxed); /* who waits looks again */
+    *until_ns = now_ns + END_LOOK_NS < *until_ns ? now_ns + END_LOOK_NS : *until_ns;
+}
+
 static int64_t turn(void *owner, int64_t now_ns) {
     struct backend_link *l = owner;
     int64_t until_ns = TIME_NEVER;
-    uint32_t out = 0;
 
     uplink_look(&l->uplink, now_ns, &until_ns);
     introduce(l);
-    if (atomic_load_explicit(&l->quiesced, memory_order_relaxed)) /* a lone flag */
-        quiesce(l);
     bool more = take_reports(l);
     more |= take_results(l);
     backend_frontends_look(l, now_ns, &until_ns);
     backend_queues_look(l, now_ns, &until_ns);
-    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
-        out += l->queues[a].out;
-    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
-        out += f->open && f->peer.out_count > 0;                             /* results that are not sent yet */
-    atomic_store_explicit(&l->busy, out + l->pulling, memory_order_relaxed); /* who waits looks again */
+    if (atomic_load_explicit(&l->quiesced, memory_order_relaxed)) /* a lone flag */
+        end(l, now_ns, &until_ns);
     report(l, now_ns, &until_ns);
     publish(l);
     return more ? 0 : until_ns;
@@ -438,14 +464,14 @@ void backend_link_quiesce(struct backend_link *l) {
     doorbell_ring(l->loop.bell);
 }
 
-bool backend_link_idle(const struct backend_link *l) {
-    return atomic_load_explicit(&l->busy, memory_order_relaxed) == 0; /* who waits looks again */
+bool backend_link_ended(const struct backend_link *l) {
+    return atomic_load_explicit(&l->ended, memory_order_relaxed); /* who waits looks again */
 }
 
 void backend_link_stop(struct backend_link *l) {
     if (!l)
         return;
-    if (backend_link_idle(l)) /* else what is here is lost, and the scheduler is to say so */
+    if (backend_link_ended(l)) /* else what is here is lost, and the scheduler is to say so */
         uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
 }

@@ -34,12 +34,14 @@ struct backend_link_config {
 
 /* 0 or -errno with a sentence. */
 int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
-/* From now on accelerators take no more batches: the scheduler is told so, and what it has sent still runs. Any thread.
- */
+/* From now on accelerators take no more batches: the scheduler is told so, and what it sends until it knows still runs.
+ * Any thread. */
 void backend_link_quiesce(struct backend_link *link);
-/* Whether nothing is sealed or running here any more, and all results have been sent. Any thread. */
-bool backend_link_idle(const struct backend_link *link);
-/* Ends the thread. What the executors read stays until backend_link_free(). NULL is allowed. */
+/* Whether it is quiesced, the scheduler has said that no plan comes any more, nothing runs, and the frontends' hosts
+ * have all results. Any thread. */
+bool backend_link_ended(const struct backend_link *link);
+/* Ends the thread; the scheduler hears a good-bye, if backend_link_ended(). What the executors read stays until
+ * backend_link_free(). NULL is allowed. */
 void backend_link_stop(struct backend_link *link);
 /* When the executors have ended, too. NULL is allowed. */
 void backend_link_free(struct backend_link *link);

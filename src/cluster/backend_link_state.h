@@ -44,6 +44,7 @@ struct accelerator_queue {
     bool told;    /* the scheduler of now knows that it takes batches, */
     bool ours;    /* or knew it: all plans here are that one's */
     bool leaves;  /* its executor says that it does not */
+    bool awaited; /* the scheduler of now has not said yet that it sends no more plans for it */
 };
 
 struct backend_link {
@@ -62,7 +63,7 @@ struct backend_link {
     _Atomic bool quiesced;
     uint64_t lost, given_up;
     struct link_report report;
-    _Atomic uint32_t busy; /* read by who drains */
+    _Atomic bool ended; /* quiesced, and everything that was here has gone: stays so */
 };
 
 /* ---- backend_link.c ---- */

@@ -266,17 +266,15 @@ static void backend_body_over(struct peer *peer) {
 /* Requests that it has taken and the scheduler of now knows nothing of are sent to that; of the others the scheduler
  * tells. */
 static void taken_again(struct frontend_link *l, uint32_t place) {
-    for (size_t i = 0; i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++) {
+    for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker != place)
             continue;
-        a->taker = NO_TAKER;
-        if (a->sent == l->uplink.times && l->uplink.up)
+        if (a->sent == l->uplink.times && l->uplink.up) {
+            a->taker = NO_TAKER;
             continue;
-        if (a->sent) {
-            a->sent = 0;
-            l->held++;
         }
+        away_hold(l, a);
         if (away_can_send(l, a))
             away_send(l, a);
     }

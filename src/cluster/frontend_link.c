@@ -119,12 +119,19 @@ void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
 
 void away_send(struct frontend_link *l, struct away *a) {
     a->remote = l->remote_of_local[a->message.model];
-    if (!a->sent)
-        l->held--;
-    else
-        l->again++;
     a->sent = l->uplink.times;
+    l->held--;
+    l->again += a->again;
     away_tell(l, a, REQUEST_ARRIVED);
+}
+
+void away_hold(struct frontend_link *l, struct away *a) {
+    a->taker = NO_TAKER;
+    if (!a->sent)
+        return;
+    a->sent = 0;
+    a->again = true;
+    l->held++;
 }
 
 static void take_request(struct frontend_link *l, const struct request_message *message) {
@@ -162,10 +169,10 @@ static bool take_requests(struct frontend_link *l) {
     return more;
 }
 
-/* Requests that wait here and cannot be in time any more. */
+/* Of the requests that wait here, refuses those that cannot be in time any more, and sends those that can be. */
 static void sweep(struct frontend_link *l, int64_t now_ns) {
     uint32_t left = l->held;
-    for (size_t i = 0; left > 0 && i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++) {
+    for (size_t i = 0; left > 0 && i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->sent)
             continue;
@@ -173,17 +180,6 @@ static void sweep(struct frontend_link *l, int64_t now_ns) {
         if (!a->over && now_ns > a->message.deadline_ns)
             refuse(l, a, REFUSAL_STRANDED);
         else if (!a->over && away_can_send(l, a))
-            away_send(l, a);
-    }
-}
-
-/* The scheduler is a new one, or does not know any more what we sent: everything that nobody has answered is sent
- * again, but what a backend that lives has taken, which will answer. */
-static void send_all_again(struct frontend_link *l) {
-    for (size_t i = 0; i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++) {
-        struct away *a = &l->away[i];
-        bool taken = a->taker != NO_TAKER;
-        if (a->message.handle && !a->over && !taken && a->sent != l->uplink.times && away_can_send(l, a))
             away_send(l, a);
     }
 }
@@ -235,7 +231,7 @@ static void all_told(struct frontend_link *l) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->served[local] && !l->told[local])
             model_miss(l, local);
-    send_all_again(l);
+    sweep(l, clock_now_ns());
 }
 
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
@@ -275,13 +271,11 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
 
 /* What backends have by our old number, nobody can tell us of any more. */
 static void renumbered(struct frontend_link *l) {
-    for (size_t i = 0; i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++) {
+    for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker == NO_TAKER)
             continue;
-        a->taker = NO_TAKER;
-        l->held += a->sent > 0;
-        a->sent = 0;
+        away_hold(l, a);
     }
 }
 
@@ -297,15 +291,14 @@ static void uplink_up(void *context, const struct hello *welcome) {
 
 static void uplink_down(void *context) {
     struct frontend_link *l = context;
-    for (size_t i = 0; i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++) {
+    for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || !a->sent || a->over)
             continue;
         if (a->cancelled && a->taker == NO_TAKER) { /* nobody would tell */
             refuse(l, a, REFUSAL_CANCELLED);
         } else if (a->taker == NO_TAKER) {
-            a->sent = 0;
-            l->held++;
+            away_hold(l, a);
         }
     }
 }
@@ -388,7 +381,7 @@ static const struct link_loop_ops loop_ops = {turn, pending, frontend_accepted, 
 
 static void link_free(struct frontend_link *l) {
     uplink_destroy(&l->uplink);
-    for (size_t i = 0; l->away && i < (size_t)l->wiring->frontends * l->wiring->port_requests; i++)
+    for (size_t i = 0; l->away && i < away_count(l); i++)
         if (l->away[i].message.handle && l->away[i].over)
             output_block_put(l->away[i].block);
     free(l->backends);

@@ -10,6 +10,7 @@ struct away {
     struct request_message message; /* as it came; handle 0: there is none */
     uint32_t remote;                /* the scheduler's number of its model, as it was sent */
     uint32_t sent;                  /* uplink.times when it was sent to a scheduler; 0: it waits here */
+    bool again;                     /* it has been sent before, to a scheduler that is gone */
     uint32_t taker;                 /* the backend that has pulled it, by its place; NO_TAKER */
     uint32_t readers;               /* of its inputs: pieces that are being sent */
     bool over;                      /* its end waits in `last` for them */
@@ -56,6 +57,11 @@ struct frontend_link {
 
 /* ---- frontend_link.c: requests that are away ---- */
 
+/* How many may be: entries of `away`. */
+static inline size_t away_count(const struct frontend_link *l) {
+    return (size_t)l->wiring->frontends * l->wiring->port_requests;
+}
+
 /* A port's handle as others know it. */
 uint64_t away_handle(const struct frontend_link *l, uint64_t handle);
 /* The request of a handle as others know it, if it is away; else NULL. */
@@ -65,6 +71,8 @@ uint32_t away_lane(const struct away *a);
 /* Whether the scheduler is up and serves its model; then sends it. */
 bool away_can_send(const struct frontend_link *l, const struct away *a);
 void away_send(struct frontend_link *l, struct away *a);
+/* It waits here again, to be sent to the scheduler that comes: nobody that lives would tell of it. */
+void away_hold(struct frontend_link *l, struct away *a);
 /* Tells the scheduler of it: enum request_message_kind. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind);
 /* Its end, the first of which counts: its port learns of it once nobody reads its inputs any more. */

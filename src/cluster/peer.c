@@ -2,10 +2,12 @@
 #include "cluster/peer.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -303,8 +305,11 @@ int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const
     return sent < 0 ? -errno : -EAGAIN;
 }
 
-size_t peer_waiting(const struct peer *peer) {
+size_t peer_unsent(const struct peer *peer) {
     size_t bytes = 0;
+    int in_socket = 0;
+    if (ioctl(peer->fd, SIOCOUTQ, &in_socket) == 0 && in_socket > 0)
+        bytes += (size_t)in_socket;
     for (uint32_t i = 0; i < peer->out_count; i++)
         bytes += piece_at(peer, i)->bytes - piece_at(peer, i)->done;
     return bytes;

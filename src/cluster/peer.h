@@ -88,5 +88,5 @@ int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const
                   const int *fds, uint32_t fd_count);
 /* Sends what the socket takes. */
 void peer_flush(struct peer *peer);
-/* Bytes that wait to be sent. */
-size_t peer_waiting(const struct peer *peer);
+/* Bytes that the other end's host has not got yet: they wait here, or in the socket. */
+size_t peer_unsent(const struct peer *peer);

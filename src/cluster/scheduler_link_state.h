@@ -49,6 +49,7 @@ struct accelerator_place {
     uint8_t class;
     bool taken; /* by a member, or not rid of one yet */
     bool up;    /* the scheduler was told that it joined */
+    bool owes;  /* its member is to be told when no plan for it can come any more */
     struct sealed_plan *first, **last;
 };
 

@@ -129,6 +129,7 @@ void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accel
     if (news == NEWS_ENDED)
         return;
     a->up = news == NEWS_JOINS;
+    a->owes = !a->up;
     l->accelerators_there += a->up ? 1 : (uint32_t)-1;
 }
 
@@ -257,6 +258,7 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
         l->accelerators[at].local = i;
         l->accelerators[at].class = (uint8_t) class;
         l->accelerators[at].taken = true;
+        l->accelerators[at].owes = false;
         m->accelerators[m->accelerator_count++] = at;
     }
     numbers_note(l, m);
@@ -281,17 +283,27 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
     l->changed = true;
 }
 
-/* Places of accelerators whose members are gone are free once the scheduler has nothing of them any more. True: some
- * are not. */
+/* An accelerator has left, and the scheduler has nothing of it any more: its member hears of it; of one that is gone
+ * the place is free. */
+static void accelerator_rests(struct accelerator_place *a) {
+    a->owes = false;
+    if (a->member)
+        peer_send(&a->member->peer, FRAME_RESTS, 1, &a->local, sizeof(a->local));
+    else
+        a->taken = false;
+}
+
+/* True: accelerators have left of which the scheduler has something still. */
 static bool accelerators_look(struct scheduler_link *l) {
     bool left = false;
     for (uint32_t i = 0; i < l->wiring->accelerators; i++) {
         struct accelerator_place *a = &l->accelerators[i];
-        if (!a->taken || a->member)
+        if (!a->taken || (a->member && !a->owes))
             continue;
-        bool gone = wiring_accelerator_state(l->wiring, i) == ACCELERATOR_GONE && !a->first;
-        a->taken = !gone;
-        left |= !gone;
+        if (wiring_accelerator_state(l->wiring, i) == ACCELERATOR_GONE && !a->first)
+            accelerator_rests(a);
+        else
+            left = true;
     }
     return left;
 }

@@ -27,6 +27,7 @@ static size_t struct_bytes(uint16_t kind) {
     case FRAME_MODEL_LEFT:
     case FRAME_MODEL_GONE:
     case FRAME_FRONTEND_GONE:
+    case FRAME_RESTS:
         return sizeof(uint32_t);
     case FRAME_REGIONS:
         return sizeof(struct wire_region);

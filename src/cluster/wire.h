@@ -49,8 +49,9 @@ enum frame_kind {
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
     FRAME_TOLD,          /* all that there is has been told: what was not is gone */
     FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
+    FRAME_RESTS, /* backend: u32[] of its accelerators that were said to leave; no plan for them comes any more */
     /* scheduler -> scheduler */
-    FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
+    FRAME_HEARTBEAT = 46, /* struct wire_heartbeat */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
     FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read where they lie */

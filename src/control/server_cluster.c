@@ -14,9 +14,8 @@
 #include "control/server_state.h"
 #include "net/listen.h"
 
-#define LINK_REQUESTS 262144            /* of all frontends, that the scheduler may have */
-#define IDLE_NS       (100 * NS_PER_MS) /* a backend that has had nothing for so long has been left alone */
-#define IDLE_LOOK_NS  (5 * NS_PER_MS)
+#define LINK_REQUESTS 262144 /* of all frontends, that the scheduler may have */
+#define END_LOOK_NS   (5 * NS_PER_MS)
 
 void server_cluster_plan(struct server *s) {
     struct wiring *w = &s->wiring;
@@ -136,20 +135,15 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
 bool server_cluster_drain(struct server *s, int64_t until_ns) {
     if (!s->backend_link)
         return true;
-    const struct timespec a_little = {.tv_nsec = IDLE_LOOK_NS};
-    int64_t busy_ns = clock_now_ns();
+    const struct timespec a_little = {.tv_nsec = END_LOOK_NS};
     backend_link_quiesce(s->backend_link);
-    for (;;) {
-        int64_t now_ns = clock_now_ns();
-        if (!backend_link_idle(s->backend_link))
-            busy_ns = now_ns;
-        if (now_ns - busy_ns > IDLE_NS)
-            return true;
-        if (now_ns > until_ns)
+    while (!backend_link_ended(s->backend_link)) {
+        if (clock_now_ns() > until_ns)
             return false;
         nanosleep(&a_little, NULL);
         server_watch(s);
     }
+    return true;
 }
 
 void server_cluster_stop(struct server *s) {

@@ -116,7 +116,7 @@ static void frames_come_as_they_went(void **state) {
     }
     assert_int_equal(rig->heads[1], 100);
     assert_int_equal(rig->heads[2], 103);
-    assert_int_equal(peer_waiting(&rig->a), 0);
+    assert_int_equal(peer_unsent(&rig->a), 0);
     rig_free(rig);
 }
 
@@ -204,7 +204,7 @@ static void an_end_gives_bodies_back(void **state) {
     send_result(rig, body, BODY_BYTES);
     peer_flush(&rig->a);
     assert_int_equal(rig->sent, 0);
-    assert_true(peer_waiting(&rig->a) > BODY_BYTES);
+    assert_true(peer_unsent(&rig->a) > BODY_BYTES);
     peer_close(&rig->a);
     assert_int_equal(rig->sent, 2);
     peer_close(&rig->a);
