@@ -31,8 +31,7 @@ static bool poll_plans(struct executor *x, bool *any) {
         }
         if (dead) {
             batch_lose(x, t, plan);
-            executor_publish_reports(x);
-            executor_publish_answers(x);
+            executor_publish(x);
         } else if (!batch_run(x, t, plan)) {
             return false;
         }

@@ -175,10 +175,13 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     x->reports++;
 }
 
-/* Whether this thread does the others' work itself, where it can, instead of waking them: it has a core of its own, and
- * the work is little. */
-static bool helps(const struct executor *x) {
-    return !x->config.shared && x->reports <= WIRING_HELP_MOST;
+/* Wakes a scheduling thread, or does its work itself if that is little and this thread has a core of its own. The link
+ * thread of a backend process stands for all others: it is rung once, when all news are published. */
+static void ring_or_help(struct executor *x, struct doorbell *bell) {
+    if (x->wiring->link == LINK_BACKEND)
+        x->link_rung = true;
+    else
+        doorbell_ring_or_help(bell, !x->config.shared && x->reports <= WIRING_HELP_MOST);
 }
 
 void executor_publish_freed(struct executor *x) {
@@ -186,24 +189,44 @@ void executor_publish_freed(struct executor *x) {
 
     for (uint32_t k = 0; k < w->rank_threads && !w->central; k++)
         if (ring_publish(&w->freed[x->config.index * w->rank_threads + k]))
-            doorbell_ring_or_help(&w->rank_bells[k], helps(x));
+            ring_or_help(x, &w->rank_bells[k]);
 }
 
-void executor_publish_ran(struct executor *x) {
+static void publish_answers(struct executor *x) {
     struct wiring *w = x->wiring;
 
-    for (uint32_t t = 0; t < w->model_threads; t++)
-        if (x->model_rung[t]) {
-            x->model_rung[t] = false;
-            if (ring_publish(&w->ran[x->config.index * w->model_threads + t]))
-                doorbell_ring_or_help(&w->model_bells[t], helps(x));
-        }
-    x->reports = 0;
+    for (uint32_t f = 0; f < w->frontends; f++) {
+        if (!x->frontend_rung[f])
+            continue;
+        x->frontend_rung[f] = false;
+        ring_publish(&w->results[x->config.index * w->frontends + f]);
+        if (w->link == LINK_BACKEND)
+            x->link_rung = true;
+        else
+            doorbell_ring(&w->frontend_bells[f]);
+    }
 }
 
-void executor_publish_reports(struct executor *x) {
+static void publish_ran(struct executor *x) {
+    struct wiring *w = x->wiring;
+
+    for (uint32_t t = 0; t < w->model_threads; t++) {
+        if (!x->model_rung[t])
+            continue;
+        x->model_rung[t] = false;
+        if (ring_publish(&w->ran[x->config.index * w->model_threads + t]))
+            ring_or_help(x, &w->model_bells[t]);
+    }
+}
+
+void executor_publish(struct executor *x) {
     executor_publish_freed(x);
-    executor_publish_ran(x);
+    publish_answers(x);
+    publish_ran(x);
+    if (x->link_rung) /* its turn is short, and saves a wake-up between a result and its frontend */
+        doorbell_ring_or_help(wiring_link_bell(x->wiring), x->reports <= WIRING_HELP_MOST);
+    x->link_rung = false;
+    x->reports = 0;
 }
 
 /* The slot of the next message to a request's frontend. NULL: the ring is full. */
@@ -254,17 +277,6 @@ bool request_release(struct executor *x, uint64_t handle) {
         return false;
     *message = (struct result_message){.handle = handle, .status = REQUEST_RELEASED};
     ring_push(ring);
-    executor_publish_answers(x);
+    executor_publish(x);
     return true;
-}
-
-void executor_publish_answers(struct executor *x) {
-    struct wiring *w = x->wiring;
-
-    for (uint32_t f = 0; f < w->frontends; f++)
-        if (x->frontend_rung[f]) {
-            x->frontend_rung[f] = false;
-            ring_publish(&w->results[x->config.index * w->frontends + f]);
-            doorbell_ring(&w->frontend_bells[f]);
-        }
 }

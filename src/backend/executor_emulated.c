@@ -241,11 +241,9 @@ static bool poll_due(struct executor *x) {
 bool emulation_poll(struct executor *x) {
     bool any = poll_due(x); /* first what has ended: its answers are waited for */
 
-    executor_publish_reports(x);
-    executor_publish_answers(x);
+    executor_publish(x);
     any |= poll_plans(x);
-    executor_publish_reports(x);
-    executor_publish_answers(x);
+    executor_publish(x);
     x->wake_ns = heap_empty(&x->emulation->due) ? TIME_NEVER : heap_top(&x->emulation->due).key;
     return any;
 }

@@ -153,7 +153,6 @@ bool membership_poll(struct executor *x) {
         else
             x->news = true;
     }
-    executor_publish_reports(x);
-    executor_publish_answers(x);
+    executor_publish(x);
     return any;
 }

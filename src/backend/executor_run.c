@@ -114,9 +114,7 @@ static void part_over(struct executor *x, const struct batch_plan *part, const s
     b->done += part->request_count;
     if (last)
         b->plan = NULL;
-    executor_publish_answers(x);
-    if (last)
-        executor_publish_ran(x);
+    executor_publish(x);
 }
 
 /* Hands all requests without an answer back, to be sent again. Those before `suspect_end` may be why a run ended badly.

@@ -65,7 +65,8 @@ struct executor {
     struct sy_error load_error;
     bool *plan_waits;                 /* [model_threads] the ring's first plan waits for its earliest start */
     bool *frontend_rung, *model_rung; /* whose bells ring when what was pushed is published */
-    uint32_t reports;                 /* since the bells were last rung */
+    bool link_rung;   /* of a process without schedulers and frontends: its link thread's one bell does */
+    uint32_t reports; /* since the bells were last rung */
     pthread_t thread;
     _Atomic bool stop;
     /* owned by the executor's thread; by the thread that started it, while that has taken the executor away */
@@ -129,11 +130,10 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
 /* Tells a request's frontend that the run which read its inputs, and had been given up, is over. False: the ring is
  * full now. */
 bool request_release(struct executor *x, uint64_t handle);
-/* Publish what was reported (to rank threads, to model threads), and what was answered. */
-void executor_publish_reports(struct executor *x);
+/* Publishes what was reported and answered. */
+void executor_publish(struct executor *x);
+/* Only that accelerators are free: before the rest is ready. */
 void executor_publish_freed(struct executor *x);
-void executor_publish_ran(struct executor *x);
-void executor_publish_answers(struct executor *x);
 
 /* ---- executor_run.c: batches that really run ---- */
 

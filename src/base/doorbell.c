@@ -46,31 +46,38 @@ static bool state_change(struct doorbell *bell, uint32_t *from, uint32_t to) {
                                                    memory_order_acquire);
 }
 
-/* Lends the turns while it sleeps; when it returns, the consumer has them again. */
-static void sleep_lent(struct doorbell *bell, int64_t until_ns) {
+void doorbell_lend_out(struct doorbell *bell, int64_t until_ns) {
     uint32_t state = atomic_load_explicit(&bell->sleeping, memory_order_relaxed); /* own word, or cleared: returns */
     if (state == DOORBELL_AWAKE)
         return;
     bell->lent_as = state == DOORBELL_NAPPING ? DOORBELL_LENT_NAPPING : DOORBELL_LENT;
     bell->until_ns = until_ns;
-    uint32_t lent_as = bell->lent_as;
-    if (!state_change(bell, &state, lent_as))
-        return;
-    for (bool in_time = true;;) {
-        state = atomic_load_explicit(&bell->sleeping, memory_order_acquire); /* with doorbell_wake() */
+    state_change(bell, &state, bell->lent_as);
+}
+
+void doorbell_take_back(struct doorbell *bell) {
+    for (;;) {
+        uint32_t state = atomic_load_explicit(&bell->sleeping, memory_order_acquire); /* with doorbell_wake() */
         if (state == DOORBELL_AWAKE)
             return;
-        if (in_time) {
-            in_time = futex_wait(bell, state, until_ns);
-        } else if (state == DOORBELL_RECLAIMED) {
+        if (state == DOORBELL_RECLAIMED) {
             futex_wait(bell, state, TIME_NEVER);
-        } else if (state == lent_as) {
-            if (state_change(bell, &state, DOORBELL_AWAKE))
-                return;
-        } else {
+        } else if (state == DOORBELL_HELPED || state == DOORBELL_HELPED_AGAIN) {
             state_change(bell, &state, DOORBELL_RECLAIMED);
+        } else if (state_change(bell, &state, DOORBELL_AWAKE)) {
+            return;
         }
     }
+}
+
+/* Lends the turns while it sleeps; when it returns, the consumer has them again. */
+static void sleep_lent(struct doorbell *bell, int64_t until_ns) {
+    uint32_t state;
+    doorbell_lend_out(bell, until_ns);
+    do {
+        state = atomic_load_explicit(&bell->sleeping, memory_order_acquire); /* with doorbell_wake() */
+    } while (state != DOORBELL_AWAKE && futex_wait(bell, state, until_ns));
+    doorbell_take_back(bell);
 }
 
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns) {
@@ -96,13 +103,17 @@ void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin
         margin_add(late, late_ns);
 }
 
+static void futex_wake(struct doorbell *bell) {
+    syscall(SYS_futex, &bell->sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 static void wake_now(struct doorbell *bell) {
     if (bell->event_fd >= 0) {
         uint64_t one = 1;
         while (write(bell->event_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
         }
     } else {
-        syscall(SYS_futex, &bell->sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        futex_wake(bell);
     }
 }
 
@@ -124,8 +135,11 @@ static void take_turns(struct doorbell *bell) {
         if (state == DOORBELL_RECLAIMED)
             break;
     }
-    atomic_store_explicit(&bell->sleeping, DOORBELL_AWAKE, memory_order_release); /* with sleep_lent() */
-    wake_now(bell);
+    /* release, with doorbell_take_back() */
+    if (atomic_exchange_explicit(&bell->sleeping, DOORBELL_AWAKE, memory_order_release) == DOORBELL_RECLAIMED)
+        futex_wake(bell); /* it waits there, whatever it slept in */
+    else
+        wake_now(bell);
 }
 
 void doorbell_wake(struct doorbell *bell, bool help) {

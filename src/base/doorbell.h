@@ -52,8 +52,7 @@ struct doorbell {
 /* A futex doorbell, or with `event_fd` one that writes to its eventfd. 0 or -errno. */
 int doorbell_init(struct doorbell *bell, bool event_fd, bool busy_poll);
 void doorbell_destroy(struct doorbell *bell);
-/* Lets others take the consumer's turns while it sleeps. Call it before the consumer's thread starts. Futex doorbells
- * only. */
+/* Lets others take the consumer's turns while it sleeps. Call it before the consumer's thread starts. */
 void doorbell_lend(struct doorbell *bell, doorbell_turn *turn, void *consumer);
 
 /* Consumer, instead of arming, sleeping and cancelling: whether it never sleeps. Lets the core breathe then. */
@@ -86,6 +85,12 @@ static inline void doorbell_cancel(struct doorbell *bell) {
 void doorbell_sleep(struct doorbell *bell, int64_t until_ns);
 /* The same; if it wakes after `until_ns`, adds the delay to `late`. */
 void doorbell_sleep_timed(struct doorbell *bell, int64_t until_ns, struct margin *late);
+
+/* Consumer that waits in epoll and lends its turns, between doorbell_arm() and epoll_wait(): lends them, and will wake
+ * at `until_ns` by itself. */
+void doorbell_lend_out(struct doorbell *bell, int64_t until_ns);
+/* After epoll_wait(), instead of doorbell_cancel(): the consumer has the turns again when this returns. */
+void doorbell_take_back(struct doorbell *bell);
 
 /* The slow path of ringing: wakes the consumer, or with `help` takes its turns if they are lent. */
 void doorbell_wake(struct doorbell *bell, bool help);

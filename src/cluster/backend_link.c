@@ -446,8 +446,10 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     l->config.self.accelerators = w->accelerators;
     if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
                           config->beat_ns, &uplink_ops, l, err)) < 0 ||
-        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, err)) < 0 ||
-        (rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
+        (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, err)) < 0)
+        goto err_free;
+    link_loop_lend(&l->loop);
+    if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;
     *link = l;

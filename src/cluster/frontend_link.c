@@ -428,6 +428,7 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     hello_local_name(config->self.incarnation, name);
     if (link_loop_listen_local(&l->loop, name) < 0)
         log_warn("backends of this host have to come by TCP", "reason=\"no Unix socket\"");
+    link_loop_lend(&l->loop);
     if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)
         goto err_free;

@@ -164,8 +164,10 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
         wait.tv_sec = (until_ns - now_ns) / NS_PER_S;
         wait.tv_nsec = (until_ns - now_ns) % NS_PER_S;
     }
+    if (loop->bell->turn && until_ns > now_ns)
+        doorbell_lend_out(loop->bell, until_ns);
     int count = epoll_pwait2(loop->epoll_fd, events, EVENTS_MAX, limit, NULL);
-    doorbell_cancel(loop->bell);
+    doorbell_take_back(loop->bell);
     now_ns = clock_now_ns();
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == &listen_mark)
@@ -183,6 +185,18 @@ static void flush_all(struct link_loop *loop) {
         if (peer->flush_wanted)
             peer_flush(peer);
     }
+}
+
+/* A turn that somebody else takes: of peers that end in it, the thread is left to do the rest. */
+static int64_t lent_turn(void *argument) {
+    struct link_loop *loop = argument;
+    int64_t until_ns = loop->ops->turn(loop->owner, clock_now_ns());
+    flush_all(loop);
+    return list_empty(&loop->dead) ? until_ns : INT64_MIN;
+}
+
+void link_loop_lend(struct link_loop *loop) {
+    doorbell_lend(loop->bell, lent_turn, loop);
 }
 
 static void *loop_main(void *argument) {

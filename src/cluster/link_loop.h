@@ -4,7 +4,10 @@
  *     flush    every peer that has something, one system call each
  *     sleep    until a socket, the doorbell, or the time that turn() named
  *
- * What the thread's owner does is in its table of functions; all are called by the thread. */
+ * While it sleeps, who would ring its bell may take its turn instead, which saves waking it (base/doorbell.h). Sockets
+ * are read by the thread alone, and by it alone peers are freed.
+ *
+ * What the thread's owner does is in its table of functions, called by the thread or by who takes its turn. */
 #pragma once
 
 #include <pthread.h>
@@ -49,6 +52,8 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
 int link_loop_listen_local(struct link_loop *loop, const char *name);
 /* Begins to connect to one. The socket, or -errno: nobody of this host listens by that name. */
 int link_connect_local(const char *name);
+/* Lends the turns. Before it is started. */
+void link_loop_lend(struct link_loop *loop);
 /* 0 or -errno with a sentence. */
 int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err);
 /* Ends the thread, if it was started, and closes all peers. */

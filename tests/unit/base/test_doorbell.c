@@ -25,6 +25,7 @@ struct consumer {
     _Atomic bool hold;   /* a helper's turn lasts until the consumer asks for it back */
     _Atomic uint64_t taken, own_turns, helped_turns;
     _Atomic bool stop;
+    int epoll_fd; /* of one that sleeps in epoll; -1: it sleeps in a futex */
     pthread_t thread;
 };
 
@@ -75,6 +76,16 @@ static bool pending(struct consumer *c) {
     return stops(c);
 }
 
+static void sleep_in_epoll(struct consumer *c, int64_t until_ns) {
+    struct epoll_event event;
+    int64_t left_ns = until_ns == TIME_NEVER ? 0 : until_ns - clock_now_ns();
+    struct timespec left = {.tv_nsec = left_ns > 0 ? left_ns % NS_PER_S : 0};
+    left.tv_sec = left_ns > 0 ? left_ns / NS_PER_S : 0;
+    doorbell_lend_out(&c->bell, until_ns);
+    epoll_pwait2(c->epoll_fd, &event, 1, until_ns == TIME_NEVER ? NULL : &left, NULL);
+    doorbell_take_back(&c->bell);
+}
+
 static void *consumer_main(void *consumer) {
     struct consumer *c = consumer;
     while (!stops(c)) {
@@ -82,20 +93,27 @@ static void *consumer_main(void *consumer) {
         c->own_turns++;
         if (!until_ns)
             continue;
+        until_ns = c->nap_ns ? clock_now_ns() + c->nap_ns : until_ns;
         doorbell_arm(&c->bell);
         if (pending(c))
             doorbell_cancel(&c->bell);
+        else if (c->epoll_fd >= 0)
+            sleep_in_epoll(c, until_ns);
         else
-            doorbell_sleep(&c->bell, c->nap_ns ? clock_now_ns() + c->nap_ns : until_ns);
+            doorbell_sleep(&c->bell, until_ns);
     }
     return NULL;
 }
 
-static void consumer_start(struct consumer *c, int64_t nap_ns) {
+static void consumer_start(struct consumer *c, bool in_epoll, int64_t nap_ns) {
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     memset(c, 0, sizeof(*c));
     c->nap_ns = nap_ns;
     c->due_ns = TIME_NEVER;
-    assert_int_equal(doorbell_init(&c->bell, false, false), 0);
+    c->epoll_fd = in_epoll ? epoll_create1(0) : -1;
+    assert_int_equal(doorbell_init(&c->bell, in_epoll, false), 0);
+    if (in_epoll)
+        assert_int_equal(epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->bell.event_fd, &event), 0);
     doorbell_lend(&c->bell, helped_turn, c);
     for (int p = 0; p < PRODUCERS; p++)
         assert_int_equal(ring_init(&c->rings[p], 64, sizeof(uint32_t)), 0);
@@ -109,6 +127,8 @@ static void consumer_stop(struct consumer *c) {
     for (int p = 0; p < PRODUCERS; p++)
         ring_destroy(&c->rings[p]);
     doorbell_destroy(&c->bell);
+    if (c->epoll_fd >= 0)
+        close(c->epoll_fd);
 }
 
 static void send_one(struct consumer *c, bool help) {
@@ -118,10 +138,9 @@ static void send_one(struct consumer *c, bool help) {
     doorbell_ring_or_help(&c->bell, help);
 }
 
-static void test_a_helper_lets_it_sleep_on(void **state) {
+static void a_helper_lets_it_sleep_on(bool in_epoll) {
     static struct consumer c;
-    (void)state;
-    consumer_start(&c, 0);
+    consumer_start(&c, in_epoll, 0);
     for (uint64_t i = 1; i <= 100; i++) {
         wait_for(&c, DOORBELL_LENT);
         uint64_t turns = c.own_turns;
@@ -133,10 +152,15 @@ static void test_a_helper_lets_it_sleep_on(void **state) {
     consumer_stop(&c);
 }
 
-static void test_who_does_not_help_wakes_it(void **state) {
-    static struct consumer c;
+static void test_a_helper_lets_it_sleep_on(void **state) {
     (void)state;
-    consumer_start(&c, 0);
+    a_helper_lets_it_sleep_on(false);
+    a_helper_lets_it_sleep_on(true);
+}
+
+static void who_does_not_help_wakes_it(bool in_epoll) {
+    static struct consumer c;
+    consumer_start(&c, in_epoll, 0);
     for (uint64_t i = 1; i <= 100; i++) {
         wait_for(&c, DOORBELL_LENT);
         send_one(&c, false);
@@ -147,11 +171,16 @@ static void test_who_does_not_help_wakes_it(void **state) {
     consumer_stop(&c);
 }
 
-/* It sleeps until it is woken, and now something is due: it has to know. */
-static void test_it_is_woken_for_what_is_due_sooner(void **state) {
-    static struct consumer c;
+static void test_who_does_not_help_wakes_it(void **state) {
     (void)state;
-    consumer_start(&c, 0);
+    who_does_not_help_wakes_it(false);
+    who_does_not_help_wakes_it(true);
+}
+
+/* It sleeps until it is woken, and now something is due: it has to know. */
+static void it_is_woken_for_what_is_due_sooner(bool in_epoll) {
+    static struct consumer c;
+    consumer_start(&c, in_epoll, 0);
     wait_for(&c, DOORBELL_LENT);
     uint64_t turns = c.own_turns;
     c.due_ns = clock_now_ns() + 3600 * NS_PER_S; /* ours: nobody takes a turn */
@@ -167,11 +196,16 @@ static void test_it_is_woken_for_what_is_due_sooner(void **state) {
     consumer_stop(&c);
 }
 
-/* Its time comes while somebody else has its turns. */
-static void test_it_asks_for_its_turns_back(void **state) {
-    static struct consumer c;
+static void test_it_is_woken_for_what_is_due_sooner(void **state) {
     (void)state;
-    consumer_start(&c, NS_PER_MS);
+    it_is_woken_for_what_is_due_sooner(false);
+    it_is_woken_for_what_is_due_sooner(true);
+}
+
+/* Its time comes while somebody else has its turns. */
+static void it_asks_for_its_turns_back(bool in_epoll) {
+    static struct consumer c;
+    consumer_start(&c, in_epoll, NS_PER_MS);
     atomic_store(&c.hold, true);
     for (uint64_t i = 1; i <= 20; i++) {
         send_one(&c, true); /* helps if it is asleep just now */
@@ -180,6 +214,12 @@ static void test_it_asks_for_its_turns_back(void **state) {
     }
     atomic_store(&c.hold, false);
     consumer_stop(&c);
+}
+
+static void test_it_asks_for_its_turns_back(void **state) {
+    (void)state;
+    it_asks_for_its_turns_back(false);
+    it_asks_for_its_turns_back(true);
 }
 
 static void *producer_main(void *producer) {
@@ -199,10 +239,10 @@ static void *producer_main(void *producer) {
 }
 
 /* Whoever takes the turns: no two at once, and nothing is left lying. */
-static void nothing_is_lost(int64_t nap_ns) {
+static void nothing_is_lost(bool in_epoll, int64_t nap_ns) {
     static struct consumer c;
     struct producer producers[PRODUCERS];
-    consumer_start(&c, nap_ns);
+    consumer_start(&c, in_epoll, nap_ns);
     for (int p = 0; p < PRODUCERS; p++) {
         producers[p] = (struct producer){.consumer = &c, .ring = &c.rings[p], .helps = p > 0};
         assert_int_equal(pthread_create(&producers[p].thread, NULL, producer_main, &producers[p]), 0);
@@ -218,8 +258,10 @@ static void nothing_is_lost(int64_t nap_ns) {
 
 static void test_nothing_is_lost(void **state) {
     (void)state;
-    nothing_is_lost(0);
-    nothing_is_lost(20 * NS_PER_US);
+    for (int in_epoll = 0; in_epoll <= 1; in_epoll++) {
+        nothing_is_lost(in_epoll, 0);
+        nothing_is_lost(in_epoll, 20 * NS_PER_US);
+    }
 }
 
 static int events_waiting(int epoll_fd) {
