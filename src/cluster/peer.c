@@ -19,6 +19,10 @@
 #define SEND_PIECES  64                  /* of one system call */
 #define READS_MOST   8                   /* system calls a turn, so that no peer starves another */
 #define PIECES_FIRST 64
+/* What comes behind a body is read along with it into the buffer. Behind a long one that is only the next head: the
+ * rest would be the next body's, and be copied once more from there. */
+#define BODY_LONG   ((size_t)16 * 1024)
+#define AHEAD_BYTES ((size_t)4096)
 
 /* Bytes that go out: copied into memory of the piece's own, or somebody else's. */
 struct out_piece {
@@ -457,7 +461,10 @@ static ssize_t receive(struct peer *peer) {
         }
     if (peer->in_used == peer->in_room)
         buffer_compact(peer);
-    pieces[count++] = (struct iovec){peer->in + peer->in_used, peer->in_room - peer->in_used};
+    size_t room = peer->in_room - peer->in_used;
+    if (peer->frame.body_bytes >= BODY_LONG && room > AHEAD_BYTES) /* of the frame that had a body last */
+        room = AHEAD_BYTES;
+    pieces[count++] = (struct iovec){peer->in + peer->in_used, room};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(PEER_FDS_MAX * sizeof(int))];
     struct msghdr message = {
         .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof(control)};

@@ -1,0 +1,482 @@
+/* members.h - members of a cluster without what lies behind their links: a scheduler that seals batches as soon as they
+ * are full, frontends whose requests come from a loop, a backend whose executor only looks. The links are the program's
+ * own. For tests, and for bench/pulls.c. */
+#pragma once
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "cluster/backend_link.h"
+#include "cluster/frontend_link.h"
+#include "cluster/health.h"
+#include "cluster/link_loop.h"
+#include "net/listen.h"
+#include "request/port.h"
+#include "request/slab.h"
+
+#define MEMBERS_MAX   16   /* of a cluster */
+#define MEMBERS_AWAY  1024 /* requests of a frontend */
+#define MEMBERS_BATCH 256
+#define MEMBERS_PLANS 4096 /* times of plans that are kept, by tag */
+
+/* One input of any number of bytes. */
+static struct served_model members_model = {
+    .name = "m",
+    .batch_max = MEMBERS_BATCH,
+    .signature = {.input_count = 1,
+                  .inputs = {{.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}},
+                  .batched = true,
+                  .variable_shapes = true},
+};
+
+static inline struct hello members_hello(const char *name) {
+    struct hello hello = {.version = "test"};
+    CHECK_EQ(getrandom(&hello.incarnation, sizeof(hello.incarnation), 0), (ssize_t)sizeof(hello.incarnation));
+    snprintf(hello.name, sizeof(hello.name), "%s", name);
+    return hello;
+}
+
+/* ---- the scheduler ---- */
+
+struct member {
+    struct peer peer;
+    struct health health;
+    struct hello hello;
+    bool used, known, takes; /* takes: batches */
+    uint64_t waiting[MEMBERS_AWAY * 2];
+    uint32_t waiting_first, waiting_count;
+};
+
+struct members_scheduler {
+    struct link_loop loop;
+    struct doorbell bell;
+    int port;
+    int64_t beat_ns;
+    /* A batch has `each` requests of each of so many frontends; with frontends 0, `each` of whoever has some. */
+    uint32_t frontends, each;
+    uint32_t depth; /* batches that may be under way */
+    uint32_t under_way;
+    uint64_t tag;
+    struct member members[MEMBERS_MAX];      /* place 0 is nobody's, as number 0 is */
+    _Atomic int64_t begun_ns[MEMBERS_PLANS]; /* by tag */
+    _Atomic uint64_t undelivered;
+};
+
+static inline void members_tell_frontend(struct member *to, const struct member *of) {
+    hello_send(&to->peer, FRAME_FRONTEND, &of->hello);
+}
+
+static inline int members_met(struct members_scheduler *s, struct member *m, const struct frame *frame,
+                              const char *head, struct sy_error *err) {
+    struct hello answer = members_hello("scheduler");
+    uint32_t model = 0;
+    int rc = hello_read(head, frame->head_bytes, &m->hello, err);
+    if (rc < 0)
+        return rc;
+    m->hello.number = (uint32_t)(m - s->members);
+    if (m->hello.role == ROLE_FRONTEND && *m->hello.address == ':') {
+        char address[HELLO_ADDRESS_MAX];
+        snprintf(address, sizeof(address), "127.0.0.1%.100s", m->hello.address);
+        snprintf(m->hello.address, sizeof(m->hello.address), "%s", address);
+    }
+    m->known = true;
+    answer.role = ROLE_SCHEDULER;
+    answer.format = WIRE_FORMAT;
+    answer.number = m->hello.number;
+    answer.term = 1;
+    health_init(&m->health, s->beat_ns, clock_now_ns());
+    hello_send(&m->peer, FRAME_WELCOME, &answer);
+    if (m->hello.role == ROLE_FRONTEND)
+        memcpy(peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(model) + 2, 0), "\0\0\0\0{}", sizeof(model) + 2);
+    for (uint32_t i = 0; i < MEMBERS_MAX; i++) {
+        struct member *other = &s->members[i];
+        if (other->used && other->known && other != m && other->hello.role != m->hello.role)
+            members_tell_frontend(m->hello.role == ROLE_FRONTEND ? other : m,
+                                  m->hello.role == ROLE_FRONTEND ? m : other);
+    }
+    peer_send(&m->peer, FRAME_TOLD, 0, NULL, 0);
+    return 0;
+}
+
+static inline int members_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
+    struct member *m = container_of(peer, struct member, peer);
+    struct members_scheduler *s = peer->owner;
+    const struct request_message *requests = head;
+    const struct freed_message *freed = head;
+    const struct wire_outcome *lost = head;
+
+    if (!m->known)
+        return members_met(s, m, frame, head, err);
+    if (health_frame(&m->health, peer, frame, head))
+        return 0;
+    for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_REQUESTS; i++)
+        if (requests[i].kind == REQUEST_ARRIVED && m->waiting_count < MEMBERS_AWAY * 2)
+            m->waiting[(m->waiting_first + m->waiting_count++) % (MEMBERS_AWAY * 2)] = requests[i].handle;
+    for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_FREED; i++) {
+        s->under_way -= freed[i].news == NEWS_ENDED;
+        m->takes = freed[i].news == NEWS_LEAVES ? false : m->takes || freed[i].news == NEWS_JOINS;
+    }
+    for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_UNDELIVERED; i++) {
+        struct member *of = &s->members[handle_frontend(lost[i].handle) / HELLO_LANES_MAX % MEMBERS_MAX];
+        atomic_fetch_add_explicit(&s->undelivered, 1, memory_order_relaxed); /* statistics */
+        if (of->used && of->known)
+            peer_send(&of->peer, FRAME_RESULTS, 1, &lost[i], sizeof(lost[i]));
+    }
+    return 0;
+}
+
+static inline void members_left(struct peer *peer, const char *reason) {
+    struct member *m = container_of(peer, struct member, peer);
+    struct members_scheduler *s = peer->owner;
+    uint32_t number = m->hello.number;
+    (void)reason;
+    for (uint32_t i = 0; i < MEMBERS_MAX && m->known && m->hello.role == ROLE_FRONTEND; i++)
+        if (s->members[i].used && s->members[i].known && s->members[i].hello.role == ROLE_BACKEND)
+            peer_send(&s->members[i].peer, FRAME_FRONTEND_GONE, 1, &number, sizeof(number));
+    m->known = m->takes = false;
+    m->waiting_count = 0;
+    link_loop_drop(&s->loop, peer);
+}
+
+static inline void members_accepted(void *owner, int fd, const char *from) {
+    static const struct peer_events events = {.frame = members_frame, .closed = members_left};
+    struct members_scheduler *s = owner;
+    uint32_t i = 1;
+    (void)from;
+    while (i < MEMBERS_MAX && s->members[i].used)
+        i++;
+    CHECK(i < MEMBERS_MAX);
+    struct member *m = &s->members[i];
+    *m = (struct member){.used = true};
+    CHECK_EQ(link_loop_add(&s->loop, &m->peer, fd, false, &events, s), 0);
+}
+
+/* The numbers of members that have gone are not given out again: frontends of them may still be in use. */
+static inline void members_bury(void *owner, struct peer *peer) {
+    (void)owner, (void)peer;
+}
+
+static inline void members_seal(struct members_scheduler *s, struct member *backend, struct member *const *of,
+                                uint32_t count) {
+    uint32_t requests = s->each * count;
+    struct batch_plan *plan = peer_frame(&backend->peer, FRAME_PLANS, 1, batch_plan_bytes(requests), 0);
+    CHECK(plan);
+    *plan = (struct batch_plan){.request_count = requests, .items = requests, .tag = s->tag++};
+    for (uint32_t i = 0; i < requests; i++) {
+        struct member *m = of[i % count];
+        plan->handles[i] = m->waiting[m->waiting_first];
+        m->waiting_first = (m->waiting_first + 1) % (MEMBERS_AWAY * 2);
+        m->waiting_count--;
+    }
+    atomic_store_explicit(&s->begun_ns[plan->tag % MEMBERS_PLANS], clock_now_ns(), memory_order_relaxed);
+    s->under_way++;
+}
+
+static inline int64_t members_turn(void *owner, int64_t now_ns) {
+    struct members_scheduler *s = owner;
+    struct member *backend = NULL, *ready[MEMBERS_MAX];
+    int64_t until_ns = TIME_NEVER;
+
+    for (uint32_t i = 0; i < MEMBERS_MAX; i++) {
+        struct member *m = &s->members[i];
+        if (m->known && !health_look(&m->health, &m->peer, now_ns, &until_ns))
+            peer_close(&m->peer), members_left(&m->peer, "silent");
+        if (m->known && m->takes)
+            backend = m;
+    }
+    while (backend && s->under_way < s->depth) {
+        uint32_t count = 0, most = s->frontends ? s->frontends : 1;
+        for (uint32_t i = 0; i < MEMBERS_MAX && count < most; i++)
+            if (s->members[i].known && s->members[i].waiting_count >= s->each)
+                ready[count++] = &s->members[i];
+        if (count < most)
+            break;
+        members_seal(s, backend, ready, count);
+    }
+    return until_ns;
+}
+
+static inline bool members_pending(void *owner) {
+    (void)owner;
+    return false;
+}
+
+/* The port is open from then on; frontends and backends may come. */
+static inline void members_scheduler_open(struct members_scheduler *s, int64_t beat_ns) {
+    static const struct link_loop_ops ops = {members_turn, members_pending, members_accepted, members_bury};
+    struct sy_error err = {.text = ""};
+    int fd;
+    memset(s, 0, sizeof(*s));
+    s->beat_ns = beat_ns;
+    s->each = s->depth = 1;
+    CHECK_EQ(doorbell_init(&s->bell, true, false), 0);
+    CHECK_EQ(listen_open("127.0.0.1", 0, &fd, &s->port, &err), 0);
+    CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, &err), 0);
+}
+
+static inline void members_scheduler_start(struct members_scheduler *s) {
+    struct sy_error err;
+    CHECK_EQ(link_loop_start(&s->loop, "scheduler", &err), 0);
+}
+
+static inline void members_scheduler_stop(struct members_scheduler *s) {
+    link_loop_stop(&s->loop);
+    doorbell_destroy(&s->bell);
+}
+
+/* ---- what every member has ---- */
+
+struct members_wiring {
+    struct wiring wiring;
+    uint32_t thread_of_model, thread_of_served, executor_of;
+};
+
+static inline void members_wire(struct members_wiring *m, enum wiring_link link) {
+    struct sy_error err;
+    memset(m, 0, sizeof(*m));
+    m->wiring = (struct wiring){
+        .frontends = 1,
+        .model_threads = 1,
+        .rank_threads = 1,
+        .executors = 1,
+        .accelerators = 1,
+        .link = link,
+        .models = 1,
+        .batch_max = MEMBERS_BATCH,
+        .port_requests = MEMBERS_AWAY,
+        .thread_of_model = &m->thread_of_model,
+        .thread_of_served = &m->thread_of_served,
+        .executor_of = &m->executor_of,
+    };
+    CHECK_EQ(wiring_init(&m->wiring, false, &err), 0);
+}
+
+/* ---- a frontend ---- */
+
+struct members_frontend {
+    struct members_wiring wired;
+    struct frontend_link *link;
+    struct port *port;
+    struct slab *slab;
+    struct members_request {
+        struct request request;
+        struct tensor_view input;
+        bool away;
+    } requests[MEMBERS_AWAY];
+    uint64_t submitted, back, failed; /* failed: as the executor says; the others were refused or lost */
+    uint64_t fill;                    /* what the next input begins with */
+    _Atomic bool serves;
+};
+
+static inline int members_serve(void *context, const char *description, size_t bytes, struct sy_error *err) {
+    struct members_frontend *f = context;
+    (void)description, (void)bytes, (void)err;
+    atomic_store_explicit(&f->serves, true, memory_order_release); /* with members_frontend_open() */
+    return 0;
+}
+
+static inline void members_gone(void *context, uint32_t model) {
+    (void)context, (void)model;
+}
+
+static inline void members_look(void *context) {
+    (void)context;
+}
+
+/* Joins, and returns once it knows the model. `change` may change the configuration. */
+static inline void members_frontend_open(struct members_frontend *f, int scheduler_port, int64_t beat_ns,
+                                         size_t inputs_bytes, void (*change)(struct frontend_link_config *config)) {
+    static const struct frontend_link_ops ops = {members_serve, members_gone, members_look};
+    struct sy_error err = {.text = ""};
+    char scheduler[32];
+    const char *schedulers[] = {scheduler};
+    int listen_fd, port;
+    size_t bytes;
+
+    memset(f, 0, sizeof(*f));
+    members_wire(&f->wired, LINK_FRONTEND);
+    f->port = port_create(&f->wired.wiring, 0, 0);
+    f->slab = slab_create_visible(inputs_bytes, false);
+    CHECK(f->port && f->slab);
+    uintptr_t base = slab_range(f->slab, &bytes);
+    port_region(f->port, base, bytes, slab_fd(f->slab));
+    f->wired.wiring.regions[1] = f->wired.wiring.regions[0]; /* nobody brings anything in bulk */
+    snprintf(scheduler, sizeof(scheduler), "127.0.0.1:%d", scheduler_port);
+    CHECK_EQ(listen_open("127.0.0.1", 0, &listen_fd, &port, &err), 0);
+    struct frontend_link_config config = {
+        .wiring = &f->wired.wiring,
+        .schedulers = schedulers,
+        .scheduler_count = 1,
+        .listen_fd = listen_fd,
+        .self = members_hello("frontend"),
+        .models = &members_model,
+        .models_max = 1,
+        .beat_ns = beat_ns,
+        .ops = &ops,
+        .context = f,
+    };
+    snprintf(config.self.address, sizeof(config.self.address), ":%d", port);
+    if (change)
+        change(&config);
+    CHECK_EQ(frontend_link_start(&f->link, &config, &err), 0);
+    while (!atomic_load_explicit(&f->serves, memory_order_acquire)) /* with members_serve() */
+        usleep(1000);
+}
+
+/* One more request, whose input begins with f->fill. False: as many as may be are away, or memory is. */
+static inline bool members_submit(struct members_frontend *f, size_t bytes) {
+    struct members_request *r = f->requests;
+    while (r < f->requests + MEMBERS_AWAY && r->away)
+        r++;
+    void *block = r < f->requests + MEMBERS_AWAY ? slab_take(f->slab, bytes) : NULL;
+    if (!block)
+        return false;
+    int64_t now_ns = clock_now_ns();
+    memcpy(block, &f->fill, bytes < sizeof(f->fill) ? bytes : sizeof(f->fill));
+    r->input = (struct tensor_view){.data = block, .bytes = bytes, .rank = 2, .dims = {1, (int64_t)bytes}};
+    r->request = (struct request){.items = 1,
+                                  .arrival_ns = now_ns,
+                                  .deadline_ns = now_ns + 600 * NS_PER_S,
+                                  .work = 1,
+                                  .inputs = &r->input,
+                                  .input_count = 1};
+    r->away = true;
+    CHECK_EQ(port_submit(f->port, &r->request), 0);
+    f->submitted++;
+    return true;
+}
+
+/* Takes what has come back. */
+static inline uint32_t members_take(struct members_frontend *f) {
+    struct request *request;
+    uint32_t n = 0;
+    while ((request = port_next(f->port))) {
+        struct members_request *r = container_of(request, struct members_request, request);
+        f->failed += request->status == REQUEST_FAILED;
+        output_block_put(request->block);
+        slab_give(r->input.data);
+        r->away = false;
+        n++;
+    }
+    port_flush(f->port);
+    f->back += n;
+    return n;
+}
+
+/* Sleeps until something may have come back, or for so long. */
+static inline void members_wait(struct members_frontend *f, int most_ms) {
+    struct pollfd bell = {.fd = port_event_fd(f->port), .events = POLLIN};
+    struct doorbell *own = &f->wired.wiring.frontend_bells[0];
+    uint64_t rung;
+    if (port_arm(f->port))
+        poll(&bell, 1, most_ms);
+    port_disarm(f->port);
+    if (bell.revents & POLLIN && read(own->event_fd, &rung, sizeof(rung)) < 0) /* poll() knows no edges */
+        return;
+}
+
+static inline void members_frontend_close(struct members_frontend *f) {
+    frontend_link_stop(f->link);
+    for (uint32_t i = 0; i < MEMBERS_AWAY; i++)
+        if (f->requests[i].away)
+            slab_give(f->requests[i].input.data);
+    slab_destroy(f->slab);
+    port_destroy(f->port);
+    wiring_destroy(&f->wired.wiring);
+}
+
+/* ---- a backend ---- */
+
+struct members_backend {
+    struct members_wiring wired;
+    struct backend_link *link;
+    pthread_t thread;
+    _Atomic bool stop;
+    uint8_t type_of;
+    /* Looks at a batch whose inputs are there; the executor's thread. */
+    void (*look)(void *context, const struct wiring *wiring, const struct batch_plan *plan);
+    void *context;
+};
+
+/* Answers each request of a batch with a failure: no outputs travel. */
+static inline void members_ran(struct wiring *w, const struct batch_plan *plan) {
+    for (uint32_t i = 0; i < plan->request_count; i++) {
+        struct result_message *result = ring_reserve(&w->results[0]);
+        CHECK(result);
+        *result = (struct result_message){.handle = plan->handles[i], .status = REQUEST_FAILED};
+        ring_push(&w->results[0]);
+    }
+    struct freed_message *freed = ring_reserve(&w->freed[0]);
+    CHECK(freed);
+    *freed = (struct freed_message){.news = NEWS_ENDED, .ended_ns = clock_now_ns()};
+    ring_push(&w->freed[0]);
+    bool any = ring_publish(&w->results[0]);
+    if (ring_publish(&w->freed[0]) || any)
+        doorbell_ring(wiring_link_bell(w));
+}
+
+static inline void *members_execute(void *context) {
+    struct members_backend *b = context;
+    struct wiring *w = &b->wired.wiring;
+    struct ring *plans = &w->plans[0];
+    while (!atomic_load_explicit(&b->stop, memory_order_acquire)) { /* with members_backend_close() */
+        const struct batch_plan *plan = ring_peek(plans);
+        if (plan) {
+            b->look(b->context, w, plan);
+            members_ran(w, plan);
+            ring_pop_run(plans, batch_plan_slots(plan->request_count));
+            ring_release(plans);
+            continue;
+        }
+        doorbell_arm(&w->executor_bells[0]);
+        if (ring_pending(plans) || atomic_load_explicit(&b->stop, memory_order_acquire)) /* likewise */
+            doorbell_cancel(&w->executor_bells[0]);
+        else
+            doorbell_sleep(&w->executor_bells[0], TIME_NEVER);
+    }
+    return NULL;
+}
+
+static inline void members_backend_open(struct members_backend *b, int scheduler_port, int64_t beat_ns,
+                                        size_t inputs_bytes, void (*change)(struct backend_link_config *config)) {
+    static const struct profile *const no_profiles[] = {NULL};
+    struct sy_error err = {.text = ""};
+    char scheduler[32];
+    const char *schedulers[] = {scheduler};
+
+    members_wire(&b->wired, LINK_BACKEND);
+    snprintf(scheduler, sizeof(scheduler), "127.0.0.1:%d", scheduler_port);
+    struct backend_link_config config = {
+        .wiring = &b->wired.wiring,
+        .schedulers = schedulers,
+        .scheduler_count = 1,
+        .self = members_hello("backend"),
+        .beat_ns = beat_ns,
+        .models = &members_model,
+        .model_count = 1,
+        .types = {"test"},
+        .profiles = {no_profiles},
+        .type_count = 1,
+        .accelerator_type = &b->type_of,
+        .inputs_bytes_max = inputs_bytes,
+    };
+    if (change)
+        change(&config);
+    CHECK_EQ(backend_link_start(&b->link, &config, &err), 0);
+    CHECK_EQ(pthread_create(&b->thread, NULL, members_execute, b), 0);
+}
+
+static inline void members_backend_close(struct members_backend *b) {
+    backend_link_stop(b->link);
+    atomic_store_explicit(&b->stop, true, memory_order_release); /* with members_execute() */
+    doorbell_ring(&b->wired.wiring.executor_bells[0]);
+    pthread_join(b->thread, NULL);
+    backend_link_free(b->link);
+    wiring_destroy(&b->wired.wiring);
+}
