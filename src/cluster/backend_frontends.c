@@ -231,6 +231,23 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     hello_send(&f->peer, FRAME_HELLO, &l->uplink.self);
 }
 
+static int frontend_begin(struct backend_link *l, const struct hello *hello, struct sy_error *err) {
+    struct frontend_peer *f = calloc(1, sizeof(*f));
+    if (!f || landing_init(&f->landing, l->wiring, l->slab, l->config.models, hello->number, hello->lanes,
+                           hello->slots) < 0) {
+        free(f);
+        return error_set(err, -ENOMEM, "no memory for a frontend's requests");
+    }
+    f->hello = *hello;
+    f->told = true;
+    margin_init(&f->pulls, PULL_GUESS_NS);
+    f->next = l->frontends;
+    l->frontends = f;
+    l->by_number[hello->number] = f;
+    frontend_connect(l, f, clock_now_ns());
+    return 0;
+}
+
 int backend_frontend_told(struct backend_link *l, const struct frame *frame, const char *head, struct sy_error *err) {
     struct hello hello;
     int rc = hello_read(head, frame->head_bytes, &hello, err);
@@ -239,27 +256,24 @@ int backend_frontend_told(struct backend_link *l, const struct frame *frame, con
     if (hello.role != ROLE_FRONTEND || !hello.number || !hello.lanes || !hello.slots)
         return error_set(err, -EPROTO, "an introduction of a frontend without number, lanes or slots");
     struct frontend_peer *f = l->by_number[hello.number];
-    if (f && f->hello.incarnation == hello.incarnation) {
-        f->told = true;
-        f->leaving = false;
-        return 0;
-    }
-    if (f) /* its number is given out again while something of it is still here: until that has ended */
-        return error_set(err, -EAGAIN, "frontend number %u is still in use here", hello.number);
-    f = calloc(1, sizeof(*f));
-    if (!f ||
-        landing_init(&f->landing, l->wiring, l->slab, l->config.models, hello.number, hello.lanes, hello.slots) < 0) {
-        free(f);
-        return error_set(err, -ENOMEM, "no memory for a frontend's requests");
-    }
-    f->hello = hello;
-    f->told = true;
-    margin_init(&f->pulls, PULL_GUESS_NS);
-    f->next = l->frontends;
-    l->frontends = f;
-    l->by_number[hello.number] = f;
-    frontend_connect(l, f, clock_now_ns());
+    if (!f)
+        return frontend_begin(l, &hello, err);
+    bool same = f->hello.incarnation == hello.incarnation;
+    f->told = same;
+    f->leaving = !same;
+    f->heir = same ? (struct hello){.number = 0} : hello;
+    /* The plans that come next are about the new one's requests: nobody is asked for them before it is in its place. */
+    if (!same && f->open && !f->peer.closed)
+        frontend_lost(l, f, "its number is another frontend's now");
     return 0;
+}
+
+void backend_frontend_gone(struct backend_link *l, uint32_t number) {
+    struct frontend_peer *f = number < HELLO_NUMBERS ? l->by_number[number] : NULL;
+    if (!f)
+        return;
+    f->leaving = true;
+    f->heir.number = 0;
 }
 
 static bool frontend_used(const struct frontend_peer *f) {
@@ -269,15 +283,25 @@ static bool frontend_used(const struct frontend_peer *f) {
     return false;
 }
 
+/* Nothing of it is here any more. */
+static void frontend_end(struct backend_link *l, struct frontend_peer *f) {
+    struct hello heir = f->heir;
+    struct sy_error err;
+    l->by_number[f->hello.number] = NULL;
+    landing_destroy(&f->landing);
+    free(f);
+    if (heir.number && frontend_begin(l, &heir, &err) < 0)
+        log_error("frontend not reached", "frontend=%s reason=\"%s\"", heir.name, err.text);
+}
+
 void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     for (struct frontend_peer **at = &l->frontends, *f; (f = *at);) {
         if (f->leaving && f->open && !f->peer.closed)
             frontend_lost(l, f, "the scheduler says that it is gone");
         if (f->leaving && !f->open && !frontend_used(f)) {
             *at = f->next;
-            l->by_number[f->hello.number] = NULL;
-            landing_destroy(&f->landing);
-            free(f);
+            frontend_end(l, f);
+            *until_ns = now_ns; /* an heir is the first of the list now */
             continue;
         }
         if (f->leaving) {
