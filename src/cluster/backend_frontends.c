@@ -1,6 +1,5 @@
 /* backend_frontends.c - the frontends that a backend pulls from: connections, and the cards and inputs that come. */
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #define PULL_GUESS_NS (1 * NS_PER_MS)
 #define RETRY_NS      (200 * NS_PER_MS) /* to connect to a frontend */
+#define LOOK_UP_NS    (10 * NS_PER_MS)  /* to see whether its name is known by now */
 #define GREET_NS      (5 * NS_PER_S)
 
 static void card_end(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
@@ -209,20 +209,23 @@ static void frontend_closed(struct peer *peer, const char *reason) {
 static const struct peer_events frontend_events = {frontend_frame, frontend_body, frontend_body_over, frontend_closed};
 
 static void frontend_connect(struct backend_link *l, struct frontend_peer *f, int64_t now_ns) {
-    struct sockaddr_storage at;
-    socklen_t bytes;
-    struct sy_error err = {.text = ""};
+    struct name_address found[NAME_ADDRESSES_MAX];
 
     f->retry_ns = now_ns + RETRY_NS;
     char local[HELLO_LOCAL_MAX];
     hello_local_name(f->hello.incarnation, local);
     int fd = l->config.tcp ? -ENOTSUP : link_connect_local(local); /* fails at once if it is of another host */
-    if (fd < 0 && uplink_address(f->hello.address, &at, &bytes, &err) == 0)
-        fd = link_connect((struct sockaddr *)&at, bytes);
+    uint32_t count = fd < 0 ? names_find(l->loop.names, f->hello.address, now_ns, found) : 0;
+    const struct name_address *to = count ? &found[f->tries++ % count] : NULL;
+    if (to)
+        fd = link_connect((const struct sockaddr *)&to->at, to->bytes);
     if (fd < 0 || link_loop_add(&l->loop, &f->peer, fd, true, &frontend_events, l) < 0) {
-        if (!f->complained)
-            log_warn("frontend not reached", "address=%s reason=\"%s\"", f->hello.address, err.text);
-        f->complained = true;
+        if (!f->complained && to)
+            log_warn("frontend not reached", "address=%s reason=\"%s\"", f->hello.address,
+                     strerror(fd < 0 ? -fd : ENOMEM));
+        f->complained |= to != NULL;
+        if (!to && fd < 0)
+            f->retry_ns = now_ns + LOOK_UP_NS;
         return;
     }
     f->open = true;

@@ -20,6 +20,7 @@ struct frontend_peer {
     bool leaving; /* the scheduler says that it is gone: forgotten once nothing of it runs here */
     bool complained;
     int64_t retry_ns;
+    uint32_t tries; /* of the addresses that its name has */
     struct landed *arriving; /* whose body is under way */
     /* of one of this host: where its cards and inputs are mapped */
     bool local;

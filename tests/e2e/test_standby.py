@@ -35,8 +35,8 @@ def free_port():
 class Role:
     """A process of the cluster, but for the frontend, which is a Server."""
 
-    def __init__(self, role, *args):
-        self.args = [BINARY, role, "--no-metrics", "--heartbeat-ms", str(BEAT_MS), *map(str, args)]
+    def __init__(self, role, *args, prefix=()):
+        self.args = [*prefix, BINARY, role, "--no-metrics", "--heartbeat-ms", str(BEAT_MS), *map(str, args)]
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log")
         self.start()
 
@@ -174,6 +174,10 @@ def test_leader_is_killed(pair):
     wait_until(pair.leader)
     clients.answered(50)
     clients.check()
+    assert pair.status()["scheduler"]["leads"]
+    backend = next(one for one in pair.status()["members"] if one["role"] == "backend")
+    done = subprocess.run([BINARY, "drain", *pair.join, "--wait", str(backend["number"])], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
     pair.schedulers.append(leader)
 
 
