@@ -23,7 +23,7 @@ static const struct option_row rows[] = {
 
 static const struct options options = {
     .command = "drain",
-    .usage = "--join HOST:PORT[,HOST:PORT]... [OPTION]... MEMBER",
+    .usage = "--join HOST:PORT[,HOST:PORT]... | --registry URL [OPTION]... MEMBER",
     .intro =
         "Asks a frontend or a backend, by its number or name as 'symphony status' shows them, to end as on SIGTERM:\n"
         "it takes nothing new, ends what it has, leaves the cluster, and its process ends.",

@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "cluster/election.h"
 #include "cluster/hello.h"
+#include "cluster/names.h"
 #include "cluster/registry.h"
 #include "cluster/uplink.h"
 #include "control/curl_line.h"
@@ -240,6 +241,7 @@ static int plan_listen(const struct serve_settings *s, struct serve_plan *plan, 
 /* Takes a list of schedulers apart. */
 static int plan_list(const char *list, const char *option, struct serve_plan *plan, uint32_t *count,
                      struct sy_error *err) {
+    struct sy_error why;
     *count = 0;
     if (strlen(list) >= sizeof(plan->join))
         return error_set(err, -EINVAL, "--%s: too long", option);
@@ -247,6 +249,8 @@ static int plan_list(const char *list, const char *option, struct serve_plan *pl
     for (char *rest = plan->join, *one; (one = strsep(&rest, ","));) {
         if (*count == UPLINK_ADDRESSES_MAX)
             return error_set(err, -EINVAL, "--%s: more than %d schedulers", option, UPLINK_ADDRESSES_MAX);
+        if (name_check(one, &why) < 0)
+            return error_set(err, -EINVAL, "--%s: %s", option, why.text);
         plan->schedulers[(*count)++] = one;
     }
     return 0;
@@ -305,6 +309,9 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     };
     if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))
         return error_set(err, -EINVAL, "--name: expected a name of at most %d bytes, in UTF-8", HELLO_NAME_MAX - 1);
+    bool anywhere = role == LINK_FRONTEND && s->advertise && *s->advertise == ':'; /* where it connects from */
+    if (s->advertise && !anywhere && name_check(s->advertise, &why) < 0)
+        return error_set(err, -EINVAL, "--advertise: %s", why.text);
     plan->config.cluster = &plan->cluster;
     if (s->registry) {
         rc = registry_place_parse(s->registry, &plan->place, &why);
@@ -316,9 +323,13 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
         return plan_join(s, plan, err);
     if (s->registry && s->peers)
         return error_set(err, -EINVAL, "--peers does not go with --registry, which knows them");
-    if (s->registry)
-        plan->cluster.address = s->advertise ? s->advertise : s->listen;
     rc = plan_listen(s, plan, err);
+    if (s->registry && rc == 0) {
+        plan->cluster.address = s->advertise ? s->advertise : s->listen;
+        if (name_check(plan->cluster.address, &why) < 0)
+            return error_set(err, -EINVAL, "--listen: %s; say with --advertise where others reach this scheduler",
+                             why.text);
+    }
     return rc < 0 ? rc : plan_peers(s, plan, err);
 }
 

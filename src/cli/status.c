@@ -22,7 +22,7 @@ static const struct option_row rows[] = {
 
 static const struct options options = {
     .command = "status",
-    .usage = "--join HOST:PORT[,HOST:PORT]... [OPTION]...",
+    .usage = "--join HOST:PORT[,HOST:PORT]... | --registry URL [OPTION]...",
     .intro = "Asks a cluster's scheduler who belongs to the cluster, how good the links are, and what runs where.",
     .notes = "Example:\n"
              "  symphony status --join scheduler.example:7700",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cluster/hello.h"
@@ -41,36 +42,58 @@ static void keep(json_t **answer, char *reply) {
     *answer = json;
 }
 
+/* Asks all schedulers that a name stands for, until the one that leads has answered. 0 or -errno with a sentence: of
+ * the last one. */
+static int name_ask(const struct visitor_settings *settings, const char *name, const char *token, enum frame_kind kind,
+                    const char *text, json_t **answer, struct sy_error *err) {
+    struct name_address found[NAME_ADDRESSES_MAX];
+    char *reply;
+    int rc = name_look_up(name, found, err), count = rc;
+    for (int i = 0; i < count && !leads(*answer); i++) {
+        struct visit visit = {.scheduler = name,
+                              .at = &found[i],
+                              .token = token,
+                              .timeout_ns = (int64_t)(settings->timeout_s * (double)NS_PER_S)};
+        rc = visit_ask(&visit, kind, text, &reply, err);
+        if (rc == 0)
+            keep(answer, reply);
+    }
+    return rc;
+}
+
+/* --registry: who leads. */
+static int registry_ask(const struct visitor_settings *settings, char leader[REGISTRY_ADDRESS_MAX + 1],
+                        struct sy_error *err) {
+    struct registry_place place;
+    struct sy_error why;
+    log_set_level(LOG_ERROR); /* one line, of ours, says what is wrong */
+    int rc = registry_place_parse(settings->registry, &place, &why);
+    return rc < 0 ? error_set(err, rc, "--registry: %s", why.text)
+                  : visit_leader(&place, (int64_t)(settings->timeout_s * (double)NS_PER_S), leader, err);
+}
+
 int visitor_ask(const char *command, const struct visitor_settings *settings, enum frame_kind kind, const char *text,
                 json_t **answer) {
-    char join[4096], token[HELLO_TOKEN_MAX], *reply;
-    const char *schedulers[UPLINK_ADDRESSES_MAX];
-    int64_t timeout_ns = (int64_t)(settings->timeout_s * (double)NS_PER_S);
+    char join[4096], leader[REGISTRY_ADDRESS_MAX + 1], token[HELLO_TOKEN_MAX];
+    const char *list = settings->registry ? leader : settings->join;
     uint32_t count = 0;
-    int asked = 0;
-    struct sy_error err, why;
+    struct sy_error err;
 
-    if (!settings->join || strlen(settings->join) >= sizeof(join))
-        return cli_usage_error(command, "--join HOST:PORT: which scheduler to ask");
-    strcpy(join, settings->join);
-    for (char *rest = join, *one; (one = strsep(&rest, ","));) {
-        if (count == UPLINK_ADDRESSES_MAX)
-            return cli_usage_error(command, "--join: more than %d schedulers", UPLINK_ADDRESSES_MAX);
-        schedulers[count++] = one;
-    }
-    int rc = token_read(settings->cluster_token_file, token, sizeof(token), &err);
+    if (!settings->join == !settings->registry)
+        return cli_usage_error(command, "give either --join HOST:PORT or --registry URL: which cluster to ask");
     *answer = NULL;
-    for (uint32_t i = 0; i < count && rc == 0 && !leads(*answer); i++) {
-        struct visit visit = {.scheduler = schedulers[i], .token = token, .timeout_ns = timeout_ns};
-        asked = visit_ask(&visit, kind, text, &reply, &why);
-        if (asked == 0)
-            keep(answer, reply);
+    int rc = settings->registry ? registry_ask(settings, leader, &err) : 0;
+    if (rc == 0 && strlen(list) >= sizeof(join))
+        return cli_usage_error(command, "--join: too long");
+    rc = rc < 0 ? rc : token_read(settings->cluster_token_file, token, sizeof(token), &err);
+    snprintf(join, sizeof(join), "%s", rc < 0 ? "" : list);
+    for (char *rest = join, *one; (rc == 0 || count > 0) && !leads(*answer) && (one = strsep(&rest, ","));) {
+        if (count++ == UPLINK_ADDRESSES_MAX)
+            return cli_usage_error(command, "--join: more than %d schedulers", UPLINK_ADDRESSES_MAX);
+        rc = name_ask(settings, one, token, kind, text, answer, &err);
     }
     if (*answer)
         return CLI_OK;
-    fprintf(stderr, "symphony %s: %s\n", command,
-            rc < 0      ? err.text
-            : asked < 0 ? why.text
-                        : "an answer that is no JSON");
-    return rc == -EINVAL || asked == -EINVAL ? CLI_USAGE : CLI_FAILURE;
+    fprintf(stderr, "symphony %s: %s\n", command, rc < 0 ? err.text : "an answer that is no JSON");
+    return rc == -EINVAL ? CLI_USAGE : CLI_FAILURE;
 }

@@ -7,12 +7,14 @@
 #include "cluster/visit.h"
 
 struct visitor_settings {
-    const char *join, *cluster_token_file;
+    const char *join, *registry, *cluster_token_file;
     double timeout_s;
 };
 
 #define VISITOR_OPTIONS(type, member)                                                                                  \
     OPTION_TEXT(type, member.join, "join", "HOST:PORT[,...]", "the schedulers; the one that leads is asked"),          \
+        OPTION_TEXT(type, member.registry, "registry", "etcd://HOST:PORT[,...]/NAME",                                  \
+                    "etcd, which knows the cluster of that name and who leads it, instead of --join"),                 \
         OPTION_TEXT(type, member.cluster_token_file, "cluster-token-file", "FILE",                                     \
                     "show the first of the tokens in this file, as members do"),                                       \
         OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \

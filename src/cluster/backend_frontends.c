@@ -1,6 +1,5 @@
 /* backend_frontends.c - the frontends that a backend pulls from: connections, and the cards and inputs that come. */
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #define PULL_GUESS_NS (1 * NS_PER_MS)
 #define RETRY_NS      (200 * NS_PER_MS) /* to connect to a frontend */
+#define LOOK_UP_NS    (10 * NS_PER_MS)  /* to see whether its name is known by now */
 #define GREET_NS      (5 * NS_PER_S)
 
 static void card_end(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
@@ -209,26 +209,46 @@ static void frontend_closed(struct peer *peer, const char *reason) {
 static const struct peer_events frontend_events = {frontend_frame, frontend_body, frontend_body_over, frontend_closed};
 
 static void frontend_connect(struct backend_link *l, struct frontend_peer *f, int64_t now_ns) {
-    struct sockaddr_storage at;
-    socklen_t bytes;
-    struct sy_error err = {.text = ""};
+    struct name_address found[NAME_ADDRESSES_MAX];
 
     f->retry_ns = now_ns + RETRY_NS;
     char local[HELLO_LOCAL_MAX];
     hello_local_name(f->hello.incarnation, local);
     int fd = l->config.tcp ? -ENOTSUP : link_connect_local(local); /* fails at once if it is of another host */
-    if (fd < 0 && uplink_address(f->hello.address, &at, &bytes, &err) == 0)
-        fd = link_connect((struct sockaddr *)&at, bytes);
+    uint32_t count = fd < 0 ? names_find(l->loop.names, f->hello.address, now_ns, found) : 0;
+    const struct name_address *to = count ? &found[f->tries++ % count] : NULL;
+    if (to)
+        fd = link_connect((const struct sockaddr *)&to->at, to->bytes);
     if (fd < 0 || link_loop_add(&l->loop, &f->peer, fd, true, &frontend_events, l) < 0) {
-        if (!f->complained)
-            log_warn("frontend not reached", "address=%s reason=\"%s\"", f->hello.address, err.text);
-        f->complained = true;
+        if (!f->complained && to)
+            log_warn("frontend not reached", "address=%s reason=\"%s\"", f->hello.address,
+                     strerror(fd < 0 ? -fd : ENOMEM));
+        f->complained |= to != NULL;
+        if (!to && fd < 0)
+            f->retry_ns = now_ns + LOOK_UP_NS;
         return;
     }
     f->open = true;
     snprintf(f->peer.name, sizeof(f->peer.name), "%s", f->hello.name);
     health_init(&f->health, l->config.beat_ns, now_ns);
     hello_send(&f->peer, FRAME_HELLO, &l->uplink.self);
+}
+
+static int frontend_begin(struct backend_link *l, const struct hello *hello, struct sy_error *err) {
+    struct frontend_peer *f = calloc(1, sizeof(*f));
+    if (!f || landing_init(&f->landing, l->wiring, l->slab, l->config.models, hello->number, hello->lanes,
+                           hello->slots) < 0) {
+        free(f);
+        return error_set(err, -ENOMEM, "no memory for a frontend's requests");
+    }
+    f->hello = *hello;
+    f->told = true;
+    margin_init(&f->pulls, PULL_GUESS_NS);
+    f->next = l->frontends;
+    l->frontends = f;
+    l->by_number[hello->number] = f;
+    frontend_connect(l, f, clock_now_ns());
+    return 0;
 }
 
 int backend_frontend_told(struct backend_link *l, const struct frame *frame, const char *head, struct sy_error *err) {
@@ -239,27 +259,24 @@ int backend_frontend_told(struct backend_link *l, const struct frame *frame, con
     if (hello.role != ROLE_FRONTEND || !hello.number || !hello.lanes || !hello.slots)
         return error_set(err, -EPROTO, "an introduction of a frontend without number, lanes or slots");
     struct frontend_peer *f = l->by_number[hello.number];
-    if (f && f->hello.incarnation == hello.incarnation) {
-        f->told = true;
-        f->leaving = false;
-        return 0;
-    }
-    if (f) /* its number is given out again while something of it is still here: until that has ended */
-        return error_set(err, -EAGAIN, "frontend number %u is still in use here", hello.number);
-    f = calloc(1, sizeof(*f));
-    if (!f ||
-        landing_init(&f->landing, l->wiring, l->slab, l->config.models, hello.number, hello.lanes, hello.slots) < 0) {
-        free(f);
-        return error_set(err, -ENOMEM, "no memory for a frontend's requests");
-    }
-    f->hello = hello;
-    f->told = true;
-    margin_init(&f->pulls, PULL_GUESS_NS);
-    f->next = l->frontends;
-    l->frontends = f;
-    l->by_number[hello.number] = f;
-    frontend_connect(l, f, clock_now_ns());
+    if (!f)
+        return frontend_begin(l, &hello, err);
+    bool same = f->hello.incarnation == hello.incarnation;
+    f->told = same;
+    f->leaving = !same;
+    f->heir = same ? (struct hello){.number = 0} : hello;
+    /* The plans that come next are about the new one's requests: nobody is asked for them before it is in its place. */
+    if (!same && f->open && !f->peer.closed)
+        frontend_lost(l, f, "its number is another frontend's now");
     return 0;
+}
+
+void backend_frontend_gone(struct backend_link *l, uint32_t number) {
+    struct frontend_peer *f = number < HELLO_NUMBERS ? l->by_number[number] : NULL;
+    if (!f)
+        return;
+    f->leaving = true;
+    f->heir.number = 0;
 }
 
 static bool frontend_used(const struct frontend_peer *f) {
@@ -269,15 +286,25 @@ static bool frontend_used(const struct frontend_peer *f) {
     return false;
 }
 
+/* Nothing of it is here any more. */
+static void frontend_end(struct backend_link *l, struct frontend_peer *f) {
+    struct hello heir = f->heir;
+    struct sy_error err;
+    l->by_number[f->hello.number] = NULL;
+    landing_destroy(&f->landing);
+    free(f);
+    if (heir.number && frontend_begin(l, &heir, &err) < 0)
+        log_error("frontend not reached", "frontend=%s reason=\"%s\"", heir.name, err.text);
+}
+
 void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     for (struct frontend_peer **at = &l->frontends, *f; (f = *at);) {
         if (f->leaving && f->open && !f->peer.closed)
             frontend_lost(l, f, "the scheduler says that it is gone");
         if (f->leaving && !f->open && !frontend_used(f)) {
             *at = f->next;
-            l->by_number[f->hello.number] = NULL;
-            landing_destroy(&f->landing);
-            free(f);
+            frontend_end(l, f);
+            *until_ns = now_ns; /* an heir is the first of the list now */
             continue;
         }
         if (f->leaving) {

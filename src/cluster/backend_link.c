@@ -137,7 +137,8 @@ static void send_outputs(struct frontend_peer *f, const struct landed *landed, c
 static void send_result(struct backend_link *l, struct frontend_peer *f, const struct landed *landed,
                         const struct result_message *result) {
     if (!f->known || f->peer.closed) {
-        backend_tell_undelivered(l, result->handle);
+        if (!f->heir.number) /* else the scheduler would tell that one of a request that it never had */
+            backend_tell_undelivered(l, result->handle);
         return;
     }
     if (result->status == REQUEST_OK) {
@@ -278,8 +279,10 @@ static void uplink_down(void *context) {
     l->introduced = false;
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         l->queues[a].told = l->queues[a].ours = l->queues[a].awaited = false;
-    for (struct frontend_peer *f = l->frontends; f; f = f->next)
-        f->leaving = false; /* nobody knows */
+    for (struct frontend_peer *f = l->frontends; f; f = f->next) { /* nobody knows */
+        f->leaving = false;
+        f->heir.number = 0;
+    }
 }
 
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
@@ -297,11 +300,8 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     case FRAME_FRONTEND:
         return backend_frontend_told(l, frame, head, err);
     case FRAME_FRONTEND_GONE:
-        for (uint32_t i = 0; i < frame->count; i++) {
-            uint32_t number = ((const uint32_t *)head)[i];
-            if (number < HELLO_NUMBERS && l->by_number[number])
-                l->by_number[number]->leaving = true;
-        }
+        for (uint32_t i = 0; i < frame->count; i++)
+            backend_frontend_gone(l, ((const uint32_t *)head)[i]);
         return 0;
     case FRAME_TOLD:
         for (struct frontend_peer *f = l->frontends; f; f = f->next)

@@ -10,6 +10,7 @@
 struct frontend_peer {
     struct frontend_peer *next;
     struct hello hello;
+    struct hello heir; /* who has its number now, and takes its place once nothing of it is here; number 0: nobody */
     struct landing landing;
     struct peer peer;
     struct health health;
@@ -19,6 +20,7 @@ struct frontend_peer {
     bool leaving; /* the scheduler says that it is gone: forgotten once nothing of it runs here */
     bool complained;
     int64_t retry_ns;
+    uint32_t tries; /* of the addresses that its name has */
     struct landed *arriving; /* whose body is under way */
     /* of one of this host: where its cards and inputs are mapped */
     bool local;
@@ -33,6 +35,7 @@ struct frontend_peer {
 struct pulled_plan {
     struct pulled_plan *next; /* of its accelerator, or of those that are free */
     uint32_t missing;         /* requests that are neither here nor known to be gone */
+    bool tight;               /* those that are gone are left out */
     int64_t begun_ns, over_ns;
     uint32_t room; /* requests that fit */
     struct batch_plan plan;
@@ -93,5 +96,7 @@ void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_
 
 /* The scheduler tells of one. 0 or -errno with a sentence. */
 int backend_frontend_told(struct backend_link *l, const struct frame *frame, const char *head, struct sy_error *err);
+/* The scheduler says that the one of this number is gone. */
+void backend_frontend_gone(struct backend_link *l, uint32_t number);
 /* Connects to them, and lets go of those that are gone. Lowers *until_ns to when to look again. */
 void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns);

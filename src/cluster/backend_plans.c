@@ -40,6 +40,7 @@ static struct pulled_plan *plan_new(struct backend_link *l, const struct batch_p
     }
     p->next = NULL;
     p->missing = 0;
+    p->tight = false;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
     return p;
 }
@@ -49,19 +50,25 @@ static void plan_free(struct backend_link *l, struct pulled_plan *p) {
     l->free = p;
 }
 
-/* Leaves out the requests that are not here. */
+/* Leaves out the requests that are not here. A handle that is here for another plan, which a scheduler before sent, is
+ * not of this one. */
 static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
     uint32_t kept = 0, items = 0;
+    if (p->tight)
+        return;
+    p->tight = true;
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
         uint64_t handle = p->plan.handles[i];
         struct landed *landed = backend_landed_of(l, handle);
-        if (landed && landed->state == LANDED_ALL) {
+        if (!landed || landed->plan != p)
+            continue;
+        if (landed->state == LANDED_ALL) {
             items += landing_card(&backend_frontend_of(l, handle)->landing, landed)->items;
             landed->plan = NULL;
             p->plan.handles[kept++] = handle;
-        } else if (landed && !landed->arrives) {
+        } else if (!landed->arrives) {
             landing_give(&backend_frontend_of(l, handle)->landing, landed);
-        } else if (landed) {
+        } else {
             landed->plan = NULL; /* its memory stays until its body is over */
         }
     }
@@ -123,7 +130,8 @@ void backend_landed_settle(struct backend_link *l, struct landed *landed) {
 /* A request cannot be had: it is left out, and its frontend hears of it through the scheduler. */
 void backend_landed_lose(struct backend_link *l, struct landed *landed) {
     landed->state = LANDED_GONE;
-    backend_tell_undelivered(l, landed->handle);
+    if (!backend_frontend_of(l, landed->handle)->heir.number)
+        backend_tell_undelivered(l, landed->handle);
     backend_landed_settle(l, landed);
 }
 
@@ -272,7 +280,6 @@ void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_
                 if (landed && landed->state == LANDED_PULLING && landed->plan == p) {
                     l->given_up++;
                     log_warn("pull given up", "frontend=%s", backend_frontend_of(l, landed->handle)->peer.name);
-                    landed->plan = NULL;
                     landed->state = LANDED_GONE;
                     backend_tell_undelivered(l, landed->handle);
                     p->missing--;

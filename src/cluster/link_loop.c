@@ -33,8 +33,11 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1};
     list_init(&loop->peers);
     list_init(&loop->dead);
+    loop->names = names_create();
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    int rc = loop->epoll_fd < 0 ? -errno : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
+    int rc = !loop->names         ? -ENOMEM
+             : loop->epoll_fd < 0 ? -errno
+                                  : watch(loop->epoll_fd, bell->event_fd, EPOLLIN | EPOLLET, &bell_mark);
     if (rc == 0 && listen_fd >= 0)
         rc = watch(loop->epoll_fd, listen_fd, EPOLLIN, &listen_mark);
     return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
@@ -236,6 +239,7 @@ void link_loop_stop(struct link_loop *loop) {
         link_loop_drop(loop, list_entry(node, struct peer, link));
     }
     bury_dead(loop);
+    names_destroy(loop->names);
     if (loop->listen_fd >= 0)
         close(loop->listen_fd);
     if (loop->local_fd >= 0)

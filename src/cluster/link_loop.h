@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/doorbell.h"
+#include "cluster/names.h"
 #include "cluster/peer.h"
 
 struct link_loop;
@@ -37,6 +38,7 @@ struct link_loop {
     int epoll_fd, listen_fd;
     int local_fd; /* a Unix socket that listens, for those of this host; -1: none */
     struct doorbell *bell;
+    struct names *names;    /* where others are */
     struct list_node peers; /* struct peer.link */
     struct list_node dead;  /* closed in this turn */
     pthread_t thread;

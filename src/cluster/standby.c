@@ -2,15 +2,17 @@
 #include "cluster/standby.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cluster/uplink.h"
 
-#define RETRY_NS (50 * NS_PER_MS) /* to connect to another scheduler */
+#define RETRY_NS  (50 * NS_PER_MS) /* to connect to another scheduler */
+#define SILENT_MS 2000             /* that its host may be, connecting included: it may have another address by then */
 
 /* Another scheduler, whom we send heartbeats. */
 struct other {
@@ -19,8 +21,7 @@ struct other {
     bool open, up;
     uint64_t incarnation; /* by the registry; 0: not known */
     char address[HELLO_ADDRESS_MAX];
-    struct sockaddr_storage at;
-    socklen_t at_bytes; /* 0: not looked up yet */
+    uint32_t tries; /* of the addresses that its name has */
     int64_t retry_ns;
 };
 
@@ -124,13 +125,16 @@ static int other_frame(struct peer *peer, const struct frame *frame, const void 
 static const struct peer_events events = {.frame = other_frame, .closed = other_closed};
 
 static void other_connect(struct standby *s, struct other *o, int64_t now_ns) {
-    struct sy_error err;
+    static const unsigned SILENT_MOST_MS = SILENT_MS;
+    struct name_address found[NAME_ADDRESSES_MAX];
+    uint32_t count = names_find(s->loop->names, o->address, now_ns, found);
     o->retry_ns = now_ns + RETRY_NS;
-    if (!o->at_bytes && uplink_address(o->address, &o->at, &o->at_bytes, &err) < 0) {
-        o->retry_ns = now_ns + 20 * RETRY_NS; /* a name that is not known may take long to look up */
+    if (count == 0)
         return;
-    }
-    int fd = link_connect((struct sockaddr *)&o->at, o->at_bytes);
+    const struct name_address *to = &found[o->tries++ % count];
+    int fd = link_connect((const struct sockaddr *)&to->at, to->bytes);
+    if (fd >= 0)
+        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &SILENT_MOST_MS, sizeof(SILENT_MOST_MS));
     if (fd < 0 || link_loop_add(s->loop, &o->peer, fd, true, &events, s) < 0)
         return;
     o->open = true;

@@ -2,7 +2,6 @@
 #include "cluster/uplink.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,41 +17,24 @@
 #define RETRY_LATER_NS (500 * NS_PER_MS)
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
+#define CONNECT_NS     (1 * NS_PER_S) /* a host that is gone may answer nothing at all: then the next one */
 #define GREET_NS       (5 * NS_PER_S) /* from connecting to the welcome */
-
-/* ---- addresses ---- */
-
-int uplink_address(const char *name, struct sockaddr_storage *at, socklen_t *bytes, struct sy_error *err) {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    const char *colon = strrchr(name, ':');
-    struct addrinfo *found;
-    char host[HELLO_ADDRESS_MAX];
-
-    if (!colon || colon == name || !colon[1] || strlen(name) >= sizeof(host))
-        return error_set(err, -EINVAL, "'%s' is not HOST:PORT", name);
-    bool bracket = name[0] == '[' && colon[-1] == ']'; /* an address of IPv6 */
-    snprintf(host, sizeof(host), "%.*s", (int)(colon - name) - 2 * bracket, name + bracket);
-    int rc = getaddrinfo(host, colon + 1, &hints, &found);
-    if (rc != 0)
-        return error_set(err, -ENOENT, "'%s': %s", name, gai_strerror(rc));
-    memcpy(at, found->ai_addr, found->ai_addrlen);
-    *bytes = found->ai_addrlen;
-    freeaddrinfo(found);
-    return 0;
-}
+#define CANDIDATES_MAX 64
 
 int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
                 const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
                 struct sy_error *err) {
     *u = (struct uplink){
-        .loop = loop, .ops = ops, .context = context, .self = *self, .beat_ns = beat_ns, .address_count = count};
+        .loop = loop, .ops = ops, .context = context, .self = *self, .beat_ns = beat_ns, .scheduler_count = count};
     if (count > UPLINK_ADDRESSES_MAX)
         return error_set(err, -EINVAL, "%u schedulers; %d may be named", count, UPLINK_ADDRESSES_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        int rc = uplink_address(schedulers[i], &u->addresses[i].at, &u->addresses[i].bytes, err);
+        int rc = name_check(schedulers[i], err);
         if (rc < 0)
             return rc;
-        snprintf(u->addresses[i].name, sizeof(u->addresses[i].name), "%s", schedulers[i]);
+        if (strlen(schedulers[i]) >= sizeof(u->schedulers[i]))
+            return error_set(err, -EINVAL, "'%s' is too long", schedulers[i]);
+        strcpy(u->schedulers[i], schedulers[i]);
     }
     return 0;
 }
@@ -83,14 +65,14 @@ void uplink_destroy(struct uplink *u) {
 /* Another scheduler leads: it is the next one to be tried. */
 static void leader_take(struct uplink *u, const char *address, int64_t now_ns) {
     struct sy_error err;
-    if (u->address_count == 1 && strcmp(u->addresses[0].name, address) == 0)
+    if (u->scheduler_count == 1 && strcmp(u->schedulers[0], address) == 0)
         return;
-    if (uplink_address(address, &u->addresses[0].at, &u->addresses[0].bytes, &err) < 0) {
+    if (name_check(address, &err) < 0) {
         log_warn("scheduler not found", "address=%s reason=\"%s\"", address, err.text);
         return;
     }
-    snprintf(u->addresses[0].name, sizeof(u->addresses[0].name), "%.127s", address);
-    u->address_count = 1;
+    snprintf(u->schedulers[0], sizeof(u->schedulers[0]), "%.127s", address);
+    u->scheduler_count = 1;
     u->next = u->tries = 0;
     u->retry_ns = now_ns;
 }
@@ -117,7 +99,6 @@ static void lost(struct uplink *u, const char *reason) {
     u->complained = true;
     u->up = false;
     link_loop_drop(u->loop, &u->peer);
-    u->next = u->address_count ? (u->next + 1) % u->address_count : 0;
     if (was_up)
         u->ops->down(u->context);
 }
@@ -169,16 +150,40 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 
 static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
-static void try_connect(struct uplink *u, int64_t now_ns) {
-    const struct sockaddr *at = (const struct sockaddr *)&u->addresses[u->next].at;
-    int fd = link_connect(at, u->addresses[u->next].bytes);
-    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * u->address_count ? RETRY_NS / u->address_count : RETRY_LATER_NS);
-    if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0) {
-        u->next = (u->next + 1) % u->address_count;
-        return;
+/* Where a scheduler may be: all addresses of all names, as far as they are known. */
+struct candidate_address {
+    struct name_address address;
+    const char *name;
+};
+
+static uint32_t candidates(struct uplink *u, int64_t now_ns, struct candidate_address list[CANDIDATES_MAX]) {
+    struct name_address found[NAME_ADDRESSES_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < u->scheduler_count; i++) {
+        uint32_t of_name = names_find(u->loop->names, u->schedulers[i], now_ns, found);
+        for (uint32_t k = 0; k < of_name && count < CANDIDATES_MAX; k++)
+            list[count++] = (struct candidate_address){found[k], u->schedulers[i]};
     }
+    return count;
+}
+
+/* The next one in turn. */
+static void try_connect(struct uplink *u, int64_t now_ns) {
+    struct candidate_address list[CANDIDATES_MAX];
+    char text[96];
+    uint32_t count = candidates(u, now_ns, list), most = count ? count : 1;
+    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * most ? RETRY_NS / most : RETRY_LATER_NS);
+    if (count == 0)
+        return;
+    const struct candidate_address *to = &list[u->next++ % count];
+    const struct sockaddr *at = (const struct sockaddr *)&to->address.at;
+    int fd = link_connect(at, to->address.bytes);
+    if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
+        return;
     u->open = true;
-    snprintf(u->peer.name, sizeof(u->peer.name), "%s", u->addresses[u->next].name);
+    link_address_text(at, text, sizeof(text));
+    bool is_name = strcmp(to->name, text) != 0;
+    snprintf(u->peer.name, sizeof(u->peer.name), "%.100s%s%.50s", to->name, is_name ? "/" : "", is_name ? text : "");
     health_init(&u->health, u->beat_ns, now_ns);
     hello_send(&u->peer, FRAME_HELLO, &u->self);
 }
@@ -209,7 +214,7 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
         return;
     }
     registry_look(u, now_ns);
-    if (!u->open && u->address_count > 0) {
+    if (!u->open && u->scheduler_count > 0) {
         if (now_ns >= u->retry_ns)
             try_connect(u, now_ns);
         if (!u->open)
@@ -218,7 +223,7 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     if (!u->open || u->peer.closed)
         return;
     if (!u->up) {
-        int64_t over_ns = u->peer.heard_ns + GREET_NS;
+        int64_t over_ns = u->peer.heard_ns + (u->peer.connecting ? CONNECT_NS : GREET_NS);
         if (now_ns > over_ns)
             lost(u, "it does not answer");
         else

@@ -8,7 +8,7 @@
 #include "cluster/link_report.h"
 #include "cluster/registry.h"
 
-#define UPLINK_ADDRESSES_MAX 16
+#define UPLINK_ADDRESSES_MAX 16 /* schedulers that may be named */
 
 struct uplink_ops {
     /* The scheduler has let us in; `welcome` has our number. */
@@ -25,13 +25,10 @@ struct uplink {
     void *context;
     struct hello self;
     int64_t beat_ns;
-    struct {
-        char name[HELLO_ADDRESS_MAX];
-        struct sockaddr_storage at;
-        socklen_t bytes; /* 0: not known */
-    } addresses[UPLINK_ADDRESSES_MAX];
-    uint32_t address_count, next;
-    struct registry *registry; /* NULL: the addresses are all there are */
+    char schedulers[UPLINK_ADDRESSES_MAX][HELLO_ADDRESS_MAX]; /* HOST:PORT; a name may have many addresses */
+    uint32_t scheduler_count;
+    uint32_t next;             /* of all their addresses */
+    struct registry *registry; /* NULL: these are all there are */
     struct peer peer;
     struct health health;
     bool open, up;
@@ -44,8 +41,8 @@ struct uplink {
     _Atomic bool leaves, left;
 };
 
-/* `schedulers` are HOST:PORT; none, if a registry knows. 0, or -EINVAL with a sentence. Names are looked up here;
- * set-up. */
+/* `schedulers` are HOST:PORT; none, if a registry knows. 0, or -EINVAL with a sentence. Set-up. Names are looked
+ * up later, by the loop's thread for names, and again while no scheduler answers. */
 int uplink_init(struct uplink *uplink, struct link_loop *loop, const char *const *schedulers, uint32_t count,
                 const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
                 struct sy_error *err);
@@ -64,5 +61,3 @@ void uplink_leave(struct uplink *uplink);
 void uplink_report(const struct uplink *uplink, struct link_report *report, int64_t now_ns);
 /* The loop buries a peer: true, if it was the uplink's. */
 bool uplink_buries(struct uplink *uplink, struct peer *peer);
-/* Where HOST:PORT is. A name is looked up, which may take a while. 0 or -errno with a sentence. */
-int uplink_address(const char *name, struct sockaddr_storage *at, socklen_t *bytes, struct sy_error *err);

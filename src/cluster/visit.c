@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
-#include "cluster/uplink.h"
+#include "cluster/registry.h"
 
 #define ANSWER_MAX ((uint64_t)1 << 30)
 
@@ -108,13 +108,10 @@ static int greet(const struct conversation *c, const char *token, struct sy_erro
     return rc;
 }
 
-static int connect_to(struct conversation *c, const char *name, struct sy_error *err) {
-    struct sockaddr_storage at;
-    socklen_t bytes, size = sizeof(int);
-    int rc = uplink_address(name, &at, &bytes, err), error = 0;
-    if (rc < 0)
-        return rc;
-    c->fd = link_connect((struct sockaddr *)&at, bytes);
+static int connect_to(struct conversation *c, const struct name_address *to, struct sy_error *err) {
+    socklen_t size = sizeof(int);
+    int rc, error = 0;
+    c->fd = link_connect((const struct sockaddr *)&to->at, to->bytes);
     if (c->fd < 0)
         return failed(c->fd, err);
     if ((rc = wait_for(c, POLLOUT)) < 0)
@@ -125,7 +122,7 @@ static int connect_to(struct conversation *c, const char *name, struct sy_error 
 
 static int ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err) {
     struct conversation c = {.fd = -1, .until_ns = clock_now_ns() + visit->timeout_ns};
-    int rc = connect_to(&c, visit->scheduler, err);
+    int rc = connect_to(&c, visit->at, err);
     if (rc == 0 && (rc = greet(&c, visit->token, err)) == 0 && (rc = send_frame(&c, kind, text, err)) == 0)
         rc = read_frame(&c, FRAME_STATUS, answer, err);
     if (c.fd >= 0)
@@ -137,4 +134,44 @@ int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text,
     struct sy_error why;
     int rc = ask(visit, kind, text, answer, &why);
     return rc < 0 ? error_set(err, rc, "%s: %s", visit->scheduler, why.text) : 0;
+}
+
+/* What the registry has said: 1: who leads; -ENOENT: nobody; 0: nothing yet. */
+static int leader_take(struct registry *registry, char leader[REGISTRY_ADDRESS_MAX + 1]) {
+    struct registry_event *event;
+    int rc = 0;
+    while ((event = registry_event_next(registry))) {
+        if (event->kind == REGISTRY_LEADER) {
+            rc = event->leader.key.exists ? 1 : -ENOENT;
+            snprintf(leader, REGISTRY_ADDRESS_MAX + 1, "%s", event->leader.address);
+        }
+        free(event);
+    }
+    return rc;
+}
+
+int visit_leader(const struct registry_place *place, int64_t timeout_ns, char leader[REGISTRY_ADDRESS_MAX + 1],
+                 struct sy_error *err) {
+    int64_t until_ns = clock_now_ns() + timeout_ns;
+    struct doorbell bell;
+    const struct registry_config config = {.place = *place, .bell = &bell}; /* no role: we only look */
+    struct registry *registry;
+    int rc = doorbell_init(&bell, false, false);
+    if (rc < 0)
+        return failed(rc, err);
+    if ((rc = registry_open(&config, &registry, err)) < 0) {
+        doorbell_destroy(&bell);
+        return rc;
+    }
+    while ((rc = leader_take(registry, leader)) == 0 && clock_now_ns() < until_ns) {
+        doorbell_arm(&bell);
+        if (!registry_pending(registry))
+            doorbell_sleep(&bell, until_ns);
+        doorbell_cancel(&bell);
+    }
+    registry_close(registry);
+    doorbell_destroy(&bell);
+    return rc > 0   ? 0
+           : rc < 0 ? error_set(err, rc, "the registry knows of no scheduler that leads '%s'", place->name)
+                    : error_set(err, -ETIMEDOUT, "the registry at %s does not answer", place->endpoints[0]);
 }

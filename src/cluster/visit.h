@@ -1,14 +1,20 @@
 /* visit.h - asks the scheduler of a cluster one thing, and goes. Blocks, up to its timeout. Any thread. */
 #pragma once
 
+#include "cluster/etcd.h"
+#include "cluster/names.h"
 #include "cluster/wire.h"
 
 struct visit {
-    const char *scheduler; /* HOST:PORT */
-    const char *token;     /* "": none */
+    const char *scheduler;         /* HOST:PORT, for people */
+    const struct name_address *at; /* one of its addresses */
+    const char *token;             /* "": none */
     int64_t timeout_ns;
 };
 
 /* Sends a frame of `kind` (FRAME_STATUS, FRAME_DRAIN) with `text` as its head. 0, and the JSON that answers,
  * terminated, to be freed; or -errno with a sentence: -EACCES if the scheduler refused. */
 int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err);
+/* Asks a registry who leads: HOST:PORT. 0, or -errno with a sentence: -ENOENT if nobody does. */
+int visit_leader(const struct registry_place *place, int64_t timeout_ns, char leader[REGISTRY_ADDRESS_MAX + 1],
+                 struct sy_error *err);

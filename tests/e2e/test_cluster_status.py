@@ -190,6 +190,9 @@ def test_mistakes(cluster):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     done = subprocess.run([BINARY, "status"], capture_output=True, text=True)
     assert done.returncode == 2 and "--join" in done.stderr
+    done = subprocess.run([BINARY, "status", "--registry", "etcd://127.0.0.1:1/x", "--timeout", "0.5"], capture_output=True,
+                          text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "the registry at 127.0.0.1:1" in done.stderr
 
 
 def test_token(tmp_path):

@@ -4,8 +4,10 @@ The deadlines are so long that nothing has to be refused: whatever dies, somebod
 comes back, and all that was asked is answered."""
 # sanitizers: yes
 import concurrent.futures
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -33,8 +35,8 @@ def free_port():
 class Role:
     """A process of the cluster, but for the frontend, which is a Server."""
 
-    def __init__(self, role, *args):
-        self.args = [BINARY, role, "--no-metrics", "--heartbeat-ms", str(BEAT_MS), *map(str, args)]
+    def __init__(self, role, *args, prefix=()):
+        self.args = [*prefix, BINARY, role, "--no-metrics", "--heartbeat-ms", str(BEAT_MS), *map(str, args)]
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log")
         self.start()
 
@@ -69,13 +71,13 @@ class Frontend(Server):
 class Cluster:
     """Schedulers, backends of two emulated accelerators each, and one frontend."""
 
-    def __init__(self, folder, schedulers, backends, registry=None, transport="auto"):
+    def __init__(self, folder, schedulers, backends, registry=None, transport="auto", beta_ms=10):
         scenario = folder / "scenario.yaml"
         scenario.write_text("cluster: {accelerators: 2, type: test}\n"
-                            "models:\n  - {name: m, alpha_ms: 1, beta_ms: 10, slo_ms: 300000, copies: 2}\n"
-                            "workload: {rate_rps: 10}\n")
+                            "models:\n  - {name: m, alpha_ms: 1, beta_ms: %g, slo_ms: 300000, copies: 2}\n"
+                            "workload: {rate_rps: 10}\n" % beta_ms)
         addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
-        join = ("--registry", registry) if registry else ("--join", ",".join(addresses))
+        self.join = join = ("--registry", registry) if registry else ("--join", ",".join(addresses))
         more = ("--registry", registry) if registry else ("--peers", ",".join(addresses)) if schedulers > 1 else ()
         self.schedulers = [Role("scheduler", "--listen", address, *more) for address in addresses]
         self.backends = [Role("backend", *join, "--scenario", scenario, "--transport", transport) for _ in range(backends)]
@@ -97,6 +99,10 @@ class Cluster:
     def ready(self):
         return self.frontend.request("GET", "/v2/health/ready")[0] == 200 and all(
             self.frontend.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for model in MODELS)
+
+    def status(self):
+        done = subprocess.run([BINARY, "status", *self.join, "--json", "--timeout", "60"], capture_output=True, text=True)
+        return json.loads(done.stdout)
 
     def leader(self):
         """Of the schedulers, the one that has last begun to lead."""
@@ -168,6 +174,10 @@ def test_leader_is_killed(pair):
     wait_until(pair.leader)
     clients.answered(50)
     clients.check()
+    assert pair.status()["scheduler"]["leads"]
+    backend = next(one for one in pair.status()["members"] if one["role"] == "backend")
+    done = subprocess.run([BINARY, "drain", *pair.join, "--wait", str(backend["number"])], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
     pair.schedulers.append(leader)
 
 
@@ -232,3 +242,26 @@ def test_anything_dies_again_and_again(tmp_path, seed, transport):
                 role.start()
             clients.answered(draw.randrange(1, 60))
         clients.check()
+
+
+def test_number_of_a_frontend_is_given_out_again(tmp_path):
+    """While a backend still runs a request of the frontend that had it, which the scheduler of now does not know."""
+    with Cluster(tmp_path, schedulers=1, backends=1, beta_ms=1500) as cluster, \
+            concurrent.futures.ThreadPoolExecutor() as pool:
+        scheduler, backend, old = cluster.schedulers[0], cluster.backends[0], cluster.frontend
+        ask = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
+        first = pool.submit(old.infer, MODELS[0], ask)
+        wait_until(lambda: [one["batches"] for one in cluster.status()["members"] if one["role"] == "backend"] == [1])
+        old.process.send_signal(signal.SIGSTOP)
+        scheduler.kill()
+        scheduler.start()
+        with Frontend(*cluster.join) as new:
+            wait_until(lambda: new.request("GET", "/v2/models/m-1/ready")[0] == 200)
+            with open(scheduler.log.name) as log:
+                assert len(re.findall("member joined.* role=frontend .* number=1 ", log.read())) == 2
+            assert new.infer(MODELS[1], ask)[0] == 200
+            old.process.send_signal(signal.SIGCONT)
+            assert first.result()[0] == 200
+            assert old.infer(MODELS[0], ask)[0] == 200
+            assert new.infer(MODELS[0], ask)[0] == 200
+        assert backend.says('msg="joined"') == 2  # once with each scheduler
