@@ -447,6 +447,24 @@ static void accelerator_moved(struct clockwork *c, int64_t now_ns, uint32_t a, b
     accelerator_place(c, a, now_ns);
 }
 
+/* What another core sent counts as one batch, the accelerator's first. */
+static void accelerator_busy(struct clockwork *c, int64_t now_ns, uint32_t a, int64_t until_ns) {
+    struct clockwork_accelerator *accelerator = &c->accelerators[a];
+    CHECK_EQ(accelerator->sent_count, 0);
+    accelerator->sent[accelerator->sent_first] = (struct clockwork_sent){now_ns, until_ns - now_ns};
+    accelerator->sent_count = 1;
+    accelerator_place(c, a, now_ns);
+}
+
+static void accelerator_free(struct clockwork *c, int64_t now_ns, uint32_t a) {
+    struct clockwork_accelerator *accelerator = &c->accelerators[a];
+    CHECK(accelerator->sent_count > 0);
+    accelerator->sent_first = (accelerator->sent_first + 1) % SENT_MAX;
+    accelerator->sent_count--;
+    accelerator_place(c, a, now_ns);
+    group_look_again(c, accelerator->group);
+}
+
 static int64_t wake_time(const struct clockwork *c) {
     int64_t wake_ns = heap_empty(&c->due) ? TIME_NEVER : heap_top(&c->due).key;
     if (!heap_empty(&c->expiry) && heap_top(&c->expiry).key + 1 < wake_ns)
@@ -476,6 +494,12 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
     case CENTRAL_UP:
     case CENTRAL_DOWN:
         accelerator_moved(c, now_ns, event->accelerator, event->kind == CENTRAL_UP);
+        break;
+    case CENTRAL_BUSY:
+        accelerator_busy(c, now_ns, event->accelerator, event->until_ns);
+        break;
+    case CENTRAL_FREE:
+        accelerator_free(c, now_ns, event->accelerator);
         break;
     case CENTRAL_TIMER:
         break;

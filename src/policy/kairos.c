@@ -215,6 +215,22 @@ static void instance_down(struct kairos *k, uint32_t index) {
     }
 }
 
+/* What another core sent counts as a query that nothing is learned from. */
+static void instance_busy(struct kairos *k, uint32_t index, int64_t until_ns) {
+    struct kairos_instance *instance = &k->instances[index];
+    CHECK(kairos_idle(instance));
+    instance->busy = true;
+    instance->free_ns = until_ns;
+    k->idle_count--;
+}
+
+static void instance_free(struct kairos *k, uint32_t index) {
+    struct kairos_instance *instance = &k->instances[index];
+    CHECK(instance->busy);
+    instance->busy = false;
+    k->idle_count += instance->up;
+}
+
 /* Refuses queries that have waited too long. Returns when to look again. */
 static int64_t queue_expire(struct kairos *k, int64_t now_ns, struct central_output *out) {
     int64_t wake_ns = TIME_NEVER;
@@ -280,6 +296,12 @@ static void kairos_step(void *core, int64_t now_ns, const struct central_event *
         break;
     case CENTRAL_DOWN:
         instance_down(k, event->accelerator);
+        break;
+    case CENTRAL_BUSY:
+        instance_busy(k, event->accelerator, event->until_ns);
+        break;
+    case CENTRAL_FREE:
+        instance_free(k, event->accelerator);
         break;
     case CENTRAL_TIMER:
         break;

@@ -178,20 +178,33 @@ static void request_cancelled(struct nexus *n, const struct request_message *mes
     }
 }
 
-/* Membership has changed: plans at once, without waiting for the epoch's end. */
+/* Membership has changed: plans at once, without waiting for the epoch's end. What waits for an accelerator that leaves
+ * goes where the new plan has its model. */
 static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     accelerator->up = up;
     squishy_usable_set(&n->fit[accelerator->type].plan, a, up);
     if (!up) {
         heap_remove(&n->wakes, a);
-        while (accelerator->places != NEXUS_NONE)
-            nexus_place_end(n, now_ns, accelerator->places, out);
         for (uint32_t m = 0; n->memory_bytes && m < n->models; m++)
             n->loaded[(size_t)a * n->models + m] = NEXUS_NOT_LOADED;
         accelerator->bytes_taken = 0;
     }
     nexus_plan_epoch(n, now_ns, out);
+    while (!up && accelerator->places != NEXUS_NONE)
+        nexus_place_end(n, now_ns, accelerator->places, out);
+}
+
+/* What another core sent counts as one batch, the accelerator's first. */
+static void accelerator_busy(struct nexus *n, int64_t now_ns, uint32_t a, int64_t until_ns) {
+    struct nexus_accelerator *accelerator = &n->accelerator[a];
+    uint32_t slot = accelerator->head;
+    CHECK_EQ(accelerator->in_flight, 0);
+    accelerator->in_flight = 1;
+    accelerator->in_flight_model[slot] = NEXUS_NONE;
+    accelerator->in_flight_ns[slot] = until_ns - now_ns;
+    accelerator->arrives_ns[slot] = now_ns;
+    accelerator->free_ns = until_ns;
 }
 
 static void event_handle(struct nexus *n, int64_t now_ns, const struct central_event *event,
@@ -209,6 +222,12 @@ static void event_handle(struct nexus *n, int64_t now_ns, const struct central_e
     case CENTRAL_UP:
     case CENTRAL_DOWN:
         accelerator_set(n, now_ns, event->accelerator, event->kind == CENTRAL_UP, out);
+        break;
+    case CENTRAL_BUSY:
+        accelerator_busy(n, now_ns, event->accelerator, event->until_ns);
+        break;
+    case CENTRAL_FREE:
+        nexus_freed(n, now_ns, event->accelerator);
         break;
     case CENTRAL_TIMER:
         break;

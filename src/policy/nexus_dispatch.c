@@ -267,3 +267,8 @@ void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *en
         load_ended(n, ended);
     nexus_due(n, ended->accelerator);
 }
+
+void nexus_freed(struct nexus *n, int64_t now_ns, uint32_t a) {
+    run_ended(now_ns, &n->accelerator[a]);
+    nexus_due(n, a);
+}

@@ -133,3 +133,5 @@ uint32_t nexus_place_find(const struct nexus *n, uint32_t model, uint32_t accele
 bool nexus_dispatch(struct nexus *n, int64_t now_ns, uint32_t accelerator, struct central_output *out);
 /* Something that was sent to an accelerator is over. */
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended);
+/* What another core had sent to an accelerator is over. */
+void nexus_freed(struct nexus *n, int64_t now_ns, uint32_t accelerator);

@@ -7,7 +7,10 @@
  * An accelerator runs the batches sent to it one after the other, in the order sent. A batch begins when it has arrived
  * (delay(b) after it was sent: inputs travel while others run), the one before it has ended, and `earliest_ns` has
  * come; if that is after `latest_ns` it is not run, and its requests are refused. Loads and unloads are done one after
- * the other too, beside the batches. */
+ * the other too, beside the batches.
+ *
+ * A core plans for the models and accelerators that it was made for. When others come, its shell makes another core,
+ * hands it what is queued, and says which accelerators are BUSY with what the core before sent. */
 #pragma once
 
 #include <stddef.h>
@@ -45,7 +48,9 @@ enum central_event_kind {
     CENTRAL_ENDED,     /* ended: a batch, a load or an unload is over; one for each action, in the order of its kind */
     CENTRAL_UP,        /* accelerator joins, with nothing loaded */
     CENTRAL_DOWN,      /* accelerator leaves; an ENDED follows for everything that it still had to do */
-    CENTRAL_TIMER,     /* the time of central_output.wake_ns has come */
+    CENTRAL_BUSY,  /* before anything else: accelerator has batches that this core did not send, until about until_ns */
+    CENTRAL_FREE,  /* it has none of those any more */
+    CENTRAL_TIMER, /* the time of central_output.wake_ns has come */
 };
 
 enum central_action_kind { CENTRAL_RUN, CENTRAL_LOAD, CENTRAL_UNLOAD };
@@ -60,10 +65,11 @@ struct central_ended {
 
 struct central_event {
     enum central_event_kind kind;
-    uint32_t accelerator; /* UP, DOWN */
+    uint32_t accelerator; /* UP, DOWN, BUSY, FREE */
     union {
         const struct request_message *request;
         const struct central_ended *ended;
+        int64_t until_ns; /* BUSY */
     };
 };
 
