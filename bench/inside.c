@@ -207,7 +207,7 @@ static void rest(struct bench *b, int64_t now_ns) {
     int wait_ms = TURN_MS_MAX;
     if (b->wanted > 0)
         wait_ms = b->send_ns > now_ns ? (int)((b->send_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS) : 0;
-    if (!port_arm(b->config.port))
+    if (!port_arm(b->config.port, TIME_NEVER))
         return;
     epoll_wait(b->epoll_fd, &event, 1, wait_ms);
     port_disarm(b->config.port);

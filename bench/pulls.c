@@ -2,24 +2,29 @@
  * processes of this host, with a scheduler that seals batches as soon as they are full and an executor that only looks
  * at the clock.
  *
- *     bench_pulls [--transport auto|tcp] [--bytes N] [--frontends F] [--each E] [--depth D] [--seconds T]
+ *     bench_pulls [--transport all|shm|fabric|tcp] [--cluster-cert FILE --cluster-key FILE --cluster-ca FILE]
+ *                 [--bytes N] [--frontends F] [--each E] [--depth D] [--seconds T]
  *
- * Without --bytes a row for each of 1 KB to 10 MB. A batch has E requests of each of F frontends, and D batches are
- * under way. The time of a batch is from where the scheduler sends it to where the executor has it with all its inputs.
- * Beside each row what the host does with the same blocks without the program: memcpy() of one thread, and a socket of
- * TCP between two processes. CPU/MB is in microseconds, of all processes together. The first fifth of the time is not
- * counted. */
+ * Without --bytes a row for each of 1 KB to 10 MB. A batch has E requests of each of F frontends, by default so many
+ * that it has a megabyte, but 8 to 64; and D batches are under way. The time of a batch is from where the scheduler
+ * sends it to where the executor has it with all its inputs. "bare" is what the host does with the same blocks without
+ * the program: for shm memcpy() of one thread; for fabric reads by libfabric in a loop, as many under way as a batch
+ * has requests; for tcp a socket between two processes. CPU is in microseconds, of all processes together, for a
+ * megabyte and for a request: it tells more than MB/s on a machine that others use, too. The first fifth of the time is
+ * not counted. libfabric's provider is "tcp". */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/log.h"
+#include "cli/cluster_tls.h"
 #include "cli/options.h"
+#include "cluster/fabric.h"
 #include "load/latency.h"
 #include "unit/cluster/members.h"
 
@@ -28,6 +33,7 @@
 
 struct settings {
     int transport;
+    const char *certificate, *key, *ca;
     int64_t bytes, frontends, each, depth;
     double seconds;
 };
@@ -38,19 +44,41 @@ struct bench {
     struct members_backend backend;
     struct latency latency;
     int64_t count_ns, end_ns, first_ns, last_ns;
-    uint64_t bytes, batches, bytes_all; /* all: those that are not counted, too */
+    uint64_t bytes, batches;
     _Atomic bool over;
 };
 
 static struct bench bench;
 
-static int transport;
+static enum transport_kind transport;
 
 static void choose(struct backend_link_config *config) {
-    config->tcp = transport == 1;
+    config->transports = TRANSPORT_BIT(transport);
 }
 
 /* ---- what the host can do ---- */
+
+/* CPU time of this process and of children of it, in microseconds. */
+static double cpu_us(const pid_t *children, uint32_t count) {
+    struct timespec used;
+    double sum = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
+        if ((i < count && clock_getcpuclockid(children[i], &clock) != 0) || clock_gettime(clock, &used) < 0)
+            continue;
+        sum += 1e6 * (double)used.tv_sec + 1e-3 * (double)used.tv_nsec;
+    }
+    return sum;
+}
+
+/* What the host does: bytes a second, and CPU time a byte. */
+struct bare {
+    double rate, us_per_byte;
+};
+
+static struct bare bare_of(uint64_t bytes, int64_t begun_ns, double used_us) {
+    return (struct bare){(double)bytes / (double)(clock_now_ns() - begun_ns) * NS_PER_S, used_us / (double)bytes};
+}
 
 static char *block_make(size_t bytes) {
     char *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -59,19 +87,21 @@ static char *block_make(size_t bytes) {
     return block;
 }
 
-static double memcpy_rate(size_t bytes, uint32_t blocks, double seconds) {
+static struct bare memcpy_rate(size_t bytes, uint32_t blocks, double seconds) {
     char *from = block_make(bytes * blocks), *to = block_make(bytes * blocks);
     int64_t begun_ns = clock_now_ns(), now_ns = begun_ns, until_ns = begun_ns + (int64_t)(seconds * NS_PER_S);
     uint64_t copied = 0;
+    double used_us = cpu_us(NULL, 0);
     for (uint32_t i = 0; now_ns < until_ns; i = (i + 1) % blocks) {
         memcpy(to + i * bytes, from + i * bytes, bytes);
         copied += bytes;
         if (i == 0)
             now_ns = clock_now_ns();
     }
+    struct bare bare = bare_of(copied, begun_ns, cpu_us(NULL, 0) - used_us);
     munmap(from, bytes * blocks);
     munmap(to, bytes * blocks);
-    return (double)copied / (double)(now_ns - begun_ns) * NS_PER_S;
+    return bare;
 }
 
 static void socket_send(int port, size_t bytes, uint32_t blocks) {
@@ -90,7 +120,7 @@ static void socket_send(int port, size_t bytes, uint32_t blocks) {
     }
 }
 
-static double socket_rate(size_t bytes, uint32_t blocks, double seconds) {
+static struct bare socket_rate(size_t bytes, uint32_t blocks, double seconds) {
     struct sy_error err;
     int listen_fd, port;
     CHECK_EQ(listen_open("127.0.0.1", 0, &listen_fd, &port, &err), 0);
@@ -104,6 +134,7 @@ static double socket_rate(size_t bytes, uint32_t blocks, double seconds) {
     char *to = block_make(total);
     int64_t begun_ns = clock_now_ns(), now_ns = begun_ns, until_ns = begun_ns + (int64_t)(seconds * NS_PER_S);
     uint64_t came = 0;
+    double used_us = cpu_us(&child, 1);
     for (; now_ns < until_ns; now_ns = clock_now_ns()) {
         size_t part = total - at_byte < SEND_BYTES ? total - at_byte : SEND_BYTES;
         ssize_t got = recv(fd, to + at_byte, part, 0);
@@ -111,11 +142,132 @@ static double socket_rate(size_t bytes, uint32_t blocks, double seconds) {
         came += (uint64_t)got;
         at_byte = (at_byte + (size_t)got) % total;
     }
+    struct bare bare = bare_of(came, begun_ns, cpu_us(&child, 1) - used_us);
     close(fd);
     close(listen_fd);
     munmap(to, total);
     waitpid(child, NULL, 0);
-    return (double)came / (double)(now_ns - begun_ns) * NS_PER_S;
+    return bare;
+}
+
+/* ---- reads by libfabric, in a loop ---- */
+
+struct rma {
+    struct fabric *fabric;
+    struct fabric_end *end;
+    bool up;
+    uint64_t came; /* bytes */
+};
+
+/* What the reader has to know, in a pipe. */
+struct rma_told {
+    struct sockaddr_storage at;
+    uint64_t remote, key;
+};
+
+static const uint64_t rma_secret[2] = {1, 2};
+
+static void *rma_asked(void *owner, const uint64_t secret[2]) {
+    return memcmp(secret, rma_secret, sizeof(rma_secret)) == 0 ? owner : NULL;
+}
+
+static void rma_accepted(void *of, struct fabric_end *end) {
+    ((struct rma *)of)->end = end;
+}
+
+static void rma_up(void *of) {
+    ((struct rma *)of)->up = true;
+}
+
+static void rma_down(void *of, const char *reason) {
+    (void)of, (void)reason;
+    _exit(0);
+}
+
+static void rma_read(void *of, uint64_t tag, size_t bytes) {
+    (void)tag;
+    ((struct rma *)of)->came += bytes;
+}
+
+static void rma_turn(struct rma *r) {
+    struct pollfd ready[FABRIC_FDS];
+    int fds[FABRIC_FDS];
+    if (fabric_may_sleep(r->fabric)) {
+        uint32_t count = fabric_fds(r->fabric, fds);
+        for (uint32_t i = 0; i < count; i++)
+            ready[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+        poll(ready, count, 100);
+    }
+    fabric_look(r->fabric);
+}
+
+static void rma_open(struct rma *r, char *memory, size_t bytes, bool remote, struct fabric_region *region) {
+    static const struct fabric_events events = {rma_asked, rma_accepted, rma_up, rma_down, rma_read};
+    struct sy_error err;
+    *r = (struct rma){.came = 0};
+    if (fabric_open(&r->fabric, "tcp", &events, r, &err) < 0 ||
+        fabric_region(r->fabric, memory, (uintptr_t)memory, bytes, remote, region, &err) < 0) {
+        fprintf(stderr, "bench_pulls: %s\n", err.text);
+        exit(1);
+    }
+}
+
+static void rma_serve(size_t bytes, int pipe_fd) {
+    struct rma_told told;
+    struct fabric_region region;
+    struct sy_error err;
+    struct rma r;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    rma_open(&r, block_make(bytes), bytes, true, &region);
+    CHECK_EQ(fabric_listen(r.fabric, "127.0.0.1", &told.at, &err), 0);
+    told.remote = region.remote;
+    told.key = region.key;
+    CHECK_EQ(write(pipe_fd, &told, sizeof(told)), (ssize_t)sizeof(told));
+    for (;;)
+        rma_turn(&r);
+}
+
+static struct bare rma_rate(size_t bytes, uint32_t blocks, double seconds) {
+    size_t total = bytes * blocks;
+    struct rma_told told;
+    struct fabric_region region;
+    struct sy_error err;
+    struct rma r;
+    int pipe_fds[2];
+    CHECK_EQ(pipe(pipe_fds), 0);
+    pid_t child = fork();
+    if (child == 0)
+        rma_serve(total, pipe_fds[1]);
+    char *to = block_make(total);
+    close(pipe_fds[1]);
+    CHECK_EQ(read(pipe_fds[0], &told, sizeof(told)), (ssize_t)sizeof(told));
+    close(pipe_fds[0]);
+    rma_open(&r, to, total, false, &region);
+    CHECK_EQ(fabric_connect(r.fabric, (struct sockaddr *)&told.at, rma_secret, &r, &r.end, &err), 0);
+    while (!r.up)
+        rma_turn(&r);
+    uint64_t asked = 0;
+    double used_us = cpu_us(&child, 1);
+    int64_t begun_ns = clock_now_ns(), until_ns = begun_ns + (int64_t)(seconds * NS_PER_S);
+    while (clock_now_ns() < until_ns) {
+        for (; asked < r.came + total; asked += bytes)
+            CHECK_EQ(fabric_read(r.end, &region, to + asked % total, bytes, told.remote + asked % total, told.key, 0),
+                     0);
+        rma_turn(&r);
+    }
+    struct bare bare = bare_of(r.came, begun_ns, cpu_us(&child, 1) - used_us);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    fabric_end_close(r.end);
+    fabric_close(r.fabric);
+    munmap(to, total);
+    return bare;
+}
+
+static struct bare bare_rate(size_t bytes, uint32_t blocks, double seconds) {
+    return transport == TRANSPORT_SHM      ? memcpy_rate(bytes, blocks, seconds)
+           : transport == TRANSPORT_FABRIC ? rma_rate(bytes, blocks, seconds)
+                                           : socket_rate(bytes, blocks, seconds);
 }
 
 /* ---- the run ---- */
@@ -137,8 +289,6 @@ static void frontend_run(int scheduler_port, size_t bytes, uint32_t most) {
 static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
     struct bench *b = context;
     int64_t now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < plan->request_count; i++)
-        b->bytes_all += wiring_card(wiring, plan->handles[i])->inputs[0].bytes;
     if (now_ns < b->count_ns || now_ns > b->end_ns) {
         atomic_store_explicit(&b->over, now_ns > b->end_ns, memory_order_release); /* with measure() */
         return;
@@ -154,36 +304,29 @@ static void look(void *context, const struct wiring *wiring, const struct batch_
                                                            memory_order_relaxed)); /* through the rings */
 }
 
-/* CPU time of this process, and of its children that have ended. */
-static double cpu_us(void) {
-    double sum = 0;
-    for (int who = RUSAGE_CHILDREN; who <= RUSAGE_SELF; who++) {
-        struct rusage use;
-        getrusage(who, &use);
-        sum += 1e6 * (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-               (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
-    }
-    return sum;
+static uint32_t each_of(size_t bytes) {
+    size_t each = 1000000 / bytes;
+    return each < 8 ? 8 : each > 64 ? 64 : (uint32_t)each;
 }
 
 static void measure(struct bench *b, size_t bytes) {
     const struct settings *s = &b->settings;
-    uint32_t most = (uint32_t)(s->each * (s->depth + 1)), blocks = (uint32_t)(s->frontends * s->each * s->depth);
+    uint32_t each = s->each ? (uint32_t)s->each : each_of(bytes);
+    uint32_t most = each * (uint32_t)(s->depth + 1), blocks = (uint32_t)(s->frontends * s->depth) * each;
     pid_t children[MEMBERS_MAX];
-    double part = s->seconds / 5;
+    double part = s->seconds / 5, used_us = 0;
 
-    double copies = memcpy_rate(bytes, blocks, part), sockets = socket_rate(bytes, blocks, part);
-    double used_us = cpu_us();
+    struct bare bare = bare_rate(bytes, blocks, part);
     members_scheduler_open(&b->scheduler, BEAT_NS);
     b->scheduler.frontends = (uint32_t)s->frontends;
-    b->scheduler.each = (uint32_t)s->each;
+    b->scheduler.each = each;
     b->scheduler.depth = (uint32_t)s->depth;
     for (int64_t f = 0; f < s->frontends; f++)
         if ((children[f] = fork()) == 0)
             frontend_run(b->scheduler.port, bytes, most);
     memset(&b->backend, 0, sizeof(b->backend));
     memset(&b->latency, 0, sizeof(b->latency));
-    b->bytes = b->batches = b->bytes_all = 0;
+    b->bytes = b->batches = 0;
     b->first_ns = b->last_ns = 0;
     b->over = false;
     b->backend.look = look;
@@ -193,18 +336,24 @@ static void measure(struct bench *b, size_t bytes) {
     members_scheduler_start(&b->scheduler);
     members_backend_open(&b->backend, b->scheduler.port, BEAT_NS, bytes * blocks * 2 + ((size_t)64 << 20), choose);
     while (!atomic_load_explicit(&b->over, memory_order_acquire) && /* with look() */
-           clock_now_ns() < b->end_ns + 2 * NS_PER_S)
-        usleep(10000);
+           clock_now_ns() < b->end_ns + 2 * NS_PER_S) {
+        if (used_us == 0 && clock_now_ns() >= b->count_ns)
+            used_us = cpu_us(children, (uint32_t)s->frontends);
+        usleep(1000);
+    }
+    double used = cpu_us(children, (uint32_t)s->frontends) - used_us;
+    members_backend_close(&b->backend);
     for (int64_t f = 0; f < s->frontends; f++) {
         kill(children[f], SIGKILL);
         waitpid(children[f], NULL, 0);
     }
-    members_backend_close(&b->backend);
     members_scheduler_stop(&b->scheduler);
     double rate = b->batches > 1 ? (double)b->bytes / (double)(b->last_ns - b->first_ns) * NS_PER_S : 0;
-    printf("%-9s %9zu %7lld %9llu %9.0f %9.0f %9.0f  %4.0f %% %4.0f %% %8.0f", transport ? "tcp" : "auto", bytes,
-           (long long)(s->each * s->frontends), (unsigned long long)b->batches, rate / 1e6, copies / 1e6, sockets / 1e6,
-           100 * rate / copies, 100 * rate / sockets, (cpu_us() - used_us) / (double)b->bytes_all * 1e6);
+    printf("%-9s %9zu %6u %8llu %8.0f %8.0f %4.0f %% %8.0f %8.0f %8.1f",
+           transport == TRANSPORT_TCP && members_tls ? "tls" : transport_name(transport), bytes,
+           each * (uint32_t)s->frontends, (unsigned long long)b->batches, rate / 1e6, bare.rate / 1e6,
+           100 * rate / bare.rate, used / (double)b->bytes * 1e6, bare.us_per_byte * 1e6,
+           used / (double)b->bytes * (double)bytes);
     static const double quantiles[] = {0, 0.5, 0.99, 0.999, 0.9999};
     for (unsigned i = 0; i < ARRAY_COUNT(quantiles); i++)
         printf(" %8.0f", (double)latency_quantile_ns(&b->latency, quantiles[i]) / 1e3);
@@ -214,10 +363,13 @@ static void measure(struct bench *b, size_t bytes) {
 
 #define S struct settings
 static const struct option_row rows[] = {
-    OPTION_CHOICE(S, transport, "transport", "auto|tcp", "as of symphony backend"),
+    OPTION_CHOICE(S, transport, "transport", "all|shm|fabric|tcp", "one after the other, or one"),
+    OPTION_TEXT(S, certificate, "cluster-cert", "FILE", "links over TCP speak TLS: as of symphony backend"),
+    OPTION_TEXT(S, key, "cluster-key", "FILE", "the same"),
+    OPTION_TEXT(S, ca, "cluster-ca", "FILE", "the same"),
     OPTION_INT(S, bytes, "bytes", "N", 1, 1 << 28, "of an input; without it several"),
     OPTION_INT(S, frontends, "frontends", "F", 1, MEMBERS_MAX - 2, "processes that inputs come from"),
-    OPTION_INT(S, each, "each", "E", 1, 64, "requests of each frontend in a batch"),
+    OPTION_INT(S, each, "each", "E", 1, 64, "requests of each frontend in a batch; without it 8 to 64"),
     OPTION_INT(S, depth, "depth", "D", 1, 3, "batches under way"),
     OPTION_DOUBLE(S, seconds, "seconds", "T", 0.1, 3600, "for each row"),
     OPTION_END,
@@ -227,21 +379,32 @@ static const struct options options = {
     .usage = "[OPTION]...",
     .intro = "Measures how a backend gets inputs from frontends, all on this host.",
     .notes = "Example, the incast of the Symphony paper's figure 12:\n"
-             "  bench_pulls --transport tcp --bytes 150000 --frontends 8 --depth 1 --seconds 20",
+             "  bench_pulls --bytes 150000 --frontends 8 --depth 1 --seconds 20",
     .rows = rows,
 };
 
 int main(int argc, char **argv) {
     static const size_t sizes[] = {1000, 10000, 150000, 1000000, 10000000};
-    bench.settings = (struct settings){.frontends = 1, .each = 8, .depth = 2, .seconds = 3};
+    bench.settings = (struct settings){.frontends = 1, .depth = 2, .seconds = 3};
     int args, status = options_parse(&options, argc, argv, &bench.settings, &args);
     if (status != OPTIONS_GO_ON)
         return status;
-    transport = bench.settings.transport;
     log_set_level(LOG_WARN);
-    printf("%-9s %9s %7s %9s %9s %9s %9s  %6s %6s %8s %8s %8s %8s %8s %8s\n", "transport", "bytes", "batch", "batches",
-           "MB/s", "memcpy", "socket", "of it", "of it", "CPU/MB", "least us", "p50", "p99", "p99.9", "p99.99");
-    for (size_t i = 0; i < (bench.settings.bytes ? 1 : ARRAY_COUNT(sizes)); i++)
-        measure(&bench, bench.settings.bytes ? (size_t)bench.settings.bytes : sizes[i]);
+    const struct settings *s = &bench.settings;
+    struct sy_error err;
+    if (cluster_tls_create(&members_tls, s->certificate, s->key, s->ca, &err) < 0) {
+        fprintf(stderr, "bench_pulls: %s\n", err.text);
+        return 2;
+    }
+    printf("%-9s %9s %6s %8s %8s %8s %6s %8s %8s %8s %8s %8s %8s %8s %8s\n", "transport", "bytes", "batch", "batches",
+           "MB/s", "bare", "of it", "CPU/MB", "bare", "CPU/req", "least us", "p50", "p99", "p99.9", "p99.99");
+    for (int k = 0; k < TRANSPORTS; k++) {
+        if (s->transport && s->transport - 1 != k)
+            continue;
+        transport = (enum transport_kind)k;
+        members_fabric = transport == TRANSPORT_FABRIC ? "tcp" : NULL;
+        for (size_t i = 0; i < (s->bytes ? 1 : ARRAY_COUNT(sizes)); i++)
+            measure(&bench, s->bytes ? (size_t)s->bytes : sizes[i]);
+    }
     return 0;
 }

@@ -1,5 +1,5 @@
-"""cluster.py - a whole cluster on this machine, for ./run cluster: two schedulers, two frontends, three backends with the models of
-a repository. As root each process has a network of its own (network namespaces with one bridge between them); else all are
+"""cluster.py - a whole cluster on this machine, for ./run cluster: etcd, two schedulers, two frontends, three backends with the
+models of a repository. As root each process has a network of its own (network namespaces with one bridge between them); else all are
 on 127.0.0.1. What dies is started again after a second; what ends by itself, or is drained, stays away. Ctrl-C ends all.
 """
 import http.client
@@ -11,64 +11,15 @@ import subprocess
 import sys
 import time
 
-SYMPHONY, REPOSITORY, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path("build/cluster")
+from namespaces import Networks
+
+SYMPHONY, REPOSITORY, ETCD, FOLDER = *sys.argv[1:4], pathlib.Path("build/cluster").resolve()
 SCHEDULERS = "scheduler-1", "scheduler-2"
 FRONTENDS, BACKENDS = ("frontend-1", "frontend-2"), ("backend-1", "backend-2", "backend-3")
 START_S, END_S, AGAIN_S, LOOK_S = 900, 45, 1, 0.05
 ASK = ('{"inputs": [{"name": "dense", "datatype": "FP32", "shape": [1,13], "data": [%s]}, '
        '{"name": "sparse", "datatype": "INT64", "shape": [1,26], "data": [%s]}]}' %
        (",".join(["0"] * 13), ",".join(["0"] * 26)))
-
-
-class Networks:
-    """A namespace for each process, and one with the bridge; this machine has an address there, too."""
-
-    def __init__(self, names):
-        self.id = "sy%d" % os.getpid()
-        self.net = "10.77.%d." % (os.getpid() % 250)
-        self.made = []
-        try:
-            self.add("br")
-            self.ip("-n", self.name("br"), "link", "add", "bridge", "type", "bridge")
-            self.ip("-n", self.name("br"), "link", "set", "bridge", "up")
-            self.hosts = {name: "%s%d" % (self.net, 11 + i) for i, name in enumerate(names)}
-            self.connect(None, "%s1" % self.net, 0)
-            for i, name in enumerate(names):
-                self.add(name)
-                self.connect(name, self.hosts[name], i + 1)
-        except (subprocess.CalledProcessError, FileNotFoundError):
-            self.remove()
-            raise
-
-    def ip(self, *args):
-        subprocess.run(["ip", *args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def name(self, name):
-        return "%s-%s" % (self.id, name)
-
-    def add(self, name):
-        self.ip("netns", "add", self.name(name))
-        self.made.append(self.name(name))
-        self.ip("-n", self.name(name), "link", "set", "lo", "up")
-
-    def connect(self, name, address, number):
-        """A cable from a namespace, or from this machine, to the bridge."""
-        inside, outside = "%s.%d" % (self.id, number), "port%d" % number
-        self.ip("link", "add", inside, "type", "veth", "peer", "name", outside, "netns", self.name("br"))
-        self.ip("-n", self.name("br"), "link", "set", outside, "master", "bridge", "up")
-        where = []
-        if name:
-            self.ip("link", "set", inside, "netns", self.name(name))
-            where = ["-n", self.name(name)]
-        self.ip(*where, "address", "add", address + "/24", "dev", inside)
-        self.ip(*where, "link", "set", inside, "up")
-
-    def prefix(self, name):
-        return ["ip", "netns", "exec", self.name(name)]
-
-    def remove(self):
-        for name in self.made:  # the cables go with them
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
 
 
 class Loopback:
@@ -137,7 +88,7 @@ def get(host, port, path):
 class Cluster:
     def __init__(self):
         self.members = []
-        self.networks = networks((*SCHEDULERS, *FRONTENDS, *BACKENDS))
+        self.networks = networks(("etcd", *SCHEDULERS, *FRONTENDS, *BACKENDS))
         self.apart = isinstance(self.networks, Networks)
 
     def add(self, role, name, *args):
@@ -157,19 +108,29 @@ class Cluster:
                 sys.exit("run: %s took too long; see %s" % (what, FOLDER))
             time.sleep(LOOK_S)
 
+    def add_etcd(self):
+        host, port = self.networks.hosts["etcd"], 2379 if self.apart else 12379
+        clients, peers = "http://%s:%d" % (host, port), "http://%s:%d" % (host, port + 1)
+        self.members.append(Member("etcd", [*self.networks.prefix("etcd"), ETCD, "--data-dir", str(FOLDER / "etcd"),
+                                            "--listen-client-urls", clients, "--advertise-client-urls", clients,
+                                            "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+                                            "--initial-cluster", "default=" + peers]))
+        self.wait("etcd", lambda: get(host, port, "/health"))
+        return "etcd://%s:%d/demo" % (host, port)
+
     def start(self):
-        places = ["%s:%d" % (self.networks.hosts[name], 7700 if self.apart else 7700 + i) for i, name in enumerate(SCHEDULERS)]
-        self.join = ",".join(places)
-        for name, place in zip(SCHEDULERS, places):
-            self.add("scheduler", name, "--listen", place, "--peers", self.join)
+        self.registry = self.add_etcd()
+        for i, name in enumerate(SCHEDULERS):
+            place = "%s:%d" % (self.networks.hosts[name], 7700 if self.apart else 7700 + i)
+            self.add("scheduler", name, "--listen", place, "--registry", self.registry)
         self.frontends = []
         for i, name in enumerate(FRONTENDS):
             port = 8000 if self.apart else 8000 + 10 * i
-            host = self.add("frontend", name, "--join", self.join, "--cluster-host", self.networks.hosts[name], "--http-port",
+            host = self.add("frontend", name, "--registry", self.registry, "--cluster-host", self.networks.hosts[name], "--http-port",
                             str(port), "--grpc-port", str(port + 1))
             self.frontends.append((host, port))
         for name in BACKENDS:  # the first measures the models, if nobody has; alone, for the sake of its figures
-            self.add("backend", name, "--join", self.join, "--repository", REPOSITORY, "--accelerators", "cpu:1", "--pin", "none")
+            self.add("backend", name, "--registry", self.registry, "--repository", REPOSITORY, "--accelerators", "cpu:1", "--pin", "none")
             log = self.members[-1].log
             self.wait(name, lambda: 'msg="ready"' in log.read_text())
         self.wait("the frontends", lambda: all(get(*one, "/v2/models/recommender/ready") for one in self.frontends))
@@ -181,17 +142,18 @@ A request, to any of the frontends (%s, %s):
   curl -s %s/v2/models/recommender/infer -d '%s'
 
 Who belongs to the cluster:
-  %s status --join %s
+  %s status --registry %s
 
-A load, during which a backend is killed, and comes back a second later. Requests go elsewhere, and all are in time:
-  (sleep 3; kill -9 $(cat build/cluster/backend-2.pid)) & %s bench %s --models recommender --rate 50 --seconds 8
+A load, during which a backend is killed, and comes back a second later. Its requests go elsewhere, and none is lost:
+  (sleep 3; kill -9 $(cat %s/backend-2.pid)) & %s bench %s --models recommender --rate 50 --seconds 8
 
 The same with the scheduler that leads; the other one takes over. These requests may take 5 s, so none is refused:
-  (sleep 3; kill -9 $(cat build/cluster/scheduler-1.pid)) & %s bench %s --models recommender --rate 50 --seconds 8 \\
-      --slo-ms 5000 --timeout-from-slo
+  (sleep 3; kill -9 $(cat %s/$(%s status --registry %s | awk 'NR == 2 { print $1 }').pid)) & \\
+      %s bench %s --models recommender --rate 50 --seconds 8 --slo-ms 5000 --timeout-from-slo
 
-Logs are in build/cluster. Ctrl-C ends all.
-""" % (first, second, first, ASK, SYMPHONY, self.join, SYMPHONY, first, SYMPHONY, second), flush=True)
+Logs are in %s. Ctrl-C ends all.
+""" % (first, second, first, ASK, SYMPHONY, self.registry, FOLDER, SYMPHONY, first, FOLDER, SYMPHONY, self.registry, SYMPHONY, second, FOLDER),
+            flush=True)
 
     def run(self):
         while True:
@@ -200,8 +162,8 @@ Logs are in build/cluster. Ctrl-C ends all.
             time.sleep(LOOK_S)
 
     def end(self):
-        """Backends and frontends drain before the schedulers go."""
-        for group in (self.members[len(SCHEDULERS):], self.members[:len(SCHEDULERS)]):
+        """Backends and frontends drain before the schedulers go, and those before etcd."""
+        for group in (self.members[1 + len(SCHEDULERS):], self.members[1:1 + len(SCHEDULERS)], self.members[:1]):
             running = [one for one in group if one.runs()]
             for one in running:
                 one.process.terminate()
@@ -215,6 +177,11 @@ Logs are in build/cluster. Ctrl-C ends all.
         self.networks.remove()
 
 
+def on_signals(do):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, do)
+
+
 def stop(number, frame):
     raise KeyboardInterrupt
 
@@ -222,17 +189,19 @@ def stop(number, frame):
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    cluster = Cluster()
+    on_signals(stop)
+    cluster = None
     try:
+        cluster = Cluster()
         cluster.start()
         cluster.say()
         cluster.run()
     except KeyboardInterrupt:
         print("\n==> ending", flush=True)
     finally:
-        cluster.end()
+        on_signals(signal.SIG_IGN)  # it ends already
+        if cluster:
+            cluster.end()
 
 
 main()

@@ -6,12 +6,14 @@
 # ignores; only packages are installed elsewhere, by apt-get.
 
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkgconf libgnutls28-dev libjansson-dev libyaml-dev libnghttp2-dev
-                libcurl4-gnutls-dev libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
+                libcurl4-gnutls-dev libfabric-dev libfabric1 libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libcmocka-dev
                 python3 python3-venv ca-certificates openssl curl gnuplot-nox"
-# libFuzzer comes with clang.
-TEST_PACKAGES="clang libclang-rt-dev"
-# For the check of deploy/: systemd-analyze comes with systemd (nothing of it is started), kubectl with kubernetes-client.
-DEPLOY_PACKAGES="systemd $(command -v kubectl >/dev/null || echo kubernetes-client)"
+# libFuzzer comes with clang. Tests of clusters make hosts of network namespaces.
+# CBC says which partition is the best.
+TEST_PACKAGES="clang libclang-rt-dev iproute2 nftables coinor-cbc"
+# For the checks of deploy/: systemd-analyze comes with systemd (nothing of it is started), kubectl with kubernetes-client. Slurm's
+# daemons are started by the test alone, with a configuration of its own.
+DEPLOY_PACKAGES="systemd $(command -v kubectl >/dev/null || echo kubernetes-client) slurmctld slurmd slurm-client munge"
 # Other people's clients, and a library that perf_analyzer needs.
 CLIENT_PACKAGES="wrk nghttp2-client libb64-0d"
 # The versions are the newest found that Debian 12's Go (1.19) builds.
@@ -371,7 +373,7 @@ run_tests() {
     fixed_addresses="setarch $(uname -m) --addr-no-randomize"
     $fixed_addresses true 2>/dev/null || fixed_addresses=
     $fixed_addresses ctest --preset tsan -L 'unit|sanitized' </dev/null || failed="$failed tsan"
-    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-60} s each"
+    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-30} s each"
     ctest --preset fuzz -j "$(nproc)" -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
     say "testing: everything, release"
     [ -z "$failed" ] || say "failed before:$failed (see above)"

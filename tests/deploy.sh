@@ -1,6 +1,6 @@
 #!/bin/sh
-# deploy.sh SOURCE_DIR SYMPHONY PYTHON - checks deploy/: Kubernetes' schemas, systemd's own check of the units, and that every
-# option which a file there gives to the program is one that it has. A tool that is missing is a failure.
+# deploy.sh SOURCE_DIR SYMPHONY PYTHON - checks deploy/ without running it (e2e/test_deploy.py does): Kubernetes' schemas, systemd's
+# own check of the units, and deploy_check.py. A tool that is missing is a failure.
 set -eu
 source=$1 symphony=$2 python=$3
 work=$(mktemp -d)
@@ -16,10 +16,12 @@ for tool in kubectl systemd-analyze; do
 done
 "$python" -c 'import kubernetes_validate' || fail "no kubernetes-validate: ./run makes a Python that has it"
 
-kubectl kustomize "$source/deploy/kubernetes" >"$work/all.yaml" 2>"$work/warnings" || {
-    cat "$work/warnings" >&2
-    fail "kubectl kustomize refuses deploy/kubernetes"
-}
+for place in kubernetes kubernetes-etcd; do
+    kubectl kustomize "$source/deploy/$place" >"$work/$place.yaml" 2>"$work/warnings" || {
+        cat "$work/warnings" >&2
+        fail "kubectl kustomize refuses deploy/$place"
+    }
+done
 for role in scheduler frontend backend; do
     "$symphony" $role --help >"$work/$role.help"
     # The unit, with a program that is there, and its example of options.
@@ -33,5 +35,10 @@ for role in scheduler frontend backend; do
         cat "$work/verify" >&2
         fail "systemd complains of symphony-$role.service"
     }
+    # Of 100: how much of the machine a unit may harm. 30 leaves little but the network, and a backend its devices.
+    systemd-analyze security --offline=true --threshold=30 --no-pager "$work/symphony-$role.service" >"$work/security" 2>&1 || {
+        cat "$work/security" >&2
+        fail "symphony-$role.service may do too much"
+    }
 done
-"$python" -B "$source/tests/deploy_check.py" "$source" "$work"
+"$python" -B "$source/tests/deploy_check.py" "$source" "$work" "$symphony"

@@ -1,8 +1,10 @@
-"""deploy_check.py SOURCE WORK - for deploy.sh: WORK/all.yaml by Kubernetes' schemas, and what these do not say: that services and
-budgets find pods, ports have names, probes ask routes that are there, and options exist. Prints what it has checked."""
+"""deploy_check.py SOURCE WORK SYMPHONY - for deploy.sh: WORK/kubernetes.yaml and WORK/kubernetes-etcd.yaml by Kubernetes' schemas,
+and what these do not say: that services and budgets find pods, ports have names, probes ask routes that are there, options exist,
+and the image has the libraries of the program. Prints what it has checked."""
 import pathlib
 import re
 import shlex
+import subprocess
 import sys
 
 import kubernetes_validate
@@ -11,8 +13,10 @@ import yaml
 ROLES = "scheduler", "frontend", "backend"
 VERSIONS = "1.27", "1.37"  # of Kubernetes: the first has all that is used here
 ROUTES = "/v2/health/live", "/v2/health/ready"
-source, work = map(pathlib.Path, sys.argv[1:])
-objects = [one for one in yaml.safe_load_all((work / "all.yaml").read_text()) if one]
+REGISTRY = "--registry=etcd://etcd:2379/symphony"
+source, work, symphony = map(pathlib.Path, sys.argv[1:])
+objects, with_etcd = ([one for one in yaml.safe_load_all((work / (name + ".yaml")).read_text()) if one]
+                      for name in ("kubernetes", "kubernetes-etcd"))
 helps = {role: (work / ("%s.help" % role)).read_text() for role in ROLES}
 
 
@@ -33,7 +37,7 @@ def selects(selector, labels):
 
 
 # ServiceMonitor is the Prometheus operator's, whose schemas are not Kubernetes' own.
-for one in objects:
+for one in objects + with_etcd:
     if one["kind"] != "ServiceMonitor":
         for version in VERSIONS:
             kubernetes_validate.validate(one, version, strict=True)
@@ -68,12 +72,23 @@ monitor, = of_kind("ServiceMonitor")
 monitored = [one for one in of_kind("Service") if selects(monitor["spec"]["selector"]["matchLabels"],
                                                           one["metadata"]["labels"])]
 assert len(monitored) == 3 and all("metrics" in {port["name"] for port in one["spec"]["ports"]} for one in monitored)
-names = {one["metadata"]["name"]: one for one in of_kind("Service")}
+services = {one["metadata"]["name"]: one for one in of_kind("Service")}
 for role in ROLES:
     joined, = [arg for arg in pods[role][2] if arg.startswith("--peers=" if role == "scheduler" else "--join=")]
     for place in joined.split("=")[1].split(","):
         host, port = place.split(":")
-        assert int(port) in {one["port"] for one in names[host]["spec"]["ports"]}
+        pod, _, service = host.rpartition(".")  # POD.SERVICE is the pod's own name, SERVICE the name of all
+        assert not pod or pod in instances, host
+        assert services[service]["spec"]["clusterIP"] == "None" and services[service]["spec"]["publishNotReadyAddresses"]
+        assert int(port) in {one["port"] for one in services[service]["spec"]["ports"]}
+
+# The registry takes the place of names, and nothing else is another.
+for one in objects + with_etcd:
+    for container in one.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
+        container["args"] = [REGISTRY if re.match("--(peers|join)=", arg) else arg for arg in container["args"]]
+        assert REGISTRY in container["args"]
+assert objects == with_etcd
+
 dashboard, = of_kind("ConfigMap")
 assert list(dashboard["data"]) == ["symphony.json"]
 
@@ -82,6 +97,18 @@ for role in ROLES:
     setting, = re.findall(r'^SYMPHONY_OPTIONS="(.*)"$', text, re.M)
     check_options(role, [word for word in shlex.split(setting) if word.startswith("--")], "%s.env" % role)
 
-for origin in re.findall(r"^COPY ([^-\s]\S*) ", (source / "deploy/Containerfile").read_text(), re.M):
+# The image: what is copied is there, and what the program needs is installed. Debian 13's names of packages have a t64.
+containerfile = (source / "deploy/Containerfile").read_text()
+for origin in re.findall(r"^COPY ([^-\s]\S*) ", containerfile, re.M):
     assert (source / origin).exists(), origin
-print("deploy: %d objects, %d units" % (len(objects), len(ROLES)))
+where = dict(re.findall(r"^\s*(\S+) => (/\S+)", subprocess.check_output(["ldd", symphony], text=True), re.M))
+needed = set()
+for program in symphony, where["libonnxruntime.so.1"]:
+    dynamic = subprocess.check_output(["readelf", "--dynamic", program], text=True)
+    for path in map(where.get, set(re.findall(r"\(NEEDED\).*\[(\S+)\]", dynamic)) & set(where) - {"libonnxruntime.so.1"}):
+        path = pathlib.Path(path).resolve()  # dpkg may know it below /lib or below /usr/lib
+        owner = subprocess.check_output(["dpkg-query", "--search", "*/%s/%s" % (path.parent.name, path.name)], text=True)
+        needed.add(owner.split(":")[0].replace("t64", ""))
+installed = set(re.search(r"--no-install-recommends \\\n(.*?) && \\", containerfile, re.S)[1].split())
+assert needed - {"libc6", "libgcc-s1"} == installed, "the image has %s, the program needs %s" % (installed, needed)
+print("deploy: %d objects, %d units, %d libraries" % (len(objects), len(ROLES), len(installed)))

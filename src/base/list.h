@@ -35,6 +35,16 @@ static inline void list_remove(struct list_node *node) {
     node->prev = node->next = node;
 }
 
+/* All nodes of `from` go to `head`, which need not be initialized. */
+static inline void list_take(struct list_node *head, struct list_node *from) {
+    list_init(head);
+    if (list_empty(from))
+        return;
+    *head = *from;
+    head->next->prev = head->prev->next = head;
+    list_init(from);
+}
+
 #define list_entry(node, type, member) container_of(node, type, member)
 #define list_for_each(it, head)        for (struct list_node *it = (head)->next; it != (head); it = it->next)
 #define list_for_each_safe(it, head)                                                                                   \

@@ -11,6 +11,8 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct serve_settings, advertise, "advertise", "HOST:PORT",
                 "where backends find this frontend, if it is not where the scheduler sees it connect from"),
     SERVING_ROWS_MEMBER,
+    OPTION_TEXT(struct serve_settings, fabric, "fabric", "PROVIDER",
+                "backends that have the same provider of libfabric read inputs by it, e.g. verbs"),
     OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST, "models of the cluster"),
     OPTION_HEADING("Listening"),
     SERVING_ROWS_LISTENING,

@@ -4,5 +4,6 @@
 
 #include "cli/cli.h"
 
+extern const struct cli_command plan_partition;
 extern const struct cli_command plan_pool;
 extern const struct cli_command plan_squishy;

@@ -6,16 +6,7 @@
 static const struct option_row rows[] = {
     OPTION_HEADING("What to serve (one of)"),
     SERVING_ROWS_SOURCE,
-    OPTION_CHOICE(
-        struct serve_settings, control_mode, "model-control-mode", "none|poll|explicit",
-        "none: the models that are there at the start; poll: those that the repository holds, which is looked "
-        "at again and again; explicit: those that clients load"),
-    OPTION_PARSED("load-model", "NAME", load_model_read,
-                  "with explicit: a model to load at the start, or * for all; may be given several times"),
-    OPTION_DOUBLE(struct serve_settings, poll_secs, "repository-poll-secs", "S", 0.1, 86400,
-                  "with poll or explicit: how often to look at the repository"),
-    OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST,
-               "with poll or explicit: models loaded at once; more are answered 503"),
+    SERVING_ROWS_CONTROL,
     OPTION_HEADING("On what"),
     SERVING_ROWS_ACCELERATORS,
     OPTION_HEADING("Scheduling"),

@@ -15,16 +15,17 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/cluster_tls.h"
 #include "cluster/election.h"
 #include "cluster/hello.h"
 #include "cluster/names.h"
 #include "cluster/registry.h"
+#include "cluster/transport.h"
 #include "cluster/uplink.h"
 #include "control/curl_line.h"
 #include "control/deployment.h"
 #include "control/repository_control.h"
 #include "net/auth.h"
-#include "net/tls.h"
 
 #define OUTAGES_EVERY_S 1
 #define BALANCE_EVERY   5  /* looks for outages */
@@ -62,7 +63,7 @@ const struct serve_settings serve_defaults = {
     .log_level = "info",
     .cluster_host = "0.0.0.0",
     .cluster_port = 0,
-    .accelerators_max = 4096,
+    .accelerators_max = 65536,
     .heartbeat_ms = 100,
 };
 
@@ -79,6 +80,7 @@ struct serve_plan {
     struct server_cluster cluster;
     struct registry_place place;
     struct auth *cluster_auth; /* NULL: no token is needed */
+    struct tls *cluster_tls;   /* NULL: links are plain text */
     char token[HELLO_TOKEN_MAX], name[HELLO_NAME_MAX], join[4096];
     const char *schedulers[UPLINK_ADDRESSES_MAX]; /* of --join, or of --peers */
 };
@@ -173,12 +175,13 @@ static int plan_security(const struct serve_settings *s, struct serve_plan *plan
     int rc = s->token_file ? auth_create(&plan->auth, s->token_file, err) : 0;
     if (rc < 0)
         return rc;
-    struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .client_ca = s->tls_client_ca};
+    struct tls_files files = {.certificate = s->tls_cert, .key = s->tls_key, .ca = s->tls_client_ca};
     return s->tls_cert ? tls_create(&plan->config.tls, &files, err) : 0;
 }
 
 static void plan_free(struct serve_plan *plan) {
     auth_destroy(plan->cluster_auth);
+    tls_destroy(plan->cluster_tls);
     deployment_free(&plan->deployment);
     tls_destroy(plan->config.tls);
     auth_destroy(plan->auth);
@@ -197,21 +200,12 @@ static int check_source(const struct serve_settings *s, struct sy_error *err) {
     return 0;
 }
 
-static int plan_policy(const struct serve_settings *s, enum wiring_link role, struct serve_plan *plan,
-                       struct sy_error *err) {
+static int plan_policy(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
     struct sy_error why;
     int rc = policy_read(s->policy ? s->policy : policy_deferred.name, &plan->config.policy,
                          &plan->config.policy_options, &why);
     if (rc < 0)
         return error_set(err, rc, "--policy: %s", why.text);
-    if (plan->config.policy->central && s->control_mode != CONTROL_NONE)
-        return error_set(err, -EINVAL,
-                         "--policy %s plans for the models of the start; it goes with --model-control-mode none only",
-                         plan->config.policy->name);
-    if (plan->config.policy->central && role == LINK_SCHEDULER)
-        return error_set(err, -EINVAL,
-                         "--policy %s plans for the models of the start, and a cluster's come later; choose another",
-                         plan->config.policy->name);
     return 0;
 }
 
@@ -291,6 +285,9 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
     int rc = s->cluster_token_file ? auth_create(&plan->cluster_auth, s->cluster_token_file, err) : 0;
     if (rc < 0)
         return rc;
+    rc = cluster_tls_create(&plan->cluster_tls, s->cluster_cert, s->cluster_key, s->cluster_ca, err);
+    if (rc < 0)
+        return rc;
     if (plan->cluster_auth)
         auth_first(plan->cluster_auth, plan->token, sizeof(plan->token));
     gethostname(host, sizeof(host) - 1);
@@ -303,12 +300,22 @@ static int plan_cluster(const struct serve_settings *s, enum wiring_link role, s
         .address = s->advertise,
         .token = plan->cluster_auth ? plan->token : NULL,
         .auth = plan->cluster_auth,
-        .tcp = s->transport == 1,
+        .fabric = s->fabric,
+        .transports = s->transport ? TRANSPORT_BIT(s->transport - 1) : 0,
+        .tls = plan->cluster_tls,
         .beat_ns = (int64_t)(s->heartbeat_ms * (double)NS_PER_MS),
         .accelerators_max = (uint32_t)s->accelerators_max,
     };
     if (s->name && (!*s->name || strlen(s->name) >= HELLO_NAME_MAX || !utf8_is_valid(s->name)))
         return error_set(err, -EINVAL, "--name: expected a name of at most %d bytes, in UTF-8", HELLO_NAME_MAX - 1);
+    if (s->fabric && strlen(s->fabric) >= HELLO_FABRIC_MAX)
+        return error_set(err, -EINVAL, "--fabric: expected the name of a provider, of at most %d bytes",
+                         HELLO_FABRIC_MAX - 1);
+    if (plan->cluster.transports == TRANSPORT_BIT(TRANSPORT_FABRIC) && !s->fabric)
+        return error_set(err, -EINVAL, "--transport fabric needs --fabric PROVIDER");
+    if (s->fabric && s->cluster_cert)
+        return error_set(err, -EINVAL,
+                         "--fabric does not go with --cluster-cert: what libfabric reads is not encrypted");
     bool anywhere = role == LINK_FRONTEND && s->advertise && *s->advertise == ':'; /* where it connects from */
     if (s->advertise && !anywhere && name_check(s->advertise, &why) < 0)
         return error_set(err, -EINVAL, "--advertise: %s", why.text);
@@ -337,7 +344,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
                      struct sy_error *err) {
     bool runs = role == LINK_NONE || role == LINK_BACKEND;
     int rc = runs ? check_source(s, err) : 0;
-    if (rc < 0 || (rc = plan_policy(s, role, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
+    if (rc < 0 || (rc = plan_policy(s, plan, err)) < 0 || (rc = plan_name(s, plan, err)) < 0 ||
         (rc = plan_security(s, plan, err)) < 0 || (role != LINK_NONE && (rc = plan_cluster(s, role, plan, err)) < 0))
         return rc;
     rc = !runs           ? plan_places(s, plan, err)
@@ -420,6 +427,8 @@ static void reload(const struct serve_plan *plan) {
     struct sy_error err;
     if (plan->config.tls && tls_reload(plan->config.tls, &err) < 0)
         log_error("certificates stay as they were", "reason=\"%s\"", err.text);
+    if (plan->cluster_tls && tls_reload(plan->cluster_tls, &err) < 0)
+        log_error("the cluster's certificates stay as they were", "reason=\"%s\"", err.text);
     if (plan->cluster_auth && auth_reload(plan->cluster_auth, &err) < 0)
         log_error("the cluster's tokens stay as they were", "reason=\"%s\"", err.text);
     if (plan->auth && auth_reload(plan->auth, &err) < 0)

@@ -20,9 +20,10 @@ struct serve_settings {
     double slo_ms, run_limit_s, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
     /* of a role of a cluster */
-    const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *name;
+    const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *cluster_cert,
+        *cluster_key, *cluster_ca, *name, *fabric;
     int64_t cluster_port, accelerators_max;
-    int transport; /* 0: the best there is, 1: TCP */
+    int transport; /* 0: the best there is; else enum transport_kind and 1 */
     double heartbeat_ms;
     bool busy_poll, no_learn, no_grpc, no_metrics, no_shared_memory, auth_health, auth_metrics, tls_metrics;
 };

@@ -10,6 +10,18 @@
         OPTION_TEXT(struct serve_settings, scenario, "scenario", "FILE",                                               \
                     "the emulated cluster and models of a scenario file, live")
 
+#define SERVING_ROWS_CONTROL                                                                                           \
+    OPTION_CHOICE(                                                                                                     \
+        struct serve_settings, control_mode, "model-control-mode", "none|poll|explicit",                               \
+        "none: the models that are there at the start; poll: those that the repository holds, which is looked "        \
+        "at again and again; explicit: those that clients load"),                                                      \
+        OPTION_PARSED("load-model", "NAME", load_model_read,                                                           \
+                      "with explicit: a model to load at the start, or * for all; may be given several times"),        \
+        OPTION_DOUBLE(struct serve_settings, poll_secs, "repository-poll-secs", "S", 0.1, 86400,                       \
+                      "with poll or explicit: how often to look at the repository"),                                   \
+        OPTION_INT(struct serve_settings, max_models, "max-models", "N", 1, CONTROL_MODELS_MOST,                       \
+                   "with poll or explicit: models loaded at once; more are answered 503")
+
 #define SERVING_ROWS_ACCELERATORS                                                                                      \
     OPTION_TEXT(                                                                                                       \
         struct serve_settings, accelerators, "accelerators", "LIST",                                                   \
@@ -106,6 +118,13 @@
         struct serve_settings, cluster_token_file, "cluster-token-file", "FILE",                                       \
         "members show the first of the tokens in this file, one a line, and take any of them; SIGHUP reads it "        \
         "again; without it everybody may join"),                                                                       \
+        OPTION_TEXT(                                                                                                   \
+            struct serve_settings, cluster_cert, "cluster-cert", "FILE",                                               \
+            "links speak TLS 1.3, and this process shows this certificate (PEM; its own first, then those that "       \
+            "signed it); SIGHUP reads it again"),                                                                      \
+        OPTION_TEXT(struct serve_settings, cluster_key, "cluster-key", "FILE", "its private key (PEM)"),               \
+        OPTION_TEXT(struct serve_settings, cluster_ca, "cluster-ca", "FILE",                                           \
+                    "whoever is at the other end of a link needs a certificate that one of these signed (PEM)"),       \
         OPTION_TEXT(struct serve_settings, name, "name", "NAME",                                                       \
                     "what people see of this process; without it HOST.PID"),                                           \
         OPTION_DOUBLE(struct serve_settings, heartbeat_ms, "heartbeat-ms", "MS", 1, 60000,                             \

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "cli/visitor.h"
 
-#define COLUMNS_MAX 10
+#define COLUMNS_MAX 12
 #define CELL_MAX    200
 
 struct status_settings {
@@ -143,8 +143,9 @@ static void write_scheduler(struct table *t, const json_t *scheduler) {
 }
 
 static void write_members(struct table *t, const json_t *members) {
-    static const char *const names[] = {"ROLE",       "NUMBER",      "NAME",         "INCARNATION", "ADDRESS", "UP",
-                                        "ROUND_TRIP", "CLOCK_ERROR", "ACCELERATORS", "MODELS",      NULL};
+    static const char *const names[] = {"ROLE",         "NUMBER",  "NAME", "VERSION",    "FORMAT",
+                                        "INCARNATION",  "ADDRESS", "UP",   "ROUND_TRIP", "CLOCK_ERROR",
+                                        "ACCELERATORS", "MODELS",  NULL};
     size_t i;
     json_t *m;
     headings(t, names);
@@ -153,6 +154,8 @@ static void write_members(struct table *t, const json_t *members) {
         cell(t, "%s", text_of(m, "role"));
         cell(t, "%lld", number_of(m, "number"));
         cell(t, "%s", text_of(m, "name"));
+        cell(t, "%s", text_of(m, "version"));
+        cell(t, "%lld", number_of(m, "format"));
         cell(t, "%s", text_of(m, "incarnation"));
         cell(t, "%s", text_of(m, "address"));
         duration_cell(t, json_number_value(json_object_get(m, "joined_s")));

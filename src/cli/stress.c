@@ -8,31 +8,23 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/stress_links.h"
 #include "load/goodput_search.h"
 #include "sched/wiring.h"
 #include "stress/handle.h"
 #include "stress/stress.h"
 
-#define BAD_MOST        0.01              /* --find max: a rate holds up to this bad rate */
-#define DECISION_MOST   (100 * NS_PER_US) /* and this 99th percentile of decisions */
-#define UNDISTURBED     0.5 /* if no pause touched at least this share of the requests, they alone decide */
-#define TRIALS_MOST     3   /* at a rate, if it was disturbed more; then the last trial counts as it is */
-#define RATE_LEAST      1e3
-#define RATE_MOST       1e9
-#define SECONDS_MOST    1000 /* HANDLE_ARRIVAL_BITS of nanoseconds, warm-up included */
-#define OUTSTANDING_MAX 262144
+#define BAD_MOST      0.01              /* --find max: a rate holds up to this bad rate */
+#define DECISION_MOST (100 * NS_PER_US) /* and this 99th percentile of decisions */
+#define UNDISTURBED   0.5               /* if no pause touched at least this share of the requests, they alone decide */
+#define TRIALS_MOST   3                 /* at a rate, if it was disturbed more; then the last trial counts as it is */
+#define RATE_LEAST    1e3
+#define RATE_MOST     1e9
+#define SECONDS_MOST  1000 /* HANDLE_ARRIVAL_BITS of nanoseconds, warm-up included */
 
 _Static_assert((1ULL << HANDLE_ARRIVAL_BITS) > (SECONDS_MOST + 60ULL) * NS_PER_S, "a run's times fit into handles");
 
-struct settings {
-    int64_t models, model_threads, rank_threads, accelerators, feed_batch, closed, seed;
-    double deaths, moves, alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
-    const char *policy, *pin;
-    int find;
-    bool sleep, json;
-};
-
-#define S struct settings
+#define S struct stress_settings
 static const struct option_row rows[] = {
     OPTION_HEADING("Scheduler"),
     OPTION_INT(S, models, "models", "M", 1, 1 << HANDLE_MODEL_BITS, "models, all alike"),
@@ -42,9 +34,20 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(S, deaths, "deaths", "R", 0, 1e5,
                   "accelerators that die, a second; each joins again after 5 ms, and what it had is lost"),
     OPTION_DOUBLE(S, moves, "moves", "R", 0, 1e5, "models that move to another rank thread, a second"),
-    OPTION_INT(S, accelerators, "accelerators", "N", 1, 1000000, "accelerators, all alike"),
+    OPTION_INT(S, accelerators, "accelerators", "N", 1, 1000000,
+               "accelerators, all alike; with --links, of each backend"),
     OPTION_TEXT(S, policy, "policy", "NAME[:KEY=VALUE,...]",
                 "a policy with model threads and rank threads, as docs/scheduling.md lists them"),
+    OPTION_HEADING("Over links"),
+    OPTION_FLAG(
+        S, links, "links",
+        "a cluster's scheduler, link thread included, joined through sockets by emulated frontends and backends"),
+    OPTION_INT(S, frontends, "frontends", "N", 1, LINKS_MEMBERS_MAX, "frontends"),
+    OPTION_INT(S, backends, "backends", "N", 1, LINKS_MEMBERS_MAX, "backends"),
+    OPTION_INT(S, feeders, "feeders", "N", 1, LINKS_FEEDERS_MAX, "threads that stand for them"),
+    OPTION_TEXT(S, scenario, "scenario", "FILE",
+                "models, their shares, policy and reply margin from a scenario (docs/scenarios.md) of one type of "
+                "accelerators"),
     OPTION_HEADING("Models"),
     OPTION_DOUBLE(S, alpha_us, "alpha-us", "A", 0.001, 1e7, "a batch of b takes A*b + B microseconds"),
     OPTION_DOUBLE(S, beta_us, "beta-us", "B", 0, 1e7, "its fixed part"),
@@ -56,7 +59,7 @@ static const struct option_row rows[] = {
                   "search the highest rate with at most 1 % bad and a 99th percentile of decisions under 100 us, over "
                   "the slices of time that no pause of a thread touched, if they have half of the requests"),
     OPTION_DOUBLE(S, precision, "precision", "P", 0.005, 0.5, "of --find: relative width at which it stops"),
-    OPTION_INT(S, closed, "closed", "N", 1, OUTSTANDING_MAX, "closed loop instead: N requests outstanding"),
+    OPTION_INT(S, closed, "closed", "N", 1, LINKS_OUTSTANDING_MAX, "closed loop instead: N requests outstanding"),
     OPTION_INT(S, feed_batch, "feed-batch", "F", 1, 4096, "requests handed over at once"),
     OPTION_DOUBLE(S, seconds, "seconds", "S", 0.05, SECONDS_MOST / 2, "how long is measured; with --find, each trial"),
     OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, SECONDS_MOST / 2, "seconds of the same load before"),
@@ -75,19 +78,23 @@ static const struct options options = {
     .command = "stress",
     .usage = "[OPTION]...",
     .intro =
-        "Runs the live scheduler threads on requests and accelerators that are objects of this process: no network,\n"
-        "no inputs. Says how many requests they take, how long decisions last and what each costs, and checks the\n"
+        "Runs the live scheduler threads on requests and accelerators that are objects of this process, without any\n"
+        "network; or with --links a whole scheduler over sockets. Inputs there are none. Says how many requests they "
+        "take, how long decisions last and what each costs, and checks the\n"
         "decisions meanwhile; exit status 1 if one was wrong.",
     .notes = "Examples:\n"
              "  symphony stress --accelerators 1000 --rate 2e6\n"
              "  symphony stress --models 24 --accelerators 1000 --find max --pin 0-1 --json\n"
-             "  symphony stress --closed 10000",
+             "  symphony stress --closed 10000\n"
+             "  symphony stress --links --closed 20000\n"
+             "  symphony stress --links --backends 1000 --accelerators 20 --scenario scenarios/zoo-1080ti.yaml "
+             "--rate 100000",
     .rows = rows,
 };
 
 /* ---- output ---- */
 
-static json_t *times_json(const struct stress_times *t) {
+json_t *stress_times_json(const struct stress_times *t) {
     return json_pack("{s:f,s:f,s:f}", "p50", (double)t->p50 / 1e3, "p99", (double)t->p99 / 1e3, "p999",
                      (double)t->p999 / 1e3);
 }
@@ -116,7 +123,7 @@ static json_t *pauses_json(const struct stress_kind *kind) {
 
 static json_t *undisturbed_json(const struct stress_undisturbed *u) {
     return json_pack("{s:f,s:f,s:f,s:o}", "seconds", u->seconds, "requests_share", u->share, "bad_rate", u->bad_rate,
-                     "decision_us", times_json(&u->decision));
+                     "decision_us", stress_times_json(&u->decision));
 }
 
 static void print_json(const struct stress_result *r, double max_rate) {
@@ -128,10 +135,10 @@ static void print_json(const struct stress_result *r, double max_rate) {
     json_object_set_new(root, "max_rate_per_s", max_rate > 0 ? json_real(max_rate) : json_null());
     json_object_set_new(root, "undisturbed", r->pauses_known ? undisturbed_json(&r->undisturbed) : json_null());
     json_object_set_new(root, "pauses", r->pauses_known ? kinds_json(r, pauses_json) : json_null());
-    json_object_set_new(root, "decision_us", times_json(&r->decision));
-    json_object_set_new(root, "request_to_candidate_us", times_json(&r->candidate));
-    json_object_set_new(root, "due_to_grant_us", times_json(&r->grant));
-    json_object_set_new(root, "grant_to_plan_us", times_json(&r->plan));
+    json_object_set_new(root, "decision_us", stress_times_json(&r->decision));
+    json_object_set_new(root, "request_to_candidate_us", stress_times_json(&r->candidate));
+    json_object_set_new(root, "due_to_grant_us", stress_times_json(&r->grant));
+    json_object_set_new(root, "grant_to_plan_us", stress_times_json(&r->plan));
     json_object_set_new(root, "cpu_ns_per_request", kinds_json(r, work_json));
     json_object_set_new(root, "cpu_ns_per_grant", json_pack("{s:f}", "rank_thread", r->rank_ns_per_grant));
     json_object_set_new(root, "threads", json_integer(r->threads));
@@ -152,7 +159,7 @@ static void print_json(const struct stress_result *r, double max_rate) {
     json_decref(root);
 }
 
-static void print_times(const char *name, const struct stress_times *t) {
+void stress_times_print(const char *name, const struct stress_times *t) {
     printf("  %-22s %8.1f %8.1f %8.1f us\n", name, (double)t->p50 / 1e3, (double)t->p99 / 1e3, (double)t->p999 / 1e3);
 }
 
@@ -184,12 +191,12 @@ static void print_text(const struct stress_result *r, double max_rate) {
         printf("%llu accelerators died, %llu models moved\n", (unsigned long long)r->deaths,
                (unsigned long long)r->moves);
     printf("%-24s %8s %8s %8s\n", "times", "p50", "p99", "p99.9");
-    print_times("request to candidate", &r->candidate);
-    print_times("due to grant", &r->grant);
-    print_times("grant to plan", &r->plan);
-    print_times("decision: due to plan", &r->decision);
+    stress_times_print("request to candidate", &r->candidate);
+    stress_times_print("due to grant", &r->grant);
+    stress_times_print("grant to plan", &r->plan);
+    stress_times_print("decision: due to plan", &r->decision);
     if (r->pauses_known)
-        print_times("in undisturbed slices", &r->undisturbed.decision);
+        stress_times_print("in undisturbed slices", &r->undisturbed.decision);
     printf("CPU a request: model thread %.1f ns, rank thread %.1f ns (%.0f ns a grant), feeder %.1f ns\n",
            r->model.work_ns, r->rank.work_ns, r->rank_ns_per_grant, r->feeder.work_ns);
     printf("had something to do: model threads %.1f %% of the time, rank threads %.1f %%, feeder %.1f %%; %u threads\n",
@@ -246,10 +253,11 @@ static int find_max(struct stress_config *config, double precision, struct stres
     return 0;
 }
 
-static int config_fill(const struct settings *s, struct stress_config *config, struct policy_options *policy_options) {
+static int config_fill(const struct stress_settings *s, struct stress_config *config,
+                       struct policy_options *policy_options) {
     struct sy_error err;
 
-    if (policy_read(s->policy, &config->policy, policy_options, &err) < 0)
+    if (policy_read(s->policy ? s->policy : policy_deferred.name, &config->policy, policy_options, &err) < 0)
         return cli_usage_error("stress", "--policy: %s", err.text);
     if (config->policy->central)
         return cli_usage_error("stress", "--policy: %s is a scheduler of its own and has no model threads",
@@ -291,12 +299,14 @@ static int config_fill(const struct settings *s, struct stress_config *config, s
 }
 
 static int stress_command_run(int argc, char **argv) {
-    struct settings settings = {
+    struct stress_settings settings = {
         .models = 1,
         .model_threads = 1,
         .rank_threads = 1,
-        .accelerators = 1000,
-        .policy = "deferred",
+        .accelerators = -1,
+        .frontends = 1,
+        .backends = 1,
+        .feeders = 1,
         .alpha_us = 50,
         .beta_us = 1000,
         .slo_us = 20000,
@@ -317,6 +327,12 @@ static int stress_command_run(int argc, char **argv) {
 
     if (status != OPTIONS_GO_ON)
         return status;
+    if (settings.links)
+        return stress_links_run(&settings);
+    if (settings.scenario || settings.backends > 1 || settings.frontends > 1 || settings.feeders > 1)
+        return cli_usage_error("stress", "--scenario, --frontends, --backends and --feeders go with --links");
+    if (settings.accelerators < 0)
+        settings.accelerators = STRESS_ACCELERATORS;
     status = config_fill(&settings, &config, &policy_options);
     if (status != CLI_OK)
         return status;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/cluster_tls.h"
 #include "cluster/hello.h"
 #include "cluster/uplink.h"
 #include "net/auth.h"
@@ -44,14 +45,15 @@ static void keep(json_t **answer, char *reply) {
 
 /* Asks all schedulers that a name stands for, until the one that leads has answered. 0 or -errno with a sentence: of
  * the last one. */
-static int name_ask(const struct visitor_settings *settings, const char *name, const char *token, enum frame_kind kind,
-                    const char *text, json_t **answer, struct sy_error *err) {
+static int name_ask(const struct visitor_settings *settings, const char *name, struct tls *tls, const char *token,
+                    enum frame_kind kind, const char *text, json_t **answer, struct sy_error *err) {
     struct name_address found[NAME_ADDRESSES_MAX];
     char *reply;
     int rc = name_look_up(name, found, err), count = rc;
     for (int i = 0; i < count && !leads(*answer); i++) {
         struct visit visit = {.scheduler = name,
                               .at = &found[i],
+                              .tls = tls,
                               .token = token,
                               .timeout_ns = (int64_t)(settings->timeout_s * (double)NS_PER_S)};
         rc = visit_ask(&visit, kind, text, &reply, err);
@@ -76,22 +78,29 @@ int visitor_ask(const char *command, const struct visitor_settings *settings, en
                 json_t **answer) {
     char join[4096], leader[REGISTRY_ADDRESS_MAX + 1], token[HELLO_TOKEN_MAX];
     const char *list = settings->registry ? leader : settings->join;
+    struct tls *tls = NULL;
     uint32_t count = 0;
     struct sy_error err;
 
     if (!settings->join == !settings->registry)
         return cli_usage_error(command, "give either --join HOST:PORT or --registry URL: which cluster to ask");
     *answer = NULL;
+    log_set_level(LOG_WARN); /* what certificates are for is no news here */
     int rc = settings->registry ? registry_ask(settings, leader, &err) : 0;
     if (rc == 0 && strlen(list) >= sizeof(join))
         return cli_usage_error(command, "--join: too long");
     rc = rc < 0 ? rc : token_read(settings->cluster_token_file, token, sizeof(token), &err);
+    rc = rc < 0 ? rc
+                : cluster_tls_create(&tls, settings->cluster_cert, settings->cluster_key, settings->cluster_ca, &err);
     snprintf(join, sizeof(join), "%s", rc < 0 ? "" : list);
     for (char *rest = join, *one; (rc == 0 || count > 0) && !leads(*answer) && (one = strsep(&rest, ","));) {
-        if (count++ == UPLINK_ADDRESSES_MAX)
+        if (count++ == UPLINK_ADDRESSES_MAX) {
+            tls_destroy(tls);
             return cli_usage_error(command, "--join: more than %d schedulers", UPLINK_ADDRESSES_MAX);
-        rc = name_ask(settings, one, token, kind, text, answer, &err);
+        }
+        rc = name_ask(settings, one, tls, token, kind, text, answer, &err);
     }
+    tls_destroy(tls);
     if (*answer)
         return CLI_OK;
     fprintf(stderr, "symphony %s: %s\n", command, rc < 0 ? err.text : "an answer that is no JSON");

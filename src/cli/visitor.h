@@ -7,7 +7,7 @@
 #include "cluster/visit.h"
 
 struct visitor_settings {
-    const char *join, *registry, *cluster_token_file;
+    const char *join, *registry, *cluster_token_file, *cluster_cert, *cluster_key, *cluster_ca;
     double timeout_s;
 };
 
@@ -17,6 +17,11 @@ struct visitor_settings {
                     "etcd, which knows the cluster of that name and who leads it, instead of --join"),                 \
         OPTION_TEXT(type, member.cluster_token_file, "cluster-token-file", "FILE",                                     \
                     "show the first of the tokens in this file, as members do"),                                       \
+        OPTION_TEXT(type, member.cluster_cert, "cluster-cert", "FILE",                                                 \
+                    "speak TLS with this certificate, as members do (PEM)"),                                           \
+        OPTION_TEXT(type, member.cluster_key, "cluster-key", "FILE", "its private key (PEM)"),                         \
+        OPTION_TEXT(type, member.cluster_ca, "cluster-ca", "FILE",                                                     \
+                    "the scheduler needs a certificate that one of these signed (PEM)"),                               \
         OPTION_DOUBLE(type, member.timeout_s, "timeout", "S", 0.01, 3600,                                              \
                       "how long each scheduler may take to answer")
 

@@ -1,183 +1,109 @@
-/* backend_frontends.c - the frontends that a backend pulls from: connections, and the cards and inputs that come. */
+/* backend_frontends.c - the frontends that a backend pulls from: connections, and what becomes of cards that come. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/backend_link_state.h"
-#include "link/visible.h"
 
 #define PULL_GUESS_NS (1 * NS_PER_MS)
 #define RETRY_NS      (200 * NS_PER_MS) /* to connect to a frontend */
+#define REFUSED_NS    (2 * NS_PER_S)    /* likewise, once it has refused us */
 #define LOOK_UP_NS    (10 * NS_PER_MS)  /* to see whether its name is known by now */
-#define GREET_NS      (5 * NS_PER_S)
 
-static void card_end(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
-    struct sy_error err;
-    struct pulled_plan *p = landed->plan;
-    if (landed->state == LANDED_GONE) { /* given up, or no memory: now nothing arrives any more */
-        landing_give(&f->landing, landed);
-        return;
-    }
-    if (landing_over(&f->landing, landed, &err) < 0) {
-        log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
-        backend_landed_lose(l, landed);
-        return;
-    }
-    if (!p) { /* its plan went without it */
-        landing_give(&f->landing, landed);
-        return;
-    }
-    margin_add(&f->pulls, clock_now_ns() - p->begun_ns);
-    backend_landed_settle(l, landed);
-}
+/* ---- cards ---- */
 
-static uint32_t frontend_body(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]) {
-    (void)frame;
-    struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
-    const struct landed *landed = f->arriving;
-    const struct request_card *card = landed ? landing_card(&f->landing, landed) : NULL;
-    uint32_t count = 0;
-    for (uint32_t i = 0; card && i < card->input_count; i++)
-        if (card->inputs[i].bytes > 0)
-            pieces[count++] =
-                (struct iovec){region_at(((struct backend_link *)peer->owner)->wiring->regions, &card->inputs[i]),
-                               card->inputs[i].bytes};
-    return count;
-}
-
-static void frontend_body_over(struct peer *peer) {
-    struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
-    struct landed *landed = f->arriving;
-    f->arriving = NULL;
-    if (landed)
-        card_end(peer->owner, f, landed);
-}
-
-static void take_card(struct backend_link *l, struct frontend_peer *f, const struct frame *frame,
-                      const struct wire_card *card) {
-    struct landed *landed = landing_place(&f->landing, card->handle);
-    struct iovec pieces[TENSORS_MAX];
-    struct sy_error err;
-    uint32_t count;
-
-    f->arriving = NULL;
-    if (!landed || landed->handle != card->handle || landed->block || landed->arrives)
-        return;                         /* not asked for: thrown away */
-    if (landed->state == LANDED_GONE) { /* given up */
-        landing_give(&f->landing, landed);
-        return;
-    }
-    if (landed->state != LANDED_PULLING)
-        return;
-    int64_t deadline_ns = health_local(&f->health, card->deadline_ns);
-    if (landing_take(&f->landing, landed, card, deadline_ns, pieces, &count, &err) < 0) {
-        log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
-        backend_landed_lose(l, landed);
-        return;
-    }
-    if (frame->body_bytes > 0)
-        f->arriving = landed;
-    else
-        card_end(l, f, landed);
-}
-
-static void take_no_card(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
+struct landed *backend_card_wanted(const struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = landing_place(&f->landing, handle);
-    if (!landed || landed->handle != handle || landed->arrives)
-        return;
+    (void)l;
+    if (!landed || landed->handle != handle || landed->block || landed->arrives)
+        return NULL;
+    if (landed->state == LANDED_GONE) /* given up, and now nothing of it comes any more */
+        landing_give(&f->landing, landed);
+    return landed->state == LANDED_PULLING ? landed : NULL;
+}
+
+bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct landed *landed,
+                       const struct wire_card *card, struct iovec pieces[TENSORS_MAX], uint32_t *count) {
+    int64_t deadline_ns = health_local(&f->health, card->deadline_ns);
+    struct sy_error err;
+    if (landing_take(&f->landing, landed, card, deadline_ns, pieces, count, &err) == 0)
+        return true;
+    log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
+    backend_landed_lose(l, landed);
+    return false;
+}
+
+void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
+    struct sy_error err;
+    margin_add(&f->pulls, clock_now_ns() - landed->begun_ns); /* of those that were given up, too: it has to learn */
     if (landed->state == LANDED_GONE) {
         landing_give(&f->landing, landed);
-    } else if (landed->state == LANDED_PULLING) {
-        landed->state = LANDED_GONE; /* its frontend knows */
+    } else if (landing_over(&f->landing, landed, &err) < 0) {
+        log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
+        backend_landed_lose(l, landed);
+    } else if (!landed->plan) { /* its plan went without it */
+        landing_give(&f->landing, landed);
+    } else {
         backend_landed_settle(l, landed);
     }
 }
 
-static void regions_unmap(struct frontend_peer *f) {
-    for (uint32_t i = 0; i < HELLO_LANES_MAX; i++)
-        if (f->cards[i])
-            munmap((void *)(uintptr_t)f->cards[i], f->hello.slots * sizeof(struct request_card));
-    for (uint32_t i = 0; i <= HELLO_LANES_MAX; i++)
-        if (f->regions[i].base)
-            munmap((void *)(uintptr_t)f->regions[i].base, f->regions[i].bytes);
-    memset(f->cards, 0, sizeof(f->cards));
-    memset(f->regions, 0, sizeof(f->regions));
-    f->local = false;
-}
+/* ---- connections ---- */
 
-/* One of them, mapped. */
-static bool region_take(struct frontend_peer *f, const struct wire_region *r, int fd) {
-    bool fits = r->cards ? r->number < f->hello.lanes && !f->cards[r->number] &&
-                               r->bytes == f->hello.slots * sizeof(struct request_card)
-                         : r->number <= HELLO_LANES_MAX && !f->regions[r->number].base;
-    const void *base = fits ? visible_look(fd, r->bytes) : NULL;
-    if (base && r->cards) {
-        f->cards[r->number] = base;
-    } else if (base) {
-        f->regions[r->number].base = base;
-        f->regions[r->number].bytes = r->bytes;
-    }
-    return base;
-}
-
-/* The frontend is of this host, and shows its memory. */
-static int regions_take(struct frontend_peer *f, const struct wire_region *regions, uint32_t count,
-                        struct sy_error *err) {
-    uint32_t cards = 0;
-    bool fits = count == f->peer.fd_count && !f->local;
-    for (uint32_t i = 0; i < count && fits; i++) {
-        fits = region_take(f, &regions[i], f->peer.fds[i]);
-        cards += fits && regions[i].cards;
-    }
-    while (f->peer.fd_count > 0)
-        close(f->peer.fds[--f->peer.fd_count]);
-    if (!fits || cards != f->hello.lanes) {
-        regions_unmap(f);
-        return error_set(err, -EPROTO, "memory that cannot be mapped");
-    }
-    f->local = true;
+/* It has let us in: which transport both use. */
+static int welcomed(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const char *head,
+                    struct sy_error *err) {
+    struct hello hello;
+    enum transport_kind kind;
+    int rc = hello_read(head, frame->head_bytes, &hello, err);
+    if (rc < 0)
+        return rc;
+    if (hello.incarnation != f->hello.incarnation)
+        return error_set(err, -ESTALE, "another process is there now");
+    if ((rc = hello_agree(&l->uplink.self, &hello, &f->peer.format, err)) < 0 ||
+        (rc = transport_choose(&hello, &l->uplink.self, f->local, &kind, err)) < 0)
+        return rc;
+    f->known = true;
+    f->complained = false;
+    /* until the other is there, which begins with a frame of its own */
+    f->transport = l->uplink.self.transports & TRANSPORT_BIT(TRANSPORT_TCP) ? &transport_tcp : NULL;
+    log_info("frontend connected", "frontend=%s number=%u transport=%s", f->peer.name, f->hello.number,
+             transport_name(kind));
     return 0;
 }
 
 static int frontend_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_peer *f = container_of(peer, struct frontend_peer, peer);
     struct backend_link *l = peer->owner;
-    const uint64_t *handles = head;
-    struct hello hello;
+    const struct transport *transport;
 
     if (health_frame(&f->health, peer, frame, head))
         return 0;
     switch (frame->kind) {
-    case FRAME_WELCOME: {
-        int rc = hello_read(head, frame->head_bytes, &hello, err);
-        if (rc < 0)
-            return rc;
-        if (hello.incarnation != f->hello.incarnation)
-            return error_set(err, -ESTALE, "another process is there now");
-        f->known = true;
-        f->complained = false;
-        log_info("frontend connected", "frontend=%s number=%u", f->peer.name, f->hello.number);
-        return 0;
-    }
+    case FRAME_WELCOME:
+        return welcomed(l, f, frame, head, err);
     case FRAME_REFUSED:
+        f->retry_ns = clock_now_ns() + REFUSED_NS;
         return wire_refused(frame, head, err);
-    case FRAME_REGIONS:
-        return regions_take(f, head, frame->count, err);
     case FRAME_CARD:
-        take_card(l, f, frame, head);
-        return 0;
     case FRAME_NO_CARD:
-        for (uint32_t i = 0; i < frame->count; i++)
-            take_no_card(l, f, handles[i]);
-        return 0;
+        transport = &transport_tcp;
+        break;
+    case FRAME_REGIONS:
+        transport = &transport_shm;
+        break;
+    case FRAME_FABRIC:
+    case FRAME_LIES:
+        transport = &transport_fabric;
+        break;
     default:
         return error_set(err, -EPROTO, "a frontend does not send frames of kind %u to a backend", frame->kind);
     }
+    return f->known ? transport->frame(l, f, frame, head, err) : error_set(err, -EPROTO, "it has not let us in");
 }
 
 /* Nothing more comes from it: what was pulled is lost. */
@@ -187,9 +113,11 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
                  reason);
     f->complained = true;
     f->known = false;
-    f->arriving = NULL;
-    regions_unmap(f);
     link_loop_drop(&l->loop, &f->peer);
+    transport_shm.end(l, f);
+    transport_fabric.end(l, f);
+    transport_tcp.end(l, f);
+    f->transport = NULL;
     for (size_t i = 0; i < (size_t)f->landing.lanes * f->landing.slots; i++) {
         struct landed *landed = &f->landing.landed[i];
         if (!landed->handle || (landed->state == LANDED_ALL && !landed->arrives))
@@ -206,7 +134,8 @@ static void frontend_closed(struct peer *peer, const char *reason) {
     frontend_lost(peer->owner, container_of(peer, struct frontend_peer, peer), reason);
 }
 
-static const struct peer_events frontend_events = {frontend_frame, frontend_body, frontend_body_over, frontend_closed};
+static const struct peer_events frontend_events = {frontend_frame, transport_tcp_body, transport_tcp_body_over,
+                                                   frontend_closed};
 
 static void frontend_connect(struct backend_link *l, struct frontend_peer *f, int64_t now_ns) {
     struct name_address found[NAME_ADDRESSES_MAX];
@@ -214,7 +143,18 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
     f->retry_ns = now_ns + RETRY_NS;
     char local[HELLO_LOCAL_MAX];
     hello_local_name(f->hello.incarnation, local);
-    int fd = l->config.tcp ? -ENOTSUP : link_connect_local(local); /* fails at once if it is of another host */
+    uint32_t transports_wanted = l->uplink.self.transports;
+    int fd = transports_wanted & TRANSPORT_BIT(TRANSPORT_SHM)
+                 ? link_connect_local(local) /* fails at once if it is of */
+                 : -ENOTSUP;                 /* another host */
+    f->local = fd >= 0;
+    if (fd < 0 && transports_wanted == TRANSPORT_BIT(TRANSPORT_SHM)) {
+        if (!f->complained)
+            log_warn("frontend not reached", "frontend=%s reason=\"it is not on this host, or gone; --transport shm\"",
+                     f->hello.name);
+        f->complained = true;
+        return;
+    }
     uint32_t count = fd < 0 ? names_find(l->loop.names, f->hello.address, now_ns, found) : 0;
     const struct name_address *to = count ? &found[f->tries++ % count] : NULL;
     if (to)
@@ -229,6 +169,7 @@ static void frontend_connect(struct backend_link *l, struct frontend_peer *f, in
         return;
     }
     f->open = true;
+    f->transport = NULL;
     snprintf(f->peer.name, sizeof(f->peer.name), "%s", f->hello.name);
     health_init(&f->health, l->config.beat_ns, now_ns);
     hello_send(&f->peer, FRAME_HELLO, &l->uplink.self);
@@ -315,10 +256,12 @@ void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unt
             *until_ns = f->retry_ns < *until_ns ? f->retry_ns : *until_ns;
         } else if (f->peer.closed) {
             ; /* buried at the end of this turn; then the loop looks again */
+        } else if (!transport_fabric_look(l, f)) {
+            frontend_lost(l, f, f->fabric_reason);
         } else if (f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {
             frontend_lost(l, f, "it has been silent for three heartbeats");
         } else if (!f->known) {
-            int64_t over_ns = f->peer.heard_ns + GREET_NS;
+            int64_t over_ns = f->peer.heard_ns + HEALTH_BEATS * l->config.beat_ns;
             if (now_ns > over_ns)
                 frontend_lost(l, f, "it does not answer");
             else

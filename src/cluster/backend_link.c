@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -31,13 +32,17 @@ static void tell_ran(struct backend_link *l, const struct ran_message *ran) {
         *place = *ran;
 }
 
-/* For a frontend that is not reached. */
-void backend_tell_undelivered(struct backend_link *l, uint64_t handle) {
-    l->lost++;
-    struct wire_outcome *place =
-        l->uplink.up ? peer_frame_more(&l->uplink.peer, FRAME_UNDELIVERED, sizeof(*place), WIRE_MANY) : NULL;
-    if (place)
-        *place = (struct wire_outcome){.handle = handle, .status = REQUEST_LOST};
+/* Tells both: a frontend that has sent the request's card waits for us, whatever becomes of the scheduler; one that has
+ * not may have given up the connection, and hears of it from the scheduler. What comes second says nothing new. */
+void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost_reason reason) {
+    struct frontend_peer *f = backend_frontend_of(l, handle);
+    l->lost[reason]++;
+    struct wire_result *out =
+        f && f->known && !f->peer.closed ? peer_frame(&f->peer, FRAME_RESULT, 1, sizeof(*out), 0) : NULL;
+    if (out)
+        *out = (struct wire_result){.outcome = {.handle = handle, .status = REQUEST_LOST, .reason = (uint8_t)reason}};
+    if (l->uplink.up)
+        lost_tell(&l->uplink.peer, FRAME_UNDELIVERED, handle, reason);
 }
 
 /* An accelerator takes batches from the scheduler of now once it has none of another's. */
@@ -57,7 +62,7 @@ static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
         return;
     tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
     q->told = false;
-    q->awaited = true;
+    q->awaited = l->uplink.peer.format >= WIRE_FORMAT_RESTS; /* an older scheduler says nothing */
 }
 
 /* No accelerator takes batches any more: those that have been sent still run. */
@@ -138,7 +143,7 @@ static void send_result(struct backend_link *l, struct frontend_peer *f, const s
                         const struct result_message *result) {
     if (!f->known || f->peer.closed) {
         if (!f->heir.number) /* else the scheduler would tell that one of a request that it never had */
-            backend_tell_undelivered(l, result->handle);
+            backend_tell_undelivered(l, result->handle, LOST_ANSWER);
         return;
     }
     if (result->status == REQUEST_OK) {
@@ -226,35 +231,14 @@ static bool take_reports(struct backend_link *l) {
 
 /* ---- the scheduler ---- */
 
-static struct described_profile described(const char *type, const struct profile *profile) {
-    struct described_profile d = {.profile = (struct profile *)(uintptr_t)profile};
-    snprintf(d.type, sizeof(d.type), "%s", type);
-    return d;
-}
-
 /* What we have: models, then accelerators, then those of them that are idle. Once the scheduler's clock is known, since
  * plans may come from then on. */
 static void introduce(struct backend_link *l) {
     const struct backend_link_config *c = &l->config;
-    if (!l->uplink.up || l->introduced || !clock_sync_known(&l->uplink.health.clock))
+    bool begun = atomic_load_explicit(&l->begun, memory_order_relaxed); /* a lone flag */
+    if (!begun || !l->uplink.up || l->introduced || !clock_sync_known(&l->uplink.health.clock))
         return;
-    for (uint32_t m = 0; m < c->model_count; m++) {
-        struct described_profile profiles[ACCELERATOR_TYPES_MAX];
-        uint32_t count = 0;
-        if (served_model_state(&c->models[m]) != MODEL_READY)
-            continue;
-        for (uint32_t t = 0; t < c->type_count; t++)
-            if (c->profiles[t][m])
-                profiles[count++] = described(c->types[t], c->profiles[t][m]);
-        char *text = model_description_write(&c->models[m], profiles, count, NULL, NULL);
-        size_t bytes = text ? strlen(text) : 0;
-        char *head = text ? peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0) : NULL;
-        if (head) {
-            memcpy(head, &m, sizeof(m));
-            memcpy(head + sizeof(m), text, bytes);
-        }
-        free(text);
-    }
+    backend_models_introduce(l);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++) {
         struct wire_accelerator *place =
             peer_frame_more(&l->uplink.peer, FRAME_ACCELERATORS, sizeof(*place), UINT16_MAX);
@@ -277,6 +261,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
 static void uplink_down(void *context) {
     struct backend_link *l = context;
     l->introduced = false;
+    backend_models_untold(l);
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         l->queues[a].told = l->queues[a].ours = l->queues[a].awaited = false;
     for (struct frontend_peer *f = l->frontends; f; f = f->next) { /* nobody knows */
@@ -296,6 +281,10 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
             if (accelerator < l->wiring->accelerators)
                 l->queues[accelerator].awaited = false;
         }
+        return 0;
+    case FRAME_MODEL_RESTS:
+        for (uint32_t i = 0; i < frame->count; i++)
+            backend_model_rests(l, ((const uint32_t *)head)[i]);
         return 0;
     case FRAME_FRONTEND:
         return backend_frontend_told(l, frame, head, err);
@@ -365,8 +354,13 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
     uplink_look(&l->uplink, now_ns, &until_ns);
     introduce(l);
+    backend_models_look(l, now_ns, &until_ns);
     bool more = take_reports(l);
     more |= take_results(l);
+    if (l->fabric_due) {
+        l->fabric_due = false;
+        fabric_look(l->fabric);
+    }
     backend_frontends_look(l, now_ns, &until_ns);
     backend_queues_look(l, now_ns, &until_ns);
     if (atomic_load_explicit(&l->quiesced, memory_order_relaxed)) /* a lone flag */
@@ -378,7 +372,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct backend_link *l = owner;
-    if (uplink_pending(&l->uplink))
+    l->fabric_due |= l->fabric && !fabric_may_sleep(l->fabric);
+    if (l->fabric_due || uplink_pending(&l->uplink))
         return true;
     for (uint32_t e = 0; e < l->wiring->executors; e++)
         if (ring_pending(&l->wiring->results[e]) || ring_pending(&l->wiring->ran[e]) ||
@@ -398,7 +393,13 @@ static const struct link_loop_ops loop_ops = {turn, pending, NULL, bury};
 /* ---- start and end ---- */
 
 static void link_free(struct backend_link *l) {
+    size_t bytes;
     uplink_destroy(&l->uplink);
+    fabric_close(l->fabric);
+    if (l->fabric_map) {
+        slab_range(l->slab, &bytes);
+        munmap(l->fabric_map, bytes);
+    }
     for (struct frontend_peer *f = l->frontends, *next; f; f = next) {
         next = f->next;
         landing_destroy(&f->landing);
@@ -416,6 +417,7 @@ static void link_free(struct backend_link *l) {
     if (l->slab)
         slab_destroy(l->slab);
     free(l->queues);
+    free(l->offers);
     free(l->by_number);
     link_report_free(&l->report);
     free(l);
@@ -431,22 +433,38 @@ int backend_link_start(struct backend_link **link, const struct backend_link_con
     l->config = *config;
     l->wiring = w;
     link_report_init(&l->report);
-    l->slab = slab_create(config->inputs_bytes_max);
+    l->slab = config->fabric ? slab_create_visible(config->inputs_bytes_max, false, true)
+                             : slab_create(config->inputs_bytes_max);
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->queues = calloc(w->accelerators, sizeof(*l->queues));
-    if (!l->slab || !l->by_number || !l->queues) {
+    l->offers = calloc(config->model_count + 1, sizeof(*l->offers));
+    if (!l->slab || !l->by_number || !l->queues || !l->offers) {
         error_set(err, rc, "no memory for the link to the cluster");
         goto err_free;
     }
+    atomic_init(&l->begun, !config->told_of_models);
+    for (uint32_t m = 0; m < config->model_count && !config->told_of_models; m++)
+        atomic_init(&l->offers[m].state,
+                    served_model_state(&config->models[m]) == MODEL_READY ? OFFER_COMES : OFFER_NONE);
     for (uint32_t a = 0; a < w->accelerators; a++)
         l->queues[a].last = &l->queues[a].first;
     w->regions[0].base = slab_range(l->slab, &w->regions[0].bytes);
-    l->config.self.format = WIRE_FORMAT;
+    hello_formats(&l->config.self);
     l->config.self.role = ROLE_BACKEND;
     l->config.self.accelerators = w->accelerators;
+    l->config.self.transports = TRANSPORTS_UNSAID | (config->fabric ? TRANSPORT_BIT(TRANSPORT_FABRIC) : 0);
+    l->config.self.transports &= config->transports ? config->transports : UINT32_MAX;
+    if (config->fabric)
+        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
     if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
                           config->beat_ns, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), -1, err)) < 0)
+        goto err_free;
+    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
+        error_set(err, rc, "no memory for TLS");
+        goto err_free;
+    }
+    if (config->fabric && (rc = transport_fabric_open(l, err)) < 0)
         goto err_free;
     link_loop_lend(&l->loop);
     if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||

@@ -13,6 +13,7 @@
 #include "sched/wiring.h"
 
 struct backend_link;
+struct tls;
 
 struct backend_link_config {
     struct wiring *wiring;
@@ -20,9 +21,12 @@ struct backend_link_config {
     uint32_t scheduler_count;
     const struct registry_place *registry; /* that knows who leads, instead; NULL: none */
     struct hello self;                     /* incarnation, version, name, token */
-    bool tcp;                              /* frontends of this host are spoken with by TCP, too */
+    const char *fabric;                    /* libfabric's provider that inputs may come by; NULL: none */
+    uint32_t transports;                   /* that inputs may come by, TRANSPORT_BIT(); 0: all that there are */
+    struct tls *tls;                       /* of the connections over TCP; outlives the link; NULL: plain text */
     int64_t beat_ns;                       /* between heartbeats */
-    const struct served_model *models;     /* [model_count] those that are READY are offered */
+    const struct served_model *models;     /* [model_count] those that are READY are offered, */
+    bool told_of_models;                   /* or those that backend_link_model_comes() tells of */
     uint32_t model_count;
     const char *types[ACCELERATOR_TYPES_MAX];                     /* [type_count] names */
     const struct profile *const *profiles[ACCELERATOR_TYPES_MAX]; /* [type_count][model_count]; NULL: the model does not
@@ -34,6 +38,17 @@ struct backend_link_config {
 
 /* 0 or -errno with a sentence. */
 int backend_link_start(struct backend_link **link, const struct backend_link_config *config, struct sy_error *err);
+/* Where models come and go (told_of_models), from one thread: the first have all come, and the scheduler may be told.
+ */
+void backend_link_begin(struct backend_link *link);
+/* A model is READY and its executors have it: it is offered. It stays as it is until it is gone. */
+void backend_link_model_comes(struct backend_link *link, uint32_t model);
+/* It is to go: the scheduler is asked to send no more plans for it. Those that are here, and those that still come,
+ * run.
+ */
+void backend_link_model_goes(struct backend_link *link, uint32_t model);
+/* Whether nothing here needs it any more. */
+bool backend_link_model_gone(const struct backend_link *link, uint32_t model);
 /* From now on accelerators take no more batches: the scheduler is told so, and what it sends until it knows still runs.
  * Any thread. */
 void backend_link_quiesce(struct backend_link *link);

@@ -9,9 +9,17 @@
 #include "cluster/backend_link_state.h"
 
 /* A pull that takes longer than PULL_TIMES what nineteen of twenty take, and than PULL_LEAST_NS, is given up: its
- * request is left out of its batch, which others wait for. */
-#define PULL_TIMES    4
-#define PULL_LEAST_NS (20 * NS_PER_MS)
+ * request is left out of its batch, which others wait for. Large inputs on a slow link take longer than that while they
+ * come: a frontend that has sent DELIVERS_BYTES in the last PULL_LEAST_NS has until PULL_MOST_NS. */
+#define PULL_TIMES     4
+#define PULL_LEAST_NS  (20 * NS_PER_MS)
+#define PULL_MOST_NS   (1 * NS_PER_S)
+#define DELIVERS_BYTES ((uint64_t)64 * 1024)
+/* A batch of which nothing is left, because its frontends are not reached, keeps its accelerator for as long as it
+ * would have run, but no longer than this. If it were free at once, the scheduler would send it all that those
+ * frontends have. */
+#define UNREACHED_MOST_NS (100 * NS_PER_MS)
+#define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* between two lines in the log that say so of a frontend */
 
 struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t handle) {
     return l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
@@ -40,7 +48,7 @@ static struct pulled_plan *plan_new(struct backend_link *l, const struct batch_p
     }
     p->next = NULL;
     p->missing = 0;
-    p->tight = false;
+    p->tight = p->unreached = false;
     memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
     return p;
 }
@@ -82,6 +90,14 @@ static bool plan_possible(const struct backend_link *l, const struct batch_plan 
     return plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
 }
 
+/* Until when a plan of which nothing is left keeps its accelerator. */
+static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
+    const struct backend_link_config *c = &l->config;
+    const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->served_model];
+    int64_t run_ns = profile ? profile->latency_ns[1] : 0;
+    return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
+}
+
 /* Hands plans over that are complete, in order, as far as there is room. */
 static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t now_ns) {
     struct accelerator_queue *q = &l->queues[accelerator];
@@ -93,6 +109,8 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
         plan_tighten(l, p);
         uint32_t requests = p->plan.request_count, slots = batch_plan_slots(requests);
         bool runs = requests > 0 && plan_possible(l, &p->plan);
+        if (requests == 0 && p->unreached && now_ns < plan_unreached_ns(l, &p->plan, p->begun_ns))
+            return;
         struct batch_plan *plan = runs ? ring_reserve_run(ring, slots) : NULL;
         if (runs && !plan)
             return; /* the executor lags: in the next turn */
@@ -106,7 +124,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
             l->plan_rung = true;
         } else {
             for (uint32_t i = 0; i < requests; i++) {
-                backend_tell_undelivered(l, p->plan.handles[i]);
+                backend_tell_undelivered(l, p->plan.handles[i], LOST_PLAN);
                 landing_give(&backend_frontend_of(l, p->plan.handles[i])->landing,
                              backend_landed_of(l, p->plan.handles[i]));
             }
@@ -127,105 +145,36 @@ void backend_landed_settle(struct backend_link *l, struct landed *landed) {
         queue_go_on(l, p->plan.accelerator, clock_now_ns());
 }
 
-/* A request cannot be had: it is left out, and its frontend hears of it through the scheduler. */
+/* A request cannot be had: it is left out, and its frontend hears of it. */
 void backend_landed_lose(struct backend_link *l, struct landed *landed) {
     landed->state = LANDED_GONE;
     if (!backend_frontend_of(l, landed->handle)->heir.number)
-        backend_tell_undelivered(l, landed->handle);
+        backend_tell_undelivered(l, landed->handle, LOST_INPUTS);
     backend_landed_settle(l, landed);
 }
 
-/* Reads a request of a frontend of this host where it lies. The frontend is not asked, so it is looked at once more
- * afterwards whether the request was still there (request/port.c). False: it was not. */
-static bool read_local(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
-    uint32_t lane = handle_frontend(landed->handle) % HELLO_LANES_MAX;
-    const struct request_card *theirs = &f->cards[lane][handle_slot(landed->handle)];
-    uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
-    struct {
-        struct wire_card card;
-        struct card_input inputs[TENSORS_MAX];
-    } read;
-    struct frame frame = {.kind = FRAME_CARD, .count = 1};
-    const char *from[TENSORS_MAX];
-    struct iovec pieces[TENSORS_MAX];
-    uint32_t count, sources = 0;
-
-    *err = (struct sy_error){.text = ""};
-    if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle || theirs->input_count > TENSORS_MAX)
-        return false;
-    read.card = (struct wire_card){.handle = landed->handle,
-                                   .deadline_ns = theirs->deadline_ns,
-                                   .items = theirs->items,
-                                   .work = theirs->work,
-                                   .input_count = theirs->input_count,
-                                   .delay = theirs->delay,
-                                   .alone = theirs->alone};
-    if (read.card.input_count > TENSORS_MAX)
-        return false;
-    for (uint32_t i = 0; i < read.card.input_count; i++) {
-        struct card_input *input = &read.inputs[i];
-        *input = theirs->inputs[i];
-        if (input->region != REGION_NONE && input->bytes > 0) {
-            if (input->region > HELLO_LANES_MAX || input->offset > f->regions[input->region].bytes ||
-                input->bytes > f->regions[input->region].bytes - input->offset)
-                return false;
-            from[sources++] = f->regions[input->region].base + input->offset;
-        }
-        input->offset = frame.body_bytes;
-        frame.body_bytes += input->bytes;
-    }
-    frame.head_bytes = (uint32_t)(sizeof(struct wire_card) + read.card.input_count * sizeof(struct card_input));
-    if (wire_head_check(&frame, &read.card, err) < 0 ||
-        landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces, &count,
-                     err) < 0)
-        return false;
-    CHECK_EQ(count, sources);
-    for (uint32_t i = 0; i < count; i++)
-        memcpy(pieces[i].iov_base, from[i], pieces[i].iov_len);
-    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all was read before */
-    bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
-    return whole && landing_over(&f->landing, landed, err) == 0;
-}
-
-/* Takes a request of a plan from a frontend of this host. */
-static void pull_local(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
-    struct sy_error err;
-    uint64_t handle = landed->handle;
-    if (!read_local(f, landed, &err)) {
-        if (*err.text)
-            log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
-        landing_give(&f->landing, landed);
-        backend_tell_undelivered(l, handle);
-        return;
-    }
-    uint64_t *place = peer_frame_more(&f->peer, FRAME_TAKEN, sizeof(*place), WIRE_MANY);
-    if (place)
-        *place = handle;
-}
-
-/* Asks a frontend for the requests of a plan; of one that is not connected nothing can be had. */
+/* Begins to pull the requests of a plan; of a frontend that is not connected nothing can be had. */
 static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
         uint64_t handle = p->plan.handles[i];
         struct frontend_peer *f = backend_frontend_of(l, handle);
         struct landed *landed = f && f->landing.cards ? landing_place(&f->landing, handle) : NULL;
-        if (!landed || landed->handle || !f->known || f->peer.closed) {
-            backend_tell_undelivered(l, handle);
+        if (!landed || landed->handle || !f->known || !f->transport || f->peer.closed) {
+            p->unreached = true;
+            backend_tell_undelivered(l, handle, LOST_INPUTS);
             continue;
         }
-        *landed = (struct landed){.handle = handle, .plan = p, .model = p->plan.served_model, .state = LANDED_PULLING};
-        if (f->local) {
-            pull_local(l, f, landed);
-            continue;
-        }
-        uint64_t *place = peer_frame_more(&f->peer, FRAME_PULL, sizeof(*place), WIRE_MANY);
-        if (!place) {
+        *landed = (struct landed){.handle = handle,
+                                  .plan = p,
+                                  .model = p->plan.served_model,
+                                  .state = LANDED_PULLING,
+                                  .begun_ns = p->begun_ns};
+        enum pull_state state = f->transport->pull(l, f, landed);
+        p->missing += state == PULL_UNDER_WAY;
+        if (state == PULL_NONE) {
             landing_give(&f->landing, landed);
-            backend_tell_undelivered(l, handle);
-            continue;
+            backend_tell_undelivered(l, handle, LOST_INPUTS);
         }
-        *place = handle;
-        p->missing++;
     }
 }
 
@@ -235,6 +184,8 @@ static int take_plan(struct backend_link *l, const struct batch_plan *plan, int6
         plan->request_count > l->wiring->batch_max)
         return error_set(err, -EPROTO,
                          "a plan for an accelerator or a model that is not here, or for too many requests");
+    if (l->config.told_of_models && !backend_model_runs(l, plan->served_model))
+        return error_set(err, -EPROTO, "a plan for a model that is not here any more");
     struct accelerator_queue *q = &l->queues[plan->accelerator];
     struct pulled_plan *p = plan_new(l, plan);
     if (!p)
@@ -270,25 +221,56 @@ int backend_take_plans(struct backend_link *l, const struct frame *frame, const 
     return rc;
 }
 
+/* Whether so much has come from a frontend lately that more will. */
+static bool delivers(struct frontend_peer *f, int64_t now_ns) {
+    uint64_t bytes = f->peer.bytes_in + f->fabric_bytes;
+    if (bytes - f->mark_bytes >= DELIVERS_BYTES) {
+        f->mark_bytes = bytes;
+        f->mark_ns = now_ns;
+    }
+    return now_ns - f->mark_ns <= PULL_LEAST_NS;
+}
+
+static void pull_give_up(struct backend_link *l, struct frontend_peer *f, struct landed *landed, int64_t now_ns) {
+    l->given_up++;
+    f->given_up++;
+    if (now_ns >= f->given_up_at_ns) {
+        log_warn("pulls given up", "frontend=%s count=%llu", f->peer.name, (unsigned long long)f->given_up);
+        f->given_up_at_ns = now_ns + GIVEN_UP_LOG_NS;
+    }
+    landed->state = LANDED_GONE;
+    backend_tell_undelivered(l, landed->handle, LOST_INPUTS);
+}
+
+/* A plan's time is over: gives up what is missing, but for what is coming. */
+static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t now_ns) {
+    bool last = now_ns - p->begun_ns >= PULL_MOST_NS;
+    for (uint32_t i = 0; i < p->plan.request_count && p->missing > 0; i++) {
+        struct landed *landed = backend_landed_of(l, p->plan.handles[i]);
+        if (!landed || landed->state != LANDED_PULLING || landed->plan != p)
+            continue;
+        struct frontend_peer *f = backend_frontend_of(l, landed->handle);
+        if (!last && delivers(f, now_ns))
+            continue;
+        pull_give_up(l, f, landed, now_ns);
+        p->unreached = true;
+        p->missing--;
+    }
+    p->over_ns = now_ns + PULL_LEAST_NS;
+}
+
 /* Gives up pulls that take too long, and hands over what waited for room. Lowers *until_ns to when to look again. */
 void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     for (uint32_t a = 0; l->pulling > 0 && a < l->wiring->accelerators; a++) {
         struct pulled_plan *p = l->queues[a].first;
-        if (p && p->missing > 0 && now_ns > p->over_ns) {
-            for (uint32_t i = 0; i < p->plan.request_count && p->missing > 0; i++) {
-                struct landed *landed = backend_landed_of(l, p->plan.handles[i]);
-                if (landed && landed->state == LANDED_PULLING && landed->plan == p) {
-                    l->given_up++;
-                    log_warn("pull given up", "frontend=%s", backend_frontend_of(l, landed->handle)->peer.name);
-                    landed->state = LANDED_GONE;
-                    backend_tell_undelivered(l, landed->handle);
-                    p->missing--;
-                }
-            }
-        }
+        if (p && p->missing > 0 && now_ns > p->over_ns)
+            plan_give_up(l, p, now_ns);
         queue_go_on(l, a, now_ns);
         p = l->queues[a].first;
-        int64_t at_ns = !p ? TIME_NEVER : p->missing ? p->over_ns : now_ns + NS_PER_MS / 10;
+        int64_t at_ns = !p                                           ? TIME_NEVER
+                        : p->missing                                 ? p->over_ns
+                        : p->unreached && p->plan.request_count == 0 ? plan_unreached_ns(l, &p->plan, p->begun_ns)
+                                                                     : now_ns + NS_PER_MS / 10;
         *until_ns = at_ns < *until_ns ? at_ns : *until_ns;
     }
 }

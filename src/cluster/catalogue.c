@@ -13,10 +13,27 @@ static void model_free(struct served_model *model) {
     free(model);
 }
 
-static uint32_t known_find(const struct catalogue *c, const struct served_model *model) {
+static bool is_same(const struct known_model *known, const struct served_model *model) {
+    return known->model && known->model->version == model->version && strcmp(known->model->name, model->name) == 0;
+}
+
+/* A model of that name and version, with that hash; or else another one, that some backend has. */
+static uint32_t known_find(const struct catalogue *c, const struct served_model *model, uint64_t hash) {
+    uint32_t found = CATALOGUE_NONE;
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        if (!is_same(&c->known[i], model))
+            continue;
+        if (c->known[i].hash != hash && c->known[i].backends > 0)
+            return i;
+        if (c->known[i].hash == hash)
+            found = i;
+    }
+    return found;
+}
+
+uint32_t catalogue_successor(const struct catalogue *c, uint32_t known) {
     for (uint32_t i = 0; i < c->known_count; i++)
-        if (c->known[i].model && c->known[i].model->version == model->version &&
-            strcmp(c->known[i].model->name, model->name) == 0)
+        if (i != known && c->known[i].backends > 0 && is_same(&c->known[i], c->known[known].model))
             return i;
     return CATALOGUE_NONE;
 }
@@ -28,19 +45,50 @@ static uint32_t known_place(struct catalogue *c) {
     return c->known_count < CATALOGUE_MODELS_MAX ? c->known_count++ : CATALOGUE_NONE;
 }
 
-static void profiles_free(struct brought_model *brought) {
-    for (uint32_t i = 0; i < brought->profile_count; i++)
-        free(brought->profiles[i].profile);
+static void profiles_free(struct described_profile *profiles, uint32_t *count) {
+    for (uint32_t i = 0; i < *count; i++)
+        free(profiles[i].profile);
+    *count = 0;
+}
+
+void catalogue_brought_free(struct brought_model *brought) {
+    if (!brought->shared)
+        profiles_free(brought->profiles, &brought->profile_count);
     brought->profile_count = 0;
+}
+
+static void profiles_share(const struct known_model *known, struct brought_model *brought) {
+    memcpy(brought->profiles, known->profiles_brought, sizeof(brought->profiles));
+    brought->profile_count = known->profiles_brought_count;
+    brought->shared = true;
+}
+
+/* Most backends bring what others have brought. To read a description takes some 100 us, to compare it less than one. A
+ * model that no backend has any more is looked at as if it were new. */
+static bool bring_again(struct catalogue *c, const char *description, size_t bytes, struct brought_model *brought) {
+    for (uint32_t i = 0; i < c->known_count; i++) {
+        struct known_model *known = &c->known[i];
+        if (known->backends == 0 || known->description_bytes != bytes ||
+            memcmp(known->description, description, bytes) != 0)
+            continue; /* of one that no backend has any more another of its name may have come */
+        known->backends++;
+        brought->known = i;
+        profiles_share(known, brought);
+        return true;
+    }
+    return false;
 }
 
 int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, struct brought_model *brought,
                     struct sy_error *err) {
+    brought->profile_count = 0;
+    brought->shared = brought->ends = false;
+    if (bring_again(c, description, bytes, brought))
+        return 0;
     struct served_model *model = calloc(1, sizeof(*model));
     char *text = malloc(bytes + 1);
     int rc = -ENOMEM;
 
-    brought->profile_count = 0;
     if (!model || !text) {
         error_set(err, rc, "no memory for a model's description");
         goto err_free;
@@ -52,11 +100,11 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         goto err_free;
     }
     uint64_t hash = model_description_hash(model);
-    uint32_t i = known_find(c, model);
+    uint32_t i = known_find(c, model, hash);
     if (i != CATALOGUE_NONE && c->known[i].hash != hash) {
         char difference[300];
         model_description_difference(c->known[i].model, model, difference, sizeof(difference));
-        rc = error_set(err, -EINVAL, "model '%s' version %u is another one on other backends: %s", model->name,
+        rc = error_set(err, -EEXIST, "model '%s' version %u is another one on other backends: %s", model->name,
                        model->version, difference);
         goto err_free;
     }
@@ -72,7 +120,10 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
                                       .hash = hash,
                                       .description = text,
                                       .description_bytes = (uint32_t)bytes,
+                                      .profiles_brought_count = brought->profile_count,
                                       .place = CATALOGUE_NONE};
+        memcpy(known->profiles_brought, brought->profiles, sizeof(brought->profiles));
+        brought->shared = true;
         model = NULL;
         text = NULL;
     }
@@ -82,7 +133,7 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
 
 err_free:
     if (rc < 0)
-        profiles_free(brought);
+        profiles_free(brought->profiles, &brought->profile_count);
     model_free(model);
     free(text);
     return rc;
@@ -90,7 +141,8 @@ err_free:
 
 void catalogue_take(struct catalogue *c, struct brought_model *brought) {
     c->known[brought->known].backends--;
-    profiles_free(brought);
+    brought->ends = true;
+    catalogue_brought_free(brought);
 }
 
 void catalogue_forget(struct catalogue *c, uint32_t i) {
@@ -101,6 +153,7 @@ void catalogue_forget(struct catalogue *c, uint32_t i) {
         free(known->profiles[k]);
         c->classes[k].models[i / 64] &= ~(1ULL << i % 64);
     }
+    profiles_free(known->profiles_brought, &known->profiles_brought_count);
     model_free(known->model);
     free(known->description);
     *known = (struct known_model){.model = NULL};
@@ -134,6 +187,8 @@ static void class_begin(struct catalogue *c, uint32_t k, const char *type, const
     }
     for (uint32_t i = 0; i < count; i++) {
         const struct profile *profile = profile_of(&brought[i], type);
+        if (brought[i].ends)
+            continue;
         struct profile *copy = profile ? profile_copy(profile) : NULL;
         c->known[brought[i].known].profiles[k] = copy;
         if (!copy)
@@ -147,7 +202,7 @@ uint32_t catalogue_class(struct catalogue *c, const char *type, const struct bro
     uint32_t free_class = CATALOGUE_NONE;
 
     for (uint32_t i = 0; i < count; i++)
-        if (profile_of(&brought[i], type))
+        if (!brought[i].ends && profile_of(&brought[i], type))
             models[brought[i].known / 64] |= 1ULL << brought[i].known % 64;
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         struct accelerator_class *class = &c->classes[k];

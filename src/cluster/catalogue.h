@@ -16,8 +16,10 @@
 struct known_model {
     struct served_model *model; /* NULL: the number is free */
     uint64_t hash;
-    char *description; /* of the backend that brought it first */
+    char *description; /* of the backend that brought it first, */
     uint32_t description_bytes;
+    struct described_profile profiles_brought[ACCELERATOR_TYPES_MAX]; /* and the profiles that it has */
+    uint32_t profiles_brought_count;
     uint32_t backends;                               /* that have it now */
     uint32_t place;                                  /* that serves it, or is about to; CATALOGUE_NONE */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: that does not run it */
@@ -39,15 +41,19 @@ struct catalogue {
 struct brought_model {
     uint32_t number; /* the backend's */
     uint32_t known;  /* catalogue_bring() sets it */
+    bool ends;       /* it was taken out of the catalogue, and counts for no class */
     struct described_profile profiles[ACCELERATOR_TYPES_MAX];
     uint32_t profile_count;
+    bool shared; /* the profiles are the known model's: the same text was brought before, and not read again */
 };
 
-/* Notes that a backend has a model. Fills `brought`. 0, or -EINVAL: the description is wrong, or another backend's
- * model of that name and version is another; -ENOSPC; -ENOMEM; with a sentence. */
+/* Notes that a backend has a model. Fills `brought`. 0, or -EINVAL: the description is wrong; -EEXIST: a backend has
+ * another model of that name and version; -ENOSPC; -ENOMEM; with a sentence. */
 int catalogue_bring(struct catalogue *catalogue, const char *description, size_t bytes, struct brought_model *brought,
                     struct sy_error *err);
-/* The backend has it no more. Frees its profiles. */
+/* Frees the profiles of one that is not taken back, since all ends. */
+void catalogue_brought_free(struct brought_model *brought);
+/* The backend has it no more, or will not: it `ends`. Frees its profiles. */
 void catalogue_take(struct catalogue *catalogue, struct brought_model *brought);
 /* The class of a backend's accelerators of a type, for one more backend. `used`: a bit for each class that some place
  * still knows. CATALOGUE_NONE: there are too many. */
@@ -57,6 +63,8 @@ uint32_t catalogue_class(struct catalogue *catalogue, const char *type, const st
 void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 /* The classes that run a model now, a bit each. */
 uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
+/* Of a model that no backend has any more: another one of its name and version. CATALOGUE_NONE: there is none. */
+uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
 /* A model that no backend has and no place serves is forgotten. */
 void catalogue_forget(struct catalogue *catalogue, uint32_t known);
 void catalogue_free(struct catalogue *catalogue);

@@ -9,11 +9,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/frontend_link_state.h"
+#include "cluster/transport.h"
 #include "net/auth.h"
 #include "tensor/strings.h"
 
 #define GREET_NS      (5 * NS_PER_S) /* from being accepted to the introduction */
 #define STRANGERS_MAX 64             /* connected, and not introduced */
+#define FLUSH_BYTES   65536          /* of cards and inputs, after which it is seen whether the socket takes more */
 #define NO_OUTPUTS    "the backend sent no outputs that the model gives"
 
 /* Outputs of one request that came over a link. */
@@ -27,12 +29,21 @@ struct received_block {
 /* A piece of a request's inputs was sent, or never will be. */
 static void piece_sent(void *context, uint64_t tag) {
     struct frontend_link *l = context;
-    struct away *a = &l->away[tag];
-    if (--a->readers == 0 && a->over)
-        away_give_back(l, a);
+    away_unread(l, &l->away[tag]);
 }
 
-static void send_card(struct frontend_link *l, struct backend *b, struct away *a) {
+struct wire_card away_card(const struct frontend_link *l, const struct request_card *card) {
+    return (struct wire_card){.handle = away_handle(l, card->handle),
+                              .deadline_ns = card->deadline_ns,
+                              .items = card->items,
+                              .work = card->work,
+                              .input_count = card->input_count,
+                              .delay = card->delay,
+                              .alone = card->alone};
+}
+
+/* Returns the bytes of its inputs. */
+static uint64_t send_card(struct frontend_link *l, struct backend *b, struct away *a) {
     const struct wiring *w = l->wiring;
     const struct request_card *card = &w->cards[away_lane(a)][handle_slot(a->message.handle)];
     uint64_t bytes = 0;
@@ -43,14 +54,8 @@ static void send_card(struct frontend_link *l, struct backend *b, struct away *a
     size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
     struct wire_card *out = peer_frame(&b->peer, FRAME_CARD, 1, head_bytes, bytes);
     if (!out)
-        return;
-    *out = (struct wire_card){.handle = away_handle(l, card->handle),
-                              .deadline_ns = card->deadline_ns,
-                              .items = card->items,
-                              .work = card->work,
-                              .input_count = card->input_count,
-                              .delay = card->delay,
-                              .alone = card->alone};
+        return 0;
+    *out = away_card(l, card);
     struct card_input *inputs = (struct card_input *)(out + 1);
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
@@ -66,16 +71,61 @@ static void send_card(struct frontend_link *l, struct backend *b, struct away *a
         peer_body(&b->peer, region_at(w->regions, &card->inputs[i]), card->inputs[i].bytes, piece_sent, l,
                   (uint64_t)(a - l->away));
     }
+    return bytes;
+}
+
+/* Bytes of inputs that go out. */
+static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_t handle) {
+    struct away *a = away_find(l, handle);
+    if (a && !a->over)
+        return send_card(l, b, a);
+    peer_send(&b->peer, FRAME_NO_CARD, 1, &handle, sizeof(handle));
+    return 0;
+}
+
+/* Sends what was asked for while the socket takes it. A pull that is given up before its turn comes costs the link
+ * nothing then, and its request need not wait until its inputs have gone. */
+static void pulls_go_on(struct frontend_link *l, struct backend *b) {
+    uint64_t bytes = 0;
+    while (b->asked_count > 0 && !b->peer.closed && !b->peer.writable_wanted) {
+        b->asked_count--;
+        bytes += card_or_none(l, b, b->asked[b->asked_first++ & (b->asked_room - 1)]);
+        if (b->asked_count > 0 && bytes >= FLUSH_BYTES) {
+            peer_flush(&b->peer);
+            bytes = 0;
+        }
+    }
+}
+
+/* One more that is asked for. False: no memory. */
+static bool pull_add(struct backend *b, uint64_t handle) {
+    if (b->asked_count == b->asked_room) {
+        uint32_t room = b->asked_room ? 2 * b->asked_room : 64;
+        uint64_t *grown = malloc(room * sizeof(*grown));
+        if (!grown)
+            return false;
+        for (uint32_t i = 0; i < b->asked_count; i++)
+            grown[i] = b->asked[(b->asked_first + i) & (b->asked_room - 1)];
+        free(b->asked);
+        b->asked = grown;
+        b->asked_room = room;
+        b->asked_first = 0;
+    }
+    b->asked[(b->asked_first + b->asked_count++) & (b->asked_room - 1)] = handle;
+    return true;
+}
+
+void away_pulled(struct frontend_link *l, struct backend *b, uint64_t handle) {
+    if (!pull_add(b, handle))
+        card_or_none(l, b, handle);
+    pulls_go_on(l, b);
 }
 
 static void pull(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) {
-        struct away *a = away_find(l, handles[i]);
-        if (a && !a->over)
-            send_card(l, b, a);
-        else
-            peer_send(&b->peer, FRAME_NO_CARD, 1, &handles[i], sizeof(handles[i]));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!pull_add(b, handles[i]))
+            card_or_none(l, b, handles[i]);
+    pulls_go_on(l, b);
 }
 
 /* A backend of this host has read requests where they lie. */
@@ -155,8 +205,8 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         block = output_block_failed(NO_OUTPUTS);
         result = (struct wire_outcome){.status = REQUEST_FAILED};
     }
-    if (result.status == REQUEST_LOST)
-        l->lost++;
+    if (result.status == REQUEST_LOST && !a->over)
+        l->lost[result.reason && result.reason < LOST_REASONS ? result.reason : LOST_ACCELERATOR]++;
     bool wanted_elsewhere = a->sent && l->uplink.up && a->taker == NO_TAKER && !a->over;
     if (wanted_elsewhere) /* it was sent again, and the first run has answered */
         away_tell(l, a, REQUEST_CANCELLED);
@@ -165,15 +215,23 @@ static void result_over(struct frontend_link *l, struct backend *b) {
 
 /* ---- backends ---- */
 
-/* To a backend of this host goes the memory that cards and inputs lie in, so that it reads them there. */
-static bool regions_send(struct frontend_link *l, struct backend *b) {
+/* Whether a backend of this host may map the memory that cards and inputs lie in. */
+static bool regions_visible(const struct wiring *w) {
+    bool visible = w->frontends + wiring_regions(w) <= PEER_FDS_MAX;
+    for (uint32_t f = 0; f < w->frontends; f++)
+        visible &= w->card_fds[f] >= 0;
+    for (uint32_t r = 0; r < wiring_regions(w); r++)
+        visible &= w->regions[r].fd >= 0;
+    return visible;
+}
+
+/* It gets that memory, so that it reads requests there. If that fails, the link ends. */
+static void regions_send(struct frontend_link *l, struct backend *b) {
     const struct wiring *w = l->wiring;
     struct wire_region regions[PEER_FDS_MAX];
     int fds[PEER_FDS_MAX];
     uint32_t count = 0;
 
-    if (!b->local || w->frontends + wiring_regions(w) > PEER_FDS_MAX)
-        return false;
     for (uint32_t f = 0; f < w->frontends; f++) {
         fds[count] = w->card_fds[f];
         regions[count++] =
@@ -183,10 +241,7 @@ static bool regions_send(struct frontend_link *l, struct backend *b) {
         fds[count] = w->regions[r].fd;
         regions[count++] = (struct wire_region){.bytes = w->regions[r].bytes, .number = r};
     }
-    for (uint32_t i = 0; i < count; i++)
-        if (fds[i] < 0)
-            return false;
-    return peer_send_fds(&b->peer, FRAME_REGIONS, count, regions, count * sizeof(*regions), fds, count) == 0;
+    peer_send_fds(&b->peer, FRAME_REGIONS, count, regions, count * sizeof(*regions), fds, count);
 }
 
 static int backend_hello(struct frontend_link *l, struct backend *b, const struct frame *frame, const char *head,
@@ -194,27 +249,36 @@ static int backend_hello(struct frontend_link *l, struct backend *b, const struc
     int rc = hello_read(head, frame->head_bytes, &b->hello, err);
     if (rc < 0)
         return rc;
+    enum transport_kind kind = TRANSPORT_TCP;
+    struct sy_error unlike;
     const char *why = NULL;
-    if (b->hello.format != WIRE_FORMAT)
-        why = "this frontend speaks another format of messages";
+    if (hello_agree(&l->uplink.self, &b->hello, &b->peer.format, &unlike) < 0)
+        why = unlike.text;
     else if (b->hello.role != ROLE_BACKEND)
         why = "only backends connect here";
     else if (l->config.auth && !auth_allows(l->config.auth, b->hello.token, strlen(b->hello.token)))
         why = "its token does not let it in";
+    else if (transport_choose(&l->uplink.self, &b->hello, b->local && regions_visible(l->wiring), &kind, &unlike) < 0)
+        why = unlike.text;
     if (why) {
-        log_warn("stranger refused", "from=%s reason=\"%s\"", b->peer.name, why);
+        link_loop_stranger(&l->loop, b->peer.name, why);
+        b->refused = true;
         peer_send(&b->peer, FRAME_REFUSED, 1, why, strlen(why));
         peer_flush(&b->peer);
         return error_set(err, -EACCES, "%s", why);
     }
     b->known = true;
+    peer_welcome(&b->peer);
     snprintf(b->peer.name, sizeof(b->peer.name), "%s", b->hello.name);
     health_init(&b->health, l->uplink.beat_ns, clock_now_ns());
     struct hello answer = l->uplink.self;
     *answer.token = '\0';
     hello_send(&b->peer, FRAME_WELCOME, &answer);
-    bool local = regions_send(l, b);
-    log_info("backend connected", "backend=%s transport=%s", b->peer.name, local ? "shm" : "tcp");
+    if (kind == TRANSPORT_SHM)
+        regions_send(l, b);
+    else if (kind == TRANSPORT_FABRIC)
+        fabric_offer(l, b);
+    log_info("backend connected", "backend=%s transport=%s", b->peer.name, transport_name(kind));
     return 0;
 }
 
@@ -233,6 +297,12 @@ static int backend_frame(struct peer *peer, const struct frame *frame, const voi
         return 0;
     case FRAME_TAKEN:
         taken(l, b, head, frame->count);
+        return 0;
+    case FRAME_WHERE:
+        fabric_where(l, b, head, frame->count);
+        return 0;
+    case FRAME_READ:
+        fabric_was_read(l, b, head, frame->count);
         return 0;
     case FRAME_RESULT:
         b->result = *(const struct wire_result *)head;
@@ -263,15 +333,17 @@ static void backend_body_over(struct peer *peer) {
     result_over(peer->owner, container_of(peer, struct backend, peer));
 }
 
-/* Requests that it has taken and the scheduler of now knows nothing of are sent to that; of the others the scheduler
- * tells. */
+/* Requests that it has taken are sent again: nobody else may know that their answers did not come, for their batches
+ * may have ended well. If the scheduler knows them, they are given back to their port, which sends them under new
+ * handles, so that what is said of the old ones is not believed; else they are sent to it as they are. */
 static void taken_again(struct frontend_link *l, uint32_t place) {
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || a->over || a->taker != place)
             continue;
         if (a->sent == l->uplink.times && l->uplink.up) {
-            a->taker = NO_TAKER;
+            l->lost[LOST_BACKEND]++;
+            away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
             continue;
         }
         away_hold(l, a);
@@ -281,11 +353,15 @@ static void taken_again(struct frontend_link *l, uint32_t place) {
 }
 
 static void backend_drop(struct frontend_link *l, struct backend *b, const char *reason) {
-    log_info(b->known ? "backend disconnected" : "stranger disconnected", "peer=%s reason=\"%s\"", b->peer.name,
-             reason);
+    if (b->known)
+        log_info("backend disconnected", "peer=%s reason=\"%s\"", b->peer.name, reason);
+    else if (!b->refused)
+        link_loop_stranger(&l->loop, b->peer.name, reason);
     output_block_put(b->block ? &b->block->block : NULL);
     b->block = NULL;
+    b->asked_count = 0;
     link_loop_drop(&l->loop, &b->peer);
+    fabric_drop(l, b);
     l->backends[b->place] = NULL;
     l->backend_count--;
     taken_again(l, b->place);
@@ -297,12 +373,28 @@ static void backend_closed(struct peer *peer, const char *reason) {
 
 static const struct peer_events backend_events = {backend_frame, backend_body, backend_body_over, backend_closed};
 
-static int place_find(struct frontend_link *l, uint32_t *place) {
-    uint32_t strangers = 0, i = 0;
-    for (uint32_t k = 0; k < l->backend_room; k++)
-        strangers += l->backends[k] && !l->backends[k]->known;
+/* One more stranger comes. If there are too many, the oldest goes that has said nothing, which a backend does at once,
+ * or else the oldest, who has had more time than a backend needs. */
+static void stranger_evict(struct frontend_link *l) {
+    struct backend *oldest = NULL, *silent = NULL;
+    uint32_t strangers = 0;
+    for (uint32_t k = 0; k < l->backend_room; k++) {
+        struct backend *b = l->backends[k];
+        if (!b || b->known)
+            continue;
+        strangers++;
+        if (!oldest || b->since_ns < oldest->since_ns)
+            oldest = b;
+        if (peer_is_silent(&b->peer) && (!silent || b->since_ns < silent->since_ns))
+            silent = b;
+    }
     if (strangers >= STRANGERS_MAX)
-        return -EBUSY;
+        backend_drop(l, silent ? silent : oldest, "others have come meanwhile");
+}
+
+static int place_find(struct frontend_link *l, uint32_t *place) {
+    uint32_t i = 0;
+    stranger_evict(l);
     while (i < l->backend_room && l->backends[i])
         i++;
     if (i == l->backend_room) {
@@ -346,10 +438,15 @@ void frontend_backends_look(struct frontend_link *l, int64_t now_ns, int64_t *un
         if (!b)
             continue;
         int64_t over_ns = b->since_ns + GREET_NS;
+        pulls_go_on(l, b);
+        if (l->backends[i] != b)
+            continue; /* the connection broke in that */
         if (!b->known && now_ns > over_ns)
             backend_drop(l, b, "it did not introduce itself");
         else if (!b->known)
             *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+        else if (b->fabric_down)
+            backend_drop(l, b, "its connection by libfabric is lost");
         else if (!health_look(&b->health, &b->peer, now_ns, until_ns))
             backend_drop(l, b, "it has been silent for three heartbeats");
     }

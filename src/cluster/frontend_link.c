@@ -9,10 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/frontend_link_state.h"
+#include "cluster/transport.h"
 
-#define TAKE_MOST 256              /* messages from one ring a turn */
-#define SWEEP_NS  (10 * NS_PER_MS) /* while no scheduler takes requests: looks for those that are too late */
-#define LOOK_NS   (5 * NS_PER_MS)  /* how often the owner looks at its models */
+#define TAKE_MOST 256               /* messages from one ring a turn */
+#define SWEEP_NS  (10 * NS_PER_MS)  /* while no scheduler takes requests: looks for those that are too late */
+#define LOOK_NS   (5 * NS_PER_MS)   /* how often the owner looks at its models while some go, */
+#define REST_NS   (100 * NS_PER_MS) /* and else */
 /* A model that no backend has any more is kept for a while, with its requests: a backend, or another scheduler that
  * knows of one, may be back soon. */
 #define FORGET_NS (2 * NS_PER_S)
@@ -56,7 +58,7 @@ static void give_result(struct frontend_link *l, const struct away *a) {
         .absent = a->last.absent,
     };
     ring_push(ring);
-    l->result_rung = true;
+    l->results_rung++;
 }
 
 static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reason) {
@@ -66,7 +68,12 @@ static void give_refusal(struct frontend_link *l, struct away *a, uint32_t reaso
     *message =
         (struct refusal_message){.handle = a->message.handle, .served_model = a->message.model, .reason = reason};
     ring_push(ring);
-    l->refusal_rung = true;
+    l->results_rung++;
+}
+
+void away_unread(struct frontend_link *l, struct away *a) {
+    if (--a->readers == 0 && a->over)
+        away_give_back(l, a);
 }
 
 void away_give_back(struct frontend_link *l, struct away *a) {
@@ -148,7 +155,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
         return;
     }
     CHECK_EQ(a->message.handle, 0); /* a port submits to a slot again when it has come back */
-    *a = (struct away){.message = *message, .taker = NO_TAKER};
+    *a = (struct away){.message = *message, .taker = NO_TAKER, .reader = NO_TAKER};
     l->held++;
     if (away_can_send(l, a))
         away_send(l, a);
@@ -169,17 +176,27 @@ static bool take_requests(struct frontend_link *l) {
     return more;
 }
 
+/* The next request that waits here, from *i on; `left` of them may come, at first l->held. NULL: no more. */
+static struct away *held_next(const struct frontend_link *l, size_t *i, uint32_t *left) {
+    while (*left > 0 && *i < away_count(l)) {
+        struct away *a = &l->away[(*i)++];
+        if (!a->message.handle || a->sent)
+            continue;
+        --*left;
+        if (!a->over)
+            return a;
+    }
+    return NULL;
+}
+
 /* Of the requests that wait here, refuses those that cannot be in time any more, and sends those that can be. */
 static void sweep(struct frontend_link *l, int64_t now_ns) {
     uint32_t left = l->held;
-    for (size_t i = 0; left > 0 && i < away_count(l); i++) {
-        struct away *a = &l->away[i];
-        if (!a->message.handle || a->sent)
-            continue;
-        left--;
-        if (!a->over && now_ns > a->message.deadline_ns)
+    size_t i = 0;
+    for (struct away *a; (a = held_next(l, &i, &left));) {
+        if (now_ns > a->message.deadline_ns)
             refuse(l, a, REFUSAL_STRANDED);
-        else if (!a->over && away_can_send(l, a))
+        else if (away_can_send(l, a))
             away_send(l, a);
     }
 }
@@ -197,6 +214,7 @@ static int model_serve(struct frontend_link *l, const struct frame *frame, const
     l->remote_of_local[local] = remote;
     l->forget_ns[local] = TIME_NEVER;
     l->told[local] = l->served[local] = true;
+    l->look_ns = 0; /* it may take the place of another one */
     if (l->held > 0)
         sweep(l, clock_now_ns());
     return 0;
@@ -207,22 +225,66 @@ static void model_miss(struct frontend_link *l, uint32_t local) {
     l->remote_of_local[local] = NO_MODEL;
     l->served[local] = false;
     l->forget_ns[local] = clock_now_ns() + FORGET_NS;
+    l->look_ns = 0;
 }
 
-static void models_forget(struct frontend_link *l, int64_t now_ns) {
-    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++)
+/* Refuses the requests that wait here for a backend that has their model. */
+static void model_refuse(struct frontend_link *l, uint32_t local) {
+    uint32_t left = l->held;
+    size_t i = 0;
+    for (struct away *a; (a = held_next(l, &i, &left));)
+        if (a->message.model == local)
+            refuse(l, a, REFUSAL_STRANDED);
+}
+
+/* True: some are still to be forgotten. */
+static bool models_forget(struct frontend_link *l, int64_t now_ns) {
+    bool left = false;
+    for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
         if (now_ns > l->forget_ns[local]) {
             l->forget_ns[local] = TIME_NEVER;
+            model_refuse(l, local);
             l->config.ops->gone(l->config.context, local);
         }
+        left |= l->forget_ns[local] != TIME_NEVER;
+    }
+    return left;
+}
+
+/* Takes the requests of a model that no backend has any more out of the scheduler's queue: they wait here. */
+static void requests_take_back(struct frontend_link *l, uint32_t remote) {
+    for (size_t i = 0; i < away_count(l); i++) {
+        struct away *a = &l->away[i];
+        if (!a->message.handle || a->over || a->cancelled || a->sent != l->uplink.times || a->taker != NO_TAKER ||
+            a->remote != remote)
+            continue;
+        away_tell(l, a, REQUEST_CANCELLED);
+        l->lost[LOST_BACKEND]++;
+        away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
+    }
 }
 
 /* No request with this number is sent any more: the scheduler has told of another for its model before, or the model
  * is gone. */
 static void model_gone(struct frontend_link *l, uint32_t remote) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
-        if (l->remote_of_local[local] == remote)
+        if (l->remote_of_local[local] == remote) {
             model_miss(l, local);
+            requests_take_back(l, remote);
+        }
+    peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
+}
+
+/* The same of a model that its last backend unloads, which still runs what the scheduler has; also what ports have
+ * handed over before they knew of another model in its place. */
+static void model_ends(struct frontend_link *l, uint32_t remote) {
+    while (take_requests(l)) {
+    }
+    for (uint32_t local = 0; local < l->config.models_max; local++)
+        if (l->remote_of_local[local] == remote) {
+            model_miss(l, local);
+            l->forget_ns[local] = clock_now_ns();
+        }
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
@@ -231,13 +293,14 @@ static void all_told(struct frontend_link *l) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->served[local] && !l->told[local])
             model_miss(l, local);
+    l->config.ops->told(l->config.context);
     sweep(l, clock_now_ns());
 }
 
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_link *l = context;
     const struct refusal_message *refusals = head;
-    const struct wire_outcome *results = head;
+    enum lost_reason reason;
     struct away *a;
 
     switch (frame->kind) {
@@ -246,6 +309,10 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     case FRAME_MODEL_GONE:
         for (uint32_t i = 0; i < frame->count; i++)
             model_gone(l, ((const uint32_t *)head)[i]);
+        return 0;
+    case FRAME_MODEL_ENDS:
+        for (uint32_t i = 0; i < frame->count; i++)
+            model_ends(l, ((const uint32_t *)head)[i]);
         return 0;
     case FRAME_TOLD:
         all_told(l);
@@ -257,11 +324,9 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         return 0;
     case FRAME_RESULTS:
         for (uint32_t i = 0; i < frame->count; i++)
-            if ((a = away_find(l, results[i].handle))) {
-                struct wire_outcome result = results[i];
-                result.status = REQUEST_LOST; /* nothing else comes without outputs */
-                l->lost++;
-                away_over(l, a, &result, NULL, false);
+            if ((a = away_find(l, lost_read(&l->uplink.peer, head, i, &reason)))) {
+                l->lost[reason] += !a->over;
+                away_over(l, a, &(struct wire_outcome){.status = REQUEST_LOST}, NULL, false);
             }
         return 0;
     default:
@@ -307,8 +372,11 @@ static const struct uplink_ops uplink_ops = {uplink_up, from_scheduler, uplink_d
 
 static void bury(void *owner, struct peer *peer) {
     struct frontend_link *l = owner;
-    if (!uplink_buries(&l->uplink, peer))
-        free(container_of(peer, struct backend, peer));
+    if (uplink_buries(&l->uplink, peer))
+        return;
+    struct backend *b = container_of(peer, struct backend, peer);
+    free(b->asked);
+    free(b);
 }
 
 /* ---- turns ---- */
@@ -331,13 +399,13 @@ static void report(struct frontend_link *l, int64_t now_ns, int64_t *until_ns) {
 
 static void publish(struct frontend_link *l) {
     struct wiring *w = l->wiring;
-    for (uint32_t f = 0; f < w->frontends && (l->result_rung || l->refusal_rung); f++) {
+    for (uint32_t f = 0; f < w->frontends && l->results_rung > 0; f++) {
         bool any = ring_publish(&w->results[f]);
         any |= ring_publish(&w->refusals[f]);
         if (any)
-            doorbell_ring(&w->frontend_bells[f]);
+            doorbell_ring_or_help(&w->frontend_bells[f], l->results_rung <= WIRING_HELP_MOST);
     }
-    l->result_rung = l->refusal_rung = false;
+    l->results_rung = 0;
 }
 
 static int64_t turn(void *owner, int64_t now_ns) {
@@ -345,6 +413,10 @@ static int64_t turn(void *owner, int64_t now_ns) {
     int64_t until_ns = TIME_NEVER;
 
     uplink_look(&l->uplink, now_ns, &until_ns);
+    if (l->fabric_due) {
+        l->fabric_due = false;
+        fabric_look(l->fabric);
+    }
     frontend_backends_look(l, now_ns, &until_ns);
     bool more = take_requests(l);
     if (l->held > 0) {
@@ -354,10 +426,9 @@ static int64_t turn(void *owner, int64_t now_ns) {
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
-    if (now_ns >= l->look_ns) {
-        models_forget(l, now_ns);
-        l->config.ops->look(l->config.context);
-        l->look_ns = now_ns + LOOK_NS;
+    if (now_ns >= l->look_ns && !l->loop.lent) { /* it waits for the frontends' threads, one of which may be this */
+        bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context);
+        l->look_ns = now_ns + (forgets || soon ? LOOK_NS : REST_NS);
     }
     until_ns = l->look_ns < until_ns ? l->look_ns : until_ns;
     report(l, now_ns, &until_ns);
@@ -367,7 +438,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
 
 static bool pending(void *owner) {
     struct frontend_link *l = owner;
-    if (uplink_pending(&l->uplink))
+    l->fabric_due |= l->fabric && !fabric_may_sleep(l->fabric);
+    if (l->fabric_due || uplink_pending(&l->uplink))
         return true;
     for (uint32_t f = 0; f < l->wiring->frontends; f++)
         if (ring_pending(&l->wiring->requests[f]))
@@ -381,6 +453,7 @@ static const struct link_loop_ops loop_ops = {turn, pending, frontend_accepted, 
 
 static void link_free(struct frontend_link *l) {
     uplink_destroy(&l->uplink);
+    frontend_fabric_close(l);
     for (size_t i = 0; l->away && i < away_count(l); i++)
         if (l->away[i].message.handle && l->away[i].over)
             output_block_put(l->away[i].block);
@@ -416,18 +489,29 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     for (uint32_t i = 0; i < config->models_max; i++)
         l->forget_ns[i] = TIME_NEVER;
     memset(l->remote_of_local, 0xff, config->models_max * sizeof(*l->remote_of_local));
-    l->config.self.format = WIRE_FORMAT;
+    hello_formats(&l->config.self);
     l->config.self.role = ROLE_FRONTEND;
     l->config.self.lanes = w->frontends;
     l->config.self.slots = w->port_requests;
+    l->config.self.transports = TRANSPORTS_UNSAID;
+    if (config->fabric) {
+        l->config.self.transports |= TRANSPORT_BIT(TRANSPORT_FABRIC);
+        snprintf(l->config.self.fabric, sizeof(l->config.self.fabric), "%s", config->fabric);
+    }
     if ((rc = uplink_init(&l->uplink, &l->loop, config->schedulers, config->scheduler_count, &l->config.self,
                           config->beat_ns, &uplink_ops, l, err)) < 0 ||
         (rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(w), config->listen_fd, err)) < 0)
         goto err_free;
+    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
+        error_set(err, rc, "no memory for TLS");
+        goto err_free;
+    }
     char name[HELLO_LOCAL_MAX];
     hello_local_name(config->self.incarnation, name);
     if (link_loop_listen_local(&l->loop, name) < 0)
         log_warn("backends of this host have to come by TCP", "reason=\"no Unix socket\"");
+    if (config->fabric && (rc = frontend_fabric_open(l, err)) < 0)
+        goto err_free;
     link_loop_lend(&l->loop);
     if ((rc = (config->registry ? uplink_registry(&l->uplink, config->registry, err) : 0)) < 0 ||
         (rc = link_loop_start(&l->loop, "link", err)) < 0)

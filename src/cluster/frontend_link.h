@@ -13,6 +13,7 @@
 #include "sched/wiring.h"
 
 struct auth;
+struct tls;
 struct registry_place;
 struct frontend_link;
 
@@ -23,8 +24,10 @@ struct frontend_link_ops {
     int (*serve)(void *context, const char *description, size_t bytes, struct sy_error *err);
     /* It is not served any more. */
     void (*gone)(void *context, uint32_t model);
-    /* Now and then. */
-    void (*look)(void *context);
+    /* All models that there are have been told, and those that were not are gone. */
+    void (*told)(void *context);
+    /* Now and then; true: soon again, since requests are waited for. */
+    bool (*look)(void *context);
 };
 
 struct frontend_link_config {
@@ -34,8 +37,11 @@ struct frontend_link_config {
     const struct registry_place *registry; /* that knows who leads, instead; NULL: none */
     int listen_fd;                         /* for backends; the link's from then on */
     struct hello self;                     /* incarnation, version, name, address, token */
-    const struct auth *auth;               /* tokens that let backends in; NULL: none is needed */
-    const struct served_model *models;     /* [models_max] the places that `serve` puts models in */
+    const char *fabric; /* libfabric's provider that backends may read by; NULL: none. The regions are pinned slabs */
+    const char *fabric_host;           /* an address of this host to listen at for that; NULL: all of IPv4 */
+    const struct auth *auth;           /* tokens that let backends in; NULL: none is needed */
+    struct tls *tls;                   /* of the connections over TCP; outlives the link; NULL: plain text */
+    const struct served_model *models; /* [models_max] the places that `serve` puts models in */
     uint32_t models_max;
     int64_t beat_ns; /* between heartbeats */
     const struct frontend_link_ops *ops;
@@ -44,7 +50,8 @@ struct frontend_link_config {
 
 /* 0 or -errno with a sentence. */
 int frontend_link_start(struct frontend_link **link, const struct frontend_link_config *config, struct sy_error *err);
-/* When the frontends have ended. NULL is allowed. */
+/* Leaves the cluster, ends the thread and frees it: when the frontends have ended, and are still there. NULL is
+ * allowed. */
 void frontend_link_stop(struct frontend_link *link);
 
 /* For who renders it. */

@@ -1,7 +1,9 @@
 /* frontend_link_state.h - what a frontend's link is made of; for its files only. */
 #pragma once
 
+#include "cluster/fabric.h"
 #include "cluster/frontend_link.h"
+#include "cluster/lost.h"
 #include "cluster/uplink.h"
 #include "engine/engine.h"
 
@@ -12,7 +14,8 @@ struct away {
     uint32_t sent;                  /* uplink.times when it was sent to a scheduler; 0: it waits here */
     bool again;                     /* it has been sent before, to a scheduler that is gone */
     uint32_t taker;                 /* the backend that has pulled it, by its place; NO_TAKER */
-    uint32_t readers;               /* of its inputs: pieces that are being sent */
+    uint32_t readers;               /* of its inputs: pieces that are being sent, and who reads them by libfabric: */
+    uint32_t reader;                /* a backend, by its place; NO_TAKER */
     bool over;                      /* its end waits in `last` for them */
     bool cancelled;
     bool refused; /* by the scheduler: a refusal, no result */
@@ -26,10 +29,19 @@ struct backend {
     struct peer peer;
     struct health health;
     struct hello hello;
-    bool known; /* it has introduced itself */
-    bool local; /* it has come by the Unix socket */
+    bool known;   /* it has introduced itself */
+    bool refused; /* it has not, and was told so */
+    bool local;   /* it has come by the Unix socket */
     uint32_t place;
     int64_t since_ns;
+    /* requests that it has asked for, and that wait until its socket takes more: a ring */
+    uint64_t *asked; /* [asked_room] */
+    uint32_t asked_first, asked_count, asked_room;
+    /* of one that may read by libfabric */
+    uint64_t secret[2];
+    bool secret_told;          /* and nobody has shown it yet */
+    bool fabric_down;          /* the connection is lost */
+    struct fabric_end *fabric; /* NULL: no connection */
     /* the result whose body is under way */
     struct wire_result result;
     struct received_block *block;
@@ -50,9 +62,14 @@ struct frontend_link {
     struct backend **backends; /* by place */
     uint32_t backend_room, backend_count;
     int64_t sweep_ns, look_ns;
-    bool result_rung, refusal_rung;
-    uint64_t lost, again;
+    uint32_t results_rung; /* requests that came back in this turn */
+    uint64_t lost[LOST_REASONS], again;
     struct link_report report;
+    struct fabric *fabric; /* NULL: none */
+    bool fabric_due;       /* it is to be looked at */
+    struct sockaddr_storage fabric_address;
+    struct fabric_region fabric_regions[WIRE_REGIONS_MAX]; /* as the wiring's */
+    void *fabric_maps[WIRE_REGIONS_MAX];                   /* their memory as libfabric has it */
 };
 
 /* ---- frontend_link.c: requests that are away ---- */
@@ -80,6 +97,28 @@ void away_over(struct frontend_link *l, struct away *a, const struct wire_outcom
                bool refused);
 /* It is over, and nobody reads its inputs any more. */
 void away_give_back(struct frontend_link *l, struct away *a);
+
+/* Its card as others know it, without its inputs. */
+struct wire_card away_card(const struct frontend_link *l, const struct request_card *card);
+/* One who read its inputs does not any more. */
+void away_unread(struct frontend_link *l, struct away *a);
+/* Sends a backend a request's card and inputs, or that there are none, behind what it has asked for before. */
+void away_pulled(struct frontend_link *l, struct backend *b, uint64_t handle);
+
+/* ---- frontend_fabric.c ---- */
+
+/* Opens libfabric, before the loop is started. 0 or -errno with a sentence. */
+int frontend_fabric_open(struct frontend_link *l, struct sy_error *err);
+/* Once no backend is connected. */
+void frontend_fabric_close(struct frontend_link *l);
+/* Tells a backend where it may connect and read. */
+void fabric_offer(struct frontend_link *l, struct backend *b);
+/* A backend asks where inputs lie; */
+void fabric_where(struct frontend_link *l, struct backend *b, const uint64_t *handles, uint32_t count);
+/* has read them; */
+void fabric_was_read(struct frontend_link *l, const struct backend *b, const uint64_t *handles, uint32_t count);
+/* is lost: it reads nothing any more. */
+void fabric_drop(struct frontend_link *l, struct backend *b);
 
 /* ---- frontend_backends.c ---- */
 

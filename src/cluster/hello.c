@@ -28,6 +28,26 @@ struct number_field {
     int64_t least, most;
 };
 
+void hello_formats(struct hello *hello) {
+    const char *test = getenv("SYMPHONY_TEST_FORMATS");
+    hello->format = WIRE_FORMAT_OLDEST;
+    hello->format_newest = WIRE_FORMAT_NEWEST;
+    if (test)
+        sscanf(test, "%u,%u", &hello->format, &hello->format_newest);
+}
+
+int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *format, struct sy_error *err) {
+    uint32_t newest = ours->format_newest < theirs->format_newest ? ours->format_newest : theirs->format_newest;
+    if (newest < ours->format || newest < theirs->format)
+        return error_set(
+            err, -EPROTO,
+            "symphony %s speaks formats %u to %u of messages, and symphony %s formats %u to %u: they need a "
+            "release between them",
+            theirs->version, theirs->format, theirs->format_newest, ours->version, ours->format, ours->format_newest);
+    *format = newest;
+    return 0;
+}
+
 #define NUMBER(field, least, most)                                                                                     \
     { #field, offsetof(struct hello, field), least, most }
 static const struct number_field numbers[] = {
@@ -62,6 +82,12 @@ char *hello_write(const struct hello *hello) {
     int rc = json_object_set_new(json, "role", json_string(role_names[hello->role]));
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++)
         rc |= json_object_set_new(json, numbers[i].name, json_integer(*(uint32_t *)field(hello, numbers[i].at)));
+    if (hello->format_newest > hello->format) /* format 1 had no such field */
+        rc |= json_object_set_new(json, "format_newest", json_integer(hello->format_newest));
+    if (hello->transports) { /* nor had it these */
+        rc |= json_object_set_new(json, "transports", json_integer(hello->transports));
+        rc |= json_object_set_new(json, "fabric", json_string(hello->fabric));
+    }
     for (size_t i = 0; i < ARRAY_COUNT(words); i++)
         rc |= json_object_set_new(json, words[i].name,
                                   json_sprintf("%016" PRIx64, *(uint64_t *)field(hello, words[i].at)));
@@ -83,6 +109,19 @@ static int wrong(const char *name, struct sy_error *err) {
     return error_set(err, -EPROTO, "an introduction whose '%s' is missing or will not do", name);
 }
 
+/* Who has no such fields has none to say. */
+static int transports_read(const json_t *json, struct hello *hello, struct sy_error *err) {
+    const json_t *transports = json_object_get(json, "transports"), *fabric = json_object_get(json, "fabric");
+    json_int_t number = json_integer_value(transports);
+    if (transports && (!json_is_integer(transports) || number < 0 || number > UINT32_MAX))
+        return wrong("transports", err);
+    if (fabric && (!json_is_string(fabric) || json_string_length(fabric) >= HELLO_FABRIC_MAX))
+        return wrong("fabric", err);
+    hello->transports = (uint32_t)number;
+    snprintf(hello->fabric, sizeof(hello->fabric), "%s", fabric ? json_string_value(fabric) : "");
+    return 0;
+}
+
 static int fields_read(const json_t *json, struct hello *hello, struct sy_error *err) {
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         const json_t *value = json_object_get(json, numbers[i].name);
@@ -91,6 +130,15 @@ static int fields_read(const json_t *json, struct hello *hello, struct sy_error 
             return wrong(numbers[i].name, err);
         *(uint32_t *)field(hello, numbers[i].at) = (uint32_t)number;
     }
+    if (hello->lanes * hello->slots > HELLO_REQUESTS_MAX)
+        return wrong("slots", err);
+    const json_t *newest = json_object_get(json, "format_newest");
+    json_int_t number = newest ? json_integer_value(newest) : hello->format;
+    if (number < hello->format || number > UINT32_MAX)
+        return wrong("format_newest", err);
+    hello->format_newest = (uint32_t)number;
+    if (transports_read(json, hello, err) < 0)
+        return -EPROTO;
     for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
         const char *value = json_string_value(json_object_get(json, words[i].name));
         char *end;

@@ -8,11 +8,13 @@
 
 struct peer; /* cluster/peer.h */
 
-#define HELLO_NAME_MAX    128
-#define HELLO_ADDRESS_MAX 128
-#define HELLO_TOKEN_MAX   513
-#define HELLO_LANES_MAX   16 /* frontend threads of one process; its requests' numbers are number * this + thread */
-#define HELLO_NUMBERS     ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX)
+#define HELLO_NAME_MAX     128
+#define HELLO_ADDRESS_MAX  128
+#define HELLO_TOKEN_MAX    513
+#define HELLO_FABRIC_MAX   32
+#define HELLO_LANES_MAX    16 /* frontend threads of one process; its requests' numbers are number * this + thread */
+#define HELLO_REQUESTS_MAX (1u << 20) /* of one process: lanes times slots, for which others have memory */
+#define HELLO_NUMBERS      ((1u << HANDLE_FRONTEND_BITS) / HELLO_LANES_MAX)
 
 enum cluster_role {
     ROLE_SCHEDULER,
@@ -25,7 +27,8 @@ enum cluster_role {
 /* Of a process. In FRAME_HELLO the sender's; in FRAME_WELCOME the answerer's, with `number` the one it gives; in
  * FRAME_FRONTEND the one that is spoken of. */
 struct hello {
-    uint32_t format; /* WIRE_FORMAT */
+    uint32_t format;        /* of frames: the oldest that it speaks, */
+    uint32_t format_newest; /* and the newest; who does not say it speaks only that one */
     enum cluster_role role;
     uint64_t incarnation;            /* drawn at its start: tells a process from its successor */
     uint64_t term;                   /* the highest that it has heard of; 0: none */
@@ -33,16 +36,23 @@ struct hello {
     uint32_t lanes;                  /* of a frontend: its threads, */
     uint32_t slots;                  /* and requests that each may have */
     uint32_t accelerators;           /* of a backend */
+    uint32_t transports;             /* that it has for inputs: bits of enum transport_kind; 0: it does not say */
     char version[32];                /* of the program */
     char name[HELLO_NAME_MAX];       /* for people */
     char address[HELLO_ADDRESS_MAX]; /* where others reach it, HOST:PORT; of a frontend: the backends. "": nowhere.
                                       * An empty host means: where this connection comes from */
     char token[HELLO_TOKEN_MAX];     /* "": none */
+    char fabric[HELLO_FABRIC_MAX];   /* libfabric's provider, of who has that transport; "": who has not */
 };
 
 /* What a Unix socket of a process is called, for those of its host. */
 #define HELLO_LOCAL_MAX 64
 void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]);
+
+/* Says which formats this process speaks. For tests, SYMPHONY_TEST_FORMATS=1,1 makes it speak others. */
+void hello_formats(struct hello *hello);
+/* The newest format that both ends speak. 0, or -EPROTO with a sentence that names both versions. */
+int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *format, struct sy_error *err);
 
 const char *cluster_role_name(enum cluster_role role);
 

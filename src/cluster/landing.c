@@ -127,12 +127,21 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
             continue;
         own->inputs[i].region = 0;
         own->inputs[i].offset = at;
-        if (inputs[i].bytes > 0)
-            pieces[(*count)++] = (struct iovec){region_at(l->wiring->regions, &own->inputs[i]), inputs[i].bytes};
         at += aligned(inputs[i].bytes);
     }
+    *count = landing_pieces(l, landed, l->wiring->regions, pieces);
     landed->arrives = *count > 0;
     return 0;
+}
+
+uint32_t landing_pieces(const struct landing *l, const struct landed *landed, const struct region *regions,
+                        struct iovec pieces[TENSORS_MAX]) {
+    const struct request_card *card = landing_card(l, landed);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < card->input_count; i++)
+        if (card->inputs[i].bytes > 0)
+            pieces[count++] = (struct iovec){region_at(regions, &card->inputs[i]), card->inputs[i].bytes};
+    return count;
 }
 
 int landing_over(struct landing *l, struct landed *landed, struct sy_error *err) {
@@ -150,6 +159,13 @@ int landing_over(struct landing *l, struct landed *landed, struct sy_error *err)
     }
     landed->state = LANDED_ALL;
     return 0;
+}
+
+bool landing_holds(const struct landing *l, uint32_t model) {
+    for (size_t i = 0; l->landed && i < (size_t)l->lanes * l->slots; i++)
+        if (l->landed[i].handle && l->landed[i].model == model)
+            return true;
+    return false;
 }
 
 void landing_give(struct landing *l, struct landed *landed) {

@@ -23,9 +23,11 @@ struct landed {
     void *block;     /* its inputs; NULL: it has none, or is not here */
     void *plan;      /* who waits for it; NULL: nobody does any more */
     uint32_t model;
-    uint8_t state; /* enum landed_state */
-    bool arrives;  /* the body is under way, into `block` */
-    bool read;     /* a run that was given up may read it still */
+    uint8_t state;    /* enum landed_state */
+    bool arrives;     /* the body is under way, into `block` */
+    bool read;        /* a run that was given up may read it still */
+    uint64_t reads;   /* bytes of it that are still to be read, by transport_fabric.c */
+    int64_t begun_ns; /* its pull */
 };
 
 /* The requests of one frontend process. */
@@ -52,7 +54,12 @@ const struct request_card *landing_card(const struct landing *landing, const str
  * a sentence: the request is GONE. */
 int landing_take(struct landing *landing, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err);
+/* Where the body of one that was taken goes; the pieces' count. */
+uint32_t landing_pieces(const struct landing *landing, const struct landed *landed, const struct region *regions,
+                        struct iovec pieces[TENSORS_MAX]);
 /* Its body is there, or it has none. -EINVAL: what it says is no strings; GONE. */
 int landing_over(struct landing *landing, struct landed *landed, struct sy_error *err);
+/* Whether a request for a model is here. It looks at all, so ask seldom. */
+bool landing_holds(const struct landing *landing, uint32_t model);
 /* Nobody needs it any more. */
 void landing_give(struct landing *landing, struct landed *landed);

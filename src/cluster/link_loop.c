@@ -3,10 +3,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/un.h>
@@ -16,12 +18,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "cluster/peer_tls.h"
 
 #define EVENTS_MAX  64
-#define ACCEPT_MOST 64 /* a turn */
+#define ACCEPT_MOST 16                /* a turn */
+#define GREET_PART  4                 /* handshakes may have this part of the thread's time, */
+#define GREET_NS    (250 * NS_PER_MS) /* and so much at once after a quiet while */
 
 /* What epoll gives back for what is no peer. */
-static char bell_mark, listen_mark, local_mark;
+static char bell_mark, listen_mark, local_mark, ready_mark;
 
 static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
     struct epoll_event event = {.events = events, .data.ptr = mark};
@@ -33,7 +38,12 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     *loop = (struct link_loop){.ops = ops, .owner = owner, .bell = bell, .listen_fd = listen_fd, .local_fd = -1};
     list_init(&loop->peers);
     list_init(&loop->dead);
+    list_init(&loop->flushes);
+    list_init(&loop->greets);
+    loop->greet_credit_ns = GREET_NS;
+    loop->greet_since_ns = clock_now_ns();
     loop->names = names_create();
+    loop->spare_fd = listen_fd < 0 ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     int rc = !loop->names         ? -ENOMEM
              : loop->epoll_fd < 0 ? -errno
@@ -43,7 +53,20 @@ int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void
     return rc < 0 ? error_set(err, rc, "cannot watch the cluster's sockets: %s", strerror(-rc)) : 0;
 }
 
+int link_loop_secure(struct link_loop *loop, struct tls *tls) {
+    loop->tls = tls;
+    loop->arrived = tls ? malloc(PEER_TLS_BYTES) : NULL;
+    return tls && !loop->arrived ? -ENOMEM : 0;
+}
+
 /* ---- Unix sockets ---- */
+
+/* Whether a Unix socket's other end belongs to the user that we are: only then is memory shared. */
+static bool same_user(int fd) {
+    struct ucred other;
+    socklen_t bytes = sizeof(other);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.uid == geteuid();
+}
 
 /* A name that is in no folder begins with a zero. */
 static socklen_t local_address(const char *name, struct sockaddr_un *address) {
@@ -68,10 +91,19 @@ int link_loop_listen_local(struct link_loop *loop, const char *name) {
     return 0;
 }
 
+int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner)) {
+    loop->ready = ready;
+    return watch(loop->epoll_fd, fd, EPOLLIN, &ready_mark);
+}
+
 int link_connect_local(const char *name) {
     struct sockaddr_un address;
     socklen_t bytes = local_address(name, &address);
-    return link_connect((struct sockaddr *)&address, bytes);
+    int fd = link_connect((struct sockaddr *)&address, bytes);
+    if (fd < 0 || same_user(fd))
+        return fd;
+    close(fd);
+    return -EACCES;
 }
 
 /* ---- peers ---- */
@@ -79,21 +111,38 @@ int link_connect_local(const char *name) {
 int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connecting, const struct peer_events *events,
                   void *owner) {
     static const int ON = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &ON, sizeof(ON)); /* fails for other sockets than TCP's, which need none */
+    bool tcp = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &ON, sizeof(ON)) == 0; /* a Unix socket has no such option */
     int rc = peer_init(peer, fd, connecting, loop->epoll_fd, events, owner);
+    if (rc == 0 && tcp && loop->tls && (rc = peer_secure(peer, loop->tls, loop->arrived)) < 0)
+        peer_free(peer);
     if (rc < 0) {
         close(fd);
         return rc;
     }
     peer->heard_ns = clock_now_ns();
+    peer->counts = &loop->counts;
+    peer->flushes = &loop->flushes;
     list_append(&loop->peers, &peer->link);
     return 0;
 }
 
 void link_loop_drop(struct link_loop *loop, struct peer *peer) {
     peer_close(peer);
+    list_remove(&peer->greet);
     list_remove(&peer->link);
     list_append(&loop->dead, &peer->link);
+}
+
+void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason) {
+    int64_t now_ns = clock_now_ns();
+    if (loop->stranger_ns && now_ns - loop->stranger_ns < NS_PER_S) {
+        loop->strangers_untold++;
+        return;
+    }
+    log_warn("stranger refused", "from=%s reason=\"%s\" others=%llu", from, reason,
+             (unsigned long long)loop->strangers_untold);
+    loop->stranger_ns = now_ns;
+    loop->strangers_untold = 0;
 }
 
 int link_connect(const struct sockaddr *address, socklen_t bytes) {
@@ -136,15 +185,37 @@ static bool bury_dead(struct link_loop *loop) {
 
 /* ---- turns ---- */
 
+/* Without a file for it, who connects would wait, and the thread would be told of him again and again. */
+static bool refuse_for_files(struct link_loop *loop, int listen_fd) {
+    bool out = errno == EMFILE || errno == ENFILE;
+    if (!out || loop->spare_fd < 0)
+        return false;
+    close(loop->spare_fd);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        link_loop_stranger(loop, "?", "this process may not open more files (ulimit -n)");
+    return fd >= 0;
+}
+
 static void accept_all(struct link_loop *loop, int listen_fd) {
     for (int i = 0; i < ACCEPT_MOST; i++) {
         struct sockaddr_storage address;
         socklen_t bytes = sizeof(address);
         char from[96];
         int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && refuse_for_files(loop, listen_fd))
+            continue;
         if (fd < 0)
             return;
         link_address_text((struct sockaddr *)&address, from, sizeof(from));
+        if (listen_fd == loop->local_fd && !same_user(fd)) {
+            link_loop_stranger(loop, from, "a process of another user does not share memory");
+            close(fd);
+            continue;
+        }
         loop->ops->accepted(loop->owner, fd, from);
     }
 }
@@ -153,11 +224,52 @@ static bool stops(struct link_loop *loop) {
     return atomic_load_explicit(&loop->stop, memory_order_acquire); /* with link_loop_stop() */
 }
 
+/* ---- handshakes ---- */
+
+/* What handshakes may take by now. Negative: they have taken more than their part. */
+static int64_t greet_credit(const struct link_loop *loop, int64_t now_ns) {
+    int64_t credit_ns = loop->greet_credit_ns + (now_ns - loop->greet_since_ns) / GREET_PART;
+    return credit_ns < GREET_NS ? credit_ns : GREET_NS;
+}
+
+/* When the next step of one may be done. */
+static int64_t greet_at(const struct link_loop *loop, int64_t now_ns) {
+    if (list_empty(&loop->greets))
+        return TIME_NEVER;
+    int64_t credit_ns = greet_credit(loop, now_ns);
+    return credit_ns > 0 ? now_ns : now_ns + (1 - credit_ns) * GREET_PART;
+}
+
+/* Does it, for the one that came last: in a flood the others' time will be over before it is their turn, and so would
+ * be everybody's if they came in order. */
+static void greet(struct link_loop *loop, int64_t now_ns) {
+    if (greet_at(loop, now_ns) > now_ns)
+        return;
+    struct peer *peer = list_entry(loop->greets.prev, struct peer, greet);
+    list_remove(&peer->greet);
+    peer_pause(peer, false);
+    peer_ready(peer, EPOLLIN, now_ns);
+    int64_t over_ns = clock_now_ns();
+    loop->greet_credit_ns = greet_credit(loop, now_ns) - (over_ns - now_ns);
+    loop->greet_since_ns = over_ns;
+}
+
+static void peer_event(struct link_loop *loop, struct peer *peer, uint32_t events, int64_t now_ns) {
+    if (!(events & EPOLLIN) || events & (EPOLLERR | EPOLLHUP) || !peer_greets(peer) || peer->closed) {
+        peer_ready(peer, events, now_ns);
+    } else if (!peer->paused) {
+        peer_pause(peer, true);
+        list_append(&loop->greets, &peer->greet);
+    }
+}
+
 /* Waits for sockets and the bell, and hands on what they say. */
 static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns) {
     struct epoll_event events[EVENTS_MAX];
     struct timespec wait = {0}, *limit = &wait;
 
+    int64_t greet_ns = greet_at(loop, now_ns);
+    until_ns = greet_ns < until_ns ? greet_ns : until_ns;
     doorbell_arm(loop->bell);
     if (loop->ops->pending(loop->owner) || stops(loop)) {
         doorbell_cancel(loop->bell);
@@ -177,23 +289,39 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
             accept_all(loop, loop->listen_fd);
         else if (events[i].data.ptr == &local_mark)
             accept_all(loop, loop->local_fd);
+        else if (events[i].data.ptr == &ready_mark)
+            loop->ready(loop->owner);
         else if (events[i].data.ptr != &bell_mark)
-            peer_ready(events[i].data.ptr, events[i].events, now_ns);
+            peer_event(loop, events[i].data.ptr, events[i].events, now_ns);
+    }
+    greet(loop, now_ns);
+}
+
+static void flush_some(struct link_loop *loop, bool last) {
+    struct list_node flushes; /* those that want it again meanwhile are for the next turn */
+    list_take(&flushes, &loop->flushes);
+    while (!list_empty(&flushes)) {
+        struct peer *peer = list_entry(flushes.next, struct peer, flush);
+        if (last || !peer->flushed_last) {
+            peer_flush(peer); /* takes it off */
+            continue;
+        }
+        list_remove(&peer->flush);
+        list_append(&loop->flushes, &peer->flush);
     }
 }
 
 static void flush_all(struct link_loop *loop) {
-    list_for_each_safe (node, &loop->peers) {
-        struct peer *peer = list_entry(node, struct peer, link);
-        if (peer->flush_wanted)
-            peer_flush(peer);
-    }
+    flush_some(loop, false);
+    flush_some(loop, true);
 }
 
 /* A turn that somebody else takes: of peers that end in it, the thread is left to do the rest. */
 static int64_t lent_turn(void *argument) {
     struct link_loop *loop = argument;
+    loop->lent = true;
     int64_t until_ns = loop->ops->turn(loop->owner, clock_now_ns());
+    loop->lent = false;
     flush_all(loop);
     return list_empty(&loop->dead) ? until_ns : INT64_MIN;
 }
@@ -202,17 +330,21 @@ void link_loop_lend(struct link_loop *loop) {
     doorbell_lend(loop->bell, lent_turn, loop);
 }
 
+void link_loop_turn(struct link_loop *loop, bool sleeps) {
+    int64_t now_ns = clock_now_ns(), until_ns = loop->ops->turn(loop->owner, now_ns);
+    flush_all(loop);
+    counter_add(&loop->counts.turns, 1);
+    if (bury_dead(loop) || until_ns == 0 || !sleeps)
+        until_ns = now_ns;
+    wait_ready(loop, until_ns, now_ns);
+}
+
 static void *loop_main(void *argument) {
     struct link_loop *loop = argument;
 
     thread_begin(loop->name, 0, THREAD_PROMPT);
-    while (!stops(loop)) {
-        int64_t now_ns = clock_now_ns(), until_ns = loop->ops->turn(loop->owner, now_ns);
-        flush_all(loop);
-        if (bury_dead(loop) || until_ns == 0)
-            until_ns = now_ns;
-        wait_ready(loop, until_ns, now_ns);
-    }
+    while (!stops(loop))
+        link_loop_turn(loop, true);
     flush_all(loop);
     return NULL;
 }
@@ -224,6 +356,10 @@ int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *e
         return error_set(err, rc, "cannot start the link's thread: %s", strerror(-rc));
     loop->started = true;
     return 0;
+}
+
+int64_t link_loop_cpu_ns(const struct link_loop *loop) {
+    return thread_cpu_ns(loop->thread);
 }
 
 void link_loop_stop(struct link_loop *loop) {
@@ -240,10 +376,13 @@ void link_loop_stop(struct link_loop *loop) {
     }
     bury_dead(loop);
     names_destroy(loop->names);
+    free(loop->arrived);
     if (loop->listen_fd >= 0)
         close(loop->listen_fd);
     if (loop->local_fd >= 0)
         close(loop->local_fd);
+    if (loop->spare_fd >= 0)
+        close(loop->spare_fd);
     if (loop->epoll_fd >= 0)
         close(loop->epoll_fd);
     loop->ops = NULL;

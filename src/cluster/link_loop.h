@@ -7,6 +7,10 @@
  * While it sleeps, who would ring its bell may take its turn instead, which saves waking it (base/doorbell.h). Sockets
  * are read by the thread alone, and by it alone peers are freed.
  *
+ * Over TLS a stranger's handshake costs the thread up to a millisecond, so handshakes wait: a turn does one step of
+ * one, and all together have a quarter of the thread's time, after a first quarter of a second that a quiet while has
+ * saved up for the members of a scheduler that is gone.
+ *
  * What the thread's owner does is in its table of functions, called by the thread or by who takes its turn. */
 #pragma once
 
@@ -36,11 +40,22 @@ struct link_loop {
     void *owner;
     const char *name; /* of the thread */
     int epoll_fd, listen_fd;
-    int local_fd; /* a Unix socket that listens, for those of this host; -1: none */
+    int spare_fd;            /* closed for a moment when there are no files left, to refuse who connects; -1: none */
+    int local_fd;            /* a Unix socket that listens, for those of this host and user; -1: none */
+    struct tls *tls;         /* of all sockets but Unix ones; NULL: plain text */
+    char *arrived;           /* [PEER_TLS_BYTES] for peers that speak it */
+    struct list_node greets; /* struct peer.greet: handshakes that wait for their next step */
+    int64_t greet_credit_ns, greet_since_ns; /* what handshakes may take, as of when */
+    int64_t stranger_ns;                     /* when the log last told of one */
+    uint64_t strangers_untold;
+    void (*ready)(void *owner); /* of link_loop_watch() */
     struct doorbell *bell;
-    struct names *names;    /* where others are */
-    struct list_node peers; /* struct peer.link */
-    struct list_node dead;  /* closed in this turn */
+    struct names *names;      /* where others are */
+    struct list_node peers;   /* struct peer.link */
+    struct list_node dead;    /* closed in this turn */
+    struct list_node flushes; /* struct peer.flush: those that have something to send */
+    struct link_counts counts;
+    bool lent; /* another thread takes this turn */
     pthread_t thread;
     bool started;
     _Atomic bool stop;
@@ -49,17 +64,28 @@ struct link_loop {
 /* `listen_fd` is the loop's from then on; -1: nobody connects. 0 or -errno with a sentence. */
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
                    int listen_fd, struct sy_error *err);
-/* Others of this host may connect to a Unix socket, too, which has this name without being in any folder. 0 or -errno.
- * Before it is started. */
+/* All connections speak TLS, but those over Unix sockets, which do not leave the host. `tls` outlives the loop. 0 or
+ * -ENOMEM. Before it is started. */
+int link_loop_secure(struct link_loop *loop, struct tls *tls);
+/* Processes of this host and of the same user may connect to a Unix socket, too, which has this name without being in
+ * any folder. 0 or -errno. Before it is started. */
 int link_loop_listen_local(struct link_loop *loop, const char *name);
-/* Begins to connect to one. The socket, or -errno: nobody of this host listens by that name. */
+/* Begins to connect to one. The socket, or -errno: nobody of this host and user listens by that name. */
 int link_connect_local(const char *name);
+/* Watches one more descriptor: when it can be read, `ready` is called, the same for all of them. Before it is started.
+ * 0 or -errno. */
+int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner));
 /* Lends the turns. Before it is started. */
 void link_loop_lend(struct link_loop *loop);
 /* 0 or -errno with a sentence. */
 int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err);
+/* One turn of a loop that was not started, by the caller: for tests. `sleeps`: until there is something to do. */
+void link_loop_turn(struct link_loop *loop, bool sleeps);
 /* Ends the thread, if it was started, and closes all peers. */
 void link_loop_stop(struct link_loop *loop);
+
+/* CPU time that the running thread has taken, in nanoseconds. Any thread. */
+int64_t link_loop_cpu_ns(const struct link_loop *loop);
 
 /* ---- its thread ---- */
 
@@ -68,6 +94,8 @@ int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connec
                   void *owner);
 /* Closes it (without closed()), and has it buried at the end of the turn. Once. */
 void link_loop_drop(struct link_loop *loop, struct peer *peer);
+/* Logs that somebody who is no member was sent away. A flood of them gets a line a second. */
+void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);
 /* Begins to connect. The socket, or -errno. */
 int link_connect(const struct sockaddr *address, socklen_t bytes);
 /* "1.2.3.4:56" of an address. */

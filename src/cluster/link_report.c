@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/container.h"
 #include "cluster/health.h"
@@ -55,6 +56,8 @@ void link_report_add(struct link_report *report, const char *name, enum cluster_
 
 void link_report_end(struct link_report *report, const struct link_totals *totals) {
     report->totals = *totals;
+    if (totals->lost)
+        memcpy(report->lost, totals->lost, sizeof(report->lost));
     pthread_mutex_unlock(&report->lock);
 }
 
@@ -82,9 +85,6 @@ static void render_figures(const struct link_totals *t, struct text *out) {
         {"symphony_cluster_leads", "gauge", "Whether this scheduler leads.", SCHEDULER, t->ready},
         {"symphony_cluster_term", "gauge", "The term of the scheduler that leads, as far as this process knows.",
          SCHEDULER | FRONTEND | BACKEND, t->term},
-        {"symphony_cluster_requests_lost_total", "counter",
-         "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.",
-         SCHEDULER | FRONTEND | BACKEND, t->lost},
         {"symphony_cluster_requests_sent_again_total", "counter",
          "Requests sent to a scheduler again, after another one, or its connection, was lost.", FRONTEND, t->again},
         {"symphony_cluster_pulls_given_up_total", "counter",
@@ -101,6 +101,14 @@ static void render_figures(const struct link_totals *t, struct text *out) {
         metric_heading(out, figures[i].name, figures[i].type, figures[i].help);
         text_printf(out, "%s %" PRIu64 "\n", figures[i].name, figures[i].value);
     }
+}
+
+static void render_lost(const struct link_report *r, struct text *out) {
+    static const char name[] = "symphony_cluster_requests_lost_total";
+    metric_heading(out, name, "counter",
+                   "Requests whose batch was lost, or whose answer could not be delivered; frontends send them again.");
+    for (enum lost_reason reason = 0; reason < LOST_REASONS; reason++)
+        text_printf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name, lost_reason_name(reason), r->lost[reason]);
 }
 
 static void render_peers(const struct link_report *r, struct text *out) {
@@ -149,6 +157,7 @@ void link_report_render(struct link_report *report, struct text *out) {
     struct link_report copy = {.count = 0};
     pthread_mutex_lock(&report->lock);
     copy.totals = report->totals;
+    memcpy(copy.lost, report->lost, sizeof(copy.lost));
     copy.rows = malloc((report->count + 1) * sizeof(*copy.rows));
     if (copy.rows && report->count > 0) {
         copy.count = report->count;
@@ -156,6 +165,7 @@ void link_report_render(struct link_report *report, struct text *out) {
     }
     pthread_mutex_unlock(&report->lock);
     render_figures(&copy.totals, out);
+    render_lost(&copy, out);
     render_peers(&copy, out);
     render_links(&copy, out);
     free(copy.rows);

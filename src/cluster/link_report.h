@@ -8,19 +8,19 @@
 
 #include "base/text.h"
 #include "cluster/hello.h"
+#include "cluster/lost.h"
 
 struct health;
 struct peer;
 
 struct link_totals {
-    enum cluster_role role; /* of this process */
-    bool ready;             /* a member: it has joined; a scheduler: it leads */
-    uint64_t term;          /* of the scheduler; 0: none yet */
-    uint64_t lost;     /* requests; of a frontend and a scheduler: that a backend lost; of a backend: that it did not
-                        * deliver */
-    uint64_t again;    /* frontend: requests sent to a scheduler again */
-    uint64_t given_up; /* backend: pulls */
-    uint64_t requests, batches;                  /* scheduler: taken, and sealed */
+    enum cluster_role role;     /* of this process */
+    bool ready;                 /* a member: it has joined; a scheduler: it leads */
+    uint64_t term;              /* of the scheduler; 0: none yet */
+    const uint64_t *lost;       /* [LOST_REASONS] requests; of a backend: that it did not deliver. NULL: none */
+    uint64_t again;             /* frontend: requests sent to a scheduler again */
+    uint64_t given_up;          /* backend: pulls */
+    uint64_t requests, batches; /* scheduler: taken, and sealed */
     uint32_t requests_now, models, accelerators; /* scheduler: that it has; that it serves; in service */
 };
 
@@ -38,7 +38,8 @@ struct link_report {
     pthread_mutex_t lock; /* of all but due_ns, which is the link thread's */
     int64_t due_ns;
     struct link_totals totals;
-    struct link_row *rows; /* [count] */
+    uint64_t lost[LOST_REASONS]; /* a copy of the totals' */
+    struct link_row *rows;       /* [count] */
     uint32_t count, room;
 };
 

@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "cluster/peer_tls.h"
 
 #define IN_BYTES     ((size_t)256 * 1024)
+#define IN_STRANGER  ((size_t)16 * 1024) /* that, and the longest frame's head, of who has not introduced himself */
 #define CHUNK_BYTES  ((size_t)64 * 1024) /* of copies that lie together */
 #define COPY_MOST    4096                /* a piece of a body that is no longer is copied */
 #define SEND_PIECES  64                  /* of one system call */
@@ -39,15 +41,47 @@ static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
 
+static void count_in(const struct peer *peer, uint64_t bytes) {
+    if (!peer->counts)
+        return;
+    counter_add(&peer->counts->reads, 1);
+    counter_add(&peer->counts->bytes_in, bytes);
+}
+
+static void count_out(const struct peer *peer, uint64_t bytes) {
+    if (!peer->counts)
+        return;
+    counter_add(&peer->counts->sends, 1);
+    counter_add(&peer->counts->bytes_out, bytes);
+}
+
+/* ---- who is to be flushed ---- */
+
+static void want_flush(struct peer *peer) {
+    if (peer->flush_wanted)
+        return;
+    peer->flush_wanted = true;
+    if (peer->flushes)
+        list_append(peer->flushes, &peer->flush);
+}
+
+static void flush_over(struct peer *peer) {
+    if (peer->flush_wanted && peer->flushes)
+        list_remove(&peer->flush);
+    peer->flush_wanted = false;
+}
+
 /* ---- start and end ---- */
 
 static void watch(struct peer *peer, int operation) {
-    struct epoll_event event = {.events = EPOLLIN | (peer->writable_wanted ? EPOLLOUT : 0), .data.ptr = peer};
+    uint32_t events = (peer->paused ? 0 : EPOLLIN) | (peer->writable_wanted ? EPOLLOUT : 0);
+    struct epoll_event event = {.events = events, .data.ptr = peer};
     if (epoll_ctl(peer->epoll_fd, operation, peer->fd, &event) < 0)
-        peer->flush_wanted = true; /* no memory in the kernel: the next turn tries again */
+        want_flush(peer); /* no memory in the kernel: the next turn tries again */
 }
 
 int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const struct peer_events *events, void *owner) {
+    const size_t in_room = connecting ? IN_BYTES : IN_STRANGER;
     *peer = (struct peer){
         .events = events,
         .owner = owner,
@@ -55,12 +89,15 @@ int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const st
         .epoll_fd = epoll_fd,
         .connecting = connecting,
         .writable_wanted = connecting,
-        .in = malloc(IN_BYTES),
-        .in_room = IN_BYTES,
+        .stranger = !connecting,
+        .in = malloc(in_room),
+        .in_room = in_room,
+        .format = WIRE_FORMAT_OLDEST,
         .out = calloc(PIECES_FIRST, sizeof(*peer->out)),
         .out_room = PIECES_FIRST,
     };
     list_init(&peer->link);
+    list_init(&peer->greet);
     if (!peer->in || !peer->out) {
         peer_free(peer);
         return -ENOMEM;
@@ -74,6 +111,28 @@ int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const st
     return 0;
 }
 
+int peer_secure(struct peer *peer, struct tls *tls, char *arrived) {
+    peer->tls = peer_tls_create(tls, peer->stranger ? TLS_SERVER : TLS_CLIENT, arrived);
+    return peer->tls ? 0 : -ENOMEM;
+}
+
+bool peer_greets(const struct peer *peer) {
+    return peer->tls && peer->tls->end == TLS_SERVER && !peer_tls_established(peer->tls);
+}
+
+bool peer_is_silent(const struct peer *peer) {
+    return peer->bytes_in == 0 && list_empty(&peer->greet);
+}
+
+void peer_pause(struct peer *peer, bool paused) {
+    peer->paused = paused;
+    watch(peer, EPOLL_CTL_MOD);
+}
+
+void peer_welcome(struct peer *peer) {
+    peer->stranger = false; /* what has come lies in the small buffer still, and is being read */
+}
+
 static struct out_piece *piece_at(const struct peer *peer, uint32_t n) {
     return &peer->out[(peer->out_first + n) & (peer->out_room - 1)];
 }
@@ -81,8 +140,7 @@ static struct out_piece *piece_at(const struct peer *peer, uint32_t n) {
 /* The first piece has gone, or never will. Its copy's memory stays for the next piece in its place. */
 static void piece_over(struct peer *peer) {
     struct out_piece *piece = piece_at(peer, 0);
-    peer->out_first++;
-    peer->out_count--;
+    peer->out_first = --peer->out_count ? peer->out_first + 1 : 0; /* whose memory is in the caches */
     if (piece->sent)
         piece->sent(piece->context, piece->tag);
     else if (piece->data == piece->copy)
@@ -94,7 +152,10 @@ void peer_close(struct peer *peer) {
     if (peer->closed)
         return;
     peer->closed = true;
-    close(peer->fd); /* leaves the epoll set by that */
+    flush_over(peer);
+    /* A process that was forked meanwhile may still have the socket, which would stay in the epoll set then. */
+    epoll_ctl(peer->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
+    close(peer->fd);
     while (peer->out_count > 0)
         piece_over(peer);
 }
@@ -104,8 +165,10 @@ void peer_free(struct peer *peer) {
         free(peer->out[i].copy);
     while (peer->fd_count > 0)
         close(peer->fds[--peer->fd_count]);
+    peer_tls_destroy(peer->tls);
     free(peer->out);
     free(peer->in);
+    peer->tls = NULL;
     peer->out = NULL;
     peer->in = NULL;
 }
@@ -183,7 +246,9 @@ void *peer_frame(struct peer *peer, enum frame_kind kind, uint32_t count, size_t
         .body_bytes = body_bytes, .head_bytes = (uint32_t)head_bytes, .kind = (uint16_t)kind, .count = (uint16_t)count};
     at += sizeof(struct frame);
     memset(at + head_bytes, 0, padded(head_bytes) - head_bytes);
-    peer->flush_wanted = true;
+    want_flush(peer);
+    if (peer->counts)
+        counter_add(&peer->counts->frames_out, 1);
     return at;
 }
 
@@ -254,9 +319,60 @@ static void want_writable(struct peer *peer, bool wanted) {
     watch(peer, EPOLL_CTL_MOD);
 }
 
+/* Encrypts the next pieces, about as much as the socket takes. False: it cannot. */
+static bool encrypt(struct peer *peer) {
+    while (peer_tls_established(peer->tls) && peer->out_count > 0 && peer_tls_unsent(peer->tls) < PEER_TLS_BYTES) {
+        const struct out_piece *piece = piece_at(peer, 0);
+        size_t part = piece->bytes - piece->done;
+        part = part < PEER_TLS_BYTES ? part : PEER_TLS_BYTES;
+        if (part > 0 && tls_stream_write(peer->tls->stream, piece->data + piece->done, part) < 0)
+            return false;
+        pieces_take(peer, part);
+    }
+    return true;
+}
+
+/* Notes what a send has returned. Bytes that went, 0 if a signal came between; -1: that is all for now. */
+static ssize_t sent_note(struct peer *peer, ssize_t sent) {
+    if (sent >= 0) {
+        peer->bytes_out += (uint64_t)sent;
+        count_out(peer, (uint64_t)sent);
+        return sent;
+    }
+    if (errno == EINTR)
+        return 0;
+    if (errno == EAGAIN)
+        want_writable(peer, true);
+    else
+        fail(peer, strerror(errno));
+    return -1;
+}
+
+static void flush_tls(struct peer *peer) {
+    while (!peer->closed && !peer->connecting) {
+        if (!encrypt(peer)) {
+            fail(peer, "it cannot be encrypted");
+            return;
+        }
+        if (peer_tls_unsent(peer->tls) == 0) {
+            want_writable(peer, false);
+            return;
+        }
+        ssize_t sent = sent_note(
+            peer, send(peer->fd, peer_tls_next(peer->tls), peer_tls_unsent(peer->tls), MSG_NOSIGNAL | MSG_DONTWAIT));
+        if (sent < 0)
+            return;
+        peer_tls_went(peer->tls, (size_t)sent);
+    }
+}
+
 void peer_flush(struct peer *peer) {
-    peer->flush_wanted = false;
+    flush_over(peer);
     peer->last = NULL;
+    if (peer->tls) {
+        flush_tls(peer);
+        return;
+    }
     while (!peer->closed && !peer->connecting && peer->out_count > 0) {
         struct iovec pieces[SEND_PIECES];
         uint32_t count = peer->out_count < SEND_PIECES ? peer->out_count : SEND_PIECES;
@@ -265,18 +381,9 @@ void peer_flush(struct peer *peer) {
             pieces[i] = (struct iovec){(char *)piece->data + piece->done, piece->bytes - piece->done};
         }
         struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-        ssize_t sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0 && errno != EAGAIN) {
-            fail(peer, strerror(errno));
+        ssize_t sent = sent_note(peer, sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+        if (sent < 0)
             return;
-        }
-        if (sent < 0) {
-            want_writable(peer, true);
-            return;
-        }
-        peer->bytes_out += (uint64_t)sent;
         pieces_take(peer, (size_t)sent);
     }
     if (!peer->closed && !peer->connecting)
@@ -314,6 +421,8 @@ size_t peer_unsent(const struct peer *peer) {
     int in_socket = 0;
     if (ioctl(peer->fd, SIOCOUTQ, &in_socket) == 0 && in_socket > 0)
         bytes += (size_t)in_socket;
+    if (peer->tls)
+        bytes += peer_tls_unsent(peer->tls);
     for (uint32_t i = 0; i < peer->out_count; i++)
         bytes += piece_at(peer, i)->bytes - piece_at(peer, i)->done;
     return bytes;
@@ -388,9 +497,11 @@ static int frame_take(struct peer *peer, struct sy_error *err) {
     if (there < sizeof(struct frame))
         return buffer_room(peer, sizeof(struct frame));
     struct frame frame = *(const struct frame *)(peer->in + peer->in_taken);
-    int rc = wire_frame_check(&frame, err);
+    int rc = wire_frame_check(&frame, peer->format, err);
     if (rc < 0)
         return rc;
+    if (peer->stranger && frame.head_bytes > IN_STRANGER)
+        return error_set(err, -EPROTO, "an introduction of %u bytes", frame.head_bytes);
     size_t whole = sizeof(frame) + padded(frame.head_bytes);
     if (there < whole)
         return buffer_room(peer, whole) < 0 ? error_set(err, -ENOMEM, "no memory for a frame of %zu bytes", whole) : 0;
@@ -398,6 +509,8 @@ static int frame_take(struct peer *peer, struct sy_error *err) {
     if ((rc = wire_head_check(&frame, head, err)) < 0)
         return rc;
     peer->in_taken += whole;
+    if (peer->counts)
+        counter_add(&peer->counts->frames_in, 1);
     rc = peer->events->frame(peer, &frame, head, err);
     if (rc < 0 || peer->closed || frame.body_bytes == 0)
         return rc < 0 ? rc : 1;
@@ -448,8 +561,17 @@ static void fds_take(struct peer *peer, struct msghdr *message) {
     }
 }
 
-/* One system call. Bytes, 0 at the end, or -errno. */
-static ssize_t receive(struct peer *peer) {
+/* Who has introduced himself gets the buffer that a member has. */
+static void buffer_grow(struct peer *peer) {
+    char *grown = peer->stranger || peer->in_room >= IN_BYTES ? NULL : realloc(peer->in, IN_BYTES);
+    if (!grown)
+        return;
+    peer->in = grown;
+    peer->in_room = IN_BYTES;
+}
+
+/* One system call. Bytes, 0 at the end, or -errno. `*drained`: it brought less than there was room for. */
+static ssize_t receive(struct peer *peer, bool *drained) {
     struct iovec pieces[PEER_PIECES_MAX + 1];
     uint32_t count = 0;
     size_t wanted = 0;
@@ -473,7 +595,9 @@ static ssize_t receive(struct peer *peer) {
         fds_take(peer, &message);
     if (got <= 0)
         return got < 0 ? -errno : 0;
+    *drained = (size_t)got < wanted + room;
     peer->bytes_in += (uint64_t)got;
+    count_in(peer, (uint64_t)got);
     size_t direct = (size_t)got < wanted ? (size_t)got : wanted;
     if (peer->in_body)
         body_advance(peer, direct);
@@ -481,9 +605,92 @@ static ssize_t receive(struct peer *peer) {
     return got;
 }
 
-static void read_ready(struct peer *peer, int64_t now_ns) {
+/* ---- in, over TLS ---- */
+
+/* Tells who speaks plain frames where TLS is needed, in plain text. */
+static void refuse_plain(struct peer *peer, const char *why) {
+    char text[sizeof(struct frame) + 256] = {0};
+    struct frame frame = {.head_bytes = (uint32_t)strlen(why), .kind = FRAME_REFUSED, .count = 1};
+    CHECK_LE(padded(frame.head_bytes), sizeof(text) - sizeof(frame));
+    memcpy(text, &frame, sizeof(frame));
+    memcpy(text + sizeof(frame), why, frame.head_bytes);
+    send(peer->fd, text, sizeof(frame) + padded(frame.head_bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Decrypts what was given to the stream to where it belongs, and takes it. False: the connection is closed. */
+static bool decrypt(struct peer *peer) {
+    for (;;) {
+        while (peer->in_body && peer->piece < peer->piece_count && peer->pieces[peer->piece].iov_len == 0)
+            peer->piece++;
+        bool direct = peer->in_body && peer->piece < peer->piece_count;
+        if (!direct && peer->in_used == peer->in_room)
+            buffer_compact(peer);
+        char *to = direct ? peer->pieces[peer->piece].iov_base : peer->in + peer->in_used;
+        size_t room = direct ? peer->pieces[peer->piece].iov_len : peer->in_room - peer->in_used;
+        ssize_t got = tls_stream_read(peer->tls->stream, to, room);
+        if (got == 0)
+            return true;
+        if (got < 0) {
+            struct sy_error err;
+            flush_tls(peer); /* the other end is told why */
+            tls_stream_explain(peer->tls->stream, &err);
+            fail(peer, err.text);
+            return false;
+        }
+        if (direct)
+            body_advance(peer, (size_t)got);
+        else
+            peer->in_used += (size_t)got;
+        if (!frames_take(peer))
+            return false;
+    }
+}
+
+/* One system call. As receive(). */
+static ssize_t receive_tls(struct peer *peer, struct sy_error *err) {
+    ssize_t got = recv(peer->fd, peer->tls->arrived, PEER_TLS_BYTES, MSG_DONTWAIT);
+    if (got <= 0)
+        return got < 0 ? -errno : 0;
+    peer->bytes_in += (uint64_t)got;
+    count_in(peer, (uint64_t)got);
+    if (peer_tls_came(peer->tls, (size_t)got, err) < 0) {
+        if (peer->tls->end == TLS_SERVER && !peer->tls->met)
+            refuse_plain(peer, "the links of this cluster speak TLS: give --cluster-cert, --cluster-key and "
+                               "--cluster-ca, as its other processes have them");
+        return -EPROTO;
+    }
+    return got;
+}
+
+static void read_tls(struct peer *peer, int64_t now_ns) {
+    struct sy_error err;
     for (int i = 0; i < READS_MOST && !peer->closed; i++) {
-        ssize_t got = receive(peer);
+        buffer_grow(peer);
+        ssize_t got = receive_tls(peer, &err);
+        if (got == -EAGAIN)
+            break;
+        if (got == -EINTR)
+            continue;
+        if (got <= 0) {
+            fail(peer, got == 0         ? "the other end closed the connection"
+                       : got == -EPROTO ? err.text
+                                        : strerror((int)-got));
+            return;
+        }
+        peer->heard_ns = now_ns;
+        if (!decrypt(peer))
+            return;
+    }
+    if (!peer->closed && (peer_tls_unsent(peer->tls) > 0 || peer->out_count > 0))
+        peer_flush(peer); /* of the handshake, and what waited for its end */
+}
+
+static void read_ready(struct peer *peer, int64_t now_ns) {
+    bool drained = false; /* if more comes meanwhile, epoll says so again */
+    for (int i = 0; i < READS_MOST && !peer->closed && !drained; i++) {
+        buffer_grow(peer);
+        bool first = peer->bytes_in == 0;
+        ssize_t got = receive(peer, &drained);
         if (got == -EAGAIN)
             return;
         if (got == -EINTR)
@@ -493,6 +700,11 @@ static void read_ready(struct peer *peer, int64_t now_ns) {
             return;
         }
         peer->heard_ns = now_ns;
+        if (first && peer_tls_is_tls(peer->in, (size_t)got)) {
+            refuse_plain(peer, "the links of this process are plain text");
+            fail(peer, "it speaks TLS, and the links of this process are plain text");
+            return;
+        }
         if (!frames_take(peer))
             return;
     }
@@ -508,16 +720,28 @@ static void connected(struct peer *peer) {
         return;
     }
     peer->connecting = false;
+    if (peer->tls && tls_stream_read(peer->tls->stream, peer->in, peer->in_room) < 0) {
+        fail(peer, "TLS cannot begin");
+        return;
+    }
     peer_flush(peer);
 }
 
 void peer_ready(struct peer *peer, uint32_t epoll_events, int64_t now_ns) {
     if (peer->closed)
         return;
+    if (peer_greets(peer) && epoll_events & (EPOLLERR | EPOLLHUP)) {
+        fail(peer, "the other end closed the connection"); /* nobody is there whom an answer would reach */
+        return;
+    }
     if (peer->connecting && epoll_events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
         connected(peer);
     else if (epoll_events & EPOLLOUT)
         peer_flush(peer);
-    if (!peer->closed && epoll_events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+    if (peer->closed || !(epoll_events & (EPOLLIN | EPOLLERR | EPOLLHUP)))
+        return;
+    if (peer->tls)
+        read_tls(peer, now_ns);
+    else
         read_ready(peer, now_ns);
 }

@@ -3,12 +3,16 @@
  * Owned by one thread, the link thread, which alone calls these functions. What is sent in a turn is kept until
  * peer_flush(), which makes one system call for all of it while the socket takes it. Small heads are copied, bodies are
  * sent from where they lie. What has come is handed to peer_events: a head when all of it is there, a body when all of
- * it lies where begin_body() wanted it. */
+ * it lies where begin_body() wanted it.
+ *
+ * Over TLS (peer_secure()) pieces are encrypted as the socket takes them, which is also when their memory is free
+ * again, and what comes is decrypted to where it belongs. */
 #pragma once
 
 #include <stdbool.h>
 #include <sys/uio.h>
 
+#include "base/counter.h"
 #include "base/list.h"
 #include "cluster/wire.h"
 
@@ -17,6 +21,8 @@
 #define PEER_OUT_MAX    ((size_t)256 << 20) /* bytes copied and not sent, from which on a peer is too slow: closed */
 
 struct peer;
+struct peer_tls; /* cluster/peer_tls.h */
+struct tls;      /* net/tls.h */
 
 struct peer_events {
     /* A frame's head, checked, which is gone afterwards, and of one without a body the whole frame. -errno with a
@@ -36,14 +42,30 @@ typedef void peer_sent(void *context, uint64_t tag);
 
 struct out_piece;
 
+/* What a link thread's connections have cost; written by that thread, read by anyone. */
+struct link_counts {
+    _Atomic uint64_t turns;        /* of the thread */
+    _Atomic uint64_t reads, sends; /* system calls that brought or took something */
+    _Atomic uint64_t frames_in, frames_out, bytes_in, bytes_out;
+};
+
 struct peer {
     const struct peer_events *events;
-    void *owner;           /* who the events are for */
-    struct list_node link; /* of the owner */
+    void *owner;                /* who the events are for */
+    struct list_node link;      /* of the owner */
+    struct list_node flush;     /* of `flushes`, while flush_wanted */
+    struct list_node *flushes;  /* where the thread's peers wait to be flushed; NULL: the owner looks at flush_wanted */
+    struct link_counts *counts; /* of all connections of the thread; NULL: nobody counts */
+    struct list_node greet;     /* of the loop: it waits for its next step of the handshake */
     int fd, epoll_fd;
     char name[160]; /* in logs: "backend 10.0.0.3:41234" */
     bool connecting, closed, writable_wanted, flush_wanted;
-    int64_t heard_ns; /* when something last came */
+    bool flushed_last;    /* of the owner's peers, in a turn: what it hears is true of what others were sent */
+    bool stranger;        /* it connected to us, and has not introduced itself: only short frames, please */
+    bool paused;          /* nothing is read */
+    struct peer_tls *tls; /* NULL: plain text */
+    int64_t heard_ns;     /* when something last came */
+    uint32_t format;      /* of frames, once both ends have introduced themselves; before that the oldest */
     /* in */
     char *in;
     size_t in_room, in_used, in_taken;
@@ -64,6 +86,17 @@ struct peer {
 
 /* Takes a connected or connecting socket over, and watches it. 0, or -errno: the socket is the caller's still. */
 int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const struct peer_events *events, void *owner);
+/* Speaks TLS on it, as the client where the connection is ours. Right after peer_init(). `arrived` is PEER_TLS_BYTES of
+ * memory for all peers of a thread. 0 or -ENOMEM: it is to be closed. */
+int peer_secure(struct peer *peer, struct tls *tls, char *arrived);
+/* Whether it is a stranger's TLS handshake that what epoll says next goes on with: that takes a millisecond. */
+bool peer_greets(const struct peer *peer);
+/* Whether nothing has come from it so far. */
+bool peer_is_silent(const struct peer *peer);
+/* Reads nothing for now, or reads again. The end of the connection is told either way. */
+void peer_pause(struct peer *peer, bool paused);
+/* It has introduced itself: frames may be as long as they need. */
+void peer_welcome(struct peer *peer);
 /* Closes the connection, without calling closed(), and tells of all bodies that they are over. */
 void peer_close(struct peer *peer);
 /* Frees what a closed one has. */

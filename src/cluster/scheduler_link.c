@@ -16,12 +16,15 @@
 #include "net/auth.h"
 
 #define TAKE_MOST           1024           /* messages from one ring a turn */
+#define AHEAD               8              /* requests whose last ones are fetched into the caches */
 #define GREET_NS            (5 * NS_PER_S) /* from being accepted to the introduction */
 #define ERROR_PART_MOST     8 /* what may be wrong with a clock takes this part of a request's time at most */
 #define SETTLE_NS           (1 * NS_PER_S) /* after a scheduler began to lead */
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
 #define STRANGERS_MAX       256             /* connected, and not introduced */
-#define LOOK_NS             (1 * NS_PER_MS) /* while something about models is under way */
+#define EVICT_LOOKS         32              /* of them, to find who goes */
+#define LOOK_NS             (1 * NS_PER_MS) /* between looks at members, and while something about models is under way */
+#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* so much longer for each member: to look at one takes some 20 ns */
 
 /* ---- to members ---- */
 
@@ -30,13 +33,12 @@ static struct member *member_of(const struct scheduler_link *l, uint64_t handle)
     return m && m->hello.role == ROLE_FRONTEND && !m->peer.closed ? m : NULL;
 }
 
-void link_lost(struct scheduler_link *l, const struct wire_outcome *result) {
-    struct member *m = member_of(l, result->handle);
-    struct wire_outcome *place = m ? peer_frame_more(&m->peer, FRAME_RESULTS, sizeof(*place), WIRE_MANY) : NULL;
-    if (!place)
+void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason) {
+    struct member *m = member_of(l, handle);
+    if (!m)
         return; /* it is gone, and its requests with it */
-    *place = *result;
-    l->counters.lost++;
+    lost_tell(&m->peer, FRAME_RESULTS, handle, reason);
+    l->counters.lost[reason]++;
 }
 
 static void refuse(struct scheduler_link *l, uint64_t handle, uint32_t served_model, enum refusal reason) {
@@ -61,50 +63,67 @@ static struct request_message *last_of(struct member *m, uint64_t handle) {
     return &m->last[(size_t)(handle_frontend(handle) % HELLO_LANES_MAX) * m->hello.slots + handle_slot(handle)];
 }
 
-/* Hands a message on to its model's thread. False: there is no room now. */
-static bool push(struct scheduler_link *l, const struct request_message *message) {
-    struct wiring *w = l->wiring;
-    uint32_t thread = w->thread_of_served[message->model];
-    struct request_message *place = ring_reserve(&w->requests[thread]);
-    if (!place)
-        return false;
-    *place = *message;
-    place->port = 0;
-    ring_push(&w->requests[thread]);
+/* The place of a message to its model's thread, which push() hands on. NULL: there is no room now. */
+static struct request_message *place_for(struct scheduler_link *l, uint32_t model) {
+    return ring_reserve(&l->wiring->requests[l->wiring->thread_of_served[model]]);
+}
+
+static void push(struct scheduler_link *l, uint32_t model) {
+    uint32_t thread = l->wiring->thread_of_served[model];
+    ring_push(&l->wiring->requests[thread]);
     l->model_rung[thread] = true;
     l->pushed++;
+}
+
+/* As it was queued: the clock's estimate has moved since. */
+bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
+    struct request_message *place = place_for(l, last->model);
+    if (!place)
+        return false;
+    *place = *last;
+    place->kind = REQUEST_CANCELLED;
+    push(l, last->model);
     return true;
 }
 
-static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *as_sent,
+/* By our clock, with what that may be wrong by in the margin, for it is not to be late by its client's. */
+static void times_convert(const struct health *health, const struct request_message *sent, int64_t *arrival_ns,
+                          int64_t *deadline_ns) {
+    *arrival_ns = health_local(health, sent->arrival_ns);
+    *deadline_ns = health_local(health, sent->deadline_ns);
+    int64_t error_ns = health->error_ns, most_ns = (*deadline_ns - *arrival_ns) / ERROR_PART_MOST;
+    *deadline_ns -= error_ns < most_ns ? error_ns : most_ns;
+}
+
+static int take_request(struct scheduler_link *l, struct member *m, const struct request_message *sent,
                         struct sy_error *err) {
-    struct request_message message = *as_sent;
-    if (!request_fits(l, m, &message))
+    if (!request_fits(l, m, sent))
         return error_set(err, -EPROTO, "a request whose numbers will not do");
-    message.arrival_ns = health_local(&m->health, message.arrival_ns);
-    message.deadline_ns = health_local(&m->health, message.deadline_ns);
-    int64_t error_ns = m->health.error_ns, most_ns = (message.deadline_ns - message.arrival_ns) / ERROR_PART_MOST;
-    message.deadline_ns -= error_ns < most_ns ? error_ns : most_ns; /* it is not late by its client's clock */
-    struct request_message *last = last_of(m, message.handle);
-    if (message.kind == REQUEST_CANCELLED) {
-        if (last->handle == message.handle) { /* as it was queued: the clock's estimate has moved since */
-            message = *last;
-            message.kind = REQUEST_CANCELLED;
-            push(l, &message);
-        }
+    struct request_message *last = last_of(m, sent->handle);
+    if (sent->kind == REQUEST_CANCELLED) {
+        if (last->handle == sent->handle)
+            request_cancel(l, last); /* without room for that it runs */
         return 0;
     }
-    struct served_place *place = &l->places[message.model];
+    struct served_place *place = &l->places[sent->model];
     l->counters.requests++;
-    if (!place_takes(place, &message)) { /* its frontend does not know yet that the model is somewhere else now */
-        link_lost(l, &(struct wire_outcome){.handle = message.handle, .status = REQUEST_LOST});
+    if (!place_takes(place, sent)) { /* its frontend does not know yet that the model is somewhere else now */
+        link_lost(l, sent->handle, LOST_PLACE);
         return 0;
     }
-    if (l->in_scheduler >= l->wiring->port_requests || !push(l, &message)) {
-        refuse(l, message.handle, message.model, REFUSAL_POOL_FULL);
+    struct request_message *message = l->in_scheduler < l->wiring->port_requests ? place_for(l, sent->model) : NULL;
+    if (!message) {
+        refuse(l, sent->handle, sent->model, REFUSAL_POOL_FULL);
         return 0;
     }
-    *last = message;
+    int64_t arrival_ns, deadline_ns;
+    times_convert(&m->health, sent, &arrival_ns, &deadline_ns);
+    *message = *sent; /* nothing is read back of what was just written: that would wait until the caches have it */
+    *last = *sent;
+    message->arrival_ns = last->arrival_ns = arrival_ns;
+    message->deadline_ns = last->deadline_ns = deadline_ns;
+    message->port = last->port = 0;
+    push(l, sent->model);
     l->in_scheduler++;
     place->queued++;
     return 0;
@@ -135,9 +154,13 @@ static bool take_refusals(struct scheduler_link *l) {
         const struct refusal_message *message;
         uint32_t n = 0;
         for (; n < TAKE_MOST && (message = ring_peek(ring)); ring_pop(ring), n++) {
-            refuse(l, message->handle, message->served_model, message->reason);
+            struct served_place *place = &l->places[message->served_model];
+            if (place->recalled && message->reason == REFUSAL_CANCELLED)
+                link_lost(l, message->handle, LOST_PLACE);
+            else
+                refuse(l, message->handle, message->served_model, message->reason);
             l->in_scheduler--;
-            l->places[message->served_model].queued--;
+            place->queued--;
         }
         if (n)
             ring_release(ring);
@@ -149,7 +172,7 @@ static bool take_refusals(struct scheduler_link *l) {
 /* ---- plans, and what comes of them ---- */
 
 /* Sends a plan to its backend, and remembers it until it has ended. */
-static void take_plan(struct scheduler_link *l, uint32_t thread, const struct batch_plan *plan) {
+static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
     struct member *m = a->member;
     size_t bytes = wire_plan_bytes(plan->request_count);
@@ -157,7 +180,7 @@ static void take_plan(struct scheduler_link *l, uint32_t thread, const struct ba
     l->in_scheduler -= plan->request_count;
     l->places[plan->served_model].queued -= plan->request_count;
     l->counters.batches++;
-    plan_note(l, a, thread, plan);
+    uint64_t tag = plan_note(l, a, plan);
     if (!m || m->peer.closed) {
         plans_lose(l, plan->accelerator);
         return;
@@ -167,6 +190,7 @@ static void take_plan(struct scheduler_link *l, uint32_t thread, const struct ba
         return; /* the connection is about to end, and the plan is lost with it */
     memcpy(out, plan, bytes);
     out->accelerator = a->local;
+    out->tag = tag;
     out->served_model = m->number_of_place[plan->served_model];
 }
 
@@ -178,7 +202,7 @@ static bool take_plans(struct scheduler_link *l) {
         uint32_t n = 0;
         for (; n < TAKE_MOST && (plan = ring_peek(ring)); n++) {
             uint32_t slots = batch_plan_slots(plan->request_count);
-            take_plan(l, t, plan);
+            take_plan(l, plan);
             ring_pop_run(ring, slots);
         }
         if (n)
@@ -192,10 +216,16 @@ static int take_freed(struct scheduler_link *l, struct member *m, const struct f
                       struct sy_error *err) {
     if (freed->accelerator >= m->accelerator_count || freed->news > NEWS_JOINS)
         return error_set(err, -EPROTO, "news of an accelerator that it has not");
-    uint32_t accelerator = m->accelerators[freed->accelerator];
-    if (freed->news == NEWS_ENDED && !plan_ended(l, accelerator))
+    struct freed_message local = *freed;
+    local.accelerator = m->accelerators[freed->accelerator];
+    local.type = l->accelerators[local.accelerator].class;
+    local.ended_ns = health_local(&m->health, freed->ended_ns);
+    if (freed->news == NEWS_JOINS && !accelerator_may_join(l))
+        return error_set(err, -EPROTO, "its accelerators come and go faster than the scheduler can follow");
+    if (freed->news != NEWS_ENDED)
+        member_accelerator_news(l, local.accelerator, freed->news);
+    else if (!plan_ended(l, &local))
         return error_set(err, -EPROTO, "the end of a batch that was not sent");
-    accelerator_news(l, accelerator, freed->news, health_local(&m->health, freed->ended_ns), freed->unlike);
     return 0;
 }
 
@@ -207,20 +237,28 @@ static int take_ran(struct scheduler_link *l, struct member *m, const struct ran
         return error_set(err, -EPROTO, "a run whose numbers will not do");
     ran.accelerator = m->accelerators[ran.accelerator];
     ran.type = l->accelerators[ran.accelerator].class;
-    ran_tell(l, &ran);
+    plan_measured(l, &ran);
     return 0;
 }
 
 /* ---- frames ---- */
 
+static int take_requests(struct scheduler_link *l, struct member *m, const struct request_message *requests,
+                         uint32_t count, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
+            __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
+        rc = take_request(l, m, &requests[i], err);
+    }
+    return rc;
+}
+
 static int from_frontend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
                          struct sy_error *err) {
-    int rc = 0;
     switch (frame->kind) {
     case FRAME_REQUESTS:
-        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
-            rc = take_request(l, m, &((const struct request_message *)head)[i], err);
-        return rc;
+        return take_requests(l, m, head, frame->count, err);
     case FRAME_MODEL_LEFT:
         for (uint32_t i = 0; i < frame->count; i++)
             place_left(l, m, ((const uint32_t *)head)[i]);
@@ -232,13 +270,21 @@ static int from_frontend(struct scheduler_link *l, struct member *m, const struc
 
 static int from_backend(struct scheduler_link *l, struct member *m, const struct frame *frame, const void *head,
                         struct sy_error *err) {
+    enum lost_reason reason;
     int rc = 0;
     switch (frame->kind) {
     case FRAME_MODEL:
         return member_model(l, m, head, frame->head_bytes, err);
+    case FRAME_MODEL_ENDS:
+        if (m->peer.format < WIRE_FORMAT_MODELS)
+            return error_set(err, -EPROTO, "a model that ends, which format %u has not", m->peer.format);
+        for (uint32_t i = 0; i < frame->count && rc == 0; i++)
+            rc = member_model_ends(l, m, ((const uint32_t *)head)[i], err);
+        return rc;
     case FRAME_ACCELERATORS:
-        return member_accelerators(m, head, frame->count, err);
+        return member_accelerators(l, m, head, frame->count, err);
     case FRAME_TOLD:
+        l->look_ns = 0;
         return member_told(l, m, err);
     case FRAME_FREED:
         for (uint32_t i = 0; i < frame->count && rc == 0; i++)
@@ -249,8 +295,10 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
             rc = take_ran(l, m, &((const struct ran_message *)head)[i], err);
         return rc;
     case FRAME_UNDELIVERED:
-        for (uint32_t i = 0; i < frame->count; i++)
-            link_lost(l, &((const struct wire_outcome *)head)[i]);
+        for (uint32_t i = 0; i < frame->count; i++) {
+            uint64_t handle = lost_read(&m->peer, head, i, &reason);
+            link_lost(l, handle, reason);
+        }
         return 0;
     default:
         return error_set(err, -EPROTO, "a backend does not send frames of kind %u", frame->kind);
@@ -288,9 +336,9 @@ static void address_complete(struct member *m) {
         strcpy(colon, port);
 }
 
-static const char *member_refused(struct scheduler_link *l, const struct member *m) {
-    if (m->hello.format != WIRE_FORMAT)
-        return "this scheduler speaks another format of messages: run the same version of symphony";
+static const char *member_refused(struct scheduler_link *l, struct member *m, struct sy_error *why) {
+    if (hello_agree(&l->config.self, &m->hello, &m->peer.format, why) < 0)
+        return why->text;
     if (m->hello.role == ROLE_SCHEDULER)
         return l->standby ? NULL : "this scheduler knows of no other: start it with --peers or --registry";
     if (m->hello.role == ROLE_VISITOR)
@@ -302,9 +350,18 @@ static const char *member_refused(struct scheduler_link *l, const struct member 
     return NULL;
 }
 
+/* It has introduced itself. */
+static void member_known(struct scheduler_link *l, struct member *m) {
+    m->known = true;
+    l->look_ns = 0;
+    list_remove(&m->stranger);
+    l->stranger_count--;
+    peer_welcome(&m->peer);
+}
+
 /* Another scheduler, who sends its heartbeats here. */
 static int scheduler_hello(struct scheduler_link *l, struct member *m) {
-    m->known = true;
+    member_known(l, m);
     snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
     hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
     log_info("another scheduler connected", "name=%s rank=%u", m->hello.name, m->hello.number);
@@ -325,10 +382,11 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     int rc = hello_read(head, frame->head_bytes, &m->hello, err);
     if (rc < 0)
         return rc;
+    struct sy_error unlike;
     bool known = !l->config.auth || auth_allows(l->config.auth, m->hello.token, strlen(m->hello.token));
     if (known && l->standby && m->hello.role != ROLE_SCHEDULER)
         standby_told(l->standby, m->hello.term);
-    const char *why = known ? member_refused(l, m) : "its token does not let it in";
+    const char *why = known ? member_refused(l, m, &unlike) : "its token does not let it in";
     if (!why && m->hello.role == ROLE_SCHEDULER)
         return scheduler_hello(l, m);
     bool joins = !why && m->hello.role != ROLE_VISITOR;
@@ -339,7 +397,8 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
         why = "the scheduler has no memory for another member";
     if (why) {
         if (scheduler_link_leads(l)) /* else members try us in turn */
-            log_warn("stranger refused", "from=%s name=%s reason=\"%s\"", m->from, m->hello.name, why);
+            link_loop_stranger(&l->loop, m->from, why);
+        m->refused = true;
         peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
         peer_flush(&m->peer);
         return error_set(err, -EACCES, "%s", why);
@@ -349,7 +408,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
         hello_send(&m->peer, FRAME_WELCOME, &l->config.self);
         return 0;
     }
-    m->known = true;
+    member_known(l, m);
     m->hello.number = number;
     address_complete(m);
     l->by_number[number] = m;
@@ -393,6 +452,8 @@ static int from_visitor(struct scheduler_link *l, struct member *m, const struct
     return 0;
 }
 
+static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns);
+
 static int on_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct member *m = container_of(peer, struct member, peer);
     struct scheduler_link *l = peer->owner;
@@ -402,8 +463,10 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
     if (!m->known)
         return frame->kind == FRAME_HELLO ? member_hello(l, m, frame, head, err)
                                           : error_set(err, -EPROTO, "it did not introduce itself");
-    if (health_frame(&m->health, peer, frame, head))
+    if (health_frame(&m->health, peer, frame, head)) {
+        member_look(l, m, peer->heard_ns, &l->look_ns); /* its clock may be known now */
         return 0;
+    }
     if (frame->kind == FRAME_BYE) {
         m->left = true;
         return error_set(err, -ESHUTDOWN, "it said so");
@@ -419,9 +482,8 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 static bool requests_cancel(struct scheduler_link *l, struct member *m) {
     size_t count = (size_t)m->hello.lanes * m->hello.slots;
     for (; m->cancelled < count; m->cancelled++) {
-        struct request_message message = m->last[m->cancelled];
-        message.kind = REQUEST_CANCELLED;
-        if (message.handle && !push(l, &message))
+        const struct request_message *last = &m->last[m->cancelled];
+        if (last->handle && !request_cancel(l, last))
             return false;
     }
     return true;
@@ -443,6 +505,10 @@ static void member_drop(struct scheduler_link *l, struct member *m, const char *
     else if (m->known)
         log_warn("member lost", "role=%s name=%s number=%u reason=\"%s\"", cluster_role_name(m->hello.role),
                  m->hello.name, m->hello.number, reason);
+    else if (!m->refused && !m->visits)
+        link_loop_stranger(&l->loop, m->from, reason);
+    list_remove(&m->stranger);
+    l->stranger_count -= !m->known;
     link_loop_drop(&l->loop, &m->peer);
     list_remove(&m->node);
     if (!m->known)
@@ -463,10 +529,10 @@ static void member_free(struct member *m) {
     free(m->last);
     free(m->owes);
     free(m->number_of_place);
+    late_free(m);
     free(m->accelerators);
     for (uint32_t i = 0; i < m->brought_count; i++)
-        for (uint32_t k = 0; k < m->brought[i].profile_count; k++)
-            free(m->brought[i].profiles[k].profile);
+        catalogue_brought_free(&m->brought[i]);
     free(m->brought);
     free(m->types);
     free(m);
@@ -498,19 +564,35 @@ static void ghosts_look(struct scheduler_link *l) {
     }
 }
 
+/* There are too many: the oldest goes that has said nothing, which a member does at once, or else the oldest, who has
+ * had more time than a member needs. */
+static void stranger_evict(struct scheduler_link *l) {
+    struct member *out = list_entry(l->strangers.next, struct member, stranger);
+    uint32_t looked = 0;
+    list_for_each (node, &l->strangers) {
+        struct member *m = list_entry(node, struct member, stranger);
+        if (peer_is_silent(&m->peer)) {
+            out = m;
+            break;
+        }
+        if (++looked == EVICT_LOOKS)
+            break;
+    }
+    member_drop(l, out, "others have come meanwhile");
+}
+
 static void accepted(void *owner, int fd, const char *from) {
     struct scheduler_link *l = owner;
     struct member *m = calloc(1, sizeof(*m));
-    uint32_t strangers = 0;
 
-    list_for_each (node, &l->members)
-        strangers += !list_entry(node, struct member, node)->known;
-    if (!m || strangers >= STRANGERS_MAX) {
+    if (!m) {
         close(fd);
-        free(m);
         return;
     }
+    if (l->stranger_count >= STRANGERS_MAX)
+        stranger_evict(l);
     m->since_ns = clock_now_ns();
+    l->look_ns = 0;
     snprintf(m->from, sizeof(m->from), "%s", from);
     if (link_loop_add(&l->loop, &m->peer, fd, false, &events, l) < 0) {
         free(m);
@@ -518,6 +600,8 @@ static void accepted(void *owner, int fd, const char *from) {
     }
     snprintf(m->peer.name, sizeof(m->peer.name), "%s", from);
     list_append(&l->members, &m->node);
+    list_append(&l->strangers, &m->stranger);
+    l->stranger_count++;
 }
 
 /* Tells a frontend what is served, once its clock is known; and either role that this is all, so that it forgets what
@@ -537,23 +621,37 @@ static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_
     }
 }
 
-static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
-    list_for_each_safe (node, &l->members) {
-        struct member *m = list_entry(node, struct member, node);
-        int64_t over_ns = m->since_ns + GREET_NS;
-        if (!m->known && now_ns > over_ns) {
-            member_drop(l, m, "it did not introduce itself");
-        } else if (!m->known) {
-            *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
-        } else if (m->hello.role == ROLE_SCHEDULER) { /* the election says whether it lives */
-            if (now_ns - m->peer.heard_ns > SCHEDULER_SILENT_NS)
-                member_drop(l, m, "it has been silent");
-        } else if (!health_look(&m->health, &m->peer, now_ns, until_ns)) {
-            member_drop(l, m, "it has been silent for three heartbeats");
-        } else {
-            member_tell(l, m, now_ns, until_ns);
-        }
+/* Lowers *until_ns to when to look at it again. It may be gone afterwards. */
+static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
+    int64_t over_ns = m->since_ns + GREET_NS;
+    if (!m->known && now_ns > over_ns) {
+        member_drop(l, m, "it did not introduce itself");
+    } else if (!m->known) {
+        *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
+    } else if (m->hello.role == ROLE_SCHEDULER) { /* the election says whether it lives */
+        int64_t silent_ns = m->peer.heard_ns + SCHEDULER_SILENT_NS;
+        if (now_ns > silent_ns)
+            member_drop(l, m, "it has been silent");
+        else
+            *until_ns = silent_ns < *until_ns ? silent_ns : *until_ns;
+    } else if (!health_look(&m->health, &m->peer, now_ns, until_ns)) {
+        member_drop(l, m, "it has been silent for three heartbeats");
+    } else {
+        member_tell(l, m, now_ns, until_ns);
     }
+}
+
+/* Looks at all members when it is due for one: so often, and no oftener, that thousands cost nothing. */
+static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
+    if (now_ns >= l->look_ns) {
+        int64_t next_ns = TIME_NEVER, least_ns = now_ns + LOOK_NS;
+        list_for_each_safe (node, &l->members) {
+            member_look(l, list_entry(node, struct member, node), now_ns, &next_ns);
+            least_ns += LOOK_MEMBER_NS;
+        }
+        l->look_ns = next_ns < least_ns ? least_ns : next_ns;
+    }
+    *until_ns = l->look_ns < *until_ns ? l->look_ns : *until_ns;
 }
 
 /* ---- who leads ---- */
@@ -562,6 +660,7 @@ static void lead(void *context, uint64_t term) {
     struct scheduler_link *l = context;
     l->config.self.term = term;
     l->settled_ns = clock_now_ns() + SETTLE_NS;
+    l->look_ns = 0;
     atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* others look now and then */
     log_info("leads", "term=%llu", (unsigned long long)term);
 }
@@ -613,7 +712,8 @@ static int64_t turn(void *owner, int64_t now_ns) {
         standby_look(l->standby, now_ns, &until_ns);
     members_look(l, now_ns, &until_ns);
     ghosts_look(l);
-    bool busy = places_look(l);
+    bool busy = places_look(l, now_ns);
+    plans_look(l, now_ns, &until_ns);
     publish_reports(l);
     publish_requests(l);
     bool more = take_refusals(l);
@@ -662,9 +762,11 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     l->config = *config;
     l->wiring = config->wiring;
     list_init(&l->members);
+    list_init(&l->strangers);
     link_report_init(&l->report);
     l->started_ns = clock_now_ns();
-    l->config.self.format = WIRE_FORMAT;
+    l->plan_tag = config->self.incarnation; /* others' are not taken for ours */
+    hello_formats(&l->config.self);
     l->config.self.role = ROLE_SCHEDULER;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));
     l->model_rung = calloc(l->wiring->model_threads, sizeof(bool));
@@ -674,6 +776,10 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     }
     if ((rc = link_loop_init(&l->loop, &loop_ops, l, wiring_link_bell(l->wiring), config->listen_fd, err)) < 0)
         goto err_free;
+    if ((rc = link_loop_secure(&l->loop, config->tls)) < 0) {
+        error_set(err, rc, "no memory for TLS");
+        goto err_free;
+    }
     const struct standby_config standby = {
         .peers = config->peers,
         .peer_count = config->peer_count,
@@ -705,4 +811,8 @@ void scheduler_link_stop(struct scheduler_link *l) {
 
 struct link_report *scheduler_link_report(struct scheduler_link *l) {
     return &l->report;
+}
+
+const struct link_loop *scheduler_link_loop(const struct scheduler_link *l) {
+    return &l->loop;
 }

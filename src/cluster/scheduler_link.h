@@ -10,20 +10,25 @@
 #include "cluster/hello.h"
 #include "cluster/link_report.h"
 #include "repository/served_model.h"
+#include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/wiring.h"
 
 struct auth;
+struct link_loop;
+struct tls;
 struct registry_place;
 struct scheduler_link;
 
 struct scheduler_link_config {
     struct wiring *wiring;
     struct model_thread *const *model_threads; /* [wiring->model_threads] */
+    struct central_thread *central_thread;     /* instead of them, if a central policy plans; else NULL */
     uint32_t models_max;                       /* places; wiring->thread_of_served says whose each is */
     int listen_fd;                             /* for members; the link's from then on */
     struct hello self;                         /* incarnation, version, name, term */
     const struct auth *auth;                   /* tokens that let members in; NULL: none is needed */
+    struct tls *tls;                           /* of the connections over TCP; outlives the link; NULL: plain text */
     const char *const *peers; /* [peer_count] all schedulers, as in standby.h; none: it is the only one */
     uint32_t peer_count, rank;
     const struct registry_place *registry; /* NULL: none */
@@ -39,5 +44,7 @@ void scheduler_link_stop(struct scheduler_link *link);
 
 /* Whether it leads. Any thread. */
 bool scheduler_link_leads(const struct scheduler_link *link);
+/* Its loop, for who measures it. */
+const struct link_loop *scheduler_link_loop(const struct scheduler_link *link);
 /* For who renders it. */
 struct link_report *scheduler_link_report(struct scheduler_link *link);

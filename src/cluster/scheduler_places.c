@@ -13,36 +13,31 @@
 #include "base/log.h"
 #include "cluster/scheduler_link_state.h"
 
+#define BROUGHT_MOST 4 /* models of one backend, against places: some may wait for one */
+
 int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
     l->catalogue = calloc(1, sizeof(*l->catalogue));
     l->places = calloc(l->config.models_max, sizeof(*l->places));
     l->variant_taken = calloc(w->models, sizeof(bool));
     l->accelerators = calloc(w->accelerators, sizeof(*l->accelerators));
-    if (!l->catalogue || !l->places || !l->variant_taken || !l->accelerators)
+    l->leaving = calloc(w->accelerators, sizeof(*l->leaving));
+    if (!l->catalogue || !l->places || !l->variant_taken || !l->accelerators || !l->leaving)
         return -ENOMEM;
     for (uint32_t a = 0; a < w->accelerators; a++)
         l->accelerators[a].last = &l->accelerators[a].first;
     return 0;
 }
 
-static void plans_free(struct sealed_plan *p) {
-    for (struct sealed_plan *next; p; p = next) {
-        next = p->next;
-        free(p);
-    }
-}
-
 void places_free(struct scheduler_link *l) {
-    for (uint32_t a = 0; l->accelerators && a < l->wiring->accelerators; a++)
-        plans_free(l->accelerators[a].first);
-    plans_free(l->free_plans);
+    plans_free(l);
     if (l->catalogue)
         catalogue_free(l->catalogue);
     free(l->catalogue);
     free(l->places);
     free(l->variant_taken);
     free(l->accelerators);
+    free(l->leaving);
 }
 
 bool member_room(struct scheduler_link *l, struct member *m) {
@@ -55,138 +50,53 @@ bool member_room(struct scheduler_link *l, struct member *m) {
     return m->number_of_place;
 }
 
-/* ---- plans that backends have ---- */
-
-void plan_note(struct scheduler_link *l, struct accelerator_place *a, uint32_t thread, const struct batch_plan *plan) {
-    struct sealed_plan *p = l->free_plans;
-    if (p)
-        l->free_plans = p->next;
-    if (p && p->room < plan->request_count) {
-        free(p);
-        p = NULL;
-    }
-    if (!p) {
-        uint32_t room = plan->request_count < 32 ? 32 : plan->request_count;
-        p = malloc(sizeof(*p) + room * sizeof(uint64_t));
-        CHECK(p); /* a plan that nobody remembers would never end */
-        p->room = room;
-    }
-    p->next = NULL;
-    p->thread = thread;
-    p->place = plan->served_model;
-    memcpy(&p->plan, plan, batch_plan_bytes(plan->request_count));
-    l->places[p->place].sealed++;
-    *a->last = p;
-    a->last = &p->next;
-}
-
-static struct sealed_plan *plan_first(struct scheduler_link *l, struct accelerator_place *a) {
-    struct sealed_plan *p = a->first;
-    if (!p)
-        return NULL;
-    a->first = p->next;
-    if (!a->first)
-        a->last = &a->first;
-    l->places[p->place].sealed--;
-    p->next = l->free_plans;
-    l->free_plans = p;
-    return p;
-}
-
-bool plan_ended(struct scheduler_link *l, uint32_t accelerator) {
-    return plan_first(l, &l->accelerators[accelerator]) != NULL;
-}
-
-void plans_lose(struct scheduler_link *l, uint32_t accelerator) {
-    int64_t now_ns = clock_now_ns();
-    for (struct sealed_plan *p; (p = plan_first(l, &l->accelerators[accelerator]));) {
-        for (uint32_t i = 0; i < p->plan.request_count; i++)
-            link_lost(l, &(struct wire_outcome){.handle = p->plan.handles[i], .status = REQUEST_LOST});
-        accelerator_news(l, accelerator, NEWS_ENDED, now_ns, true);
-        ran_tell(l, &(struct ran_message){.news = NEWS_ENDED,
-                                          .model = p->plan.model,
-                                          .generation = p->plan.generation,
-                                          .type = l->accelerators[accelerator].class,
-                                          .items = 1,
-                                          .accelerator = accelerator,
-                                          .tag = p->plan.tag,
-                                          .dispatch_ns = -1});
-    }
-}
-
-void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news, int64_t ended_ns,
-                      bool unlike) {
-    struct accelerator_place *a = &l->accelerators[accelerator];
-    struct ring *ring = &l->wiring->freed[wiring_part_of_accelerator(l->wiring, accelerator)];
-    if (news != NEWS_ENDED && a->up == (news == NEWS_JOINS))
-        return;
-    struct freed_message *message = ring_reserve(ring);
-    CHECK(message); /* an accelerator has three batches under way at most, and joins or leaves between two of them */
-    *message = (struct freed_message){
-        .news = news, .unlike = unlike, .type = a->class, .accelerator = accelerator, .ended_ns = ended_ns};
-    ring_push(ring);
-    l->report_rung = true;
-    if (news == NEWS_ENDED)
-        return;
-    a->up = news == NEWS_JOINS;
-    a->owes = !a->up;
-    l->accelerators_there += a->up ? 1 : (uint32_t)-1;
-}
-
-void ran_tell(struct scheduler_link *l, const struct ran_message *ran) {
-    struct ring *ring = &l->wiring->ran[l->wiring->thread_of_model[ran->model]];
-    struct ran_message *message = ring_reserve(ring);
-    if (!message)
-        return; /* a measurement lost because the thread is far behind is no loss */
-    *message = *ran;
-    ring_push(ring);
-    l->report_rung = true;
-}
-
-void publish_reports(struct scheduler_link *l) {
-    struct wiring *w = l->wiring;
-    if (!l->report_rung)
-        return;
-    l->report_rung = false;
-    for (uint32_t k = 0; k < w->rank_threads; k++)
-        if (ring_publish(&w->freed[k]))
-            doorbell_ring_or_help(&w->rank_bells[k], true);
-    for (uint32_t t = 0; t < w->model_threads; t++)
-        if (ring_publish(&w->ran[t]))
-            doorbell_ring_or_help(&w->model_bells[t], true);
-}
-
 /* ---- backends come ---- */
 
 int member_model(struct scheduler_link *l, struct member *m, const char *head, uint32_t bytes, struct sy_error *err) {
     uint32_t number;
-    if (m->told)
+    if (m->told && m->peer.format < WIRE_FORMAT_MODELS)
         return error_set(err, -EPROTO, "a model after all had been told");
+    if (m->brought_count + m->late_count >= BROUGHT_MOST * l->config.models_max)
+        return error_set(err, -ENOSPC, "more models than the cluster has room for");
+    memcpy(&number, head, sizeof(number));
+    struct brought_model *brought = member_brings(m);
+    struct sy_error why;
+    if (!brought)
+        return error_set(err, -ENOMEM, "no memory for a member's models");
+    int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
+    if (rc < 0) { /* the others may do */
+        log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
+        return rc == -EEXIST ? late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), err)
+                             : 0;
+    }
+    brought->number = number;
+    m->brought_count++;
+    if (!m->told)
+        return 0;
+    m->models_changed = l->changing = true;
+    numbers_note(l, m);
+    return 0;
+}
+
+struct brought_model *member_brings(struct member *m) {
     if (m->brought_count == m->brought_room) {
         uint32_t room = m->brought_room ? 2 * m->brought_room : 16;
         struct brought_model *grown = realloc(m->brought, room * sizeof(*grown));
         if (!grown)
-            return error_set(err, -ENOMEM, "no memory for a member's models");
+            return NULL;
         m->brought = grown;
         m->brought_room = room;
     }
-    memcpy(&number, head, sizeof(number));
-    struct brought_model *brought = &m->brought[m->brought_count];
-    struct sy_error why;
-    int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
-    if (rc < 0) { /* the others may do */
-        log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
-        return 0;
-    }
-    brought->number = number;
-    m->brought_count++;
-    return 0;
+    return &m->brought[m->brought_count];
 }
 
-int member_accelerators(struct member *m, const struct wire_accelerator *accelerators, uint32_t count,
-                        struct sy_error *err) {
+int member_accelerators(struct scheduler_link *l, struct member *m, const struct wire_accelerator *accelerators,
+                        uint32_t count, struct sy_error *err) {
     if (m->told)
         return error_set(err, -EPROTO, "accelerators after all had been told");
+    if (count > l->wiring->accelerators - m->accelerator_count)
+        return error_set(err, -ENOSPC, "the scheduler has no room for more than %u accelerators",
+                         l->wiring->accelerators);
     char(*grown)[64] = realloc(m->types, (size_t)(m->accelerator_count + count + 1) * sizeof(*grown));
     if (!grown)
         return error_set(err, -ENOMEM, "no memory for a member's accelerators");
@@ -200,7 +110,7 @@ int member_accelerators(struct member *m, const struct wire_accelerator *acceler
 }
 
 /* The classes that some place knows. */
-static uint32_t classes_used(const struct scheduler_link *l) {
+uint32_t classes_used(const struct scheduler_link *l) {
     uint32_t used = 0;
     for (uint32_t p = 0; p < l->config.models_max; p++)
         used |= l->places[p].state != PLACE_FREE ? l->places[p].runs_on : 0;
@@ -214,8 +124,10 @@ static uint32_t class_of(struct scheduler_link *l, struct member *m, const char 
     if (m->class_count == ACCELERATOR_TYPES_MAX)
         return CATALOGUE_NONE;
     uint32_t class = catalogue_class(l->catalogue, type, m->brought, m->brought_count, classes_used(l));
-    if (class != CATALOGUE_NONE)
-        m->classes[m->class_count++] = class;
+    if (class == CATALOGUE_NONE)
+        return class;
+    m->targets[m->class_count] = class;
+    m->classes[m->class_count++] = class;
     return class;
 }
 
@@ -227,10 +139,10 @@ static uint32_t accelerator_find(struct scheduler_link *l, uint32_t from) {
 }
 
 /* The plans of a place that runs a backend's model carry the backend's number of it. */
-static void numbers_note(struct scheduler_link *l, struct member *m) {
+void numbers_note(struct scheduler_link *l, struct member *m) {
     for (uint32_t i = 0; i < m->brought_count; i++)
         for (uint32_t p = 0; p < l->config.models_max; p++)
-            if (l->places[p].state != PLACE_FREE && l->places[p].known == m->brought[i].known)
+            if (!m->brought[i].ends && l->places[p].state != PLACE_FREE && l->places[p].known == m->brought[i].known)
                 m->number_of_place[p] = m->brought[i].number;
 }
 
@@ -258,7 +170,8 @@ int member_told(struct scheduler_link *l, struct member *m, struct sy_error *err
         l->accelerators[at].local = i;
         l->accelerators[at].class = (uint8_t) class;
         l->accelerators[at].taken = true;
-        l->accelerators[at].owes = false;
+        l->accelerators_most = at >= l->accelerators_most ? at + 1 : l->accelerators_most;
+        l->accelerators[at].owes = l->accelerators[at].joined = l->accelerators[at].switches = false;
         m->accelerators[m->accelerator_count++] = at;
     }
     numbers_note(l, m);
@@ -272,13 +185,16 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
     for (uint32_t i = 0; m->accelerators && i < m->accelerator_count; i++) {
         struct accelerator_place *a = &l->accelerators[m->accelerators[i]];
         plans_lose(l, m->accelerators[i]);
-        accelerator_news(l, m->accelerators[i], NEWS_LEAVES, 0, false);
+        accelerator_news(l, m->accelerators[i], NEWS_LEAVES);
         a->member = NULL;
+        accelerator_leaves(l, m->accelerators[i]); /* that never joined, too */
     }
+    changes_forget(l, m);
     for (uint32_t i = 0; i < m->class_count; i++)
         catalogue_class_leave(l->catalogue, m->classes[i]);
     for (uint32_t i = 0; i < m->brought_count; i++)
-        catalogue_take(l->catalogue, &m->brought[i]);
+        if (!m->brought[i].ends)
+            catalogue_take(l->catalogue, &m->brought[i]);
     m->brought_count = m->class_count = 0;
     l->changed = true;
 }
@@ -287,24 +203,39 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
  * the place is free. */
 static void accelerator_rests(struct accelerator_place *a) {
     a->owes = false;
-    if (a->member)
+    if (a->member && a->member->peer.format >= WIRE_FORMAT_RESTS)
         peer_send(&a->member->peer, FRAME_RESTS, 1, &a->local, sizeof(a->local));
-    else
+    if (!a->member)
         a->taken = false;
+}
+
+void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
+    struct accelerator_place *a = &l->accelerators[accelerator];
+    if (a->leaves)
+        return;
+    a->leaves = true;
+    l->leaving[l->leaving_count++] = accelerator;
 }
 
 /* True: accelerators have left of which the scheduler has something still. */
 static bool accelerators_look(struct scheduler_link *l) {
+    uint32_t kept = 0;
     bool left = false;
-    for (uint32_t i = 0; i < l->wiring->accelerators; i++) {
-        struct accelerator_place *a = &l->accelerators[i];
-        if (!a->taken || (a->member && !a->owes))
+    for (uint32_t i = 0; i < l->leaving_count; i++) {
+        uint32_t accelerator = l->leaving[i];
+        struct accelerator_place *a = &l->accelerators[accelerator];
+        bool back = a->member && !a->owes && !a->switches;
+        bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || a->first;
+        if (a->switches || (!back && has)) { /* who switches comes back, or is to rest then */
+            left |= !a->switches;
+            l->leaving[kept++] = accelerator;
             continue;
-        if (wiring_accelerator_state(l->wiring, i) == ACCELERATOR_GONE && !a->first)
+        }
+        a->leaves = false;
+        if (!back)
             accelerator_rests(a);
-        else
-            left = true;
     }
+    l->leaving_count = kept;
     return left;
 }
 
@@ -318,7 +249,11 @@ bool place_takes(const struct served_place *place, const struct request_message 
 
 static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
     const struct known_model *known = &l->catalogue->known[l->places[place].known];
-    char *head = peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(place) + known->description_bytes, 0);
+    bool fits = sizeof(place) + known->description_bytes <= wire_head_most(FRAME_SERVE, m->peer.format);
+    if (!fits)
+        log_warn("model not told: its description is too long for an earlier release", "model=%s member=%s",
+                 known->model->name, m->hello.name);
+    char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(place) + known->description_bytes, 0) : NULL;
     if (!head)
         return;
     memcpy(head, &place, sizeof(place));
@@ -360,6 +295,27 @@ static double item_bytes(const struct served_model *model) {
     return bytes;
 }
 
+/* Whether any backend has accelerators that run a place's model. */
+static bool is_run(const struct scheduler_link *l, const struct served_place *place) {
+    for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++)
+        if (place->runs_on >> k & 1 && l->catalogue->classes[k].backends > 0)
+            return true;
+    return false;
+}
+
+/* Tells the thread that will schedule a place's model what comes; and that nothing comes, or that it has gone. */
+static int thread_prepare(struct scheduler_link *l, uint32_t p) {
+    if (!l->config.central_thread)
+        return model_thread_prepare(l->config.model_threads[l->wiring->thread_of_served[p]], &l->places[p].model);
+    central_thread_prepare(l->config.central_thread, &l->places[p].model);
+    return 0;
+}
+
+static void thread_forget(struct scheduler_link *l, uint32_t p) {
+    if (!l->config.central_thread)
+        model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
+}
+
 /* Begins to serve a model in a place of its own. False: there is no room, now. */
 static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
     struct known_model *known = &l->catalogue->known[known_index];
@@ -373,6 +329,7 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     if (first == CATALOGUE_NONE)
         return false;
     struct served_place *place = &l->places[p];
+    l->places_moving++;
     *place = (struct served_place){
         .state = PLACE_COMING,
         .known = known_index,
@@ -395,27 +352,35 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     }
     for (uint32_t v = 0; v < count; v++)
         w->thread_of_model[first + v] = w->thread_of_served[p];
-    if (model_thread_prepare(l->config.model_threads[w->thread_of_served[p]], &place->model) < 0 ||
-        wiring_model_comes(w, p, p % w->rank_threads) < 0) {
-        model_thread_forget(l->config.model_threads[w->thread_of_served[p]], p);
+    if (thread_prepare(l, p) < 0 || wiring_model_comes(w, p, p % w->rank_threads) < 0) {
+        thread_forget(l, p);
         memset(l->variant_taken + first, false, count);
         place->state = PLACE_FREE;
+        l->places_moving--;
         return false;
     }
     list_for_each (node, &l->members) {
         struct member *m = list_entry(node, struct member, node);
         for (uint32_t i = 0; m->known && i < m->brought_count; i++)
-            if (m->brought[i].known == known_index)
+            if (!m->brought[i].ends && m->brought[i].known == known_index)
                 m->number_of_place[p] = m->brought[i].number;
     }
     return true;
 }
 
+/* Whether a place has accelerators, though no backend has its model any more: those of who unloads it. */
+static bool is_unloaded(const struct scheduler_link *l, const struct served_place *place) {
+    return l->catalogue->known[place->known].backends == 0 && is_run(l, place);
+}
+
 /* Tells frontends that a place is to go. */
 static void place_leave(struct scheduler_link *l, uint32_t p) {
+    bool ends = is_unloaded(l, &l->places[p]);
     l->places[p].state = PLACE_LEAVING;
+    l->places_moving++;
     FOR_EACH_FRONTEND(l, m) {
-        peer_send(&m->peer, FRAME_MODEL_GONE, 1, &p, sizeof(p));
+        bool new = ends && m->peer.format >= WIRE_FORMAT_MODELS;
+        peer_send(&m->peer, new ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &p, sizeof(p));
         m->owes[p] = true;
         l->places[p].owed++;
     }
@@ -446,6 +411,7 @@ static void place_serve(struct scheduler_link *l, uint32_t p) {
     struct known_model *known = &l->catalogue->known[l->places[p].known];
     uint32_t before = known->place;
     l->places[p].state = PLACE_SERVING;
+    l->places_moving--;
     known->place = p;
     FOR_EACH_FRONTEND(l, m)
     serve_tell(l, m, p);
@@ -453,6 +419,26 @@ static void place_serve(struct scheduler_link *l, uint32_t p) {
         place_leave(l, before);
     log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u backends=%u", known->model->name,
              known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max, known->backends);
+}
+
+/* Whether nothing runs a place's requests any more, and its model has another place. */
+static bool is_outlived(const struct scheduler_link *l, const struct served_place *place) {
+    return !is_run(l, place) && l->catalogue->known[place->known].place != CATALOGUE_NONE;
+}
+
+/* Takes a place's requests out of its queue: their frontends are told that they are lost (take_refusals()), and send
+ * them to the model's new place. False: there are more, when the thread has read these. */
+static bool place_recall(struct scheduler_link *l, uint32_t p) {
+    list_for_each (node, &l->members) {
+        const struct member *m = list_entry(node, struct member, node);
+        size_t count = m->last ? (size_t)m->hello.lanes * m->hello.slots : 0;
+        for (size_t i = 0; i < count; i++) {
+            const struct request_message *last = &m->last[i];
+            if (last->handle && last->model == p && !request_cancel(l, last))
+                return false;
+        }
+    }
+    return true;
 }
 
 /* The next step of a place. True: more are to come. */
@@ -464,15 +450,18 @@ static bool place_look(struct scheduler_link *l, uint32_t p) {
             place_serve(l, p);
         return true;
     case PLACE_LEAVING:
+        if (place->owed == 0 && place->queued > 0 && !place->recalled && is_outlived(l, place))
+            place->recalled = place_recall(l, p);
         if (place->owed == 0 && place->queued == 0 && place->sealed == 0 && wiring_model_goes(l->wiring, p) == 0)
             place->state = PLACE_GOING;
         return true;
     case PLACE_GOING:
         if (!place_is(l, place, false))
             return true;
-        model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
+        thread_forget(l, p);
         memset(l->variant_taken + place->model.first_variant, false, place->model.variant_count);
         place->state = PLACE_FREE;
+        l->places_moving--;
         l->changed = true;
         return false;
     default:
@@ -495,6 +484,11 @@ static bool is_placed(const struct scheduler_link *l, uint32_t known) {
     return false;
 }
 
+/* Whether a model is about to be served. */
+static bool is_awaited(const struct catalogue *c, uint32_t known) {
+    return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE;
+}
+
 /* Brings places in line with what backends have. True: not all could be. */
 static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
@@ -503,24 +497,28 @@ static bool reconcile(struct scheduler_link *l) {
         struct known_model *known = &c->known[i];
         if (!known->model || is_coming(l, i))
             continue;
-        uint32_t runs_on = catalogue_runs_on(c, i);
+        uint32_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
         bool served = known->place != CATALOGUE_NONE;
-        if (runs_on && (!served || l->places[known->place].runs_on != runs_on)) {
+        if (runs_on && (!served || runs_on & ~l->places[known->place].runs_on)) {
             left |= !place_begin(l, i, runs_on);
+        } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
+            left = true; /* frontends hear of that one first */
         } else if (!runs_on && served) {
             log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
             place_leave(l, known->place);
             known->place = CATALOGUE_NONE;
         } else if (!runs_on && known->backends == 0 && !is_placed(l, i)) {
             catalogue_forget(c, i);
+            left = true; /* another may take its name */
         }
     }
     return left;
 }
 
-bool places_look(struct scheduler_link *l) {
+bool places_look(struct scheduler_link *l, int64_t now_ns) {
     bool busy = accelerators_look(l);
-    for (uint32_t p = 0; p < l->config.models_max; p++)
+    busy |= changes_look(l, now_ns);
+    for (uint32_t p = 0; p < l->config.models_max && l->places_moving > 0; p++)
         busy |= place_look(l, p);
     if (l->changed) {
         l->changed = reconcile(l);

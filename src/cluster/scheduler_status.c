@@ -51,6 +51,8 @@ static json_t *accelerators_status(const struct scheduler_link *l, const struct 
 static json_t *brought_status(const struct scheduler_link *l, const struct member *m) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < m->brought_count; i++) {
+        if (m->brought[i].ends)
+            continue;
         const struct served_model *model = l->catalogue->known[m->brought[i].known].model;
         json_array_append_new(list, json_sprintf("%s/%u", model->name, model->version));
     }
@@ -72,12 +74,15 @@ static void backend_status(const struct scheduler_link *l, const struct member *
 static json_t *member_status(const struct scheduler_link *l, const struct member *m, int64_t now_ns) {
     json_t *json = json_pack("{s:s, s:s, s:s, s:s}", "role", cluster_role_name(m->hello.role), "name", m->hello.name,
                              "address", *m->hello.address ? m->hello.address : m->from, "version", m->hello.version);
+    set_number(json, "format", m->peer.format);
     set_number(json, "number", m->hello.number);
     set_word(json, "incarnation", m->hello.incarnation);
     set_seconds(json, "joined_s", now_ns - m->since_ns);
     if (clock_sync_known(&m->health.clock)) {
         set_micros(json, "round_trip_us", clock_sync_round_trip_ns(&m->health.clock));
         set_micros(json, "clock_error_us", clock_sync_error_ns(&m->health.clock, now_ns));
+        json_object_set_new(json, "clock_ahead_s",
+                            json_real((double)(clock_sync_peer(&m->health.clock, now_ns) - now_ns) / 1e9));
     }
     set_number(json, "received_bytes", m->peer.bytes_in);
     set_number(json, "sent_bytes", m->peer.bytes_out);
@@ -119,7 +124,7 @@ static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) 
     set_seconds(json, "uptime_s", now_ns - l->started_ns);
     set_number(json, "requests", l->counters.requests);
     set_number(json, "batches", l->counters.batches);
-    set_number(json, "lost", l->counters.lost);
+    set_number(json, "lost", lost_sum(l->counters.lost));
     set_number(json, "requests_now", l->in_scheduler);
     set_number(json, "accelerators", l->accelerators_there);
     return json;
@@ -146,7 +151,7 @@ static void answer_sent(void *text, uint64_t tag) {
 
 void status_send(struct scheduler_link *l, struct member *visitor, const struct member *only) {
     json_t *json = only ? member_status(l, only, clock_now_ns()) : status(l);
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(12));
     size_t bytes = text ? strlen(text) : 0;
     json_decref(json);
     if (text && peer_frame(&visitor->peer, FRAME_STATUS, 1, 0, bytes))

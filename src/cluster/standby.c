@@ -117,8 +117,13 @@ static int other_frame(struct peer *peer, const struct frame *frame, const void 
     struct other *o = container_of(peer, struct other, peer);
     if (frame->kind == FRAME_REFUSED)
         return wire_refused(frame, head, err);
-    if (frame->kind == FRAME_WELCOME && !o->up)
-        link_told(s, o, true);
+    if (frame->kind != FRAME_WELCOME || o->up)
+        return 0;
+    struct hello hello;
+    int rc = hello_read(head, frame->head_bytes, &hello, err);
+    if (rc < 0 || (rc = hello_agree(&s->config.self, &hello, &peer->format, err)) < 0)
+        return rc;
+    link_told(s, o, true);
     return 0;
 }
 

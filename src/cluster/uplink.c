@@ -17,8 +17,6 @@
 #define RETRY_LATER_NS (500 * NS_PER_MS)
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
-#define CONNECT_NS     (1 * NS_PER_S) /* a host that is gone may answer nothing at all: then the next one */
-#define GREET_NS       (5 * NS_PER_S) /* from connecting to the welcome */
 #define CANDIDATES_MAX 64
 
 int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
@@ -103,6 +101,11 @@ static void lost(struct uplink *u, const char *reason) {
         u->ops->down(u->context);
 }
 
+void uplink_again(struct uplink *u, const char *reason) {
+    if (u->open && !u->peer.closed)
+        lost(u, reason);
+}
+
 static void on_closed(struct peer *peer, const char *reason) {
     lost(peer->owner, reason);
 }
@@ -112,8 +115,10 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
     int rc = hello_read(head, frame->head_bytes, &answer, err);
     if (rc < 0)
         return rc;
-    if (answer.format != WIRE_FORMAT || answer.role != ROLE_SCHEDULER)
-        return error_set(err, -EPROTO, "no scheduler of format %u answers there", WIRE_FORMAT);
+    if (answer.role != ROLE_SCHEDULER)
+        return error_set(err, -EPROTO, "no scheduler answers there");
+    if ((rc = hello_agree(&u->self, &answer, &u->peer.format, err)) < 0)
+        return rc;
     if (answer.term < u->self.term)
         return error_set(err, -ESTALE, "its term %llu is over", (unsigned long long)answer.term);
     u->self.term = answer.term;
@@ -181,6 +186,7 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
         return;
     u->open = true;
+    u->peer.flushed_last = true; /* the scheduler hears that a batch is over when its results have been sent */
     link_address_text(at, text, sizeof(text));
     bool is_name = strcmp(to->name, text) != 0;
     snprintf(u->peer.name, sizeof(u->peer.name), "%.100s%s%.50s", to->name, is_name ? "/" : "", is_name ? text : "");
@@ -223,7 +229,8 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     if (!u->open || u->peer.closed)
         return;
     if (!u->up) {
-        int64_t over_ns = u->peer.heard_ns + (u->peer.connecting ? CONNECT_NS : GREET_NS);
+        /* A host that is gone answers nothing, one whose scheduler is stopped connects: then the next one. */
+        int64_t over_ns = u->peer.heard_ns + HEALTH_BEATS * u->beat_ns;
         if (now_ns > over_ns)
             lost(u, "it does not answer");
         else

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
+#include "cluster/peer_tls.h"
 #include "cluster/registry.h"
 
 #define ANSWER_MAX ((uint64_t)1 << 30)
@@ -18,6 +19,8 @@
 struct conversation {
     int fd;
     int64_t until_ns;
+    struct peer_tls *tls; /* NULL: plain text */
+    char *arrived;        /* [PEER_TLS_BYTES] for it */
 };
 
 /* Waits until the socket can be read or written. 0 or -errno. */
@@ -34,7 +37,7 @@ static int failed(int rc, struct sy_error *err) {
     return error_set(err, rc, rc == -ETIMEDOUT ? "it does not answer" : "%s", strerror(-rc));
 }
 
-static int write_all(const struct conversation *c, const void *data, size_t bytes, struct sy_error *err) {
+static int send_all(const struct conversation *c, const void *data, size_t bytes, struct sy_error *err) {
     for (size_t done = 0; done < bytes;) {
         ssize_t sent = send(c->fd, (const char *)data + done, bytes - done, MSG_NOSIGNAL);
         int rc = sent >= 0 ? 0 : errno == EAGAIN ? wait_for(c, POLLOUT) : -errno;
@@ -45,13 +48,60 @@ static int write_all(const struct conversation *c, const void *data, size_t byte
     return 0;
 }
 
-static int read_all(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = recv(c->fd, (char *)data + done, bytes - done, 0);
+/* Whatever has come, at least a byte. So many bytes, or -errno with a sentence. */
+static ssize_t receive_some(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
+    for (;;) {
+        ssize_t got = recv(c->fd, data, bytes, 0);
         int rc = got > 0 ? 0 : got == 0 ? -ECONNRESET : errno == EAGAIN ? wait_for(c, POLLIN) : -errno;
         if (rc < 0)
             return failed(rc, err);
-        done += got > 0 ? (size_t)got : 0;
+        if (got > 0)
+            return got;
+    }
+}
+
+/* Sends what TLS has made. */
+static int send_encrypted(const struct conversation *c, struct sy_error *err) {
+    size_t bytes = peer_tls_unsent(c->tls);
+    int rc = send_all(c, peer_tls_next(c->tls), bytes, err);
+    peer_tls_went(c->tls, bytes);
+    return rc;
+}
+
+static int write_all(const struct conversation *c, const void *data, size_t bytes, struct sy_error *err) {
+    if (!c->tls)
+        return send_all(c, data, bytes, err);
+    if (bytes > 0 && tls_stream_write(c->tls->stream, data, bytes) < 0)
+        return failed(-EIO, err);
+    return send_encrypted(c, err);
+}
+
+/* What TLS gives, at least a byte; without `data` it returns 0 when the handshake is over. */
+static ssize_t decrypt_some(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
+    struct sy_error why;
+    for (;;) {
+        char nothing;
+        ssize_t got = tls_stream_read(c->tls->stream, data ? data : &nothing, data ? bytes : 1);
+        int rc = send_encrypted(c, err);
+        if (got < 0) {
+            tls_stream_explain(c->tls->stream, &why);
+            return error_set(err, -EACCES, "%s", why.text);
+        }
+        if (rc < 0 || got > 0 || (!data && peer_tls_established(c->tls)))
+            return rc < 0 ? rc : got;
+        got = receive_some(c, c->arrived, PEER_TLS_BYTES, err);
+        if (got < 0 || (rc = peer_tls_came(c->tls, (size_t)got, err)) < 0)
+            return got < 0 ? got : rc;
+    }
+}
+
+static int read_all(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
+    for (size_t done = 0; done < bytes;) {
+        char *to = (char *)data + done;
+        ssize_t got = c->tls ? decrypt_some(c, to, bytes - done, err) : receive_some(c, to, bytes - done, err);
+        if (got < 0)
+            return (int)got;
+        done += (size_t)got;
     }
     return 0;
 }
@@ -60,20 +110,24 @@ static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
 
+/* At once: who refuses us may have closed the connection after the first part. */
 static int send_frame(const struct conversation *c, enum frame_kind kind, const char *text, struct sy_error *err) {
-    static const char padding[8];
-    size_t bytes = strlen(text);
-    struct frame frame = {.head_bytes = (uint32_t)bytes, .kind = (uint16_t)kind, .count = 1};
-    int rc = write_all(c, &frame, sizeof(frame), err);
-    rc = rc < 0 ? rc : write_all(c, text, bytes, err);
-    return rc < 0 ? rc : write_all(c, padding, padded(bytes) - bytes, err);
+    size_t bytes = strlen(text), whole = sizeof(struct frame) + padded(bytes);
+    char *out = calloc(1, whole);
+    if (!out)
+        return error_set(err, -ENOMEM, "no memory for a question");
+    *(struct frame *)out = (struct frame){.head_bytes = (uint32_t)bytes, .kind = (uint16_t)kind, .count = 1};
+    memcpy(out + sizeof(struct frame), text, bytes);
+    int rc = write_all(c, out, whole, err);
+    free(out);
+    return rc;
 }
 
 /* The next frame, which is to be of a kind: its body, terminated, to be freed. -EACCES: it is a refusal. */
 static int read_frame(const struct conversation *c, enum frame_kind wanted, char **body, struct sy_error *err) {
     struct frame frame;
     int rc = read_all(c, &frame, sizeof(frame), err);
-    if (rc < 0 || (rc = wire_frame_check(&frame, err)) < 0)
+    if (rc < 0 || (rc = wire_frame_check(&frame, WIRE_FORMAT_OLDEST, err)) < 0)
         return rc;
     size_t head_bytes = padded(frame.head_bytes);
     if (frame.body_bytes > ANSWER_MAX)
@@ -85,7 +139,7 @@ static int read_frame(const struct conversation *c, enum frame_kind wanted, char
     if (rc == 0 && frame.kind == FRAME_REFUSED)
         rc = wire_refused(&frame, text, err);
     else if (rc == 0 && frame.kind != wanted)
-        rc = error_set(err, -EPROTO, "no scheduler of format %u answers there", WIRE_FORMAT);
+        rc = error_set(err, -EPROTO, "no scheduler answers there");
     if (rc < 0) {
         free(text);
         return rc;
@@ -97,8 +151,9 @@ static int read_frame(const struct conversation *c, enum frame_kind wanted, char
 }
 
 static int greet(const struct conversation *c, const char *token, struct sy_error *err) {
-    struct hello hello = {.format = WIRE_FORMAT, .role = ROLE_VISITOR, .version = SYMPHONY_VERSION, .name = "visitor"};
+    struct hello hello = {.role = ROLE_VISITOR, .version = SYMPHONY_VERSION, .name = "visitor"};
     char *answer = NULL;
+    hello_formats(&hello);
     snprintf(hello.token, sizeof(hello.token), "%s", token);
     char *text = hello_write(&hello);
     int rc = text ? send_frame(c, FRAME_HELLO, text, err) : error_set(err, -ENOMEM, "no memory for an introduction");
@@ -120,11 +175,22 @@ static int connect_to(struct conversation *c, const struct name_address *to, str
     return error ? failed(-error, err) : 0;
 }
 
+/* The handshake. */
+static int secure(struct conversation *c, struct tls *tls, struct sy_error *err) {
+    c->arrived = malloc(PEER_TLS_BYTES);
+    c->tls = c->arrived ? peer_tls_create(tls, TLS_CLIENT, c->arrived) : NULL;
+    return c->tls ? (int)decrypt_some(c, NULL, 0, err) : error_set(err, -ENOMEM, "no memory for TLS");
+}
+
 static int ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err) {
     struct conversation c = {.fd = -1, .until_ns = clock_now_ns() + visit->timeout_ns};
     int rc = connect_to(&c, visit->at, err);
+    if (rc == 0 && visit->tls)
+        rc = secure(&c, visit->tls, err);
     if (rc == 0 && (rc = greet(&c, visit->token, err)) == 0 && (rc = send_frame(&c, kind, text, err)) == 0)
         rc = read_frame(&c, FRAME_STATUS, answer, err);
+    peer_tls_destroy(c.tls);
+    free(c.arrived);
     if (c.fd >= 0)
         close(c.fd);
     return rc;

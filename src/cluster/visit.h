@@ -5,9 +5,12 @@
 #include "cluster/names.h"
 #include "cluster/wire.h"
 
+struct tls; /* net/tls.h */
+
 struct visit {
     const char *scheduler;         /* HOST:PORT, for people */
     const struct name_address *at; /* one of its addresses */
+    struct tls *tls;               /* NULL: plain text */
     const char *token;             /* "": none */
     int64_t timeout_ns;
 };

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 /* Bytes of each struct of a head; 0: it is no array of structs. */
-static size_t struct_bytes(uint16_t kind) {
+static size_t struct_bytes(uint16_t kind, uint32_t format) {
     switch (kind) {
     case FRAME_PING:
     case FRAME_PONG:
@@ -21,19 +21,23 @@ static size_t struct_bytes(uint16_t kind) {
         return sizeof(struct freed_message);
     case FRAME_UNDELIVERED:
     case FRAME_RESULTS:
-        return sizeof(struct wire_outcome);
+        return format < WIRE_FORMAT_LOST ? sizeof(struct wire_outcome) : sizeof(struct wire_lost);
     case FRAME_REFUSALS:
         return sizeof(struct refusal_message);
     case FRAME_MODEL_LEFT:
     case FRAME_MODEL_GONE:
     case FRAME_FRONTEND_GONE:
     case FRAME_RESTS:
+    case FRAME_MODEL_ENDS:
+    case FRAME_MODEL_RESTS:
         return sizeof(uint32_t);
     case FRAME_REGIONS:
         return sizeof(struct wire_region);
     case FRAME_PULL:
     case FRAME_TAKEN:
     case FRAME_NO_CARD:
+    case FRAME_WHERE:
+    case FRAME_READ:
         return sizeof(uint64_t);
     default:
         return 0;
@@ -59,22 +63,31 @@ static size_t head_least(uint16_t kind) {
     case FRAME_RESULT:
         return sizeof(struct wire_result);
     case FRAME_CARD:
+    case FRAME_LIES:
         return sizeof(struct wire_card);
+    case FRAME_FABRIC:
+        return sizeof(struct wire_fabric);
     default:
         return 0;
     }
 }
 
 static bool is_known(uint16_t kind) {
-    return struct_bytes(kind) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE || kind == FRAME_TOLD ||
-           kind == FRAME_STATUS || kind == FRAME_DRAIN;
+    return struct_bytes(kind, WIRE_FORMAT_NEWEST) || head_least(kind) || kind == FRAME_REFUSED || kind == FRAME_BYE ||
+           kind == FRAME_TOLD || kind == FRAME_STATUS || kind == FRAME_DRAIN;
 }
 
-int wire_frame_check(const struct frame *frame, struct sy_error *err) {
-    size_t each = struct_bytes(frame->kind);
+uint32_t wire_head_most(uint16_t kind, uint32_t format) {
+    bool describes = kind == FRAME_MODEL || kind == FRAME_SERVE;
+    return describes && format >= WIRE_FORMAT_MODELS ? WIRE_MODEL_MAX : WIRE_HEAD_MAX;
+}
+
+int wire_frame_check(const struct frame *frame, uint32_t format, struct sy_error *err) {
+    size_t each = struct_bytes(frame->kind, format);
     if (!is_known(frame->kind))
-        return error_set(err, -EPROTO, "a frame of kind %u, which format %u has not", frame->kind, WIRE_FORMAT);
-    if (frame->head_bytes > WIRE_HEAD_MAX || frame->body_bytes > (has_body(frame->kind) ? WIRE_BODY_MAX : 0))
+        return error_set(err, -EPROTO, "a frame of kind %u, which format %u has not", frame->kind, format);
+    if (frame->head_bytes > wire_head_most(frame->kind, format) ||
+        frame->body_bytes > (has_body(frame->kind) ? WIRE_BODY_MAX : 0))
         return error_set(err, -EPROTO, "a frame of kind %u with a head of %u and a body of %llu bytes", frame->kind,
                          frame->head_bytes, (unsigned long long)frame->body_bytes);
     if (each ? frame->head_bytes != each * frame->count : frame->head_bytes < head_least(frame->kind))
@@ -100,6 +113,7 @@ static bool shape_fits(uint32_t rank, const int64_t *dims) {
     return rank <= TENSOR_DIMS_MAX && dims_extent(dims, 0, rank) >= 0 && dims_product(dims, 0, rank) >= 0;
 }
 
+/* Its inputs are in the body, one behind the other; or, of FRAME_LIES, anywhere. */
 static bool card_fits(const struct frame *frame, const char *head) {
     const struct wire_card *card = (const struct wire_card *)head;
     const struct card_input *inputs = (const struct card_input *)(card + 1);
@@ -109,12 +123,21 @@ static bool card_fits(const struct frame *frame, const char *head) {
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {
         bool none = inputs[i].region == REGION_NONE;
-        if (!shape_fits(inputs[i].rank, inputs[i].dims) || (none && inputs[i].bytes > 0) || inputs[i].offset != at ||
-            inputs[i].bytes > frame->body_bytes - at)
+        if (!shape_fits(inputs[i].rank, inputs[i].dims) || (none && inputs[i].bytes > 0))
+            return false;
+        if (frame->kind == FRAME_LIES)
+            continue;
+        if (inputs[i].offset != at || inputs[i].bytes > frame->body_bytes - at)
             return false;
         at += inputs[i].bytes;
     }
     return at == frame->body_bytes;
+}
+
+static bool fabric_fits(const struct frame *frame, const char *head) {
+    const struct wire_fabric *fabric = (const struct wire_fabric *)head;
+    return fabric->region_count <= WIRE_REGIONS_MAX &&
+           frame->head_bytes == sizeof(*fabric) + fabric->region_count * sizeof(struct wire_fabric_region);
 }
 
 static bool result_fits(const struct frame *frame, const char *head) {
@@ -138,6 +161,8 @@ static bool result_fits(const struct frame *frame, const char *head) {
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err) {
     bool fits = frame->kind == FRAME_PLANS    ? plans_fit(frame, head)
                 : frame->kind == FRAME_CARD   ? card_fits(frame, head)
+                : frame->kind == FRAME_LIES   ? card_fits(frame, head)
+                : frame->kind == FRAME_FABRIC ? fabric_fits(frame, head)
                 : frame->kind == FRAME_RESULT ? result_fits(frame, head)
                                               : true;
     return fits ? 0 : error_set(err, -EPROTO, "a frame of kind %u whose numbers do not fit it", frame->kind);

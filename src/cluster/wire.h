@@ -5,7 +5,11 @@
  * What threads of one process say through rings (link/messages.h) goes in the same structs, many in a frame. Times are
  * of the sender's clock (but for what a frame's comment says) and are converted by who receives them. JSON is for what
  * happens seldom: joining, models. A frame of an unknown kind ends the connection; a head is checked by
- * wire_check() before anybody reads it. */
+ * wire_head_check() before anybody reads it.
+ *
+ * Each process speaks several formats of frames, this release's and that of the release before, and says so when it
+ * introduces itself; a link uses the newest that both ends speak (hello_agree()). Introductions, refusals, pings and
+ * what visitors say is the same in all formats. A kind keeps its number for ever. */
 #pragma once
 
 #include <stddef.h>
@@ -17,11 +21,19 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the wire as they lie in memory");
 
-#define WIRE_FORMAT   1                   /* of frames; both ends of a link have the same */
-#define WIRE_HEAD_MAX ((uint32_t)1 << 20) /* bytes */
-#define WIRE_BODY_MAX ((uint64_t)5 << 30)
-#define WIRE_TEXT_MAX 1024 /* a sentence */
-#define WIRE_MANY     512  /* structs in a frame that its sender fills before it begins the next */
+#define WIRE_FORMAT_OLDEST 1 /* the first */
+#define WIRE_FORMAT_LOST   2 /* FRAME_UNDELIVERED and FRAME_RESULTS say why, in struct wire_lost */
+#define WIRE_FORMAT_RESTS  2 /* FRAME_RESTS */
+#define WIRE_FORMAT_MODELS                                                                                             \
+    2 /* FRAME_MODEL after FRAME_TOLD, FRAME_MODEL_ENDS, FRAME_MODEL_RESTS; longer descriptions */
+#define WIRE_FORMAT_FABRIC 2 /* FRAME_WHERE, FRAME_READ, FRAME_FABRIC, FRAME_LIES */
+#define WIRE_FORMAT_NEWEST 2
+
+#define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
+#define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description; format 1: WIRE_HEAD_MAX */
+#define WIRE_BODY_MAX  ((uint64_t)5 << 30)
+#define WIRE_TEXT_MAX  1024 /* a sentence */
+#define WIRE_MANY      512  /* structs in a frame that its sender fills before it begins the next */
 
 enum frame_kind {
     /* any link */
@@ -32,34 +44,43 @@ enum frame_kind {
     FRAME_PONG,      /* struct wire_ping */
     FRAME_BYE,       /* the sender leaves for good, and has nothing any more */
     /* member -> scheduler */
-    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h) */
+    FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h);
+                         * since format 2 also once all has been told */
     FRAME_ACCELERATORS, /* backend, behind its models: struct wire_accelerator[] */
     FRAME_REQUESTS,     /* frontend: struct request_message[] */
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
-    FRAME_UNDELIVERED,  /* backend: struct wire_outcome[] for frontends that it does not reach */
+    FRAME_UNDELIVERED,  /* backend: struct wire_lost[] (format 1: wire_outcome[]) that their frontends are to be told of
+                         */
     FRAME_MODEL_LEFT,   /* frontend: u32, a model of FRAME_MODEL_GONE; no request for it comes any more */
     /* scheduler -> member */
-    FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of the model, then a description */
-    FRAME_MODEL_GONE, /* frontend: u32 */
-    FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
-    FRAME_RESULTS,    /* frontend: struct wire_outcome[] of requests that are lost, or that a backend could not deliver
-                       */
-    FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
+    FRAME_SERVE = 32,    /* frontend: u32 the scheduler's number of the model, then a description */
+    FRAME_MODEL_GONE,    /* frontend: u32 */
+    FRAME_REFUSALS,      /* frontend: struct refusal_message[] */
+    FRAME_RESULTS,       /* frontend: the same, of requests that are lost */
+    FRAME_FRONTEND,      /* backend: JSON, where a frontend is */
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
     FRAME_TOLD,          /* all that there is has been told: what was not is gone */
     FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
-    FRAME_RESTS, /* backend: u32[] of its accelerators that were said to leave; no plan for them comes any more */
     /* scheduler -> scheduler */
-    FRAME_HEARTBEAT = 46, /* struct wire_heartbeat */
+    FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
+    /* between scheduler and member, since format 2 */
+    FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that were said to leave; no plan for them comes any more */
+    FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more;
+                        * scheduler, to frontends: as FRAME_MODEL_GONE, but what it has of requests still runs */
+    FRAME_MODEL_RESTS, /* backend: u32 its number; no plan for that model comes any more, and none is under way */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
     FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read where they lie */
     FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
+    FRAME_WHERE,  /* u64 handles[]: say where their inputs lie; each is kept until FRAME_READ */
+    FRAME_READ,   /* u64 handles[]: of which that was said: they have been read, or will not be */
     /* frontend -> backend */
     FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
     FRAME_NO_CARD,   /* u64 handle: there is no such request any more */
     FRAME_REGIONS,   /* struct wire_region[]: memory to be mapped, a descriptor each; over a Unix socket only */
+    FRAME_FABRIC,    /* struct wire_fabric, struct wire_fabric_region[]: memory to be read by libfabric */
+    FRAME_LIES,      /* struct wire_card, struct card_input[]: where the inputs lie in those regions */
     /* visitor -> scheduler, which answers with STATUS or REFUSED */
     FRAME_STATUS = 80, /* empty: the question; body: the answer, JSON (scheduler_status.c) */
     FRAME_DRAIN,       /* a member's number or name, which is to end. To that member: empty */
@@ -106,7 +127,16 @@ struct wire_outcome {
     int64_t run_start_ns, run_end_ns; /* OK, FAILED; else 0 */
     uint32_t batch_items;
     uint8_t status, refusal; /* enum request_status, enum refusal */
-    uint8_t suspect, broke, absent, pad[7];
+    uint8_t suspect, broke, absent;
+    uint8_t reason; /* LOST: enum lost_reason (lost.h); 0 in format 1 */
+    uint8_t pad[6];
+};
+
+/* A request that is lost. */
+struct wire_lost {
+    uint64_t handle;
+    uint32_t reason; /* enum lost_reason (lost.h) */
+    uint32_t pad;
 };
 
 /* Cards of one of a frontend's threads, or a region that inputs lie in. */
@@ -114,6 +144,22 @@ struct wire_region {
     uint64_t bytes;
     uint32_t number; /* of the thread, or of the region */
     uint32_t cards;  /* 1: cards */
+};
+
+/* Where the sender is connected to by libfabric, and what is to be shown there. An address of zeros: the host that the
+ * link comes from. */
+#define WIRE_FABRIC_ADDRESS 128
+#define WIRE_REGIONS_MAX    64
+struct wire_fabric {
+    uint64_t secret[2];
+    uint32_t region_count;
+    uint32_t pad;
+    char address[WIRE_FABRIC_ADDRESS]; /* struct sockaddr_storage */
+};
+
+/* A region that inputs lie in, by its place in the array. */
+struct wire_fabric_region {
+    uint64_t remote, bytes, key;
 };
 
 struct wire_result {
@@ -135,6 +181,7 @@ _Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
 _Static_assert(sizeof(struct freed_message) == 24, "as on the wire");
 _Static_assert(sizeof(struct batch_plan) == 56, "as on the wire");
 _Static_assert(sizeof(struct card_input) == 88, "as on the wire");
+_Static_assert(sizeof(struct wire_fabric) == 152, "as on the wire");
 _Static_assert(sizeof(struct wire_result) == 48, "as on the wire");
 
 /* What a plan takes in a frame. */
@@ -144,7 +191,9 @@ static inline uint32_t wire_plan_bytes(uint32_t requests) {
 
 /* FRAME_REFUSED: -EACCES with the sentence that it brings. */
 int wire_refused(const struct frame *frame, const void *head, struct sy_error *err);
+/* Most bytes of a kind's head. */
+uint32_t wire_head_most(uint16_t kind, uint32_t format);
 /* Whether a frame's lengths may be: before its head is read. 0 or -EPROTO with a sentence. */
-int wire_frame_check(const struct frame *frame, struct sy_error *err);
+int wire_frame_check(const struct frame *frame, uint32_t format, struct sy_error *err);
 /* Whether a head is what its frame says: lengths, counts, and numbers that have bounds of their own. The same. */
 int wire_head_check(const struct frame *frame, const void *head, struct sy_error *err);

@@ -24,6 +24,7 @@ struct cluster_models {
     struct place *places; /* [count] */
     uint32_t count;
     uint32_t draining;
+    bool told; /* of all models that there are, once at least: before that some would be unknown to clients */
     struct model_absent *absent; /* [absent_count] models that were served, and are not now */
     uint32_t absent_count;
 };
@@ -66,7 +67,8 @@ static void publish(struct cluster_models *m) {
     if (!listed || server_models_publish(m->server, listed, count, m->absent, m->absent_count) < 0)
         log_error("models not published", "reason=\"out of memory\"");
     free(listed);
-    atomic_store_explicit(&m->server->able, count > 0, memory_order_release); /* with server_serving_update() */
+    atomic_store_explicit(&m->server->able, m->told && count > 0,
+                          memory_order_release); /* with server_serving_update() */
     server_serving_update(m->server);
 }
 
@@ -96,12 +98,23 @@ static int place_put(struct cluster_models *m, struct served_model *model, uint6
     return (int)i;
 }
 
+/* A place takes that of another model of its name and version: who asks gets the new one. */
+static void place_replaces(struct cluster_models *m, uint32_t place) {
+    const struct served_model *model = model_at(m, place);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (i != place && m->places[i].use == PLACE_SERVING && is_same(model->name, model->version, model_at(m, i))) {
+            m->places[i].use = PLACE_DRAINING;
+            m->draining++;
+        }
+}
+
 /* A model that was gone is back before its last requests were: they may go on. */
 static void place_again(struct cluster_models *m, uint32_t place) {
     if (m->places[place].use == PLACE_SERVING)
         return;
     m->places[place].use = PLACE_SERVING;
     m->draining--;
+    place_replaces(m, place);
     absent_forget(m, model_at(m, place));
     log_info("model is back", "model=%s version=%u", model_at(m, place)->name, model_at(m, place)->version);
     publish(m);
@@ -137,6 +150,7 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(model);
         return rc;
     }
+    place_replaces(m, (uint32_t)rc);
     absent_forget(m, model);
     log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
              (double)model->slo_ns / 1e6, model->batch_max);
@@ -150,6 +164,8 @@ void cluster_models_gone(void *models, uint32_t place) {
     const struct served_model *model = model_at(m, place);
     bool other = false;
 
+    if (m->places[place].use != PLACE_SERVING)
+        return; /* it was replaced */
     m->places[place].use = PLACE_DRAINING;
     m->draining++;
     for (uint32_t i = 0; i < m->count; i++)
@@ -164,7 +180,15 @@ void cluster_models_gone(void *models, uint32_t place) {
     publish(m);
 }
 
-void cluster_models_look(void *models) {
+void cluster_models_told(void *models) {
+    struct cluster_models *m = models;
+    if (m->told)
+        return;
+    m->told = true;
+    publish(m);
+}
+
+bool cluster_models_look(void *models) {
     struct cluster_models *m = models;
     for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
         if (m->places[i].use != PLACE_DRAINING || server_model_held(m->server, i))
@@ -174,4 +198,5 @@ void cluster_models_look(void *models) {
         m->places[i].use = PLACE_FREE;
         m->draining--;
     }
+    return m->draining > 0;
 }

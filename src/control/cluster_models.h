@@ -2,6 +2,7 @@
  * are their numbers in this process. The link thread alone calls these. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,5 +19,7 @@ void cluster_models_destroy(struct cluster_models *models);
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
 /* No backend has it any more: clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
-/* Frees places whose last requests have been answered. */
-void cluster_models_look(void *models);
+/* All that there are have been told: from the first time on this process is ready while there is one. */
+void cluster_models_told(void *models);
+/* Frees places whose last requests have been answered. True: some have not. */
+bool cluster_models_look(void *models);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "cluster/backend_link.h"
 #include "control/instances.h"
 #include "profile/prepare.h"
 #include "request/infer_counters.h"
@@ -41,7 +42,8 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
 
     memset(slots->variant_taken + slot->model.first_variant, false, slot->model.variant_count);
     slot->model.variant_count = 0;
-    model_thread_forget(s->model_threads[s->placements[index].thread], index);
+    if (server_schedules(s) && !s->central_thread)
+        model_thread_forget(s->model_threads[s->placements[index].thread], index);
     for (uint32_t e = 0; e < s->wiring.executors; e++)
         executor_unload(s->executors[e], index);
     for (uint32_t type = 0; type < s->config.type_count; type++) {
@@ -99,6 +101,8 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     uint32_t first, count = served(slots, slot)->signature.variable_shapes ? VARIANTS_MAX : 1;
     uint32_t thread = s->placements[slot].thread;
 
+    if (!server_schedules(s))
+        return 0;
     if (variants_take(slots, count, &first) < 0)
         return error_set(err, -EBUSY,
                          "the scheduler has no room for another model, or not for one with inputs of variable shapes "
@@ -107,7 +111,9 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     struct thread_model model = server_thread_model(s, slot);
     model.first_variant = first;
     model.variant_count = count;
-    if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
+    if (s->central_thread)
+        central_thread_prepare(s->central_thread, &model);
+    else if (model_thread_prepare(s->model_threads[thread], &model) < 0) {
         memset(slots->variant_taken + first, false, count);
         return error_set(err, -ENOMEM, "no memory for the queues of the model");
     }
@@ -205,11 +211,22 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     for (uint32_t f = 0; f < server_frontends(s); f++) /* counted for the model that had the place before */
         memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
     executors_tell(slots, slot, true);
-    scheduler_tell(slots, slot, true);
+    if (server_schedules(s))
+        scheduler_tell(slots, slot, true);
     slots->slots[slot].use = SLOT_SERVING;
     slots->serving++;
     /* release: with every load of the state before the model is read, also before it is published */
     atomic_store_explicit(&served(slots, slot)->state, MODEL_READY, memory_order_release);
+    if (s->backend_link)
+        backend_link_model_comes(s->backend_link, slot);
+}
+
+/* Whether nobody has anything of a place's model any more. */
+static bool is_left(struct server *s, uint32_t slot) {
+    if (!s->backend_link)
+        return !server_model_held(s, slot);
+    backend_link_model_goes(s->backend_link, slot);
+    return backend_link_model_gone(s->backend_link, slot);
 }
 
 void model_slot_retire(struct model_slots *slots, uint32_t slot) {
@@ -225,11 +242,12 @@ bool model_slots_drain(struct model_slots *slots) {
     for (uint32_t i = 0; i < slots->count; i++) {
         if (slots->slots[i].use != SLOT_DRAINING)
             continue;
-        if (server_model_held(slots->server, i)) {
+        if (!is_left(slots->server, i)) {
             left = true;
             continue;
         }
-        scheduler_tell(slots, i, false);
+        if (server_schedules(slots->server))
+            scheduler_tell(slots, i, false);
         executors_tell(slots, i, false);
         slot_free(slots, i);
     }

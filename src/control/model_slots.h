@@ -4,6 +4,8 @@
  *     RETIRED --publish--> DRAINING --model_slots_drain(): no frontend holds it, scheduler and executors have given it
  *     back--> FREE
  *
+ * In a backend of a cluster the link thread stands for frontends and scheduler.
+ *
  * Only the repository's thread calls these. It waits for other threads; none of them waits for it. */
 #pragma once
 

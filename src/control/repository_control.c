@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "cluster/backend_link.h"
 #include "control/model_slots.h"
 #include "repository/model_name.h"
 #include "repository/model_override.h"
@@ -412,6 +413,8 @@ static void *repository_main(void *argument) {
     struct repository_thread *t = argument;
     thread_begin("repository", 0, THREAD_BACKGROUND);
     load_first(t);
+    if (t->server->backend_link)
+        backend_link_begin(t->server->backend_link);
     atomic_store_explicit(&t->server->ready, true, memory_order_release); /* with server_is_ready() */
     server_serving_update(t->server);
     publish(t); /* wakes the frontends: clients may wait for this */

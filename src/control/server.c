@@ -65,6 +65,8 @@ static int place_models(struct server *s) {
         s->wiring.models_unused = variants;
         s->wiring.batch_max = PROFILE_BATCH_MAX;
     }
+    if (s->config.control)
+        s->wiring.batch_max = PROFILE_BATCH_MAX;
     s->wiring.models = variants;
     s->wiring.thread_of_model = calloc(variants + 1, sizeof(uint32_t));
     s->wiring.part_of_model = calloc(variants + 1, 1);
@@ -223,7 +225,8 @@ static int start_central_thread(struct server *s, struct thread_model *models, s
     struct central_thread_config config = {
         .rings = rings_config(s, 0, models),
         .accelerator_type = s->accelerator_type,
-        .types = s->config.type_count,
+        .types = s->wiring.types,
+        .absent = server_role(s) == LINK_SCHEDULER,
         .policy = s->config.policy,
         .policy_options = &s->config.policy_options,
     };
@@ -331,7 +334,7 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     /* one thread more than frontends: while one works at a very large body, the others still have one */
     rc = rc < 0 ? rc
                 : bulk_create(&s->bulk, s->config.frontends + 1, inputs_bytes_max(s), server_role(s) == LINK_FRONTEND,
-                              s->config.grpc_level, err);
+                              s->wiring.pinned, s->config.grpc_level, err);
     if (rc == 0) {
         struct region *region = &s->wiring.regions[s->wiring.frontends];
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
@@ -352,6 +355,10 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
         .ready = s->config.cluster && !server_listens(s) ? server_cluster_ready : NULL,
+        .orders = server_role(s) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
+                      ? s->desk
+                      : NULL,
+        .orders_auth = s->config.auth,
         .context = s,
     };
     int rc = metrics_server_start(&s->metrics, &config, err);
@@ -441,8 +448,10 @@ static int server_end(struct server *s) {
     metrics_server_stop(s->metrics);
     stop_listening(s);
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
+        frontend_end(s->frontends[f]);
+    server_cluster_stop(s); /* which gave requests back, and may show models until now */
+    for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_stop(s->frontends[f]);
-    server_cluster_stop(s);
     bulk_destroy(s->bulk);
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
@@ -534,6 +543,10 @@ err_end:
 
 struct server_ports server_ports(const struct server *s) {
     return s->bound;
+}
+
+struct server_scheduler server_scheduler(const struct server *s) {
+    return (struct server_scheduler){&s->wiring, s->model_threads, s->rank_threads, s->scheduler_link};
 }
 
 bool server_is_ready(const struct server *s) {

@@ -38,7 +38,9 @@ struct server_cluster {
     const char *address;       /* of a frontend: HOST:PORT where backends reach it; NULL: where it connects from */
     const char *token;         /* that it shows; NULL: none */
     const struct auth *auth;   /* tokens that it takes; NULL: nobody needs one */
-    bool tcp;                  /* of a backend: frontends of its host are spoken with by TCP, too */
+    const char *fabric;        /* libfabric's provider for inputs; NULL: none */
+    uint32_t transports;       /* of a backend: that inputs may come by, TRANSPORT_BIT(); 0: all */
+    struct tls *tls;           /* of the links, outlives the server; NULL: plain text */
     int64_t beat_ns;           /* between heartbeats */
     uint32_t accelerators_max; /* of a scheduler: in the whole cluster */
     const char *const *peers;  /* of a scheduler: [peer_count] all of them, this one at `rank`; 0: it is the only one */
@@ -94,6 +96,14 @@ struct server_ports server_ports(const struct server *server);
  * drives a struct inferences (request/inference.h) with it, and destroys that before it stops the server. The server's
  * statistics do not count its requests. */
 struct inferences_config server_inside(struct server *server, uint32_t n, size_t slot_bytes);
+/* What decides in a server, for who measures it (stress/links.h); valid until the server is stopped. */
+struct server_scheduler {
+    const struct wiring *wiring;
+    struct model_thread *const *model_threads; /* [wiring->model_threads] */
+    struct rank_thread *const *rank_threads;   /* [wiring->rank_threads] */
+    const struct scheduler_link *link;         /* NULL: not a scheduler of a cluster */
+};
+struct server_scheduler server_scheduler(const struct server *server);
 /* Whether all models of the start are served, or cannot be; without `control` they are at once. */
 bool server_is_ready(const struct server *server);
 /* The models as they are now. They stay so until they are unlocked; no thread that serves waits for that. Any thread.

@@ -12,7 +12,7 @@ static void frontends_await(struct server *s, const struct model_index *models) 
     const struct timespec a_little = {.tv_nsec = LOOK_NS};
     server_frontends_wake(s);
     for (uint32_t f = 0; f < server_frontends(s); f++)
-        while (frontend_models(s->frontends[f]) != models)
+        while (frontend_models(s->frontends[f]) != models && !frontend_ended(s->frontends[f]))
             nanosleep(&a_little, NULL);
 }
 

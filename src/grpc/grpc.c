@@ -13,6 +13,7 @@
 static int grpc_init(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
     list_init(&f->dirty);
+    list_init(&f->closed);
     list_init(&f->ended);
     list_init(&f->resumed);
     f->call_count = 2 * base->config.requests_max;
@@ -28,6 +29,7 @@ static void grpc_free(struct frontend *base) {
     struct grpc_frontend *f = grpc_frontend_of(base);
     list_for_each_safe (it, &base->connections)
         connection_close(list_entry(it, struct grpc_connection, link));
+    connections_free(base);
     nghttp2_session_callbacks_del(f->callbacks);
     nghttp2_option_del(f->options);
     recycler_end(&f->recycler);
@@ -101,6 +103,7 @@ const struct protocol grpc_protocol = {
     .ordered = exchange_order_returned,
     .sweep = connections_sweep,
     .go_on = grpc_go_on,
+    .reap = connections_free,
     .quiesce = grpc_quiesce,
     .all_said = grpc_all_said,
 };

@@ -129,7 +129,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
 
 /* ---- begin and end ---- */
 
-void connection_begin(struct frontend *base, int fd, const struct peer *peer) {
+void connection_begin(struct frontend *base, int fd, const struct peer_address *peer) {
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, STREAMS_MAX},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW},
@@ -167,6 +167,7 @@ err_close:
 
 void connection_close(struct grpc_connection *c) {
     struct grpc_frontend *f = c->frontend;
+    c->closed = true;
     list_for_each_safe (it, &c->calls)
         call_close(list_entry(it, struct grpc_call, link));
     list_remove(&c->link);
@@ -174,7 +175,14 @@ void connection_close(struct grpc_connection *c) {
     nghttp2_session_del(c->session);
     stream_close(&c->stream);
     acceptor_ended(&f->base.acceptor, &c->peer);
-    free(c);
+    list_append(&f->closed, &c->link);
+}
+
+void connections_free(struct frontend *base) {
+    struct grpc_frontend *f = grpc_frontend_of(base);
+    list_for_each_safe (it, &f->closed)
+        free(list_entry(it, struct grpc_connection, link));
+    list_init(&f->closed);
 }
 
 static void goaway(struct grpc_connection *c, uint32_t error, const char *why) {
@@ -312,6 +320,8 @@ static void readable(struct grpc_connection *c) {
 
 void connection_event(void *connection, uint32_t events) {
     struct grpc_connection *c = connection;
+    if (c->closed)
+        return;
     if (events & EPOLLRDHUP)
         stream_shut(&c->stream);
     if (!(events & EPOLLOUT) || !connection_congested(c)) {

@@ -32,9 +32,10 @@ struct grpc_connection {
     int64_t arrived_ns; /* when the kernel had what was received last */
     bool greeted;       /* a frame has come */
     bool ending;        /* closed when all there is to send has gone; what comes is not read */
+    bool closed;        /* and is freed when the turn ends */
     uint32_t control;   /* how many more frames that carry no call it may send */
     int64_t control_ns; /* when that was counted up last */
-    struct peer peer;
+    struct peer_address peer;
 };
 
 struct grpc_call {
@@ -105,6 +106,7 @@ struct grpc_frontend {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
     struct list_node dirty;  /* connections that may have something to send */
+    struct list_node closed; /* connections that are freed when the turn ends */
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
     uint32_t open_calls, watchers; /* of these, and those of them that watch health */
@@ -126,7 +128,7 @@ static inline struct grpc_frontend *grpc_frontend_of(struct frontend *base) {
 /* nghttp2's callbacks and options, once for all connections. 0 or -ENOMEM. */
 int connections_init(struct grpc_frontend *frontend);
 /* Takes the socket over. */
-void connection_begin(struct frontend *frontend, int fd, const struct peer *peer);
+void connection_begin(struct frontend *frontend, int fd, const struct peer_address *peer);
 /* What epoll says of a connection; may close it. */
 void connection_event(void *connection, uint32_t events);
 /* Sends what there is; may close it. */
@@ -135,8 +137,10 @@ void connection_send(struct grpc_connection *connection);
 void connection_goaway(struct grpc_connection *connection);
 /* Says why, and ends it. */
 void connection_end(struct grpc_connection *connection, uint32_t error, const char *why);
-/* Ends it at once, and frees it. What its calls wait for is cancelled. */
+/* Ends it at once. What its calls wait for is cancelled. Its memory stays until connections_free(). */
 void connection_close(struct grpc_connection *connection);
+/* Frees those that are closed. */
+void connections_free(struct frontend *frontend);
 
 static inline bool connection_congested(const struct grpc_connection *c) {
     return stream_congested(&c->stream);

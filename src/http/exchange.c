@@ -68,10 +68,12 @@ static void respond_route(struct http_connection *c) {
     struct v2_server server = server_now(c->frontend);
     struct v2_route route;
     route_find(c, &route);
-    if (route.kind == V2_INFER)
-        v2_infer_admit(&answer, &route, server.models);
-    else
+    if (route.kind != V2_INFER) {
         v2_answer(&answer, &route, &server, NULL, 0);
+    } else if (v2_infer_admit(&answer, &route, server.models)) { /* it has come while the body was thrown away */
+        answer.retry = true;
+        v2_error(&answer, 503, "the model was not served yet when the request came");
+    }
     respond_v2(c, &answer);
 }
 

@@ -161,7 +161,7 @@ void http_callbacks_init(llhttp_settings_t *callbacks) {
 
 /* ---- begin and end ---- */
 
-void http_connection_begin(struct frontend *f, int fd, const struct peer *peer) {
+void http_connection_begin(struct frontend *f, int fd, const struct peer_address *peer) {
     struct http_connection *c = calloc(1, sizeof(*c));
     if (!c || stream_open(&c->stream, &f->streams, fd, c, f->turn_ns) < 0) {
         log_warn("no memory for a connection", "protocol=http");

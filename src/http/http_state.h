@@ -51,7 +51,7 @@ struct http_connection {
     struct stream stream;
     struct list_node link;  /* in the frontend's list */
     struct list_node again; /* in the frontend's list of those that go on next turn, whether or not something comes */
-    struct peer peer;
+    struct peer_address peer;
     enum http_doing doing;
     int64_t since_ns; /* when that began; of a head: when its first byte came, or since when it is waited for */
     uint64_t bytes;   /* of the body: read so far; of the answer: all */
@@ -119,7 +119,7 @@ static inline struct http_frontend *http_frontend_of(struct frontend *base) {
 
 void http_callbacks_init(llhttp_settings_t *callbacks);
 /* Takes the socket over. */
-void http_connection_begin(struct frontend *frontend, int fd, const struct peer *peer);
+void http_connection_begin(struct frontend *frontend, int fd, const struct peer_address *peer);
 /* What epoll says of a connection; may close it. */
 void http_connection_event(void *connection, uint32_t events);
 /* Parses what was kept of it; may close it. */

@@ -8,9 +8,11 @@
 
 #include "http/http_state.h"
 #include "net/listen.h"
+#include "request/repository_order.h"
 
 #define CONNECTIONS_MAX 64
 #define IDLE_TIMEOUT_S  120
+#define REPOSITORY      "/v2/repository/models/"
 
 struct metrics_server {
     struct frontend *frontend;
@@ -22,7 +24,7 @@ static void answer(struct http_connection *c, unsigned status, const struct text
     http_answer_begin(c, status);
     http_header_put(c, "Content-Type", type);
     if (status == 405)
-        http_header_put(c, "Allow", "GET, HEAD");
+        http_header_put(c, "Allow", strncmp(c->path.data, REPOSITORY, strlen(REPOSITORY)) == 0 ? "POST" : "GET, HEAD");
     if (status == 401)
         http_header_put(c, "WWW-Authenticate", "Bearer");
     http_answer_send(c, text->length > 0 ? text->data : "", text->length);
@@ -37,6 +39,46 @@ static void health(const struct metrics_server *server, struct http_connection *
     answer(c, status, &empty, "text/plain");
 }
 
+/* Reads REPOSITORY NAME/load or NAME/unload. */
+static bool order_read_path(const char *path, struct repository_order *order) {
+    const char *name = path + strlen(REPOSITORY), *slash = strrchr(name, '/');
+    size_t length = slash ? (size_t)(slash - name) : 0;
+    if (length == 0 || length >= sizeof(order->name))
+        return false;
+    memcpy(order->name, name, length);
+    order->name[length] = '\0';
+    order->kind = strcmp(slash, "/load") == 0 ? ORDER_LOAD : ORDER_UNLOAD;
+    return order->kind == ORDER_LOAD || strcmp(slash, "/unload") == 0;
+}
+
+static void refuse(struct http_connection *c, unsigned status, const char *sentence) {
+    struct text text = {0};
+    text_printf(&text, "{\"error\":\"%s\"}", sentence);
+    answer(c, status, &text, "application/json");
+    text_free(&text);
+}
+
+static void order(const struct metrics_server *server, struct http_connection *c) {
+    struct repository_order order = {.form = ORDER_JSON, .home = NULL};
+    const struct text empty = {0};
+    struct sy_error err;
+    int status;
+    if (!server->config.orders || !order_read_path(c->path.data, &order))
+        refuse(c, 404,
+               server->config.orders ? "expected /v2/repository/models/NAME/load or unload"
+                                     : "models are loaded with --model-control-mode explicit only");
+    else if (c->parser.method != HTTP_POST)
+        refuse(c, 405, "it takes POST only");
+    else if (server->config.orders_auth && !c->head.authorized)
+        refuse(c, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
+    else if (c->head.content_length > (int64_t)strlen("{}") || c->head.chunked)
+        refuse(c, 400, "an order to a backend takes no parameters: the model comes from its repository");
+    else if ((status = order_submit(server->config.orders, &order, &err)))
+        refuse(c, (unsigned)status, err.text);
+    else
+        answer(c, 202, &empty, "application/json");
+}
+
 static void page(void *context, struct http_connection *c) {
     const struct metrics_server *server = context;
     bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
@@ -46,13 +88,17 @@ static void page(void *context, struct http_connection *c) {
         health(server, c, get);
         return;
     }
+    if (server->config.ready && strncmp(c->path.data, REPOSITORY, strlen(REPOSITORY)) == 0) {
+        order(server, c);
+        return;
+    }
     if (strcmp(c->path.data, "/metrics") != 0 && !fine) {
         text_put(&text, "the metrics are at /metrics\n");
         answer(c, 404, &text, "text/plain");
     } else if (!get) {
         text_put(&text, "/metrics takes GET only\n");
         answer(c, 405, &text, "text/plain");
-    } else if (!frontend_admits(&c->frontend->base.config, c->head.authorized, false)) {
+    } else if (server->config.auth && !c->head.authorized) {
         text_put(&text, "/metrics needs a token\n");
         answer(c, 401, &text, "text/plain");
     } else {
@@ -65,7 +111,7 @@ static void page(void *context, struct http_connection *c) {
 int metrics_server_start(struct metrics_server **server, const struct metrics_config *config, struct sy_error *err) {
     struct metrics_server *s = calloc(1, sizeof(*s));
     struct frontend_config frontend = {.tls = config->tls,
-                                       .auth = config->auth,
+                                       .auth = config->auth ? config->auth : config->orders_auth,
                                        .page = page,
                                        .page_context = s,
                                        .requests_max = 1,

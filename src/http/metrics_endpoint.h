@@ -1,6 +1,7 @@
 /* metrics_endpoint.h - the metrics endpoint: GET /metrics and /metrics/fine on a port of its own, served by a thread of
  * its own. A process that has no other port for it says there, too, whether it lives and is ready: GET /v2/health/live
- * and /v2/health/ready, for which nobody needs a token. */
+ * and /v2/health/ready, for which nobody needs a token; and takes orders: POST /v2/repository/models/NAME/load and
+ * .../unload. Loading may take minutes, so an order is answered 202 when it was handed on. */
 #pragma once
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 
 struct auth;
 struct metrics_server;
+struct repository_desk;
 struct tls;
 
 struct metrics_config {
@@ -18,6 +20,8 @@ struct metrics_config {
     void (*render)(void *context, struct text *out);      /* writes /metrics, on the metrics thread */
     void (*render_fine)(void *context, struct text *out); /* the same for /metrics/fine */
     bool (*ready)(void *context);                         /* on the same thread; NULL: no health routes */
+    struct repository_desk *orders; /* takes orders to load and unload models; NULL: nobody does */
+    const struct auth *orders_auth; /* who may give them; NULL: anybody */
     void *context;
 };
 

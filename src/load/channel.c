@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "load/fetch.h"
+#include "net/tls.h"
 
 static ssize_t pull(gnutls_transport_ptr_t context, void *data, size_t bytes) {
     struct channel *c = context;
@@ -106,7 +107,7 @@ ssize_t channel_receive(struct channel *c, char *bytes, size_t size) {
 
 void channel_explain(const struct channel *c, int rc, struct sy_error *err) {
     if (rc == -EPROTO && c->session)
-        client_tls_explain(c->session, c->tls_code, err);
+        tls_explain(c->session, c->tls_code, "server", err);
     else /* a server that does not speak TLS may close before what it answers is read */
         error_set(err, rc, "%s%s", c->session && rc == -ECONNRESET ? "the server broke off TLS: " : "", strerror(-rc));
 }

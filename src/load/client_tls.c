@@ -87,37 +87,3 @@ gnutls_session_t client_tls_session(const struct client_tls *tls, const char *ho
     gnutls_handshake_set_timeout(session, GNUTLS_INDEFINITE_TIMEOUT); /* whoever waits has a deadline of its own */
     return session;
 }
-
-/* "subject 'CN=a', issuer 'CN=b'" of the server's certificate. */
-static void peer_describe(gnutls_session_t session, char *text, size_t size) {
-    gnutls_x509_crt_t certificate;
-    unsigned count = 0;
-    const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
-    char subject[160] = "", issuer[160] = "";
-    size_t subject_size = sizeof(subject), issuer_size = sizeof(issuer);
-    snprintf(text, size, "unreadable");
-    if (count == 0 || gnutls_x509_crt_init(&certificate) < 0)
-        return;
-    if (gnutls_x509_crt_import(certificate, &chain[0], GNUTLS_X509_FMT_DER) == 0) {
-        gnutls_x509_crt_get_dn(certificate, subject, &subject_size);
-        gnutls_x509_crt_get_issuer_dn(certificate, issuer, &issuer_size);
-        snprintf(text, size, "subject '%s', issuer '%s'", subject, issuer);
-    }
-    gnutls_x509_crt_deinit(certificate);
-}
-
-void client_tls_explain(gnutls_session_t session, int code, struct sy_error *err) {
-    gnutls_datum_t why = {0};
-    char peer[400];
-    if (code == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR) {
-        unsigned status = gnutls_session_get_verify_cert_status(session);
-        peer_describe(session, peer, sizeof(peer));
-        gnutls_certificate_verification_status_print(status, gnutls_certificate_type_get(session), &why, 0);
-        error_set(err, 0, "the server's certificate (%s) is refused: %s", peer, why.data ? (char *)why.data : "");
-        gnutls_free(why.data);
-    } else if (code == GNUTLS_E_FATAL_ALERT_RECEIVED) {
-        error_set(err, 0, "the server ended TLS: %s", gnutls_alert_get_name(gnutls_alert_get(session)));
-    } else {
-        error_set(err, 0, "TLS failed: %s", gnutls_strerror(code));
-    }
-}

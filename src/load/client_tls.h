@@ -26,6 +26,3 @@ void client_tls_destroy(struct client_tls *tls);
 /* A non-blocking session, for HTTP/1.1, with the server `host`, a name or an address. The server's certificate must be
  * for `host`, which must outlive the session. NULL: no memory. */
 gnutls_session_t client_tls_session(const struct client_tls *tls, const char *host);
-/* Says why the session failed with GnuTLS's `code`. For a refused certificate it says whose it is and what is wrong
- * with it. */
-void client_tls_explain(gnutls_session_t session, int code, struct sy_error *err);

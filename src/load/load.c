@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/files.h"
 #include "load/channel.h"
 #include "load/idle_pool.h"
 #include "load/reply.h"
@@ -586,27 +586,20 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
 
 /* ---- life ---- */
 
-/* Raises the soft limit of open files to the hard one; returns how many connections that leaves room for. */
-static uint32_t descriptors_raise(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit))
-        return 256;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    getrlimit(RLIMIT_NOFILE, &limit);
-    return limit.rlim_cur > 1u << 20                ? 1u << 20
-           : limit.rlim_cur > 2 * DESCRIPTORS_SPARE ? (uint32_t)limit.rlim_cur - DESCRIPTORS_SPARE
-                                                    : DESCRIPTORS_SPARE;
+/* How many connections there may be, by the limit of open files. */
+static uint32_t connections_allowed(uint32_t wanted) {
+    uint64_t allowed = files_allow((uint64_t)wanted + DESCRIPTORS_SPARE);
+    if (allowed >= (uint64_t)wanted + DESCRIPTORS_SPARE)
+        return wanted;
+    return allowed > 2 * DESCRIPTORS_SPARE ? (uint32_t)allowed - DESCRIPTORS_SPARE : DESCRIPTORS_SPARE;
 }
 
 struct load *load_create(const struct load_config *config, struct sy_error *err) {
     struct load *load = calloc(1, sizeof(*load));
-    uint32_t room = descriptors_raise();
     if (!load)
         goto err_memory;
     load->config = *config;
-    if (load->config.connections_max > room)
-        load->config.connections_max = room;
+    load->config.connections_max = connections_allowed(config->connections_max);
     load->idle = idle_pool_create(config->reuse, load->config.connections_max, config->connections);
     load->connections = calloc(load->config.connections_max, sizeof(*load->connections));
     load->closed = calloc(load->config.connections_max, sizeof(*load->closed));

@@ -32,13 +32,13 @@ void acceptor_destroy(struct acceptor *a) {
     peers_destroy(a->peers);
 }
 
-void acceptor_begun(struct acceptor *a, const struct peer *peer) {
+void acceptor_begun(struct acceptor *a, const struct peer_address *peer) {
     if (a->peers)
         peers_add(a->peers, peer, UINT32_MAX);
     gauge_add(&a->connections, 1);
 }
 
-void acceptor_ended(struct acceptor *a, const struct peer *peer) {
+void acceptor_ended(struct acceptor *a, const struct peer_address *peer) {
     if (a->peers)
         peers_remove(a->peers, peer);
     gauge_add(&a->connections, -1);
@@ -52,7 +52,7 @@ static void hold_off(struct acceptor *a, int64_t now_ns) {
     a->paused_until_ns = now_ns + ACCEPTOR_PAUSE_MS * NS_PER_MS;
 }
 
-int acceptor_next(struct acceptor *a, struct peer *peer, int64_t now_ns) {
+int acceptor_next(struct acceptor *a, struct peer_address *peer, int64_t now_ns) {
     while (a->fd >= 0 && acceptor_connections(a) < a->connections_max && a->paused_until_ns == 0) {
         struct sockaddr_storage address;
         socklen_t bytes = sizeof(address);

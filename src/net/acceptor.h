@@ -35,11 +35,11 @@ int acceptor_init(struct acceptor *acceptor, int epoll_fd, const struct frontend
 void acceptor_destroy(struct acceptor *acceptor);
 
 /* The next connection, which counts until acceptor_ended(); -1: there is none now. */
-int acceptor_next(struct acceptor *acceptor, struct peer *peer, int64_t now_ns);
+int acceptor_next(struct acceptor *acceptor, struct peer_address *peer, int64_t now_ns);
 /* A connection begins without a listening socket: for tests. */
-void acceptor_begun(struct acceptor *acceptor, const struct peer *peer);
+void acceptor_begun(struct acceptor *acceptor, const struct peer_address *peer);
 /* A connection has ended, and its descriptor is closed. */
-void acceptor_ended(struct acceptor *acceptor, const struct peer *peer);
+void acceptor_ended(struct acceptor *acceptor, const struct peer_address *peer);
 /* Once a turn: watches the listening socket while connections may be accepted, else not. */
 void acceptor_look(struct acceptor *acceptor, int64_t now_ns);
 /* No connection is accepted from now on. */

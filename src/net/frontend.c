@@ -37,11 +37,6 @@ static void flush(struct frontend *f) {
         port_flush(f->config.port);
 }
 
-static void reap(struct frontend *f) {
-    if (f->protocol->reap)
-        f->protocol->reap(f);
-}
-
 static void take_finished(struct frontend *f) {
     struct inference *inference;
     while (f->config.port && (inference = inferences_next(&f->inferences)))
@@ -79,13 +74,25 @@ static void turn(struct frontend *f) {
     f->more = f->protocol->go_on(f);
     acceptor_look(&f->acceptor, f->turn_ns);
     flush(f); /* cancellations, and requests that were received behind others */
-    reap(f);
+    f->protocol->reap(f);
+}
+
+/* Answers what came back, for a thread that would wake us to do it. What epoll has told us of meanwhile stays in
+ * memory, since nothing is freed here. */
+static int64_t lent_turn(void *context) {
+    struct frontend *f = context;
+    f->turn_ns = clock_now_ns();
+    take_finished(f);
+    f->more = f->protocol->go_on(f);
+    flush(f);
+    inferences_publish(&f->inferences);
+    return f->more ? 0 : TIME_NEVER;
 }
 
 /* ---- events ---- */
 
 static void accept_some(struct frontend *f) {
-    struct peer peer;
+    struct peer_address peer;
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         int fd = acceptor_next(&f->acceptor, &peer, f->turn_ns);
         if (fd < 0)
@@ -116,8 +123,8 @@ static void models_look(struct frontend *f) {
     atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
 }
 
-/* Sockets are watched level-triggered: epoll tells again of what is left over. `armed`: the port's bell may ring while
- * the thread sleeps; once it is awake nobody needs to ring, since a turn follows. */
+/* Sockets are watched level-triggered: epoll tells again of what is left over. `armed`: while the thread sleeps, the
+ * port's bell may ring, and its turns are lent. Once it is awake nobody needs to ring, since a turn follows. */
 static void take_events(struct frontend *f, int timeout_ms, bool armed) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(f->epoll_fd, events, EVENTS_MAX, timeout_ms);
@@ -129,7 +136,7 @@ static void take_events(struct frontend *f, int timeout_ms, bool armed) {
     for (int i = 0; i < n && (i == 0 || clock_now_ns() < until_ns); i++)
         take_event(f, &events[i]);
     flush(f); /* what was read: somebody may wait for it */
-    reap(f);
+    f->protocol->reap(f);
 }
 
 /* Sleeps until something happens, unless something is there already. */
@@ -139,7 +146,8 @@ static void rest(struct frontend *f) {
     if (timeout_ms != 0 && f->acceptor.paused_until_ns > 0)
         timeout_ms = ACCEPTOR_PAUSE_MS;
     inferences_publish(&f->inferences);
-    bool armed = timeout_ms != 0 && f->config.port && port_arm(f->config.port);
+    int64_t until_ns = timeout_ms < 0 ? TIME_NEVER : f->turn_ns + timeout_ms * NS_PER_MS;
+    bool armed = timeout_ms != 0 && f->config.port && port_arm(f->config.port, until_ns);
     take_events(f, armed || !f->config.port ? timeout_ms : 0, armed);
 }
 
@@ -171,7 +179,7 @@ static void finish_all(struct frontend *f) {
     } while (f->turn_ns < until_ns || inferences_away(&f->inferences));
 }
 
-/* What another thread asks for. acquire: with the release in frontend_quiesce() and frontend_stop(). */
+/* What another thread asks for. acquire: with the release in frontend_quiesce() and frontend_end(). */
 static bool wanted(const _Atomic bool *what) {
     return atomic_load_explicit(what, memory_order_acquire);
 }
@@ -189,6 +197,7 @@ static void *frontend_main(void *context) {
         inferences_trim(&f->inferences, f->turn_ns);
     }
     finish_all(f);
+    atomic_store_explicit(&f->ended, true, memory_order_release); /* with frontend_ended() */
     return NULL;
 }
 
@@ -254,6 +263,8 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
         (rc = stream_home_init(&f->streams, f->epoll_fd, f->config.tls, protocol->alpn, &f->waited_ns)) < 0 ||
         (rc = acceptor_init(&f->acceptor, f->epoll_fd, &f->config, &mark_listen, err)) < 0)
         goto err_free;
+    if (config->port)
+        port_lend(config->port, lent_turn, f);
     *frontend = f;
     return 0;
 
@@ -301,13 +312,18 @@ void frontend_quiesce(struct frontend *f) {
     inbox_wake(&f->inbox);
 }
 
-void frontend_stop(struct frontend *f) {
-    if (!f)
+void frontend_end(struct frontend *f) {
+    if (!f || frontend_ended(f))
         return;
     atomic_store_explicit(&f->stop_wanted, true, memory_order_release); /* with wanted() */
     inbox_wake(&f->inbox);
     pthread_join(f->thread, NULL);
-    frontend_free(f);
+}
+
+void frontend_stop(struct frontend *f) {
+    frontend_end(f);
+    if (f)
+        frontend_free(f);
 }
 
 struct frontend_counters frontend_counters(const struct frontend *f) {

@@ -28,7 +28,8 @@
 
 struct frontend;
 
-/* What a protocol does. All functions are called by the frontend's thread, unless they say otherwise. */
+/* What a protocol does. All functions are called by the frontend's thread, or by who takes its turn while it sleeps,
+ * unless they say otherwise. */
 struct protocol {
     const char *alpn;      /* its name in TLS */
     size_t frontend_bytes; /* of the protocol's own struct, which begins with a struct frontend; it is zeroed */
@@ -41,7 +42,7 @@ struct protocol {
     void (*free)(struct frontend *frontend);
 
     /* A client has been accepted: takes the socket over. */
-    void (*begin)(struct frontend *frontend, int fd, const struct peer *peer);
+    void (*begin)(struct frontend *frontend, int fd, const struct peer_address *peer);
     /* What epoll says of a connection, which may be gone afterwards. */
     void (*event)(void *connection, uint32_t events);
     /* The scheduler gave a request back. */
@@ -56,8 +57,7 @@ struct protocol {
     /* Once a turn, behind all of the above: what else there is to do. True: there is more, so the thread does not sleep
      * before the next turn. */
     bool (*go_on)(struct frontend *frontend);
-    /* At a turn's end, and behind the events: nothing refers to closed connections any more, and they are freed. NULL:
-     * the protocol frees a connection when it closes it. */
+    /* At a turn's end, and behind the events: nothing refers to closed connections any more, and they are freed. */
     void (*reap)(struct frontend *frontend);
 
     /* No new requests from now on. Once; NULL: clients are told by the answers. */
@@ -91,6 +91,7 @@ struct frontend {
     struct histogram waited_ns;      /* bytes, from their arrival until they were read */
     const _Atomic uint64_t *answers; /* [protocol->metrics->answer_kinds] */
     _Atomic uint64_t dismissed;      /* connections, for being slow or idle, and floods */
+    _Atomic bool ended;
 
     /* written by other threads */
     _Alignas(CACHE_LINE) _Atomic bool quiesce_wanted, stop_wanted;
@@ -106,7 +107,9 @@ int frontend_start(struct frontend **frontend, const struct protocol *protocol, 
  * Returns at once. */
 void frontend_quiesce(struct frontend *frontend);
 /* Cancels what is in flight, waits until the scheduler has given every request back (it must still run), answers those
- * as far as clients take it at once, and frees all. NULL is allowed. */
+ * as far as clients take it at once, and ends the thread. NULL is allowed. */
+void frontend_end(struct frontend *frontend);
+/* The same, and frees all. Who may still look at the frontend from another thread ends it first. */
 void frontend_stop(struct frontend *frontend);
 
 /* ---- any thread ---- */
@@ -118,6 +121,10 @@ static inline uint32_t frontend_in_flight(const struct frontend *frontend) {
 /* The models that it uses: it does not look at any that it used before. */
 static inline const struct model_index *frontend_models(const struct frontend *frontend) {
     return atomic_load_explicit(&frontend->models_seen, memory_order_acquire); /* with models_look() */
+}
+/* Its thread has ended: it looks at none any more. */
+static inline bool frontend_ended(const struct frontend *frontend) {
+    return atomic_load_explicit(&frontend->ended, memory_order_acquire); /* with frontend_main() */
 }
 /* Where it counts. */
 struct frontend_counters frontend_counters(const struct frontend *frontend);

@@ -1,7 +1,7 @@
 /* frontend_config.c - completes what frontends are told. */
 #include "net/frontend_config.h"
 
-#include <sys/resource.h>
+#include "base/files.h"
 
 #define BODY_BYTES_MAX  ((uint64_t)64 << 20)
 #define REQUESTS_MAX    8192
@@ -15,18 +15,10 @@
 /* How many connections each of so many frontends may have: `wanted`, or what the limit of open files allows. Raises
  * that limit first, as far as it may. */
 static uint32_t connections_allowed(uint32_t wanted, uint32_t frontends) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+    uint64_t need = (uint64_t)wanted * frontends + FILES_OTHERWISE, allowed = files_allow(need);
+    if (allowed >= need)
         return wanted;
-    rlim_t need = (rlim_t)wanted * frontends + FILES_OTHERWISE;
-    if (files.rlim_cur < need) {
-        files.rlim_cur = files.rlim_max < need ? files.rlim_max : need;
-        setrlimit(RLIMIT_NOFILE, &files);
-        getrlimit(RLIMIT_NOFILE, &files);
-    }
-    if (files.rlim_cur >= need)
-        return wanted;
-    rlim_t room = files.rlim_cur > FILES_OTHERWISE ? (files.rlim_cur - FILES_OTHERWISE) / frontends : 0;
+    uint64_t room = allowed > FILES_OTHERWISE ? (allowed - FILES_OTHERWISE) / frontends : 0;
     return room > CONNECTIONS_MIN ? (uint32_t)room : CONNECTIONS_MIN;
 }
 

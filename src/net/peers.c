@@ -9,7 +9,7 @@
 #include "base/siphash.h"
 
 struct slot {
-    struct peer peer;
+    struct peer_address peer;
     uint32_t connections; /* 0: free */
 };
 
@@ -20,8 +20,8 @@ struct peers {
     struct slot slots[];
 };
 
-struct peer peer_of(const struct sockaddr *address) {
-    struct peer peer = {{0}};
+struct peer_address peer_of(const struct sockaddr *address) {
+    struct peer_address peer = {{0}};
     if (address->sa_family == AF_INET6) {
         memcpy(peer.bytes, &((const struct sockaddr_in6 *)address)->sin6_addr, sizeof(peer.bytes));
     } else if (address->sa_family == AF_INET) {
@@ -49,21 +49,21 @@ void peers_destroy(struct peers *peers) {
     free(peers);
 }
 
-static uint32_t home_of(const struct peers *peers, const struct peer *peer) {
+static uint32_t home_of(const struct peers *peers, const struct peer_address *peer) {
     uint64_t halves[2];
     memcpy(halves, peer->bytes, sizeof(halves));
     return (uint32_t)siphash_words(&peers->key, halves, 2) & peers->mask;
 }
 
 /* The slot of this address, or the free one where it would be. The table is never more than half full. */
-static struct slot *slot_of(struct peers *peers, const struct peer *peer) {
+static struct slot *slot_of(struct peers *peers, const struct peer_address *peer) {
     uint32_t at = home_of(peers, peer);
     while (peers->slots[at].connections > 0 && memcmp(&peers->slots[at].peer, peer, sizeof(*peer)) != 0)
         at = (at + 1) & peers->mask;
     return &peers->slots[at];
 }
 
-bool peers_add(struct peers *peers, const struct peer *peer, uint32_t most) {
+bool peers_add(struct peers *peers, const struct peer_address *peer, uint32_t most) {
     struct slot *slot = slot_of(peers, peer);
     if (slot->connections >= most)
         return false;
@@ -72,7 +72,7 @@ bool peers_add(struct peers *peers, const struct peer *peer, uint32_t most) {
     return true;
 }
 
-void peers_remove(struct peers *peers, const struct peer *peer) {
+void peers_remove(struct peers *peers, const struct peer_address *peer) {
     struct slot *slot = slot_of(peers, peer);
     CHECK(slot->connections > 0);
     if (--slot->connections > 0)

@@ -54,7 +54,7 @@ int stream_open(struct stream *s, struct stream_home *home, int fd, void *mark, 
         .home = home, .fd = fd, .mark = mark, .watched = event.events, .begun_ns = now_ns, .active_ns = now_ns};
     text_init(&s->unsent, NULL, 0);
     socket_prepare(fd);
-    if (home->tls && !(s->tls = tls_stream_create(home->tls, home->alpn, &home->encrypted)))
+    if (home->tls && !(s->tls = tls_stream_create(home->tls, TLS_SERVER, home->alpn, &home->encrypted)))
         return -ENOMEM;
     if (epoll_ctl(home->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
         return 0;
@@ -69,6 +69,8 @@ void stream_close(struct stream *s) {
         stream_write_encrypted(s, s->active_ns); /* what the socket takes of it at once */
         tls_stream_destroy(s->tls);
     }
+    /* A process that was forked meanwhile may still have the socket, which would stay in the epoll set then. */
+    epoll_ctl(s->home->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
     close(s->fd);
     text_free(&s->unsent);
 }

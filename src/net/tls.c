@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,6 +21,10 @@
 #define PRIORITIES                                                                                                     \
     "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-KX-ALL:+ECDHE-ECDSA:+ECDHE-RSA:-CIPHER-ALL:+AES-128-GCM:"          \
     "+AES-256-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD:%SERVER_PRECEDENCE"
+
+/* Between processes of a cluster, which are all of one kind. */
+#define PRIORITIES_CLUSTER                                                                                             \
+    "SECURE128:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305:-MAC-ALL:+AEAD"
 
 /* Freed when the last session that began with it has ended. */
 struct tls_credentials {
@@ -116,6 +121,53 @@ static int trust_read(gnutls_certificate_credentials_t credentials, const char *
                       : 0;
 }
 
+static int list_verify(const struct tls_files *files, gnutls_x509_trust_list_t trust, gnutls_x509_crt_t *chain,
+                       unsigned count, struct sy_error *err) {
+    static const char *const purposes[] = {GNUTLS_KP_TLS_WWW_SERVER, GNUTLS_KP_TLS_WWW_CLIENT};
+    for (size_t i = 0; i < sizeof(purposes) / sizeof(purposes[0]); i++) {
+        gnutls_typed_vdata_st purpose = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)(uintptr_t)purposes[i], 0};
+        unsigned status = 0;
+        gnutls_datum_t why = {0};
+        int rc = gnutls_x509_trust_list_verify_crt2(trust, chain, count, &purpose, 1, 0, &status, NULL);
+        if (rc < 0)
+            return error_set(err, -EINVAL, "'%s' cannot be checked: %s", files->certificate, gnutls_strerror(rc));
+        if (status == 0)
+            continue;
+        gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &why, 0);
+        error_set(err, -EINVAL, "the certificate in '%s' will not do as a %s's, by the authority in '%s': %s",
+                  files->certificate, i ? "client" : "server", files->ca, why.data ? (char *)why.data : "");
+        gnutls_free(why.data);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Looks at our own certificate as the other processes of the cluster will. */
+static int own_verify(const struct tls_files *files, struct sy_error *err) {
+    gnutls_datum_t pem = {0};
+    gnutls_x509_crt_t *chain;
+    gnutls_x509_trust_list_t trust;
+    unsigned count;
+    int rc = file_read(files->certificate, &pem, err);
+    if (rc < 0)
+        return rc;
+    rc = gnutls_x509_crt_list_import2(&chain, &count, &pem, GNUTLS_X509_FMT_PEM, 0);
+    gnutls_free(pem.data);
+    if (rc < 0)
+        return error_set(err, -EINVAL, "'%s' holds no certificate: %s", files->certificate, gnutls_strerror(rc));
+    if (gnutls_x509_trust_list_init(&trust, 0) < 0) {
+        rc = error_set(err, -ENOMEM, "no memory for certificates");
+    } else {
+        gnutls_x509_trust_list_add_trust_file(trust, files->ca, NULL, GNUTLS_X509_FMT_PEM, 0, 0);
+        rc = list_verify(files, trust, chain, count, err);
+        gnutls_x509_trust_list_deinit(trust, 1);
+    }
+    for (unsigned i = 0; i < count; i++)
+        gnutls_x509_crt_deinit(chain[i]);
+    gnutls_free(chain);
+    return rc;
+}
+
 static int credentials_read(struct tls_credentials **credentials, const struct tls_files *files, struct sy_error *err) {
     struct tls_credentials *c = calloc(1, sizeof(*c));
     int rc;
@@ -125,8 +177,10 @@ static int credentials_read(struct tls_credentials **credentials, const struct t
     }
     atomic_init(&c->holders, 1);
     rc = key_pair_read(c->certificate, files, err);
-    if (rc == 0 && files->client_ca)
-        rc = trust_read(c->certificate, files->client_ca, err);
+    if (rc == 0 && files->ca)
+        rc = trust_read(c->certificate, files->ca, err);
+    if (rc == 0 && files->cluster)
+        rc = own_verify(files, err);
     if (rc < 0)
         tls_release(c);
     else
@@ -142,7 +196,7 @@ int tls_create(struct tls **tls, const struct tls_files *files, struct sy_error 
         return error_set(err, -ENOMEM, "no memory for TLS");
     t->files = *files;
     pthread_mutex_init(&t->lock, NULL);
-    int rc = gnutls_priority_init(&t->priorities, PRIORITIES, NULL);
+    int rc = gnutls_priority_init(&t->priorities, files->cluster ? PRIORITIES_CLUSTER : PRIORITIES, NULL);
     rc = rc < 0 ? error_set(err, -EINVAL, "GnuTLS does not know what TLS needs: %s", gnutls_strerror(rc))
                 : credentials_read(&t->current, files, err);
     if (rc < 0)
@@ -193,9 +247,11 @@ void tls_release(struct tls_credentials *c) {
     free(c);
 }
 
-struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, const char *alpn) {
-    static gnutls_typed_vdata_st for_clients = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT,
-                                                0};
+struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, enum tls_end end, const char *alpn) {
+    static gnutls_typed_vdata_st purposes[] = {
+        [TLS_SERVER] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT, 0},
+        [TLS_CLIENT] = {GNUTLS_DT_KEY_PURPOSE_OID, (unsigned char *)GNUTLS_KP_TLS_WWW_SERVER, 0},
+    }; /* of the other end's certificate */
     gnutls_datum_t protocol = {(unsigned char *)alpn, (unsigned)strlen(alpn)};
     struct tls_credentials *c = credentials_hold(tls);
     if (gnutls_priority_set(session, tls->priorities) < 0 ||
@@ -204,9 +260,44 @@ struct tls_credentials *tls_prepare(struct tls *tls, gnutls_session_t session, c
         tls_release(c);
         return NULL;
     }
-    if (tls->files.client_ca) {
-        gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
-        gnutls_session_set_verify_cert2(session, &for_clients, 1, 0);
+    if (tls->files.ca) {
+        if (end == TLS_SERVER)
+            gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
+        gnutls_session_set_verify_cert2(session, &purposes[end], 1, 0);
     }
     return c;
+}
+
+/* "subject 'CN=a', issuer 'CN=b'" of the other end's certificate. */
+static void other_describe(gnutls_session_t session, char *text, size_t size) {
+    gnutls_x509_crt_t certificate;
+    unsigned count = 0;
+    const gnutls_datum_t *chain = gnutls_certificate_get_peers(session, &count);
+    char subject[160] = "", issuer[160] = "";
+    size_t subject_size = sizeof(subject), issuer_size = sizeof(issuer);
+    snprintf(text, size, "unreadable");
+    if (count == 0 || gnutls_x509_crt_init(&certificate) < 0)
+        return;
+    if (gnutls_x509_crt_import(certificate, &chain[0], GNUTLS_X509_FMT_DER) == 0) {
+        gnutls_x509_crt_get_dn(certificate, subject, &subject_size);
+        gnutls_x509_crt_get_issuer_dn(certificate, issuer, &issuer_size);
+        snprintf(text, size, "subject '%s', issuer '%s'", subject, issuer);
+    }
+    gnutls_x509_crt_deinit(certificate);
+}
+
+void tls_explain(gnutls_session_t session, int code, const char *other, struct sy_error *err) {
+    gnutls_datum_t why = {0};
+    char whose[400];
+    if (code == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR) {
+        unsigned status = gnutls_session_get_verify_cert_status(session);
+        other_describe(session, whose, sizeof(whose));
+        gnutls_certificate_verification_status_print(status, gnutls_certificate_type_get(session), &why, 0);
+        error_set(err, 0, "the %s's certificate (%s) is refused: %s", other, whose, why.data ? (char *)why.data : "");
+        gnutls_free(why.data);
+    } else if (code == GNUTLS_E_FATAL_ALERT_RECEIVED) {
+        error_set(err, 0, "the %s ended TLS: %s", other, gnutls_alert_get_name(gnutls_alert_get(session)));
+    } else {
+        error_set(err, 0, "TLS failed: %s", gnutls_strerror(code));
+    }
 }

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define HANDSHAKE_BYTES_MAX ((size_t)64 * 1024) /* of one message: a chain of certificates */
+
 struct tls_stream {
     gnutls_session_t session;
+    enum tls_end end;
+    int failed; /* GnuTLS's code of what ended it */
     struct tls_credentials *credentials;
     struct text *encrypted;
     const char *given; /* what the peer sent and GnuTLS has not taken yet */
@@ -35,20 +39,24 @@ static ssize_t push(gnutls_transport_ptr_t context, const void *data, size_t byt
     return -1;
 }
 
-struct tls_stream *tls_stream_create(struct tls *tls, const char *alpn, struct text *encrypted) {
+struct tls_stream *tls_stream_create(struct tls *tls, enum tls_end end, const char *alpn, struct text *encrypted) {
+    const unsigned side = end == TLS_SERVER ? GNUTLS_SERVER : GNUTLS_CLIENT;
     struct tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
         return NULL;
+    s->end = end;
     s->encrypted = encrypted;
-    if (gnutls_init(&s->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS) < 0) {
+    if (gnutls_init(&s->session, side | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS) < 0) {
         free(s);
         return NULL;
     }
-    s->credentials = tls_prepare(tls, s->session, alpn);
+    s->credentials = tls_prepare(tls, s->session, end, alpn);
     if (!s->credentials) {
         tls_stream_destroy(s);
         return NULL;
     }
+    gnutls_handshake_set_max_packet_length(s->session, HANDSHAKE_BYTES_MAX);
+    gnutls_handshake_set_timeout(s->session, GNUTLS_INDEFINITE_TIMEOUT); /* whoever waits has a deadline of its own */
     gnutls_transport_set_ptr(s->session, s);
     gnutls_transport_set_pull_function(s->session, pull);
     gnutls_transport_set_push_function(s->session, push);
@@ -80,6 +88,7 @@ static int handshake(struct tls_stream *s) {
     if (s->established)
         return 1;
     gnutls_alert_send_appropriate(s->session, rc);
+    s->failed = rc;
     return -ECONNRESET;
 }
 
@@ -90,14 +99,27 @@ ssize_t tls_stream_read(struct tls_stream *s, void *data, size_t bytes) {
             return rc;
     }
     for (;;) {
+        size_t given_bytes = s->given_bytes;
         ssize_t n = gnutls_record_recv(s->session, data, bytes);
         if (n > 0)
             return n;
-        if (n == GNUTLS_E_AGAIN)
+        if (n == GNUTLS_E_AGAIN && (s->given_bytes == 0 || s->given_bytes == given_bytes))
             return 0;
-        if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) /* a renegotiation is refused, too */
+        if (n == GNUTLS_E_AGAIN) /* said behind a record that is not for us, too, such as new keys */
+            continue;
+        if (n != GNUTLS_E_INTERRUPTED && n != GNUTLS_E_WARNING_ALERT_RECEIVED) { /* a renegotiation is refused, too */
+            s->failed = (int)n;
             return -ECONNRESET;
+        }
     }
+}
+
+void tls_stream_explain(const struct tls_stream *s, struct sy_error *err) {
+    const char *other = s->end == TLS_SERVER ? "client" : "server";
+    if (s->failed)
+        tls_explain(s->session, s->failed, other, err);
+    else
+        error_set(err, 0, "the %s ended TLS", other);
 }
 
 bool tls_stream_established(const struct tls_stream *s) {

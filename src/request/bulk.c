@@ -92,12 +92,12 @@ static void *bulk_main(void *context) {
     return NULL;
 }
 
-int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, int grpc_level,
-                struct sy_error *err) {
+int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, bool pinned,
+                int grpc_level, struct sy_error *err) {
     struct bulk *b = calloc(1, sizeof(*b) + threads * sizeof(b->threads[0]));
     int rc = 0;
-    if (!b ||
-        !(b->slab = visible ? slab_create_visible(inputs_bytes_max, true) : slab_create_shared(inputs_bytes_max))) {
+    if (!b || !(b->slab = visible ? slab_create_visible(inputs_bytes_max, true, pinned)
+                                  : slab_create_shared(inputs_bytes_max))) {
         free(b);
         return error_set(err, -ENOMEM, "no memory for large bodies");
     }

@@ -47,8 +47,8 @@ struct bulk_job {
 
 /* Starts so many threads. They have memory for inputs of their own, `inputs_bytes_max` at most. 0 or -errno with a
  * sentence. */
-int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, int grpc_level,
-                struct sy_error *err);
+int bulk_create(struct bulk **bulk, uint32_t threads, uint64_t inputs_bytes_max, bool visible, bool pinned,
+                int grpc_level, struct sy_error *err);
 /* Call it when no job is under way. NULL is allowed. */
 void bulk_destroy(struct bulk *bulk);
 /* Any thread. */

@@ -35,8 +35,9 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
                                 .busy_ns = clock_now_ns()};
     /* the pages of calloc() take no memory until a request uses them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
-    home->slab = config->port && port_is_visible(config->port) ? slab_create_visible(config->inputs_bytes_max, false)
-                                                               : slab_create(config->inputs_bytes_max);
+    home->slab = config->port && port_is_visible(config->port)
+                     ? slab_create_visible(config->inputs_bytes_max, false, port_is_pinned(config->port))
+                     : slab_create(config->inputs_bytes_max);
     if (!home->slots || !home->slab)
         return -ENOMEM;
     size_t bytes;

@@ -110,6 +110,10 @@ bool port_is_visible(const struct port *port) {
     return port->wiring->link == LINK_FRONTEND;
 }
 
+bool port_is_pinned(const struct port *port) {
+    return port->wiring->pinned;
+}
+
 uint32_t port_most(const struct port *port, bool best_effort) {
     uint32_t most = port->wiring->port_requests;
     return best_effort ? most / BEST_EFFORT_PART : most;
@@ -405,7 +409,7 @@ int port_event_fd(const struct port *port) {
     return port->wiring->frontend_bells[port->index].event_fd;
 }
 
-bool port_arm(struct port *port) {
+bool port_arm(struct port *port, int64_t until_ns) {
     struct wiring *w = port->wiring;
     struct doorbell *bell = &w->frontend_bells[port->index];
     bool any = bell->busy_poll;
@@ -417,11 +421,17 @@ bool port_arm(struct port *port) {
         any = ring_pending(&w->refusals[t * w->frontends + port->index]);
     if (any)
         doorbell_cancel(bell);
+    else if (bell->turn)
+        doorbell_lend_out(bell, until_ns);
     return !any;
 }
 
 void port_disarm(struct port *port) {
-    doorbell_cancel(&port->wiring->frontend_bells[port->index]);
+    doorbell_take_back(&port->wiring->frontend_bells[port->index]);
+}
+
+void port_lend(struct port *port, doorbell_turn *turn, void *frontend) {
+    doorbell_lend(&port->wiring->frontend_bells[port->index], turn, frontend);
 }
 
 void port_replied(struct port *port, int64_t took_ns) {

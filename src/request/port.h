@@ -1,7 +1,8 @@
-/* port.h - a frontend's end of the scheduler: submit requests, get them back. Each port belongs to one frontend thread,
- * which alone calls these functions. */
+/* port.h - a frontend's end of the scheduler: submit requests, get them back. Each port belongs to one frontend thread:
+ * that alone calls these functions, or who takes its turns (port_lend()). */
 #pragma once
 
+#include "base/doorbell.h"
 #include "request/request.h"
 
 struct margin;
@@ -17,6 +18,8 @@ void port_destroy(struct port *port);
 void port_region(struct port *port, uintptr_t base, size_t bytes, int fd);
 /* Whether other processes of this host pull inputs, so that they should lie where those can map them. */
 bool port_is_visible(const struct port *port);
+/* Whether a device of this host may, too. */
+bool port_is_pinned(const struct port *port);
 
 /* Submits a request; its memory stays in place until it comes back. 0; -EAGAIN: too many are outstanding; -EBUSY: too
  * many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees it at port_flush(). */
@@ -35,11 +38,14 @@ void port_flush(struct port *port);
  * stay as they are. */
 struct request *port_next(struct port *port);
 /* An event of this descriptor (EPOLLIN | EPOLLET) says that finished requests may wait; it is never read. Call
- * port_arm() before sleeping: if it returns false, something has come already, so do not sleep. Call port_disarm()
- * after waking. */
+ * port_arm() before sleeping: if it returns false, something has come already, so do not sleep. Say until when you
+ * sleep at most (TIME_NEVER: no limit). Call port_disarm() after waking. */
 int port_event_fd(const struct port *port);
-bool port_arm(struct port *port);
+bool port_arm(struct port *port, int64_t until_ns);
 void port_disarm(struct port *port);
+/* Between the two, who brings finished requests may call `turn` instead of waking the thread (base/doorbell.h); it has
+ * all that the thread has. Before the thread starts. */
+void port_lend(struct port *port, doorbell_turn *turn, void *frontend);
 /* Feeds the reply margin: the reply was handed to the kernel so long after run_end_ns. */
 void port_replied(struct port *port, int64_t took_ns);
 

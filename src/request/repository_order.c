@@ -63,6 +63,10 @@ bool desk_pending(const struct repository_desk *desk) {
 
 void order_return(struct repository_order *order) {
     struct inbox *home = order->home;
+    if (!home) {
+        free(order);
+        return;
+    }
     push_list_push(&home->orders, &order->link);
     inbox_wake(home);
 }

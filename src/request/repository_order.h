@@ -24,8 +24,8 @@ enum order_form { ORDER_JSON, ORDER_PROTOBUF };
 
 struct repository_order {
     struct push_node link;
-    struct inbox *home;
-    void *context; /* the frontend's */
+    struct inbox *home; /* NULL: nobody waits for the answer */
+    void *context;      /* the frontend's */
     enum order_kind kind;
     enum order_form form;
     char name[MODEL_NAME_MAX]; /* of the model; with protobuf it comes from the body */

@@ -56,6 +56,7 @@ struct size_class {
 /* Owned by the frontend's thread, or by the thread that holds the lock. */
 struct slab {
     bool shared;
+    bool pinned;          /* what was touched stays */
     int fd;               /* of memory that other processes may map; -1 */
     pthread_mutex_t lock; /* of a shared one */
     size_t bytes_max, bytes_mapped, bytes_taken;
@@ -100,7 +101,7 @@ static size_t chunk_units(size_t bytes) {
 /* Reserves addresses without memory, for chunks of at least `bytes_max`. */
 static bool range_reserve(struct slab *slab, size_t bytes_max) {
     size_t least = chunk_units(bytes_max) + 1;
-    for (size_t times = RANGE_TIMES; times > 0 && !slab->range; times /= 2) {
+    for (size_t times = slab->pinned ? 1 : RANGE_TIMES; times > 0 && !slab->range; times /= 2) {
         slab->units = times * least;
         char *base =
             mmap(NULL, (slab->units + 1) * CHUNK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -116,7 +117,7 @@ static bool range_reserve(struct slab *slab, size_t bytes_max) {
     return slab->range && slab->taken;
 }
 
-static struct slab *create(size_t bytes_max, bool shared, bool visible) {
+static struct slab *create(size_t bytes_max, bool shared, bool visible, bool pinned) {
     struct slab *slab = calloc(1, sizeof(*slab));
     if (!slab)
         return NULL;
@@ -127,6 +128,7 @@ static struct slab *create(size_t bytes_max, bool shared, bool visible) {
         list_init(&slab->classes[i].full);
     }
     slab->shared = shared;
+    slab->pinned = pinned;
     pthread_mutex_init(&slab->lock, NULL);
     if (!range_reserve(slab, bytes_max) || (visible && (slab->fd = visible_create(slab->units * CHUNK_BYTES)) < 0)) {
         slab_destroy(slab);
@@ -136,15 +138,15 @@ static struct slab *create(size_t bytes_max, bool shared, bool visible) {
 }
 
 struct slab *slab_create(size_t bytes_max) {
-    return create(bytes_max, false, false);
+    return create(bytes_max, false, false, false);
 }
 
 struct slab *slab_create_shared(size_t bytes_max) {
-    return create(bytes_max, true, false);
+    return create(bytes_max, true, false, false);
 }
 
-struct slab *slab_create_visible(size_t bytes_max, bool shared) {
-    return create(bytes_max, shared, true);
+struct slab *slab_create_visible(size_t bytes_max, bool shared, bool pinned) {
+    return create(bytes_max, shared, true, pinned);
 }
 
 int slab_fd(const struct slab *slab) {
@@ -159,7 +161,7 @@ static void chunk_unmap(struct slab *slab, struct chunk *chunk) {
     /* the addresses are without memory again; if the system refuses that, they stay mapped, and are used as they are */
     if (mmap(chunk, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         madvise(chunk, bytes, MADV_DONTNEED);
-    if (slab->fd >= 0)
+    if (slab->fd >= 0 && !slab->pinned)
         fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (char *)chunk - slab->range, (off_t)bytes);
 }
 

@@ -19,8 +19,9 @@ struct slab;
  * or memory. */
 struct slab *slab_create(size_t bytes_max);
 struct slab *slab_create_shared(size_t bytes_max);
-/* The same of memory that other processes of this host may map (link/visible.h). */
-struct slab *slab_create_visible(size_t bytes_max, bool shared);
+/* The same of memory that other processes of this host may map (link/visible.h). `pinned`: that a device may keep in
+ * its place, too. Then what was touched once stays, and the range of addresses is no longer than the bound. */
+struct slab *slab_create_visible(size_t bytes_max, bool shared, bool pinned);
 /* What they map it by; -1: they may not. */
 int slab_fd(const struct slab *slab);
 /* Frees everything, whether it was given back or not. */

@@ -1,4 +1,4 @@
-/* central_thread.c - polls its rings, steps its central policy, and sends the batches that it decides on. */
+/* central_thread.c - polls its rings, tells its core, and sends the batches that it decides on. */
 #include "sched/central_thread.h"
 
 #include <errno.h>
@@ -7,18 +7,29 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/thread.h"
+#include "sched/central_thread_core.h"
+
+#define DELAYS_EVERY_NS (10 * NS_PER_S) /* between two cores that are made because dispatching takes another time */
+#define DELAYS_TIMES    2               /* that differs by so much */
+#define DELAYS_LEAST_NS (100 * NS_PER_US)
+#define NO_MEMORY_NS    (100 * NS_PER_MS) /* until that is tried again */
 
 struct central_thread {
-    struct thread_rings rings; /* of all served models: the thread's index is theirs, and the policy's */
-    const struct central_ops *ops;
-    void *core;
-    struct central_output out;
-    int64_t wake_ns;
-    uint32_t *outstanding; /* [accelerators] batches sent and not told to have ended */
+    struct thread_rings rings; /* of all places for served models: the thread's index is theirs */
+    struct central_thread_core core;
+    void *memory; /* of the core */
+    uint32_t types;
+    int64_t delays_ns; /* when the core was made anew for those */
     /* What ended before it began, and has not been told: a queue in a circle. */
     struct central_ended *ended;
     uint32_t ended_head, ended_count, ended_most;
+    /* Models that come: written by who tells of them, before; and those that go, which have a batch under way. */
+    struct thread_model *prepared; /* [models] */
+    uint32_t *going;               /* [models] */
+    uint32_t going_count;
+    uint32_t *model_of_variant; /* [wiring->models] */
     pthread_t thread;
     _Atomic bool stop;
 };
@@ -51,7 +62,7 @@ static void batch_refuse(struct central_thread *t, const struct central_action *
 static void action_do(struct central_thread *t, int64_t now, const struct central_action *action) {
     struct sealed_batch batch = {
         .model = action->model,
-        .plan_model = action->model,
+        .plan_model = t->rings.models[action->model].first_variant,
         .accelerator = action->accelerator,
         .first = action->first,
         .requests = action->requests,
@@ -67,22 +78,22 @@ static void action_do(struct central_thread *t, int64_t now, const struct centra
     if (alone(t, action->model))
         batch.items = ITEMS_OF_REQUEST;
     rings_queued_add(&t->rings, action->model, -(int32_t)action->requests);
-    if (t->outstanding[action->accelerator] == WIRING_PLANS_CENTRAL || !rings_fit(&t->rings, action->accelerator)) {
+    if (t->core.accelerators[action->accelerator].outstanding > WIRING_PLANS_CENTRAL ||
+        !rings_fit(&t->rings, action->accelerator)) {
         batch_refuse(t, action);
         return;
     }
-    t->outstanding[action->accelerator]++;
     rings_send(&t->rings, now, &batch);
 }
 
-static void step(struct central_thread *t, int64_t now, const struct central_event *event) {
-    t->ops->step(t->core, now, event, &t->out);
-    for (uint32_t node = t->out.refused; node != REQUEST_NONE; node = t->rings.pool.nodes[node].next)
+/* central_take */
+static void take(void *thread, int64_t now, const struct central_output *out) {
+    struct central_thread *t = thread;
+    for (uint32_t node = out->refused; node != REQUEST_NONE; node = t->rings.pool.nodes[node].next)
         rings_queued_add(&t->rings, t->rings.pool.nodes[node].model, -1);
-    rings_refuse_list(&t->rings, t->out.refused);
-    for (uint32_t i = 0; i < t->out.action_count; i++)
-        action_do(t, now, &t->out.actions[i]);
-    t->wake_ns = t->out.wake_ns;
+    rings_refuse_list(&t->rings, out->refused);
+    for (uint32_t i = 0; i < out->action_count; i++)
+        action_do(t, now, &out->actions[i]);
 }
 
 static void take_request(struct central_thread *t, int64_t now, const struct request_message *message) {
@@ -90,24 +101,25 @@ static void take_request(struct central_thread *t, int64_t now, const struct req
 
     if (alone(t, message->model))
         own.items = 1;
-    if (message->kind == REQUEST_CANCELLED) {
-        step(t, now, &(struct central_event){.kind = CENTRAL_CANCELLED, .request = &own});
-        return;
-    }
-    if (t->rings.pool.used == t->rings.pool.capacity) {
+    if (message->kind == REQUEST_ARRIVED && t->rings.pool.used == t->rings.pool.capacity) {
         rings_refuse(&t->rings, message->model, message->port, message->handle, REFUSAL_POOL_FULL);
         return;
     }
-    rings_queued_add(&t->rings, message->model, 1);
-    step(t, now, &(struct central_event){.kind = CENTRAL_ARRIVED, .request = &own});
+    if (message->kind == REQUEST_ARRIVED)
+        rings_queued_add(&t->rings, message->model, 1);
+    central_request(&t->core, now, &own);
 }
 
-/* An accelerator leaves or comes back. */
+/* An accelerator leaves or comes. Where they come from other processes, the news say of what type it is. */
 static void take_news(struct central_thread *t, int64_t now, const struct ran_message *ran) {
-    enum central_event_kind kind = ran->news == NEWS_JOINS ? CENTRAL_UP : CENTRAL_DOWN;
+    const struct set_accelerator *a = &t->core.accelerators[ran->accelerator];
+    bool told = t->rings.wiring->link == LINK_SCHEDULER;
 
-    step(t, now, &(struct central_event){.kind = kind, .accelerator = ran->accelerator});
-    wiring_accelerator_news(t->rings.wiring, ran->accelerator, ran->news, t->outstanding[ran->accelerator] == 0);
+    if (ran->news == NEWS_JOINS)
+        central_accelerator_comes(&t->core, now, ran->accelerator, told ? (uint8_t)ran->type : a->type);
+    else
+        central_accelerator_leaves(&t->core, now, ran->accelerator);
+    wiring_accelerator_news(t->rings.wiring, ran->accelerator, ran->news, a->outstanding == 0);
 }
 
 static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
@@ -116,20 +128,21 @@ static void take_ran(void *thread, int64_t now, const struct ran_message *ran) {
         take_news(t, now, ran);
         return;
     }
+    uint32_t model = t->model_of_variant[ran->model];
     struct central_ended ended = {
         .kind = CENTRAL_RUN,
         .accelerator = ran->accelerator,
-        .model = ran->model,
-        .items = alone(t, ran->model) ? 1 : ran->items,
+        .model = model,
+        .items = alone(t, model) ? 1 : ran->items,
         .done = ran->run_ns > 0,
         .run_ns = ran->run_ns,
         .tag = ran->tag,
     };
 
-    t->outstanding[ran->accelerator]--;
-    wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED, t->outstanding[ran->accelerator] == 0);
-    rings_ran(&t->rings, ran->model, ran);
-    step(t, now, &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = ran->accelerator, .ended = &ended});
+    rings_ran(&t->rings, model, ran);
+    central_action_ended(&t->core, now, &ended, true);
+    wiring_accelerator_news(t->rings.wiring, ran->accelerator, NEWS_ENDED,
+                            t->core.accelerators[ran->accelerator].outstanding == 0);
 }
 
 static void tell_ended(struct central_thread *t, int64_t now) {
@@ -137,20 +150,91 @@ static void tell_ended(struct central_thread *t, int64_t now) {
         struct central_ended ended = t->ended[t->ended_head];
         t->ended_head = (t->ended_head + 1) % t->ended_most;
         t->ended_count--;
-        step(t, now, &(struct central_event){.kind = CENTRAL_ENDED, .accelerator = ended.accelerator, .ended = &ended});
+        central_action_ended(&t->core, now, &ended, false);
     }
 }
 
-static bool poll_timer(struct central_thread *t, int64_t now) {
-    bool any = t->wake_ns <= now;
+/* ---- models come and go ---- */
 
-    while (t->wake_ns <= now)
-        step(t, now, &(struct central_event){.kind = CENTRAL_TIMER});
+/* What the policy is told of a model. */
+static struct central_model told_of(const struct thread_model *from, uint32_t types) {
+    struct central_model model = {
+        .batch_max = from->variant_count == 1 ? from->batch_max : 1,
+        .slo_ns = from->slo_ns,
+    };
+    memcpy(model.profiles, from->profiles, types * sizeof(model.profiles[0]));
+    return model;
+}
+
+static void set_parts(struct central_thread *t, uint32_t m, uint8_t part) {
+    const struct thread_model *model = &t->rings.models[m];
+    for (uint32_t v = 0; v < model->variant_count; v++) /* release: with wiring_part() */
+        atomic_store_explicit(&t->rings.wiring->parts[model->first_variant + v], part, memory_order_release);
+}
+
+static void model_comes(struct central_thread *t, int64_t now, uint32_t m) {
+    struct central_model told = told_of(&t->prepared[m], t->types);
+
+    rings_model_set(&t->rings, m, &t->prepared[m]);
+    for (uint32_t v = 0; v < t->prepared[m].variant_count; v++)
+        t->model_of_variant[t->prepared[m].first_variant + v] = m;
+    central_model_comes(&t->core, now, m, &told);
+    set_parts(t, m, 0);
+}
+
+static bool poll_moves(struct central_thread *t, int64_t now) {
+    struct ring *ring = &t->rings.wiring->moves[t->rings.index];
+    const struct model_move *move;
+    bool any = false;
+
+    for (; (move = ring_peek(ring)); ring_pop(ring)) {
+        if (move->kind == MODEL_COMES)
+            model_comes(t, now, t->rings.model_of_served[move->model]);
+        else if (move->kind == MODEL_GOES)
+            t->going[t->going_count++] = t->rings.model_of_served[move->model];
+        any = true; /* there is one part: nothing moves */
+    }
+    if (any)
+        ring_release(ring);
+    for (uint32_t i = 0; i < t->going_count; i++) {
+        if (!central_model_goes(&t->core, t->going[i]))
+            continue;
+        set_parts(t, t->going[i], PART_NOBODY);
+        t->going[i--] = t->going[--t->going_count];
+    }
     return any;
 }
 
+/* ---- another core for the policy ---- */
+
+/* Whether the policy plans with a delay that is far from what is measured. Between the roles of a cluster it is not
+ * known beforehand. */
+static bool delay_differs(const struct central_thread *t, int64_t now) {
+    int64_t is_ns = atomic_load_explicit(&t->rings.ctrl_ns, memory_order_relaxed), was_ns = t->core.told_ctrl_ns;
+    int64_t less_ns = is_ns < was_ns ? is_ns : was_ns, more_ns = is_ns < was_ns ? was_ns : is_ns;
+    return t->rings.wiring->link == LINK_SCHEDULER && now > t->delays_ns + DELAYS_EVERY_NS &&
+           more_ns > DELAYS_LEAST_NS && more_ns > DELAYS_TIMES * less_ns;
+}
+
+/* Makes another core for the policy, if the set has changed. -ENOMEM: in a while. */
+static int renew(struct central_thread *t, int64_t now) {
+    if (!central_renews(&t->core, now))
+        return 0;
+    int64_t ctrl_ns = atomic_load_explicit(&t->rings.ctrl_ns, memory_order_relaxed); /* a number on its own */
+    size_t bytes = central_renew_bytes(&t->core, now, ctrl_ns);
+    void *memory = bytes ? calloc(1, bytes) : NULL;
+    if (bytes && !memory) {
+        log_error("models and accelerators not planned for", "reason=\"out of memory\"");
+        central_renew_at(&t->core, now + NO_MEMORY_NS);
+        return -ENOMEM;
+    }
+    free(central_renew(&t->core, now, memory));
+    t->delays_ns = now;
+    return 0;
+}
+
 static bool anything_pending(struct central_thread *t) {
-    return rings_pending(&t->rings) ||
+    return rings_pending(&t->rings) || ring_pending(&t->rings.wiring->moves[t->rings.index]) ||
            atomic_load_explicit(&t->stop, memory_order_acquire); /* with central_thread_stop() */
 }
 
@@ -162,7 +246,7 @@ static void sleep_until_needed(struct central_thread *t) {
         doorbell_cancel(bell);
         return;
     }
-    doorbell_sleep_timed(bell, t->wake_ns, &t->rings.wake);
+    doorbell_sleep_timed(bell, central_wake_ns(&t->core), &t->rings.wake);
 }
 
 static bool poll_requests(struct central_thread *t, int64_t now_ns) {
@@ -189,10 +273,13 @@ static void *central_thread_main(void *argument) {
         int64_t now = clock_now_ns();
         bool any = poll_requests(t, now);
         any |= rings_poll_ran(&t->rings, now, t, take_ran, NULL);
-        any |= poll_timer(t, now);
+        any |= poll_moves(t, now);
+        any |= central_wake_ns(&t->core) <= now;
+        central_look(&t->core, now);
         tell_ended(t, now);
-        if (any)
-            rings_follow_delays(&t->rings, now); /* for the metrics: the policy keeps those it began with */
+        renew(t, now);
+        if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
+            central_renew_at(&t->core, now);
         rings_publish(&t->rings);
         if (!any)
             sleep_until_needed(t);
@@ -200,51 +287,46 @@ static void *central_thread_main(void *argument) {
     return NULL;
 }
 
-/* What the policy is told of the models. One that was set aside never gets a request; `anything` stands for its
- * profile. */
-static void models_set(const struct thread_rings *r, uint32_t types, const struct profile *anything,
-                       struct central_model *models) {
-    for (uint32_t m = 0; m < r->model_count; m++) {
-        const struct thread_model *from = &r->models[m];
-        models[m] = (struct central_model){
-            .batch_max = from->variant_count == 1 ? from->batch_max : 1,
-            .slo_ns = from->slo_ns,
-        };
-        for (uint32_t type = 0; type < types; type++)
-            models[m].profiles[type] = from->variant_count ? from->profiles[type] : anything;
-    }
-}
+/* ---- start and end ---- */
 
+/* What there is from the start. */
 static int core_make(struct central_thread *t, const struct central_thread_config *config) {
-    struct central_model *models = calloc(t->rings.model_count + 1, sizeof(*models));
-    struct profile *anything = malloc(profile_bytes(1));
-    struct central_config core = {
-        .models = models,
-        .model_count = t->rings.model_count,
-        .accelerator_type = config->accelerator_type,
-        .accelerators = t->rings.wiring->accelerators,
-        .types = config->types,
-        .ctrl_ns = config->rings.ctrl_ns,
-        .seed = 1,
+    int64_t now = clock_now_ns();
+    struct central_thread_core_config core = {
+        .ops = config->policy->central,
         .options = config->policy_options,
+        .pool = &t->rings.pool,
+        .models_max = t->rings.model_count,
+        .accelerators_max = t->rings.wiring->accelerators,
+        .types = config->types,
+        .take = take,
+        .context = t,
     };
 
-    if (models && anything) {
-        profile_set_line(anything, 1, NS_PER_MS, 0);
-        models_set(&t->rings, config->types, anything, models);
-        t->core = calloc(1, t->ops->bytes(&core));
+    t->memory = calloc(1, central_thread_core_bytes(&core));
+    if (!t->memory)
+        return -ENOMEM;
+    central_thread_core_init(&t->core, t->memory, &core);
+    for (uint32_t m = 0; m < t->rings.model_count; m++) {
+        const struct thread_model *model = &t->rings.models[m];
+        struct central_model told = told_of(model, config->types);
+        for (uint32_t v = 0; v < model->variant_count; v++)
+            t->model_of_variant[model->first_variant + v] = m;
+        if (model->variant_count > 0) /* else it was set aside, or is a place for one that comes */
+            central_model_comes(&t->core, now, m, &told);
     }
-    if (t->core)
-        t->ops->init(t->core, &core, &t->rings.pool); /* copies what it needs of the models */
-    free(anything);
-    free(models);
-    return t->core ? 0 : -ENOMEM;
+    for (uint32_t a = 0; a < t->rings.wiring->accelerators && !config->absent; a++)
+        central_accelerator_comes(&t->core, now, a, config->accelerator_type[a]);
+    return renew(t, now);
 }
 
 static void central_thread_free(struct central_thread *t) {
-    free(t->core);
+    free(t->core.memory);
+    free(t->memory);
     free(t->ended);
-    free(t->outstanding);
+    free(t->prepared);
+    free(t->going);
+    free(t->model_of_variant);
     thread_rings_free(&t->rings);
     free(t);
 }
@@ -256,15 +338,16 @@ int central_thread_start(struct central_thread **thread, const struct central_th
 
     if (!t)
         return error_set(err, -ENOMEM, "no memory for the central thread");
-    t->ops = config->policy->central;
-    t->wake_ns = TIME_NEVER;
+    t->types = config->types;
     rc = thread_rings_init(&t->rings, &config->rings, err);
     if (rc < 0)
         goto err_free;
     t->ended_most = config->rings.queue_max + CENTRAL_ACTIONS_MAX; /* every batch has a request */
     t->ended = calloc(t->ended_most, sizeof(*t->ended));
-    t->outstanding = calloc(t->rings.wiring->accelerators, sizeof(*t->outstanding));
-    rc = t->ended && t->outstanding ? core_make(t, config) : -ENOMEM;
+    t->prepared = calloc(t->rings.model_count + 1, sizeof(*t->prepared));
+    t->going = calloc(t->rings.model_count + 1, sizeof(*t->going));
+    t->model_of_variant = calloc(t->rings.wiring->models + 1, sizeof(*t->model_of_variant));
+    rc = t->ended && t->prepared && t->going && t->model_of_variant ? core_make(t, config) : -ENOMEM;
     if (rc < 0) {
         error_set(err, rc, "no memory for the policy %s", config->policy->name);
         goto err_free;
@@ -287,6 +370,10 @@ void central_thread_stop(struct central_thread *t) {
     doorbell_ring(&t->rings.wiring->model_bells[t->rings.index]);
     pthread_join(t->thread, NULL);
     central_thread_free(t);
+}
+
+void central_thread_prepare(struct central_thread *t, const struct thread_model *model) {
+    t->prepared[t->rings.model_of_served[model->served_model]] = *model;
 }
 
 const struct thread_rings *central_thread_rings(const struct central_thread *t) {

@@ -1,7 +1,8 @@
 /* central_thread.h - the thread that holds a central policy (sched/central.h) and speaks for it with frontends and
  * executors; it takes the place of model threads and rank threads.
  *
- * All models are loaded on all accelerators. A model whose inputs may have several shapes runs its requests one by one:
+ * Models and accelerators may come and go (central_thread_core.h). All models are loaded on all accelerators that run
+ * them. A model whose inputs may have several shapes runs its requests one by one:
  * central policies have one queue a model. */
 #pragma once
 
@@ -14,6 +15,7 @@ struct central_thread_config {
     struct thread_rings_config rings;
     const uint8_t *accelerator_type; /* [wiring->accelerators] */
     uint32_t types;
+    bool absent; /* accelerators come later, and say of what type they are */
     const struct policy_ops *policy;
     const struct policy_options *policy_options;
 };
@@ -23,6 +25,9 @@ struct central_thread;
 /* Starts the thread. 0 or -errno with a sentence. */
 int central_thread_start(struct central_thread **thread, const struct central_thread_config *config,
                          struct sy_error *err);
+/* Says what comes with wiring_model_comes(), before that; its profiles stay until it has gone. Any thread, but one at a
+ * time a served model; the thread's `models` had a place for it, with no variants. */
+void central_thread_prepare(struct central_thread *thread, const struct thread_model *model);
 /* Ends the thread, which must have nothing queued that anyone waits for, and frees it. */
 void central_thread_stop(struct central_thread *thread);
 /* Any thread: its statistics. */

@@ -21,10 +21,11 @@ static void rank_core_layout(struct rank_core *core, struct arena *arena, const 
         core->dirty[list].models = arena_take(arena, config->models * sizeof(uint32_t));
     core->rates = arena_take(arena, config->models * sizeof(*core->rates));
     core->rates_now = arena_take(arena, config->models * sizeof(*core->rates_now));
+    core->reporting = arena_take(arena, config->models * sizeof(*core->reporting));
     core->admit_share = arena_take(arena, config->models * sizeof(*core->admit_share));
     uint32_t divided = config->types > 1 ? config->models : 0;
     core->class_rates = arena_take(arena, divided * sizeof(*core->class_rates));
-    core->class_share = arena_take(arena, divided * sizeof(*core->class_share));
+    core->class_share = arena_take(arena, config->models * sizeof(*core->class_share));
     heap_take(arena, &core->offers, config->accelerators);
     for (uint32_t t = 0; t < config->types; t++) {
         struct lane *lane = &core->lanes[t];
@@ -83,7 +84,6 @@ void rank_core_init(struct rank_core *core, const struct rank_core_config *confi
         bool own = !config->part_of_model || config->part_of_model[m] == config->part;
         core->model[m] = (struct model_slot){.pace = 1, .member = own};
         core->admit_share[m] = 1;
-        core->rates[m] = (struct model_rates){.batch_best = 1};
         rank_candidates_clear(core, m);
     }
 }
@@ -100,7 +100,7 @@ static void model_leaves(struct rank_core *core, uint32_t model, struct rank_out
 static void leave(struct rank_core *core, uint32_t model, struct rank_output *out) {
     CHECK(core->model[model].member);
     core->model[model].member = false;
-    core->rates[model] = (struct model_rates){.batch_best = 1};
+    rank_rates_forget(core, model);
     rank_candidates_forget(core, model);
     model_leaves(core, model, out);
 }
@@ -153,7 +153,7 @@ static void message_handle(struct rank_core *core, int64_t now_ns, const struct 
         break;
     case RANK_RATES:
         if (core->model[message->model].member)
-            core->rates[message->model] = message->rates;
+            rank_rates_store(core, message->model, &message->rates);
         break;
     case RANK_LEAVE:
         leave(core, message->model, out);
@@ -232,7 +232,7 @@ void rank_core_parameters(const struct rank_core *core, uint32_t model, struct g
         .kind = GRANT_PARAMETERS,
         .model = model,
         .admit_share = core->admit_share[model],
-        .parameters = core->parameters[core->model[model].class],
+        .parameters = core->parameters[core->model[model].reports ? core->model[model].class : core->class_silent],
     };
 }
 

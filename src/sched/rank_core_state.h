@@ -53,7 +53,8 @@ struct model_slot {
     bool granted; /* between a grant and its answer: its candidates are ignored */
     bool granted_leftovers, granted_best_effort;
     uint8_t dirty;          /* a bit for every list in which it is */
-    uint8_t class;          /* of load_classes.h */
+    bool reports;           /* its rates: it is one of `reporting` */
+    uint8_t class;          /* of load_classes.h; of one that reports */
     double pace;            /* how long its batches take, over what the tables say: the mean */
     int64_t best_effort_ns; /* how long its best effort has run; a model that had none for a while continues where the
                                others are */
@@ -102,12 +103,16 @@ struct rank_core {
     double batch_mean;            /* items of a batch */
     bool typed_late;              /* an accelerator's type is what its joining says */
     int64_t ctrl_ns, data_ns, grace_ns;
-    struct model_rates *rates;     /* [models] as reported */
-    struct model_rates *rates_now; /* [models] scratch: as of now */
-    double *admit_share;           /* [models] */
+    struct model_rates *rates; /* [models] as reported */
+    double *admit_share;       /* [models] */
+    /* Members that have reported rates, ascending: of the numbers that models may have, most may be unused. */
+    uint32_t *reporting; /* [models] */
+    uint32_t reporting_count;
+    struct model_rates *rates_now; /* [models] scratch: theirs as of now */
     struct load_classes classes;
+    uint8_t class_silent;            /* of all other models */
     struct model_rates *class_rates; /* [models] scratch: of one class, where there are several */
-    double *class_share;
+    double *class_share;             /* [models] scratch: what the policy admits of it */
     struct cluster_parameters parameters[ACCELERATOR_TYPES_MAX]; /* by class */
     double busy_part[ACCELERATOR_TYPES_MAX];                     /* of a type's accelerators' time, over 2 s */
     int64_t granted_ns[ACCELERATOR_TYPES_MAX];                   /* by type, since the parameters were derived, */
@@ -202,5 +207,8 @@ void rank_accelerator_up(struct rank_core *core, int64_t now_ns, uint32_t a, uin
 
 /* ---- rank_load.c ---- */
 
+/* A member reports its rates; a model that leaves has none any more. */
+void rank_rates_store(struct rank_core *core, uint32_t model, const struct model_rates *rates);
+void rank_rates_forget(struct rank_core *core, uint32_t model);
 /* Derives the parameters: when parameters_due_ns has come. */
 void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output *out);

@@ -3,6 +3,8 @@
  * Models report their rates while requests come, and the rates of silent models decay here. Every 10 ms while events
  * come, models and types of accelerators are divided into classes that have their load in common (load_classes.h), and
  * the policy derives each class's parameters. */
+#include <string.h>
+
 #include "base/fmath.h"
 #include "sched/rank_core_state.h"
 
@@ -37,18 +39,43 @@ static void busy_update(struct rank_core *core, int64_t now_ns) {
     core->parameters_ns = now_ns;
 }
 
+void rank_rates_store(struct rank_core *core, uint32_t model, const struct model_rates *rates) {
+    core->rates[model] = *rates;
+    if (core->model[model].reports)
+        return;
+    core->model[model].reports = true;
+    core->model[model].class = core->class_silent;
+    uint32_t i = core->reporting_count++;
+    for (; i > 0 && core->reporting[i - 1] > model; i--)
+        core->reporting[i] = core->reporting[i - 1];
+    core->reporting[i] = model;
+}
+
+void rank_rates_forget(struct rank_core *core, uint32_t model) {
+    core->admit_share[model] = 1;
+    if (!core->model[model].reports)
+        return;
+    core->model[model].reports = false;
+    uint32_t i = 0;
+    while (core->reporting[i] != model)
+        i++;
+    memmove(core->reporting + i, core->reporting + i + 1, (--core->reporting_count - i) * sizeof(*core->reporting));
+}
+
 /* Brings the models' rates up to date, sums up what they ask for, and divides them into classes. */
 static void rates_update(struct rank_core *core, int64_t now_ns) {
     double run_ns = BEST_EFFORT_RUN_NS;
     core->needed = 0;
     core->thread_busy = 0;
     load_classes_begin(&core->classes, core->types);
-    for (uint32_t m = 0; m < core->models; m++) {
-        struct model_rates rates = rates_at(&core->rates[m], now_ns);
-        rates.alpha_ns *= core->model[m].pace; /* the load is what batches take, not what tables allow them */
-        rates.beta_ns *= core->model[m].pace;
-        core->rates_now[m] = rates;
-        if (now_ns - core->rates[m].at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
+    for (uint32_t i = 0; i < core->reporting_count; i++) {
+        const struct model_rates *reported = &core->rates[core->reporting[i]];
+        struct model_rates rates = rates_at(reported, now_ns);
+        double pace = core->model[core->reporting[i]].pace;
+        rates.alpha_ns *= pace; /* the load is what batches take, not what tables allow them */
+        rates.beta_ns *= pace;
+        core->rates_now[i] = rates;
+        if (now_ns - reported->at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
             core->thread_busy = rates.thread_busy;
         run_ns = rank_best_effort_run_most(&rates, run_ns);
         double load = rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
@@ -57,15 +84,16 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
     }
     core->best_effort_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
     load_classes_divide(&core->classes, core->up_of_type);
-    for (uint32_t m = 0; m < core->models; m++)
-        core->model[m].class = (uint8_t)load_classes_find(&core->classes, core->rates_now[m].runs_on);
+    for (uint32_t i = 0; i < core->reporting_count; i++)
+        core->model[core->reporting[i]].class = (uint8_t)load_classes_find(&core->classes, core->rates_now[i].runs_on);
+    core->class_silent = (uint8_t)load_classes_find(&core->classes, 0);
 }
 
-/* What the policy derives for a class. */
+/* What the policy derives for a class, from those of its models that report: the others are silent. */
 static void class_derive(struct rank_core *core, uint32_t class) {
     bool only = core->classes.count == 1;
     struct cluster_parameters *parameters = &core->parameters[class];
-    struct cluster_view view = {.models = core->models, .rates = core->rates_now};
+    struct cluster_view view;
     uint32_t up = 0, count = 0;
     for (uint32_t t = 0; t < core->types; t++)
         up += core->classes.types_of[class] >> t & 1 ? core->up_of_type[t] : 0;
@@ -76,21 +104,20 @@ static void class_derive(struct rank_core *core, uint32_t class) {
             parameters->busy += core->busy_part[t] * ((double)core->up_of_type[t] / up);
     if (!core->policy->cluster_derive)
         return;
-    if (only) {
-        core->policy->cluster_derive(&view, &core->options, parameters, core->admit_share);
-        return;
+    for (uint32_t i = 0; i < core->reporting_count; i++) {
+        if (!only && core->model[core->reporting[i]].class != class)
+            continue;
+        if (!only)
+            core->class_rates[count] = core->rates_now[i];
+        core->class_share[count++] = core->admit_share[core->reporting[i]];
     }
-    for (uint32_t m = 0; m < core->models; m++)
-        if (core->model[m].class == class) {
-            core->class_rates[count] = core->rates_now[m];
-            core->class_share[count++] = core->admit_share[m];
-        }
     view.models = count;
-    view.rates = core->class_rates;
+    view.rates = only ? core->rates_now : core->class_rates;
     core->policy->cluster_derive(&view, &core->options, parameters, core->class_share);
-    for (uint32_t m = core->models; m-- > 0;)
-        if (core->model[m].class == class)
-            core->admit_share[m] = core->class_share[--count];
+    count = 0;
+    for (uint32_t i = 0; i < core->reporting_count; i++)
+        if (only || core->model[core->reporting[i]].class == class)
+            core->admit_share[core->reporting[i]] = core->class_share[count++];
 }
 
 void rank_load_update(struct rank_core *core, int64_t now_ns, struct rank_output *out) {

@@ -37,6 +37,10 @@ struct request_pool {
 void request_pool_init(struct request_pool *pool, struct request_node *nodes, uint32_t capacity);
 /* Index of a free node, or REQUEST_NONE. */
 uint32_t request_pool_get(struct request_pool *pool);
+/* The one that request_pool_get() would give. */
+static inline uint32_t request_pool_next(const struct request_pool *pool) {
+    return pool->top[pool->at];
+}
 void request_pool_put(struct request_pool *pool, uint32_t node);
 
 /* Fills a node from a request's arrival, but with priority 0: central schedulers have none. */

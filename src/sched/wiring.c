@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #define PLAN_SLOTS_MAX 65536 /* 4 MiB: so much lies between a model thread and an executor */
-#define NEWS_MAX       64    /* of accelerators that come and go; more wait at the executor until there is room */
 #define COMMANDS_MAX   256
 
 static int rings_make_runs(struct ring **rings, uint32_t count, uint32_t capacity, size_t slot_bytes,
@@ -112,7 +111,7 @@ static int states_make(struct wiring *w) {
 
 /* News of accelerators that may wait to be read. A backend brings and takes all of its own at once. */
 static uint32_t news_most(const struct wiring *w) {
-    return w->link == LINK_SCHEDULER ? NEWS_MAX + 4 * w->accelerators : NEWS_MAX;
+    return w->link == LINK_SCHEDULER ? WIRING_NEWS_MAX + 4 * w->accelerators : WIRING_NEWS_MAX;
 }
 
 /* Bells of roles that are here; the link thread's others are one. */
@@ -181,7 +180,8 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
         (rc = rings_make(&w->results, e * f, w->port_requests, sizeof(struct result_message))) < 0 ||
         (rc = rings_make_runs(&w->plans, t * e, plan_slots(w, plans), CACHE_LINE, batch_plan_slots(w->batch_max))) <
             0 ||
-        (rc = rings_make(&w->ran, e * t, plans + NEWS_MAX, sizeof(struct ran_message))) < 0 ||
+        (rc = rings_make(&w->ran, e * t, plans + (w->central ? news_most(w) : WIRING_NEWS_MAX),
+                         sizeof(struct ran_message))) < 0 ||
         (rc = rings_make(&w->freed, e * k, plans + news_most(w), sizeof(struct freed_message))) < 0 ||
         (rc = rings_make(&w->moves, t, COMMANDS_MAX, sizeof(struct model_move))) < 0 ||
         (rc = rings_make(&w->commands, e, COMMANDS_MAX, sizeof(struct accelerator_command))) < 0 ||

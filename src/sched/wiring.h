@@ -25,6 +25,7 @@
 #define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
+#define WIRING_NEWS_MAX      64 /* of accelerators that come and go; more wait at the executor until there is room */
 #define WIRING_PLANS_CENTRAL 64 /* batches that a central policy may have sent to one accelerator; more are refused */
 #define WIRING_HELP_MOST     2 /* messages of a turn up to which a thread takes a sleeper's turn instead of waking it */
 #define TO_RANK_RESERVED     64 /* slots of to_rank kept for answers to grants, on top of one an accelerator */
@@ -83,6 +84,7 @@ struct wiring {
     /* What executors look requests up in. Each is set by its frontend's starter, before the frontend submits any. */
     const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
     int *card_fds;                     /* [frontends] LINK_FRONTEND: what other processes map them by; else -1 */
+    bool pinned;                       /* LINK_FRONTEND: a device may keep that memory in its place */
     struct region *regions; /* [wiring_regions()] a frontend's own has its number; the next: of bulk threads */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */

@@ -51,7 +51,7 @@ static double over(double a, double b) {
     return b > 0 ? a / b : 0;
 }
 
-static struct stress_times times_of(struct histogram *until, const struct histogram *from) {
+struct stress_times stress_times_between(const struct histogram *from, struct histogram *until) {
     histogram_subtract(until, from);
     return (struct stress_times){
         .p50 = histogram_quantile(until, 0.5),
@@ -100,10 +100,10 @@ void figures_between(const struct stress *s, const struct moment *from, struct m
     r->lost_rate = over((double)(to->lost - from->lost), planned + refused);
     r->bad_rate = r->dropped_rate + r->late_rate + r->lost_rate;
     r->deaths = to->deaths - from->deaths;
-    r->candidate = times_of(&to->candidate, &from->candidate);
-    r->grant = times_of(&to->grant, &from->grant);
-    r->plan = times_of(&to->plan, &from->plan);
-    r->decision = times_of(&to->decision, &from->decision);
+    r->candidate = stress_times_between(&from->candidate, &to->candidate);
+    r->grant = stress_times_between(&from->grant, &to->grant);
+    r->plan = stress_times_between(&from->plan, &to->plan);
+    r->decision = stress_times_between(&from->decision, &to->decision);
     kind_fill(s, ROLE_MODEL, s->model_threads, from, to, &r->model);
     kind_fill(s, ROLE_RANK, s->rank_threads, from, to, &r->rank);
     kind_fill(s, ROLE_WORLD, s->worlds, from, to, &r->feeder);
@@ -188,7 +188,7 @@ static void slices_fill(const struct stress *s, int64_t from_ns, int64_t to_ns, 
     u->share = over(offered, all);
     u->bad_rate = over(bad, offered);
     u->offered_per_s = over(offered, u->seconds);
-    u->decision = times_of(&times[0], &times[1]);
+    u->decision = stress_times_between(&times[1], &times[0]);
 }
 
 int figures_undisturbed(const struct stress *s, int64_t from_ns, int64_t to_ns, struct stress_result *r) {

@@ -39,6 +39,10 @@ struct stress_times {
     int64_t p50, p99, p999;
 };
 
+struct histogram;
+/* Of what was added since `from`, an earlier copy of it, which is taken off `until`. */
+struct stress_times stress_times_between(const struct histogram *from, struct histogram *until);
+
 /* Times over PAUSE_NS in which threads did not run though they had nothing else to do. */
 struct stress_pauses {
     uint32_t count;

@@ -14,6 +14,7 @@ import sys
 TOP = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = pathlib.Path(os.environ.get("SYMPHONY_CLIENTS", TOP / "build/clients"))  # what scripts/setup.sh has fetched
 TIMEOUT_S = 900
+STUCK_S = 120
 
 
 @dataclasses.dataclass
@@ -83,10 +84,10 @@ def find(program):
     return shutil.which(program)
 
 
-def output_of(*command, env=None, stdin=None):
+def output_of(*command, env=None, stdin=None, timeout=TIMEOUT_S):
     """What it prints; raises if it fails."""
     run = subprocess.run([str(part) for part in command], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         text=True, timeout=TIMEOUT_S, env={**os.environ, **(env or {})})
+                         text=True, timeout=timeout, env={**os.environ, **(env or {})})
     if run.returncode != 0:
         raise RuntimeError("%s ended with %d:\n%s" % (command[0], run.returncode, run.stdout[-4000:]))
     return run.stdout
@@ -149,16 +150,25 @@ def h2load(server, model, folder, protocol="gRPC", requests=2000, connections=4,
     return outcome("h2load", protocol, times, requests - answered)
 
 
-def perf_analyzer(server, model, folder, protocol="gRPC", shared_memory="none", requests=400, at_once=4, streaming=False):
+def perf_analyzer(server, model, folder, protocol="gRPC", shared_memory="none", requests=400, at_once=4, streaming=False,
+                  metrics=False):
     """Triton's own; ends with an error if a request fails."""
     export = folder / "perf_analyzer.json"
     libraries = [TOOLS / "perf_analyzer/nvidia/cuda_runtime/lib", os.environ.get("LD_LIBRARY_PATH", "")]
     export.unlink(missing_ok=True)
-    output_of(find("perf_analyzer"), "-m", model.name, "-i", protocol.lower(), "-u",
-              "127.0.0.1:%d" % (server.port if protocol == "HTTP" else server.grpc_port), "--shared-memory",
-              shared_memory, "--concurrency-range", at_once, "--request-count", requests, "--profile-export-file", export,
-              *(["--streaming", "--async"] if streaming else []),
-              env={"LD_LIBRARY_PATH": ":".join(str(place) for place in libraries if place)})
+    command = [find("perf_analyzer"), "-m", model.name, "-i", protocol.lower(), "-u",
+               "127.0.0.1:%d" % (server.port if protocol == "HTTP" else server.grpc_port), "--shared-memory",
+               shared_memory, "--concurrency-range", at_once, "--request-count", requests, "--profile-export-file", export,
+               *(["--streaming", "--async"] if streaming else []),
+               *(["--collect-metrics", "--metrics-url", "127.0.0.1:%d/metrics" % server.metrics_port] if metrics else [])]
+    env = {"LD_LIBRARY_PATH": ":".join(str(place) for place in libraries if place)}
+    try:
+        output_of(*command, env=env, timeout=STUCK_S)
+    except subprocess.TimeoutExpired:
+        # Seen: all its requests are answered, its threads have ended, and it waits for more of them.
+        in_flight = server.metrics().get("symphony_requests_in_flight", 0)
+        assert in_flight == 0, "%d requests are not answered" % in_flight
+        output_of(*command, env=env)
     report = json.loads(export.read_text("latin-1"))  # tensors stand in it as the bytes that they are
     asked = report["experiments"][0]["requests"]
     times = [(r["response_timestamps"][-1] - r["timestamp"]) / 1e6 for r in asked if r["response_timestamps"]]

@@ -1,4 +1,5 @@
-"""test_clock.py - a server whose clock differs from the kernel's, as it would on another host, serves as any other."""
+"""test_clock.py - a server whose clock differs from the kernel's, as it would on another host, serves as any other; and so does a
+cluster whose processes have clocks of their own."""
 # sanitizers: yes
 import concurrent.futures
 import json
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc
 
-from server import BINARY, Server
+import test_standby
+from server import BINARY, Server, wait_until
+from test_standby import Clients, Frontend, Role
 
 INPUT = [{"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0]}]
 RUN_S, DELAY_S, SLO_S = 0.02, 0.1, 60
@@ -63,3 +66,55 @@ def test_times_of_day_are_right(server):
 def test_a_clock_that_cannot_be_is_said(text):
     ended = subprocess.run([BINARY, "--version"], env={"SYMPHONY_TEST_CLOCK": text}, capture_output=True, text=True)
     assert ended.returncode == 2 and "SYMPHONY_TEST_CLOCK" in ended.stderr
+
+
+class Cluster(test_standby.Cluster):
+    """Two backends whose clocks are neither the scheduler's nor the frontend's, nor each other's."""
+
+    def __init__(self, folder):
+        super().__init__(folder, schedulers=1, backends=0, beta_ms=RUN_S * 1000)
+        clocks = "3600,200", "-10,-200"
+        self.backends = [Role("backend", *self.join, "--scenario", folder / "scenario.yaml", "--name", clock,
+                              env={"SYMPHONY_TEST_CLOCK": clock}) for clock in clocks]
+        self.frontend = Frontend(*self.join, env={"SYMPHONY_TEST_CLOCK": "100,50"})
+
+    def backend(self, name):
+        return next((one for one in self.status()["members"] if one["name"] == name and "clock_ahead_s" in one), None)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+        wait_until(lambda: made.frontend.log_text().count("backend connected") == 2)
+        yield made
+
+
+def test_status_tells_how_far_clocks_are_ahead(cluster):
+    """And how far that may be wrong. The drift is seen in what comes of it."""
+    for name, ahead_s, ppm in (("3600,200", 3600, 200), ("-10,-200", -10, -200)):
+        wait_until(lambda: cluster.backend(name))
+        first, began = cluster.backend(name), time.monotonic()
+
+        def known_well():
+            """Half of the drift and more is beyond what may be wrong: it has been seen."""
+            nonlocal now, passed
+            now, passed = cluster.backend(name), time.monotonic() - began
+            return now["clock_error_us"] + first["clock_error_us"] < passed * abs(ppm) / 4
+        now = passed = None
+        wait_until(known_well)
+        for seen in (first, now):
+            assert abs(seen["clock_ahead_s"] - ahead_s) < 0.1
+        seen_ppm = (now["clock_ahead_s"] - first["clock_ahead_s"]) / passed * 1e6
+        assert 0.5 < seen_ppm / ppm < 1.5
+
+
+def test_deadlines_hold_between_clocks(cluster):
+    """Were a time taken for one of another clock, all would be refused, or wait for an hour."""
+    clients = Clients(cluster)
+    clients.answered(200)
+    clients.check()
+    for deadline_s, status in ((SLO_S, 200), (RUN_S / 4, 503)):
+        began = time.monotonic()
+        got, answer = cluster.frontend.infer("m-1", INPUT, parameters={"timeout": int(deadline_s * 1e6)})
+        assert got == status, answer
+        assert time.monotonic() - began < SLO_S / 2

@@ -48,11 +48,11 @@ class Process:
 
 
 class Cluster:
-    def __init__(self, folder, token=None):
-        self.processes = []
+    def __init__(self, folder, token=None, secret=(), backend=(), options=()):
+        self.processes, self.backend_options, self.options = [], backend, options
         self.folder, self.scenario = folder, folder / "scenario.yaml"
         self.scenario.write_text(SCENARIO)
-        self.secret = ["--cluster-token-file", token] if token else []
+        self.secret = [*secret, *(["--cluster-token-file", token] if token else [])]
         self.scheduler = self.start("scheduler", "s", "--listen", "127.0.0.1:0")
         self.join = "127.0.0.1:%d" % self.scheduler.port("port")
         self.frontend = self.start("frontend", "f", "--join", self.join, "--cluster-host", "127.0.0.1", "--http-port", "0",
@@ -61,11 +61,11 @@ class Cluster:
         wait_until(lambda: self.frontend.ready("http_port"))
 
     def start(self, command, name, *args):
-        self.processes.append(Process(self.folder, command, "--name", name, *args, *self.secret))
+        self.processes.append(Process(self.folder, command, "--name", name, *args, *self.options, *self.secret))
         return self.processes[-1]
 
     def backend(self, name):
-        return self.start("backend", name, "--join", self.join, "--scenario", str(self.scenario))
+        return self.start("backend", name, "--join", self.join, "--scenario", str(self.scenario), *self.backend_options)
 
     def ask(self, command, *args):
         return subprocess.run([BINARY, command, "--join", self.join, "--timeout", "60", *args], capture_output=True,
@@ -132,7 +132,7 @@ def test_status(cluster):
     assert backend["round_trip_us"] > 0 and backend["clock_error_us"] > 0
     wait_until(lambda: {one["name"]: one["backends"] for one in cluster.status()["models"]} == {"m-1": 2, "m-2": 2})
     table = cluster.ask("status").stdout
-    assert re.search(r"^backend +\d+ +b-1 +[0-9a-f]{16} .* gpu:2/2 +2$", table, re.M), table
+    assert re.search(r"^backend +\d+ +b-1 +[0-9.]+ +[0-9]+ +[0-9a-f]{16} .* gpu:2/2 +2$", table, re.M), table
     assert re.search(r"^m-2 +1 +60000 +2 +0 +0$", table, re.M), table
 
 

@@ -250,6 +250,25 @@ def test_others_are_served_meanwhile(server, client):
 
 # ---- replacing ----
 
+@pytest.mark.parametrize("policy", ["clockwork", "nexus", "kairos"])
+def test_central_policies_plan_for_what_there_is(tmp_path, policy):
+    for name, factor in (("scaled", 2), ("other", 5)):
+        put(tmp_path, name, scaled(factor))
+    with serving(tmp_path, "--policy", policy, "--load-model", "other") as server:
+        client = Client(server, "http")
+        with under_load(server, "other", [5]):
+            for factor in (2, 3):
+                put(tmp_path, "scaled", scaled(factor))
+                client.triton.load_model("scaled")
+                assert client.factor("scaled") == factor
+            with under_load(server, "scaled", [3, 4]):
+                put(tmp_path, "scaled", scaled(4))
+                client.triton.load_model("scaled")
+                assert client.factor("scaled") == 4
+            client.unload("scaled")
+            assert client.fails(client.factor, "scaled") == UNLOADED
+
+
 def test_reload_loses_nothing(server, folder, client):
     client.triton.load_model("scaled")
     try:
@@ -548,7 +567,6 @@ def test_options_that_exclude_each_other(folder, tmp_path):
                         "workload: {rate_rps: 1, arrivals: poisson}\nrun: {seconds: 1, seed: 1}\n")
     for args in (["--scenario", scenario, "--model-control-mode", "poll"],
                  ["--repository", folder, "--load-model", "scaled"],
-                 ["--repository", folder, "--model-control-mode", "poll", "--policy", "clockwork"],
                  ["--repository", folder / "scaled", "--model-control-mode", "poll"],
                  ["--repository", tmp_path / "none", "--model-control-mode", "explicit"]):
         ended = subprocess.run([BINARY, "serve", *map(str, args)], capture_output=True, text=True, timeout=60)

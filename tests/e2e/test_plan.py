@@ -1,13 +1,18 @@
 """test_plan.py - `symphony plan`: plans, JSON, mistakes and exit status, through the program.
 
-Needs nothing but pytest and the program.
+Needs nothing but pytest and the program; where `cbc` is on the path, it says what the best partition is.
 """
 # sanitizers: yes
 
 import json
 import os
 import pathlib
+import random
+import re
+import shutil
 import subprocess
+
+import pytest
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
 PLANS = pathlib.Path(__file__).parents[2] / "scenarios" / "plans"
@@ -135,3 +140,110 @@ def test_mistakes_are_one_line(tmp_path):
         assert words in done.stderr and done.stderr.count("\n") == 1
     assert plan().returncode == 2
     assert "squishy" in plan("--help").stdout
+
+
+# ---- partition ----
+
+
+def partition(tmp_path, problem, *args):
+    file = tmp_path / "f.yaml"
+    file.write_text(json.dumps(problem))
+    done = plan("partition", file, "--json", *args)
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def is_what_it_says(problem, answer):
+    """Appendix A's definitions, once more."""
+    models, count = problem["models"], problem["subclusters"]
+    assert set(answer["assignment"]) == {m["name"] for m in models}
+    inside = [[m for m in models if answer["assignment"][m["name"]] == k] for k in range(count)]
+    assert sum(map(len, inside)) == len(models)
+    rates, sizes = ([sum(m.get(key, 0) for m in some) for some in inside] for key in ("rate_rps", "static_mb"))
+    fits = all(rate <= problem.get("max_rate_rps", 1e300) * 1.00000001 for rate in rates)
+    fits &= all(size + max((m.get("dynamic_mb", 0) for m in some), default=0) <= problem.get("max_memory_mb", 1e300) * 1.00000001
+                for size, some in zip(sizes, inside))
+    moved = sum(m.get("move_cost", 1) for m in models if m.get("current", answer["assignment"][m["name"]]) != answer["assignment"][m["name"]])
+    fits &= moved <= problem.get("max_move_cost", 1e300) * 1.00000001
+    deltas = [max(abs(x * count / sum(all_) - 1) for x in all_) if sum(all_) else 0 for all_ in (rates, sizes)]
+    assert answer["delta_rate"] == pytest.approx(deltas[0], abs=1e-9) and answer["delta_memory"] == pytest.approx(deltas[1], abs=1e-9)
+    assert answer["objective"] == pytest.approx(deltas[0] + problem.get("memory_weight", 1) * deltas[1], abs=1e-9)
+    assert answer["moved_cost"] == pytest.approx(moved) and answer["feasible"] == fits and (answer["reason"] is None) == fits
+
+
+def best_by_cbc(tmp_path, problem):
+    """The least objective, or None if there is no assignment."""
+    models, count = problem["models"], problem["subclusters"]
+    rate, size = (sum(m[key] for m in models) / count for key in ("rate_rps", "static_mb"))
+    rows, binaries = [], []
+    for k in range(count):
+        x = ["x%d_%d" % (i, k) for i in range(len(models))]
+        binaries += x
+        rates, sizes = (" + ".join("%.12g %s" % (m[key], v) for m, v in zip(models, x)) for key in ("rate_rps", "static_mb"))
+        rows += ["%s - %.12g dr <= %.12g" % (rates, rate, rate), "%s + %.12g dr >= %.12g" % (rates, rate, rate),
+                 "%s - %.12g dm <= %.12g" % (sizes, size, size), "%s + %.12g dm >= %.12g" % (sizes, size, size),
+                 "%s <= %.12g" % (rates, problem["max_rate_rps"]), "%s + d%d <= %.12g" % (sizes, k, problem["max_memory_mb"])]
+        rows += ["d%d - %.12g %s >= 0" % (k, m["dynamic_mb"], v) for m, v in zip(models, x)]
+    rows += [" + ".join("x%d_%d" % (i, k) for k in range(count)) + " = 1" for i in range(len(models))]
+    rows.append(" + ".join("%.12g x%d_%d" % (m["move_cost"], i, k) for i, m in enumerate(models) if "current" in m
+                           for k in range(count) if k != m["current"]) + " + 0 dr <= %.12g" % problem["max_move_cost"])
+    (tmp_path / "p.lp").write_text("Minimize\n obj: dr + %.12g dm\nSubject To\n" % problem["memory_weight"] +
+                                   "".join(" c%d: %s\n" % row for row in enumerate(rows)) + "Binaries\n " + " ".join(binaries) + "\nEnd\n")
+    done = subprocess.run(["cbc", tmp_path / "p.lp", "ratioGap", "0", "allowableGap", "0", "solve", "solution", tmp_path / "out"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    first = (tmp_path / "out").read_text().splitlines()[0]
+    found = re.match(r"Optimal - objective value ([-0-9.e]+)", first)
+    assert found or first.startswith("Infeasible") or "infeasible" in first, first
+    return float(found[1]) if found else None
+
+
+@pytest.mark.skipif(not shutil.which("cbc"), reason="cbc is not installed")
+@pytest.mark.parametrize("seed", range(12))
+def test_small_partitions_are_the_best(tmp_path, seed):
+    r = random.Random(seed)
+    count, total = r.randint(2, 3), r.randint(5, 9)
+    models = [{"name": "m%d" % i, "rate_rps": round(r.expovariate(0.01), 3), "static_mb": r.randint(0, 500),
+               "dynamic_mb": r.randint(0, 200), "move_cost": r.randint(0, 3)} for i in range(total)]
+    for m in models[:r.choice([0, total])]:
+        m["current"] = r.randrange(count)
+    problem = {"subclusters": count, "models": models, "memory_weight": r.choice([0, 0.5, 1]), "max_move_cost": r.choice([2, 5, 1000]),
+               "max_rate_rps": sum(m["rate_rps"] for m in models) / count * r.choice([1.1, 1.5, 10]),
+               "max_memory_mb": 200 + sum(m["static_mb"] for m in models) / count * r.choice([1, 1.3, 10])}
+    status, answer = partition(tmp_path, problem)
+    is_what_it_says(problem, answer)
+    best = best_by_cbc(tmp_path, problem)
+    assert status == (best is None)
+    if best is not None:
+        assert answer["objective"] == pytest.approx(best, abs=1e-5)
+
+
+def test_a_large_partition(tmp_path):
+    r = random.Random(1)
+    models = [{"name": "m%d" % i, "rate_rps": r.expovariate(0.01), "static_mb": r.choice([20, 98, 330, 528]), "current": r.randrange(20)}
+              for i in range(400)]
+    problem = {"subclusters": 20, "models": models, "max_move_cost": 60}
+    status, answer = partition(tmp_path, problem, "--time-limit", "0.3")
+    assert status == 0 and 0 < answer["moved_cost"] <= 60
+    is_what_it_says(problem, answer)
+    del problem["max_move_cost"]
+    freely = partition(tmp_path, problem, "--time-limit", "0.3")[1]
+    is_what_it_says(problem, freely)
+    assert freely["objective"] < answer["objective"]
+
+
+@pytest.mark.parametrize("more, reason", [
+    ({"max_rate_rps": 80}, "max_rate_rps: all models together take 170 requests/s of 160: 10 too many"),
+    ({"max_rate_rps": 110, "max_memory_mb": 85}, "max_memory_mb: of the 3 largest models 2 must share"),
+    ({"max_memory_mb": 39}, "max_memory_mb: model 'c' alone takes 65 MB of 39: 26 too many"),
+    ({"max_rate_rps": 110, "max_move_cost": 1},
+     "max_move_cost: the cheapest assignment found that keeps the other limits costs 2 of 1: 1 too many"),
+])
+def test_what_makes_a_partition_impossible(tmp_path, more, reason):
+    models = [{"name": "a", "rate_rps": 60, "static_mb": 60, "move_cost": 2, "current": 0},
+              {"name": "b", "rate_rps": 60, "static_mb": 40, "move_cost": 2, "current": 0},
+              {"name": "c", "rate_rps": 50, "static_mb": 50, "dynamic_mb": 15, "move_cost": 3, "current": 0}]
+    problem = {"subclusters": 2, "models": models, **more}
+    status, answer = partition(tmp_path, problem)
+    is_what_it_says(problem, answer)
+    assert status == 1 and answer["reason"].startswith(reason), answer["reason"]

@@ -35,14 +35,14 @@ def free_port():
 class Role:
     """A process of the cluster, but for the frontend, which is a Server."""
 
-    def __init__(self, role, *args, prefix=()):
+    def __init__(self, role, *args, prefix=(), env=None):
         self.args = [*prefix, BINARY, role, "--no-metrics", "--heartbeat-ms", str(BEAT_MS), *map(str, args)]
+        self.env = {"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ, **(env or {})}
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="symphony-", suffix=".log")
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL, stderr=self.log,
-                                        env={"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ})
+        self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL, stderr=self.log, env=self.env)
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
@@ -62,8 +62,8 @@ class Role:
 
 
 class Frontend(Server):
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, *args, env=None):
+        super().__init__(*args, env=env)
         self.args[1] = "frontend"
         self.args += ["--heartbeat-ms", str(BEAT_MS)]
 
@@ -71,7 +71,7 @@ class Frontend(Server):
 class Cluster:
     """Schedulers, backends of two emulated accelerators each, and one frontend."""
 
-    def __init__(self, folder, schedulers, backends, registry=None, transport="auto", beta_ms=10):
+    def __init__(self, folder, schedulers, backends, registry=None, transport="auto", beta_ms=10, env=None, policy=None):
         scenario = folder / "scenario.yaml"
         scenario.write_text("cluster: {accelerators: 2, type: test}\n"
                             "models:\n  - {name: m, alpha_ms: 1, beta_ms: %g, slo_ms: 300000, copies: 2}\n"
@@ -79,9 +79,11 @@ class Cluster:
         addresses = ["127.0.0.1:%d" % free_port() for _ in range(schedulers)]
         self.join = join = ("--registry", registry) if registry else ("--join", ",".join(addresses))
         more = ("--registry", registry) if registry else ("--peers", ",".join(addresses)) if schedulers > 1 else ()
-        self.schedulers = [Role("scheduler", "--listen", address, *more) for address in addresses]
-        self.backends = [Role("backend", *join, "--scenario", scenario, "--transport", transport) for _ in range(backends)]
-        self.frontend = Frontend(*join)
+        more += ("--policy", policy) if policy else ()
+        self.schedulers = [Role("scheduler", "--listen", address, *more, env=env) for address in addresses]
+        self.backends = [Role("backend", *join, "--scenario", scenario, "--transport", transport, env=env)
+                         for _ in range(backends)]
+        self.frontend = Frontend(*join, env=env)
 
     def __enter__(self):
         self.frontend.start()
@@ -257,7 +259,7 @@ def test_number_of_a_frontend_is_given_out_again(tmp_path):
         scheduler.start()
         wait_until(lambda: backend.says('msg="joined"') == 2)  # it has its number again, and the frontend's is free
         with Frontend(*cluster.join) as new:
-            wait_until(lambda: new.request("GET", "/v2/models/m-1/ready")[0] == 200)
+            wait_until(lambda: all(new.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for model in MODELS))
             with open(scheduler.log.name) as log:
                 numbers = re.findall("member joined.* role=frontend .* number=([0-9]+) ", log.read())
             assert len(numbers) == 2 and numbers[0] == numbers[1]
@@ -267,3 +269,20 @@ def test_number_of_a_frontend_is_given_out_again(tmp_path):
             assert old.infer(MODELS[0], ask)[0] == 200
             assert new.infer(MODELS[0], ask)[0] == 200
         assert backend.says('msg="joined"') == 2  # once with each scheduler
+
+
+def test_frontends_that_are_ended_while_they_join(tmp_path):
+    """Models come to them just then."""
+    with Cluster(tmp_path, schedulers=1, backends=1) as cluster:
+        for i in range(30):
+            log = tmp_path / "log"
+            with open(log, "w") as file:
+                process = subprocess.Popen(cluster.frontend.args, stderr=file, env=cluster.frontend.env)
+            while 'msg="ready"' not in log.read_text():
+                time.sleep(0.0003)
+            time.sleep(i / 10000)
+            process.terminate()
+            try:
+                assert process.wait(60) == 0, log.read_text()
+            finally:
+                process.kill()

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 BINARY = os.environ.get("SYMPHONY_BINARY", "build/release/symphony")
+ZOO = os.path.join(os.path.dirname(__file__), "..", "..", "scenarios", "zoo-1080ti.yaml")
 QUICK = ["--sleep", "--warmup", "0.2", "--seconds", "0.5", "--rate", "5000", "--slo-us", "200000"]
 
 
@@ -84,7 +85,55 @@ def test_find_max_finds_something():
     assert result["max_rate_per_s"] is None or result["max_rate_per_s"] >= 1000
 
 
+LINKS = ["--links", "--json", "--warmup", "0.2", "--seconds", "0.5", "--rate", "2000", "--slo-us", "1000000"]
+
+
+def over_links(*args):
+    done = stress(*LINKS, *args)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_links_have_what_is_promised():
+    result = over_links("--models", "5", "--accelerators", "20")
+    assert result["wrong"] is None
+    assert result["requests"] > 0 and result["batches"] > 0 and 1 <= result["batch_mean"] <= 1024
+    assert result["goodput_per_s"] > 0
+    assert result["bad_rate"] == pytest.approx(
+        sum(result[why] for why in ("refused_rate", "late_rate", "expired_rate", "lost_rate", "turned_away_rate")))
+    for times in ("decision_us", "request_to_candidate_us", "due_to_grant_us", "grant_to_plan_us", "plan_to_backend_us"):
+        assert 0 <= result[times]["p50"] <= result[times]["p99"] <= result[times]["p999"]
+    for kind in ("link", "model", "rank", "feeder"):
+        assert result["threads"][kind]["threads"] == 1
+        assert result["threads"][kind]["cpu_ns_per_request"] > 0 and result["threads"][kind]["ran"] > 0
+    per_s = result["link_per_s"]
+    assert per_s["bytes_in"] > 48 * 0.5 * result["requests_per_s"]  # a request is 48 bytes
+    assert per_s["frames_in"] > 0 and per_s["sends"] > 0 and per_s["turns"] > 0 and per_s["reads"] > 0
+
+
+def test_links_of_many_members_and_threads():
+    result = over_links("--models", "6", "--model-threads", "2", "--rank-threads", "2", "--frontends", "3", "--backends",
+                        "20", "--accelerators", "4", "--feeders", "3")
+    assert result["wrong"] is None and result["requests"] > 0
+    assert result["threads"]["model"]["threads"] == 2 and result["threads"]["feeder"]["threads"] == 3
+
+
+def test_links_closed_loop_with_a_scenario():
+    done = stress("--links", "--closed", "200", "--scenario", ZOO, "--backends", "2", "--accelerators",
+                  "8", "--warmup", "0.1", "--seconds", "0.3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "requests/s" in done.stdout and "all right" in done.stdout
+
+
 @pytest.mark.parametrize("args, says", [
+    (["--links", "--find", "max"], "--find"),
+    (["--links", "--deaths", "5"], "--deaths"),
+    (["--links", "--feeders", "3"], "--feeders"),
+    (["--links", "--policy", "clockwork"], "clockwork"),
+    (["--links", "--backends", "1000", "--accelerators", "100"], "65536"),
+    (["--links", "--backends", "4095"], "4095"),
+    (["--backends", "5"], "--links"),
+    (["--scenario", "x.yaml"], "--links"),
     (["--policy", "nexus"], "nexus"),
     (["--policy", "nope"], "nope"),
     (["--slo-us", "100"], "--slo-us"),

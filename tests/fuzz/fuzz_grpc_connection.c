@@ -36,7 +36,7 @@ static void exchange_bytes(struct grpc_frontend *f, int client, const uint8_t *d
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
-    static const struct peer nobody;
+    static const struct peer_address nobody;
     struct grpc_frontend *f;
     int ends[2];
     if (size == 0)

@@ -53,7 +53,7 @@ static bool over(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const struct peer nobody = {{0}};
+    const struct peer_address nobody = {{0}};
     bool answered = false;
     int ends[2];
     if (size == 0)

@@ -16,14 +16,22 @@
 #include "cluster/frontend_link.h"
 #include "cluster/health.h"
 #include "cluster/link_loop.h"
+#include "cluster/lost.h"
+#include "cluster/transport.h"
 #include "net/listen.h"
 #include "request/port.h"
 #include "request/slab.h"
+
+/* Of all links; NULL: plain text. */
+static struct tls *members_tls;
 
 #define MEMBERS_MAX   16   /* of a cluster */
 #define MEMBERS_AWAY  1024 /* requests of a frontend */
 #define MEMBERS_BATCH 256
 #define MEMBERS_PLANS 4096 /* times of plans that are kept, by tag */
+
+/* libfabric's provider that members of this process have; NULL: none. Before they are opened. */
+static const char *members_fabric;
 
 /* One input of any number of bytes. */
 static struct served_model members_model = {
@@ -86,8 +94,11 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
         snprintf(m->hello.address, sizeof(m->hello.address), "%s", address);
     }
     m->known = true;
+    peer_welcome(&m->peer);
     answer.role = ROLE_SCHEDULER;
-    answer.format = WIRE_FORMAT;
+    hello_formats(&answer);
+    if ((rc = hello_agree(&answer, &m->hello, &m->peer.format, err)) < 0)
+        return rc;
     answer.number = m->hello.number;
     answer.term = 1;
     health_init(&m->health, s->beat_ns, clock_now_ns());
@@ -109,7 +120,7 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
     struct members_scheduler *s = peer->owner;
     const struct request_message *requests = head;
     const struct freed_message *freed = head;
-    const struct wire_outcome *lost = head;
+    enum lost_reason reason;
 
     if (!m->known)
         return members_met(s, m, frame, head, err);
@@ -123,10 +134,11 @@ static inline int members_frame(struct peer *peer, const struct frame *frame, co
         m->takes = freed[i].news == NEWS_LEAVES ? false : m->takes || freed[i].news == NEWS_JOINS;
     }
     for (uint32_t i = 0; i < frame->count && frame->kind == FRAME_UNDELIVERED; i++) {
-        struct member *of = &s->members[handle_frontend(lost[i].handle) / HELLO_LANES_MAX % MEMBERS_MAX];
+        uint64_t lost = lost_read(peer, head, i, &reason);
+        struct member *of = &s->members[handle_frontend(lost) / HELLO_LANES_MAX % MEMBERS_MAX];
         atomic_fetch_add_explicit(&s->undelivered, 1, memory_order_relaxed); /* statistics */
         if (of->used && of->known)
-            peer_send(&of->peer, FRAME_RESULTS, 1, &lost[i], sizeof(lost[i]));
+            lost_tell(&of->peer, FRAME_RESULTS, lost, reason);
     }
     return 0;
 }
@@ -218,6 +230,7 @@ static inline void members_scheduler_open(struct members_scheduler *s, int64_t b
     CHECK_EQ(doorbell_init(&s->bell, true, false), 0);
     CHECK_EQ(listen_open("127.0.0.1", 0, &fd, &s->port, &err), 0);
     CHECK_EQ(link_loop_init(&s->loop, &ops, s, &s->bell, fd, &err), 0);
+    CHECK_EQ(link_loop_secure(&s->loop, members_tls), 0);
 }
 
 static inline void members_scheduler_start(struct members_scheduler *s) {
@@ -285,14 +298,19 @@ static inline void members_gone(void *context, uint32_t model) {
     (void)context, (void)model;
 }
 
-static inline void members_look(void *context) {
+static inline void members_told(void *context) {
     (void)context;
+}
+
+static inline bool members_look(void *context) {
+    (void)context;
+    return false;
 }
 
 /* Joins, and returns once it knows the model. `change` may change the configuration. */
 static inline void members_frontend_open(struct members_frontend *f, int scheduler_port, int64_t beat_ns,
                                          size_t inputs_bytes, void (*change)(struct frontend_link_config *config)) {
-    static const struct frontend_link_ops ops = {members_serve, members_gone, members_look};
+    static const struct frontend_link_ops ops = {members_serve, members_gone, members_told, members_look};
     struct sy_error err = {.text = ""};
     char scheduler[32];
     const char *schedulers[] = {scheduler};
@@ -301,8 +319,9 @@ static inline void members_frontend_open(struct members_frontend *f, int schedul
 
     memset(f, 0, sizeof(*f));
     members_wire(&f->wired, LINK_FRONTEND);
+    f->wired.wiring.pinned = members_fabric != NULL;
     f->port = port_create(&f->wired.wiring, 0, 0);
-    f->slab = slab_create_visible(inputs_bytes, false);
+    f->slab = slab_create_visible(inputs_bytes, false, f->wired.wiring.pinned);
     CHECK(f->port && f->slab);
     uintptr_t base = slab_range(f->slab, &bytes);
     port_region(f->port, base, bytes, slab_fd(f->slab));
@@ -314,7 +333,9 @@ static inline void members_frontend_open(struct members_frontend *f, int schedul
         .schedulers = schedulers,
         .scheduler_count = 1,
         .listen_fd = listen_fd,
+        .tls = members_tls,
         .self = members_hello("frontend"),
+        .fabric = members_fabric,
         .models = &members_model,
         .models_max = 1,
         .beat_ns = beat_ns,
@@ -329,7 +350,36 @@ static inline void members_frontend_open(struct members_frontend *f, int schedul
         usleep(1000);
 }
 
-/* One more request, whose input begins with f->fill. False: as many as may be are away, or memory is. */
+/* Marks each page of an input, and its end, with a number that is drawn from `fill`; an input that is too short for
+ * that is its own length. */
+static inline void members_fill(char *data, size_t bytes, uint64_t fill) {
+    uint64_t mark = fill * 0x9e3779b97f4a7c15 + bytes;
+    if (bytes < 2 * sizeof(mark)) {
+        memset(data, (int)bytes, bytes);
+        return;
+    }
+    for (size_t at = 0; at + sizeof(mark) <= bytes; at += 4096)
+        memcpy(data + at, &mark, sizeof(mark));
+    memcpy(data + bytes - sizeof(mark), &mark, sizeof(mark));
+}
+
+/* Whether an input is as members_fill() left it. */
+static inline bool members_filled(const char *data, size_t bytes) {
+    uint64_t mark;
+    if (bytes < 2 * sizeof(mark)) {
+        for (size_t i = 0; i < bytes; i++)
+            if (data[i] != (char)bytes)
+                return false;
+        return true;
+    }
+    memcpy(&mark, data + bytes - sizeof(mark), sizeof(mark)); /* the last page's may lie under it */
+    for (size_t at = 0; at + 2 * sizeof(mark) <= bytes; at += 4096)
+        if (memcmp(data + at, &mark, sizeof(mark)) != 0)
+            return false;
+    return true;
+}
+
+/* One more request, whose input is filled by f->fill. False: as many as may be are away, or memory is. */
 static inline bool members_submit(struct members_frontend *f, size_t bytes) {
     struct members_request *r = f->requests;
     while (r < f->requests + MEMBERS_AWAY && r->away)
@@ -338,7 +388,7 @@ static inline bool members_submit(struct members_frontend *f, size_t bytes) {
     if (!block)
         return false;
     int64_t now_ns = clock_now_ns();
-    memcpy(block, &f->fill, bytes < sizeof(f->fill) ? bytes : sizeof(f->fill));
+    members_fill(block, bytes, f->fill);
     r->input = (struct tensor_view){.data = block, .bytes = bytes, .rank = 2, .dims = {1, (int64_t)bytes}};
     r->request = (struct request){.items = 1,
                                   .arrival_ns = now_ns,
@@ -374,7 +424,7 @@ static inline void members_wait(struct members_frontend *f, int most_ms) {
     struct pollfd bell = {.fd = port_event_fd(f->port), .events = POLLIN};
     struct doorbell *own = &f->wired.wiring.frontend_bells[0];
     uint64_t rung;
-    if (port_arm(f->port))
+    if (port_arm(f->port, TIME_NEVER))
         poll(&bell, 1, most_ms);
     port_disarm(f->port);
     if (bell.revents & POLLIN && read(own->event_fd, &rung, sizeof(rung)) < 0) /* poll() knows no edges */
@@ -451,12 +501,15 @@ static inline void members_backend_open(struct members_backend *b, int scheduler
     const char *schedulers[] = {scheduler};
 
     members_wire(&b->wired, LINK_BACKEND);
+    atomic_store_explicit(&members_model.state, MODEL_READY, memory_order_relaxed); /* before there are threads */
     snprintf(scheduler, sizeof(scheduler), "127.0.0.1:%d", scheduler_port);
     struct backend_link_config config = {
         .wiring = &b->wired.wiring,
         .schedulers = schedulers,
         .scheduler_count = 1,
         .self = members_hello("backend"),
+        .fabric = members_fabric,
+        .tls = members_tls,
         .beat_ns = beat_ns,
         .models = &members_model,
         .model_count = 1,

@@ -217,7 +217,7 @@ static void another_model_of_the_same_name_is_refused(void **state) {
     struct sy_error err;
     bring(w, &w->backends[0], 2, 1);
     char *text = describe(2, 1, 5);
-    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &brought, &err), -EINVAL);
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &brought, &err), -EEXIST);
     assert_non_null(strstr(err.text, "model 'm-2' version 1 is another one on other backends: outputs[0].shape[1]"));
     assert_int_equal(w->catalogue.known[known_of(w, 2)].backends, 1);
     assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text) / 2, &brought, &err), -EINVAL);
@@ -240,12 +240,50 @@ static void what_is_in_use_is_not_forgotten(void **state) {
     assert_int_equal(known_of(w, 3), CATALOGUE_NONE);
 }
 
+/* A model that its backend lets go of counts for no class, and another of its name may come while its last requests
+ * run.
+ */
+static void a_model_that_ends_makes_room_for_another(void **state) {
+    struct world *w = *state;
+    struct backend *b = &w->backends[0], *c = &w->backends[1];
+    struct brought_model another;
+    struct sy_error err;
+    bring(w, b, 1, 1);
+    bring(w, b, 2, 1);
+    uint32_t both = catalogue_class(&w->catalogue, types[0], b->brought, 2, 0), first = known_of(w, 1);
+    w->catalogue.known[first].place = 7; /* whose last requests run */
+    catalogue_take(&w->catalogue, &b->brought[0]);
+    assert_true(b->brought[0].ends);
+    assert_int_equal(catalogue_successor(&w->catalogue, first), CATALOGUE_NONE);
+    uint32_t one = catalogue_class(&w->catalogue, types[0], b->brought, 2, 1u << both);
+    assert_int_not_equal(one, both);
+    assert_int_equal(catalogue_runs_on(&w->catalogue, known_of(w, 2)), 1u << one | 1u << both);
+    assert_int_equal(catalogue_runs_on(&w->catalogue, first), 1u << both);
+    bring(w, c, 2, 1); /* another backend with the same models is of the same class */
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], c->brought, 1, 0), one);
+
+    char *text = describe(1, 1, 5);
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &another, &err), 0);
+    assert_int_not_equal(another.known, first);
+    assert_int_equal(catalogue_successor(&w->catalogue, first), another.known);
+    free(text);
+    text = describe(1, 1, 3); /* the one before may not come back beside it */
+    assert_int_equal(catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[2], &err), -EEXIST);
+    free(text);
+    catalogue_take(&w->catalogue, &another);
+    bring(w, b, 1, 1); /* now it may, as what it was */
+    assert_int_equal(b->brought[2].known, first);
+    w->catalogue.known[first].place = CATALOGUE_NONE;
+    b->brought[0] = b->brought[--b->brought_count];
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_place_keeps_its_class, world_make, world_free),
         cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),
         cmocka_unit_test_setup_teardown(what_is_in_use_is_not_forgotten, world_make, world_free),
+        cmocka_unit_test_setup_teardown(a_model_that_ends_makes_room_for_another, world_make, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

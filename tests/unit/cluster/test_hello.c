@@ -8,6 +8,7 @@
 
 static const struct hello whole = {
     .format = 1,
+    .format_newest = 4,
     .role = ROLE_FRONTEND,
     .incarnation = 0xfedcba9876543210,
     .term = UINT64_MAX,
@@ -19,6 +20,8 @@ static const struct hello whole = {
     .name = "a \"name\" in \xc3\xbc",
     .address = ":7710",
     .token = "secret",
+    .transports = 5,
+    .fabric = "verbs",
 };
 
 static void all_fields_survive(void **state) {
@@ -35,8 +38,9 @@ static void all_fields_survive(void **state) {
 /* Each field is taken out, or made wrong, in turn. */
 static void what_is_wrong_is_named(void **state) {
     (void)state;
-    static const char *const fields[] = {"format", "number",  "lanes", "slots",   "accelerators", "incarnation",
-                                         "term",   "version", "name",  "address", "token",        "role"};
+    static const char *const fields[] = {"format",       "format_newest", "number", "lanes",   "slots",
+                                         "accelerators", "incarnation",   "term",   "version", "name",
+                                         "address",      "token",         "role"};
     struct hello read;
     struct sy_error err;
     for (size_t i = 0; i < ARRAY_COUNT(fields); i++) {
@@ -44,11 +48,60 @@ static void what_is_wrong_is_named(void **state) {
         snprintf(quoted, sizeof(quoted), "\"%s\":", fields[i]);
         char *at = strstr(text, quoted);
         assert_non_null(at);
-        at[1] = '_';
+        if (strcmp(fields[i], "format_newest") == 0)
+            at[strlen(quoted)] = '0'; /* older than the oldest */
+        else
+            at[1] = '_';
         assert_int_equal(hello_read(text, strlen(text), &read, &err), -EPROTO);
         snprintf(quoted, sizeof(quoted), "'%s'", fields[i]);
         assert_non_null(strstr(err.text, quoted));
         free(text);
+    }
+}
+
+/* Others have memory for all that it may ask at once. */
+static void nobody_may_ask_too_much(void **state) {
+    (void)state;
+    struct hello read, hello = whole;
+    struct sy_error err;
+    for (uint32_t more = 0; more < 2; more++) {
+        hello.slots = HELLO_REQUESTS_MAX / HELLO_LANES_MAX + more;
+        char *text = hello_write(&hello);
+        assert_int_equal(hello_read(text, strlen(text), &read, &err), more ? -EPROTO : 0);
+        free(text);
+    }
+    assert_non_null(strstr(err.text, "'slots'"));
+}
+
+static void who_says_only_one_format_speaks_only_that(void **state) {
+    (void)state;
+    struct hello read, hello = whole;
+    struct sy_error err;
+    hello.format_newest = hello.format;
+    char *text = hello_write(&hello);
+    assert_null(strstr(text, "format_newest")); /* as format 1 has it */
+    assert_int_equal(hello_read(text, strlen(text), &read, &err), 0);
+    assert_int_equal(read.format_newest, 1);
+    free(text);
+}
+
+static void the_newest_format_of_both_is_agreed_on(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t ours[2], theirs[2], agreed;
+    } cases[] = {
+        {{1, 2}, {1, 2}, 2}, {{1, 2}, {1, 1}, 1}, {{1, 1}, {1, 2}, 1}, {{2, 3}, {1, 2}, 2},
+        {{2, 3}, {3, 4}, 3}, {{1, 9}, {4, 5}, 5}, {{2, 3}, {1, 1}, 0}, {{1, 1}, {2, 3}, 0},
+    };
+    struct sy_error err;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct hello ours = {.format = cases[i].ours[0], .format_newest = cases[i].ours[1], .version = "7.0"};
+        struct hello theirs = {.format = cases[i].theirs[0], .format_newest = cases[i].theirs[1], .version = "8.1"};
+        uint32_t format = 0;
+        assert_int_equal(hello_agree(&ours, &theirs, &format, &err), cases[i].agreed ? 0 : -EPROTO);
+        assert_int_equal(format, cases[i].agreed);
+        if (!cases[i].agreed)
+            assert_true(strstr(err.text, "7.0") && strstr(err.text, "8.1"));
     }
 }
 
@@ -81,6 +134,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_fields_survive),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(nobody_may_ask_too_much),
+        cmocka_unit_test(who_says_only_one_format_speaks_only_that),
+        cmocka_unit_test(the_newest_format_of_both_is_agreed_on),
         cmocka_unit_test(limits_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,14 +19,15 @@ static void fill(struct link_report *report, const struct link_totals *totals, i
 static void test_page_of_a_frontend(void **state) {
     struct link_report report;
     struct text out = {0};
+    const uint64_t lost[LOST_REASONS] = {[LOST_BACKEND] = 4};
     (void)state;
     link_report_init(&report);
-    fill(&report, &(struct link_totals){.role = ROLE_FRONTEND, .ready = true, .term = 3, .lost = 4, .again = 5}, 0);
+    fill(&report, &(struct link_totals){.role = ROLE_FRONTEND, .ready = true, .term = 3, .lost = lost, .again = 5}, 0);
     link_report_render(&report, &out);
     const char *page = text_end(&out);
     assert_non_null(strstr(page, "\nsymphony_cluster_connected 1\n"));
     assert_non_null(strstr(page, "\nsymphony_cluster_term 3\n"));
-    assert_non_null(strstr(page, "\nsymphony_cluster_requests_lost_total 4\n"));
+    assert_non_null(strstr(page, "\nsymphony_cluster_requests_lost_total{reason=\"backend\"} 4\n"));
     assert_non_null(strstr(page, "\nsymphony_cluster_requests_sent_again_total 5\n"));
     assert_non_null(strstr(page, "\nsymphony_cluster_peers{role=\"backend\"} 1\n"));
     assert_non_null(strstr(page, "\nsymphony_cluster_peers{role=\"scheduler\"} 0\n"));

@@ -7,7 +7,7 @@
 static struct sy_error err;
 
 static bool is_refused(const struct frame *frame, const void *head) {
-    return wire_frame_check(frame, &err) < 0 || (head && wire_head_check(frame, head, &err) < 0);
+    return wire_frame_check(frame, WIRE_FORMAT_NEWEST, &err) < 0 || (head && wire_head_check(frame, head, &err) < 0);
 }
 
 static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
@@ -23,6 +23,32 @@ static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
     assert_true(is_refused(&(struct frame){.kind = FRAME_HELLO, .head_bytes = 1}, NULL));
     assert_true(is_refused(&(struct frame){.kind = FRAME_HELLO, .head_bytes = WIRE_HEAD_MAX + 1}, NULL));
     assert_true(is_refused(&(struct frame){.kind = FRAME_HELLO, .head_bytes = 2, .body_bytes = 1}, NULL));
+}
+
+static void lost_requests_are_as_long_as_their_format_says(void **state) {
+    (void)state;
+    const struct frame first = {.kind = FRAME_RESULTS, .count = 2, .head_bytes = 2 * sizeof(struct wire_outcome)};
+    const struct frame second = {.kind = FRAME_RESULTS, .count = 2, .head_bytes = 2 * sizeof(struct wire_lost)};
+    assert_int_equal(wire_frame_check(&first, 1, &err), 0);
+    assert_int_equal(wire_frame_check(&second, 2, &err), 0);
+    assert_true(wire_frame_check(&first, 2, &err) < 0);
+    assert_true(wire_frame_check(&second, 1, &err) < 0);
+}
+
+static void descriptions_may_be_longer_since_format_2(void **state) {
+    (void)state;
+    struct frame frame = {.kind = FRAME_MODEL, .count = 1, .head_bytes = WIRE_HEAD_MAX + 1};
+    assert_true(wire_frame_check(&frame, 1, &err) < 0);
+    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
+    frame.kind = FRAME_SERVE;
+    frame.head_bytes = WIRE_MODEL_MAX;
+    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
+    frame.head_bytes++;
+    assert_true(wire_frame_check(&frame, 2, &err) < 0);
+    frame = (struct frame){.kind = FRAME_MODEL_ENDS, .count = 2, .head_bytes = 8};
+    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
+    frame.head_bytes = 7;
+    assert_true(wire_frame_check(&frame, 2, &err) < 0);
 }
 
 static void plans_lie_behind_each_other(void **state) {
@@ -95,6 +121,39 @@ static void cards_say_where_each_input_lies(void **state) {
     assert_false(is_refused(&frame, &card));
 }
 
+static void inputs_that_lie_elsewhere_have_no_body(void **state) {
+    (void)state;
+    struct frame frame;
+    struct card card = card_make(&frame);
+    frame.kind = FRAME_LIES;
+    assert_true(is_refused(&frame, &card));
+    frame.body_bytes = 0;
+    card.inputs[1].offset = 1 << 20; /* anywhere in its region */
+    assert_false(is_refused(&frame, &card));
+    card.inputs[1].region = REGION_NONE;
+    assert_true(is_refused(&frame, &card));
+    card.inputs[1].region = 0;
+    card.card.input_count = 3;
+    assert_true(is_refused(&frame, &card));
+}
+
+static void memory_for_libfabric_has_as_many_regions_as_it_says(void **state) {
+    (void)state;
+    struct {
+        struct wire_fabric fabric;
+        struct wire_fabric_region regions[2];
+    } head = {.fabric = {.region_count = 2}};
+    struct frame frame = {.kind = FRAME_FABRIC, .count = 1, .head_bytes = sizeof(head)};
+    assert_false(is_refused(&frame, &head));
+    head.fabric.region_count = 1;
+    assert_true(is_refused(&frame, &head));
+    head.fabric.region_count = WIRE_REGIONS_MAX + 1;
+    frame.head_bytes = sizeof(head.fabric) + (WIRE_REGIONS_MAX + 1) * sizeof(struct wire_fabric_region);
+    assert_true(is_refused(&frame, &head));
+    frame.head_bytes = sizeof(head.fabric) - 8;
+    assert_true(is_refused(&frame, NULL));
+}
+
 static void results_bring_outputs_or_a_sentence(void **state) {
     (void)state;
     struct {
@@ -123,8 +182,12 @@ static void results_bring_outputs_or_a_sentence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_known_and_arrays_as_long_as_they_say),
+        cmocka_unit_test(lost_requests_are_as_long_as_their_format_says),
+        cmocka_unit_test(descriptions_may_be_longer_since_format_2),
         cmocka_unit_test(plans_lie_behind_each_other),
         cmocka_unit_test(cards_say_where_each_input_lies),
+        cmocka_unit_test(inputs_that_lie_elsewhere_have_no_body),
+        cmocka_unit_test(memory_for_libfabric_has_as_many_regions_as_it_says),
         cmocka_unit_test(results_bring_outputs_or_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

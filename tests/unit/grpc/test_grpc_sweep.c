@@ -49,7 +49,7 @@ static void step(void) {
 }
 
 static int client_connect(void) {
-    static const struct peer nobody;
+    static const struct peer_address nobody;
     int ends[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     step();

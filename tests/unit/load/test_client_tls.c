@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/tls.h"
+#include "net/tls.h"
 #include "unit/certificate.h"
 
 #define TURNS_MAX 1000
@@ -102,9 +104,9 @@ static void a_server_that_wants_one_says_so(void **state) {
     pair_begin(&p, "localhost", &(struct client_tls_files){.authorities = certificate_path}, GNUTLS_CERT_REQUIRE);
     int rc = talk(&p);
     assert_int_equal(rc, GNUTLS_E_FATAL_ALERT_RECEIVED);
-    client_tls_explain(p.client, rc, &err);
+    tls_explain(p.client, rc, "server", &err);
     assert_non_null(strstr(err.text, "the server ended TLS: "));
-    client_tls_explain(p.client, GNUTLS_E_PREMATURE_TERMINATION, &err);
+    tls_explain(p.client, GNUTLS_E_PREMATURE_TERMINATION, "server", &err);
     assert_non_null(strstr(err.text, "TLS failed: "));
     pair_end(&p);
 }

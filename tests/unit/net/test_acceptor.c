@@ -49,7 +49,7 @@ static bool told(void) {
 }
 
 static void as_many_as_there_may_be(void **state) {
-    struct peer peer;
+    struct peer_address peer;
     int clients[3], taken[2];
     (void)state;
     set_up_with(2, 0);
@@ -73,7 +73,7 @@ static void as_many_as_there_may_be(void **state) {
 }
 
 static void so_many_of_an_address(void **state) {
-    struct peer peer;
+    struct peer_address peer;
     char byte;
     int clients[2], taken;
     (void)state;
@@ -92,7 +92,7 @@ static void so_many_of_an_address(void **state) {
 /* A listening socket stays readable while there is no descriptor: who watches it spins. */
 static void without_descriptors_it_rests(void **state) {
     struct rlimit files, few;
-    struct peer peer;
+    struct peer_address peer;
     (void)state;
     set_up_with(10, 0);
     int client = client_connect(), highest = dup(client);

@@ -24,7 +24,7 @@ struct scripted {
     struct text done; /* a word for each call */
     bool more;        /* go_on() says so */
     int client_fd;    /* the one that has been accepted */
-    struct peer peer;
+    struct peer_address peer;
 };
 
 static struct scripted *scripted_of(struct frontend *base) {
@@ -50,7 +50,7 @@ static void end(struct frontend *base) {
     text_free(&s->done);
 }
 
-static void begin(struct frontend *base, int fd, const struct peer *peer) {
+static void begin(struct frontend *base, int fd, const struct peer_address *peer) {
     struct scripted *s = scripted_of(base);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = s};
     s->client_fd = fd;
@@ -221,6 +221,27 @@ static void what_comes_back_is_taken_first(void **state) {
     assert_int_equal(frontend_in_flight(frontend), 0);
 }
 
+/* While it sleeps, who brings what came back takes the turn. Nothing is freed then, since epoll may have told of it. */
+static void who_brings_an_answer_gives_it(void **state) {
+    struct doorbell *bell = &wiring.frontend_bells[0];
+    (void)state;
+    frontend_step(frontend);
+    frontend->sweep_ns = TIME_NEVER;
+    submit();
+    frontend_step(frontend);
+    scripted_of(frontend)->done.length = 0;
+    assert_true(port_arm(frontend->config.port, TIME_NEVER));
+    scheduler_refuse_all();
+    doorbell_ring_or_help(bell, true);
+    did("finished go_on ");
+    assert_int_equal(frontend_in_flight(frontend), 0);
+    doorbell_ring(bell); /* this one wakes it */
+    assert_true(atomic_load(&bell->sleeping) == DOORBELL_AWAKE);
+    port_disarm(frontend->config.port);
+    frontend_step(frontend);
+    did("go_on reap reap ");
+}
+
 static void where_it_counts(void **state) {
     struct frontend_counters counters = frontend_counters(frontend);
     (void)state;
@@ -273,6 +294,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_order_of_a_turn, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_come_behind_the_answers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_comes_back_is_taken_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_brings_an_answer_gives_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(where_it_counts, set_up, tear_down),
         cmocka_unit_test(it_starts_and_ends),
         cmocka_unit_test(who_is_let_in),

@@ -10,7 +10,7 @@
 #define ADDRESSES 40
 #define MOST      3
 
-static struct peer peer_number(uint32_t number) {
+static struct peer_address peer_number(uint32_t number) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(number)};
     return peer_of((struct sockaddr *)&address);
 }
@@ -23,7 +23,7 @@ static void an_address_has_so_many_and_no_more(void **state) {
     rng_seed(&rng, 7);
     for (int i = 0; i < 100000; i++) {
         uint32_t n = (uint32_t)(rng_next(&rng) % ADDRESSES);
-        struct peer peer = peer_number(n * 7);
+        struct peer_address peer = peer_number(n * 7);
         if (rng_next(&rng) % 2) {
             assert_int_equal(peers_add(peers, &peer, MOST), counts[n] < MOST);
             counts[n] += counts[n] < MOST;
@@ -33,7 +33,7 @@ static void an_address_has_so_many_and_no_more(void **state) {
         }
     }
     for (uint32_t n = 0; n < ADDRESSES; n++) {
-        struct peer peer = peer_number(n * 7);
+        struct peer_address peer = peer_number(n * 7);
         for (; counts[n] < MOST; counts[n]++)
             assert_true(peers_add(peers, &peer, MOST));
         assert_false(peers_add(peers, &peer, MOST));
@@ -47,7 +47,7 @@ static void addresses_are_told_apart(void **state) {
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = 2};
     inet_pton(AF_INET6, "::ffff:10.0.0.1", &six.sin6_addr);
     inet_pton(AF_INET, "10.0.0.1", &four.sin_addr);
-    struct peer a = peer_of((struct sockaddr *)&six), b = peer_of((struct sockaddr *)&four);
+    struct peer_address a = peer_of((struct sockaddr *)&six), b = peer_of((struct sockaddr *)&four);
     assert_memory_equal(&a, &b, sizeof(a));
     inet_pton(AF_INET6, "2001:db8::1", &six.sin6_addr);
     a = peer_of((struct sockaddr *)&six);

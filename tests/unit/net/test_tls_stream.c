@@ -46,7 +46,7 @@ static void pair_begin(struct pair *p, const char *client_alpn) {
     struct sy_error err;
     memset(p, 0, sizeof(*p));
     assert_int_equal(tls_create(&p->tls, &files, &err), 0);
-    p->stream = tls_stream_create(p->tls, "h2", &p->to_client);
+    p->stream = tls_stream_create(p->tls, TLS_SERVER, "h2", &p->to_client);
     assert_non_null(p->stream);
     gnutls_init(&p->client, GNUTLS_CLIENT | GNUTLS_NONBLOCK);
     gnutls_set_default_priority(p->client);

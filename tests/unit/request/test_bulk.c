@@ -38,7 +38,7 @@ static void all_come_back_once(void **state) {
     static struct inbox loops[2];
     struct bulk *bulk;
     (void)state;
-    assert_int_equal(bulk_create(&bulk, 3, 1 << 20, false, 0, NULL), 0);
+    assert_int_equal(bulk_create(&bulk, 3, 1 << 20, false, false, 0, NULL), 0);
     loop_init(&loops[0]);
     loop_init(&loops[1]);
     for (int i = 0; i < JOBS; i++) {
@@ -68,7 +68,7 @@ static void short_ones_overtake(void **state) {
     struct bulk *bulk;
     int count = 0;
     (void)state;
-    assert_int_equal(bulk_create(&bulk, 1, 1 << 20, false, 0, NULL), 0);
+    assert_int_equal(bulk_create(&bulk, 1, 1 << 20, false, false, 0, NULL), 0);
     loop_init(&loop);
     atomic_store(&running, 0);
     bulk_submit(bulk, &first.job);

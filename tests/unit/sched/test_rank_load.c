@@ -8,6 +8,7 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
     derived = 0;
     timer(&f, 0);
     assert_true(f.out.parameters_changed);
+    assert_int_equal(derived_from.models, 0); /* none has reported */
     struct rank_message rates = {.kind = RANK_RATES, .model = 1};
     rates.rates = (struct model_rates){.at_ns = 1,
                                        .rate = 100,
@@ -18,12 +19,13 @@ static void parameters_follow_the_rates_at_most_every_10_ms(void **state) {
                                        .beta_ns = 4e6,
                                        .thread_busy = 0.5};
     send(&f, 1, rates);
+    send(&f, 1, (struct rank_message){.kind = RANK_RATES, .rates = {.batch_best = 1}});
     assert_false(f.out.parameters_changed);
     assert_int_equal(derived, 1);
     timer(&f, 10 * NS_PER_MS);
     assert_true(f.out.parameters_changed);
     assert_int_equal(derived, 2);
-    assert_true(derived_from.accelerators == 2);
+    assert_true(derived_from.accelerators == 2 && derived_from.models == 2);
     assert_true(derived_rates[1].rate == 100 && derived_rates[1].arrivals_fast == 50);
     struct grant_message message;
     rank_core_parameters(f.core, 1, &message);
@@ -91,9 +93,32 @@ static void a_silent_models_rates_decay_and_down_accelerators_do_not_count(void 
     rates.rates = (struct model_rates){.at_ns = 0, .rate = 100, .rate_fast = 200, .arrivals_fast = 50, .batch_best = 1};
     send(&f, 0, rates);
     event(&f, 2 * NS_PER_S, RANK_ACCELERATOR_DOWN, 1);
-    assert_true(derived_rates[1].rate > 36.78 && derived_rates[1].rate < 36.79); /* 100/e */
-    assert_true(derived_rates[1].rate_fast < 1e-5 && derived_rates[1].arrivals_fast < 1e-5);
+    assert_true(derived_rates[0].rate > 36.78 && derived_rates[0].rate < 36.79); /* 100/e */
+    assert_true(derived_rates[0].rate_fast < 1e-5 && derived_rates[0].arrivals_fast < 1e-5);
     assert_true(derived_from.accelerators == 1);
+    free(f.core);
+}
+
+/* In the order of their numbers, whatever the order in which they report. */
+static void models_that_leave_report_no_more(void **state) {
+    (void)state;
+    static const uint8_t types[2];
+    struct fixture f = fixture_of(2, types, 1, &policy_deriving);
+    for (uint32_t m = MODELS; m-- > 0;)
+        send(&f, 0,
+             (struct rank_message){
+                 .kind = RANK_RATES, .model = m, .rates = {.at_ns = 10 * NS_PER_MS, .rate = 100 + m, .batch_best = 1}});
+    timer(&f, 10 * NS_PER_MS);
+    assert_int_equal(derived_from.models, MODELS);
+    for (uint32_t m = 0; m < MODELS; m++)
+        assert_true(derived_rates[m].rate == 100 + m);
+    send(&f, 11 * NS_PER_MS, (struct rank_message){.kind = RANK_LEAVE, .model = 1});
+    timer(&f, 20 * NS_PER_MS);
+    assert_int_equal(derived_from.models, MODELS - 1);
+    assert_true(derived_rates[0].rate == 100 && derived_rates[1].rate == 102);
+    struct grant_message message;
+    rank_core_parameters(f.core, 1, &message);
+    assert_true(message.admit_share == 1);
     free(f.core);
 }
 
@@ -199,6 +224,7 @@ int main(void) {
         cmocka_unit_test(parameters_are_derived_anew_while_a_batch_waits_beside_a_free_accelerator),
         cmocka_unit_test(how_busy_accelerators_are_is_told),
         cmocka_unit_test(a_silent_models_rates_decay_and_down_accelerators_do_not_count),
+        cmocka_unit_test(models_that_leave_report_no_more),
         cmocka_unit_test(models_are_told_at_once_which_types_are_in_service),
         cmocka_unit_test(parameters_are_those_of_the_accelerators_that_a_model_may_have),
         cmocka_unit_test(the_load_is_what_batches_take_and_not_what_tables_allow),

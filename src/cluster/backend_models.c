@@ -1,0 +1,151 @@
+/* backend_models.c - the models that a backend offers, as they come and go while it serves.
+ *
+ *     the repository's thread: comes() ---> offers ---> the link's thread: FRAME_MODEL
+ *                              goes()                                      FRAME_MODEL_ENDS
+ *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler
+ *
+ * A scheduler of an earlier release hears of models only when it is joined; so its connection is made anew. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cluster/backend_link_state.h"
+
+#define LOOK_NS (5 * NS_PER_MS) /* while models go */
+
+/* ---- for who has models come and go ---- */
+
+static void offer_set(struct backend_link *l, uint32_t model, enum offer_state state) {
+    atomic_store_explicit(&l->offers[model].state, (uint8_t)state, memory_order_release); /* with offer_of() */
+    atomic_store_explicit(&l->offers_changed, true, memory_order_release); /* with backend_models_look() */
+    doorbell_ring(l->loop.bell);
+}
+
+static enum offer_state offer_of(const struct backend_link *l, uint32_t model) {
+    return atomic_load_explicit(&l->offers[model].state, memory_order_acquire); /* with offer_set() */
+}
+
+void backend_link_begin(struct backend_link *l) {
+    atomic_store_explicit(&l->begun, true, memory_order_relaxed); /* a lone flag */
+    doorbell_ring(l->loop.bell);
+}
+
+void backend_link_model_comes(struct backend_link *l, uint32_t model) {
+    offer_set(l, model, OFFER_COMES);
+}
+
+void backend_link_model_goes(struct backend_link *l, uint32_t model) {
+    if (offer_of(l, model) == OFFER_COMES)
+        offer_set(l, model, OFFER_GOES);
+}
+
+bool backend_link_model_gone(const struct backend_link *l, uint32_t model) {
+    return offer_of(l, model) == OFFER_NONE;
+}
+
+/* ---- the link's thread ---- */
+
+bool backend_model_runs(const struct backend_link *l, uint32_t model) {
+    return l->offers[model].told == TOLD_MODEL || l->offers[model].told == TOLD_ENDS;
+}
+
+static struct described_profile described(const char *type, const struct profile *profile) {
+    struct described_profile d = {.profile = (struct profile *)(uintptr_t)profile};
+    snprintf(d.type, sizeof(d.type), "%s", type);
+    return d;
+}
+
+static void model_tell(struct backend_link *l, uint32_t m) {
+    const struct backend_link_config *c = &l->config;
+    struct described_profile profiles[ACCELERATOR_TYPES_MAX];
+    uint32_t count = 0, most = wire_head_most(FRAME_MODEL, l->uplink.peer.format);
+    for (uint32_t t = 0; t < c->type_count; t++)
+        if (c->profiles[t][m])
+            profiles[count++] = described(c->types[t], c->profiles[t][m]);
+    char *text = model_description_write(&c->models[m], profiles, count, NULL, NULL);
+    size_t bytes = text ? strlen(text) : 0;
+    if (sizeof(m) + bytes > most) {
+        log_error("model not offered", "model=%s reason=\"its description takes %zu bytes, and %u may be sent\"",
+                  c->models[m].name, bytes, most);
+    } else if (text) {
+        char *head = peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0);
+        if (head) {
+            memcpy(head, &m, sizeof(m));
+            memcpy(head + sizeof(m), text, bytes);
+        }
+    }
+    free(text);
+    l->offers[m].told = TOLD_MODEL;
+}
+
+void backend_models_introduce(struct backend_link *l) {
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        if (offer_of(l, m) == OFFER_COMES)
+            model_tell(l, m);
+}
+
+void backend_model_rests(struct backend_link *l, uint32_t model) {
+    if (model < l->config.model_count && l->offers[model].told == TOLD_ENDS)
+        l->offers[model].told = TOLD_RESTS;
+    l->offers_left = true;
+    l->offers_look_ns = 0;
+}
+
+void backend_models_untold(struct backend_link *l) {
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        l->offers[m].told = TOLD_NOTHING;
+    l->offers_left = true;
+}
+
+/* Whether a plan for it is here, or a request. */
+static bool is_held(const struct backend_link *l, uint32_t model) {
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        for (const struct pulled_plan *p = l->queues[a].first; p; p = p->next)
+            if (p->plan.served_model == model)
+                return true;
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        if (landing_holds(&f->landing, model))
+            return true;
+    return false;
+}
+
+/* The next step of a model. True: more are to come. */
+static bool model_look(struct backend_link *l, uint32_t m) {
+    struct model_offer *offer = &l->offers[m];
+    enum offer_state state = offer_of(l, m);
+    bool comes = state == OFFER_COMES && offer->told == TOLD_NOTHING;
+    bool ends = state == OFFER_GOES && offer->told == TOLD_MODEL;
+    if (l->introduced && (comes || ends) && l->uplink.peer.format < WIRE_FORMAT_MODELS) {
+        uplink_again(&l->uplink, "it is told of other models only when it is joined anew");
+        return true;
+    }
+    if (l->introduced && comes)
+        model_tell(l, m);
+    if (l->introduced && ends) {
+        peer_send(&l->uplink.peer, FRAME_MODEL_ENDS, 1, &m, sizeof(m));
+        offer->told = TOLD_ENDS;
+    }
+    if (state != OFFER_GOES)
+        return false;
+    if (backend_model_runs(l, m) || is_held(l, m))
+        return true;
+    offer->told = TOLD_NOTHING;
+    atomic_store_explicit(&offer->state, OFFER_NONE, memory_order_release); /* with backend_link_model_gone() */
+    return false;
+}
+
+void backend_models_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
+    bool changed = atomic_load_explicit(&l->offers_changed, memory_order_relaxed) &&
+                   atomic_exchange_explicit(&l->offers_changed, false, memory_order_acquire); /* with offer_set() */
+    if (!changed && !(l->offers_left && now_ns >= l->offers_look_ns)) {
+        *until_ns = l->offers_left && l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
+        return;
+    }
+    l->offers_left = false;
+    for (uint32_t m = 0; m < l->config.model_count; m++)
+        l->offers_left |= model_look(l, m);
+    l->offers_look_ns = now_ns + LOOK_NS;
+    if (l->offers_left)
+        *until_ns = l->offers_look_ns < *until_ns ? l->offers_look_ns : *until_ns;
+}

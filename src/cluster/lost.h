@@ -1,0 +1,34 @@
+/* lost.h - requests that are lost on their way: why, and how one process tells another. Their frontend sends them
+ * again, if there is time. Owned by the link thread. */
+#pragma once
+
+#include "cluster/wire.h"
+
+struct peer; /* cluster/peer.h */
+
+enum lost_reason {
+    LOST_UNSAID,      /* who told of it speaks format 1, or gives a reason that is not known here */
+    LOST_BACKEND,     /* the backend that had the batch is gone */
+    LOST_ACCELERATOR, /* its accelerator failed */
+    LOST_INPUTS,      /* the backend did not get its inputs from its frontend */
+    LOST_ANSWER,      /* the backend had no connection to its frontend when it had run */
+    LOST_PLAN,        /* the backend could not take its batch */
+    LOST_PLACE,       /* its model had another place in the scheduler when it came */
+    LOST_REASONS,
+};
+
+/* In metrics. */
+const char *lost_reason_name(enum lost_reason reason);
+
+/* Of all reasons. */
+static inline uint64_t lost_sum(const uint64_t lost[LOST_REASONS]) {
+    uint64_t sum = 0;
+    for (int i = 0; i < LOST_REASONS; i++)
+        sum += lost[i];
+    return sum;
+}
+
+/* Tells of one, in FRAME_UNDELIVERED or FRAME_RESULTS of the peer's format. */
+void lost_tell(struct peer *peer, enum frame_kind kind, uint64_t handle, enum lost_reason reason);
+/* The i-th of such a frame, checked. */
+uint64_t lost_read(const struct peer *peer, const void *head, uint32_t i, enum lost_reason *reason);

@@ -1,0 +1,139 @@
+/* transport_shm.c - inputs of a frontend of this host: it hands over the memory that its cards and inputs lie in, which
+ * is read there. Nobody is asked, so it is looked at once more afterwards whether the request was still there. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "cluster/backend_link_state.h"
+#include "link/visible.h"
+
+/* ---- the frontend's memory ---- */
+
+static void unmap(struct frontend_peer *f) {
+    for (uint32_t i = 0; i < HELLO_LANES_MAX; i++)
+        if (f->cards[i])
+            munmap((void *)(uintptr_t)f->cards[i], f->hello.slots * sizeof(struct request_card));
+    for (uint32_t i = 0; i <= HELLO_LANES_MAX; i++)
+        if (f->regions[i].base)
+            munmap((void *)(uintptr_t)f->regions[i].base, f->regions[i].bytes);
+    memset(f->cards, 0, sizeof(f->cards));
+    memset(f->regions, 0, sizeof(f->regions));
+}
+
+/* One of them, mapped. */
+static bool region_take(struct frontend_peer *f, const struct wire_region *r, int fd) {
+    bool fits = r->cards ? r->number < f->hello.lanes && !f->cards[r->number] &&
+                               r->bytes == f->hello.slots * sizeof(struct request_card)
+                         : r->number <= HELLO_LANES_MAX && !f->regions[r->number].base;
+    const void *base = fits ? visible_look(fd, r->bytes) : NULL;
+    if (base && r->cards) {
+        f->cards[r->number] = base;
+    } else if (base) {
+        f->regions[r->number].base = base;
+        f->regions[r->number].bytes = r->bytes;
+    }
+    return base;
+}
+
+static int shm_frame(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const void *head,
+                     struct sy_error *err) {
+    (void)l;
+    const struct wire_region *regions = head;
+    uint32_t cards = 0;
+    bool fits = frame->count == f->peer.fd_count && !f->cards[0]; /* once */
+    for (uint32_t i = 0; i < frame->count && fits; i++) {
+        fits = region_take(f, &regions[i], f->peer.fds[i]);
+        cards += fits && regions[i].cards;
+    }
+    while (f->peer.fd_count > 0)
+        close(f->peer.fds[--f->peer.fd_count]);
+    if (!fits || cards != f->hello.lanes)
+        return error_set(err, -EPROTO, "memory that cannot be mapped"); /* end() unmaps what was */
+    f->transport = &transport_shm;
+    return 0;
+}
+
+/* ---- requests ---- */
+
+/* A card as it would come over the link; what it says is checked like that, since the frontend writes it meanwhile.
+ * False: there is no such request any more. */
+struct read_card {
+    struct wire_card card;
+    struct card_input inputs[TENSORS_MAX];
+    const char *from[TENSORS_MAX]; /* [sources] */
+    uint32_t sources;
+};
+
+static bool card_read(const struct frontend_peer *f, const struct request_card *theirs, uint64_t handle,
+                      struct read_card *read, struct sy_error *err) {
+    struct frame frame = {.kind = FRAME_CARD, .count = 1};
+    read->card = (struct wire_card){.handle = handle,
+                                    .deadline_ns = theirs->deadline_ns,
+                                    .items = theirs->items,
+                                    .work = theirs->work,
+                                    .input_count = theirs->input_count,
+                                    .delay = theirs->delay,
+                                    .alone = theirs->alone};
+    read->sources = 0;
+    if (read->card.input_count > TENSORS_MAX)
+        return false;
+    for (uint32_t i = 0; i < read->card.input_count; i++) {
+        struct card_input *input = &read->inputs[i];
+        *input = theirs->inputs[i];
+        if (input->region != REGION_NONE && input->bytes > 0) {
+            if (input->region > HELLO_LANES_MAX || input->offset > f->regions[input->region].bytes ||
+                input->bytes > f->regions[input->region].bytes - input->offset)
+                return false;
+            read->from[read->sources++] = f->regions[input->region].base + input->offset;
+        }
+        input->offset = frame.body_bytes;
+        frame.body_bytes += input->bytes;
+    }
+    frame.head_bytes = (uint32_t)(sizeof(struct wire_card) + read->card.input_count * sizeof(struct card_input));
+    return wire_head_check(&frame, &read->card, err) == 0;
+}
+
+static bool request_read(struct frontend_peer *f, struct landed *landed, struct sy_error *err) {
+    uint32_t lane = handle_frontend(landed->handle) % HELLO_LANES_MAX;
+    const struct request_card *theirs = &f->cards[lane][handle_slot(landed->handle)];
+    uint64_t handle = landed->handle - ((uint64_t)f->hello.number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
+    struct iovec pieces[TENSORS_MAX];
+    struct read_card read;
+    uint32_t count;
+
+    if (__atomic_load_n(&theirs->handle, __ATOMIC_ACQUIRE) != handle ||
+        !card_read(f, theirs, landed->handle, &read, err) ||
+        landing_take(&f->landing, landed, &read.card, health_local(&f->health, read.card.deadline_ns), pieces, &count,
+                     err) < 0)
+        return false;
+    CHECK_EQ(count, read.sources);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(pieces[i].iov_base, read.from[i], pieces[i].iov_len);
+    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all was read before */
+    bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
+    return whole && landing_over(&f->landing, landed, err) == 0;
+}
+
+static enum pull_state shm_pull(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
+    struct sy_error err = {.text = ""};
+    (void)l;
+    if (!request_read(f, landed, &err)) {
+        if (*err.text)
+            log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
+        return PULL_NONE;
+    }
+    uint64_t *place = peer_frame_more(&f->peer, FRAME_TAKEN, sizeof(*place), WIRE_MANY);
+    if (place)
+        *place = landed->handle;
+    return PULL_HERE;
+}
+
+static void shm_end(struct backend_link *l, struct frontend_peer *f) {
+    (void)l;
+    unmap(f);
+}
+
+const struct transport transport_shm = {.pull = shm_pull, .frame = shm_frame, .end = shm_end};

@@ -1,0 +1,258 @@
+"""test_cluster_control.py - models that come and go in the backends of a cluster while clients ask for them."""
+# sanitizers: yes
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from server import BINARY, wait_until
+from test_control import put, remove, scaled
+from test_standby import Frontend, Role
+
+WAIT_S = 120
+
+
+class Backend(Role):
+    """A backend with a repository of its own."""
+
+    def __init__(self, folder, join, mode, *args, **more):
+        self.folder = folder
+        super().__init__("backend", *join, "--repository", folder, "--accelerators", "cpu:1", "--pin", "none",
+                         "--model-control-mode", mode, "--host", "127.0.0.1", "--metrics-port", 0, *args, **more)
+
+    def start(self):
+        if "--no-metrics" in self.args:
+            self.args.remove("--no-metrics")
+        super().start()
+
+    def ready(self):
+        found = []
+        with open(self.log.name) as file:
+            found = re.findall(r'msg="ready" metrics_port=(\d+)', file.read())
+        return int(found[-1]) if found else None
+
+    def order(self, path, method="POST", body=None, headers=None):
+        wait_until(self.ready, WAIT_S)
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ready(), timeout=60)) as connection:
+            connection.request(method, "/v2/repository/models/" + path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def load(self, name):
+        assert self.order(name + "/load")[0] == 202
+
+    def unload(self, name):
+        assert self.order(name + "/unload")[0] == 202
+
+
+class Cluster:
+    def __init__(self, folder, policy="deferred"):
+        self.folder, self.backends = folder, []
+        self.scheduler = Role("scheduler", "--listen", "127.0.0.1:0", "--policy", policy)
+        port = []
+        wait_until(lambda: port.extend(self.listening()) or port)
+        self.join = ("--join", "127.0.0.1:" + port[0])
+        self.frontend = Frontend(*self.join)
+
+    def listening(self):
+        with open(self.scheduler.log.name) as file:
+            return re.findall(r'msg="ready".* port=(\d+)', file.read())
+
+    def backend(self, mode="explicit", *args, models=(), env=None):
+        folder = self.folder / ("backend-%d" % len(self.backends))
+        folder.mkdir(parents=True)
+        for name, factor in models:
+            put(folder, name, scaled(factor))
+        self.backends.append(Backend(folder, self.join, mode, *args, env=env))
+        return self.backends[-1]
+
+    def __enter__(self):
+        self.frontend.start()
+        return self
+
+    def __exit__(self, *error):
+        for role in [self.scheduler] + self.backends:
+            if error[0]:
+                with open(role.log.name) as file:
+                    print(role.args[1], file.read()[-3000:])
+            role.end()
+        self.frontend.__exit__(*error)
+
+    def status(self):
+        done = subprocess.run([BINARY, "status", *self.join, "--json", "--timeout", "60"], capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    def served(self):
+        """How many backends have each model."""
+        return {one["name"]: one["backends"] for one in self.status()["models"]}
+
+    def serves(self, **models):
+        wait_until(lambda: self.served() == models, WAIT_S)
+
+    def ask(self, model):
+        """What the model multiplies by, or the status and the sentence."""
+        status, answer = self.frontend.infer(model, [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 1, 1, 1]}])
+        return answer["outputs"][0]["data"][0] if status == 200 else (status, answer["error"])
+
+    def answers(self, model, factor):
+        wait_until(lambda: self.ask(model) == factor, WAIT_S)
+
+
+class Clients:
+    """Ask for a model again and again, and keep what they were told."""
+
+    def __init__(self, cluster, model, count=4):
+        self.cluster, self.model, self.told, self.stop = cluster, model, [], threading.Event()
+        self.pool = concurrent.futures.ThreadPoolExecutor(count)
+        self.runs = [self.pool.submit(self.run) for _ in range(count)]
+
+    def run(self):
+        while not self.stop.is_set():
+            self.told.append(self.cluster.ask(self.model))
+
+    def answered(self, more):
+        before = len(self.told)
+        wait_until(lambda: len(self.told) >= before + more, WAIT_S)
+
+    def end(self):
+        self.stop.set()
+        for run in self.runs:
+            run.result(WAIT_S)
+        self.pool.shutdown()
+        return set(self.told)
+
+
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_models_come_and_go_under_load(tmp_path, policy):
+    """Requests of a model that stays, and of one that only moves between backends, are all answered."""
+    with Cluster(tmp_path, policy) as cluster:
+        first = cluster.backend("explicit", "--load-model", "stays", models=[("stays", 2), ("moves", 3), ("goes", 5)])
+        cluster.serves(stays=1)
+        cluster.answers("stays", 2)
+        stays = Clients(cluster, "stays")
+        first.load("moves")
+        cluster.serves(stays=1, moves=1)
+        cluster.answers("moves", 3)
+        moves = Clients(cluster, "moves")
+        second = cluster.backend("explicit", "--load-model", "*", models=[("moves", 3)])
+        cluster.serves(stays=1, moves=2)
+        first.unload("moves")
+        cluster.serves(stays=1, moves=1)
+        moves.answered(20)
+        first.load("goes")
+        cluster.answers("goes", 5)
+        first.load("moves")
+        cluster.serves(stays=1, moves=2, goes=1)
+        second.unload("moves")
+        cluster.serves(stays=1, moves=1, goes=1)
+        moves.answered(20)
+        first.unload("goes")
+        cluster.serves(stays=1, moves=1)
+        wait_until(lambda: cluster.ask("goes") != 5, WAIT_S)
+        assert cluster.ask("goes")[0] in (404, 503)
+        stays.answered(20)
+        assert stays.end() == {2} and moves.end() == {3}
+        wait_until(lambda: first.says("model is being unloaded") == 2)
+        assert second.kill(signal.SIGTERM) == 0 and first.kill(signal.SIGTERM) == 0
+
+
+def test_repository_is_followed(tmp_path):
+    """A model that is replaced by another one of its name is served by no backend for a moment; its requests wait."""
+    with Cluster(tmp_path) as cluster:
+        backend = cluster.backend("poll", "--repository-poll-secs", "0.1", models=[("one", 2)])
+        cluster.answers("one", 2)
+        put(backend.folder, "two", scaled(3))
+        cluster.answers("two", 3)
+        clients = Clients(cluster, "one")
+        put(backend.folder, "one", scaled(7, columns=4))
+        cluster.answers("one", 7)
+        clients.answered(10)
+        assert clients.end() == {2, 7}
+        remove(backend.folder, "two")
+        cluster.serves(one=1)
+
+
+def test_backend_without_models_joins(tmp_path):
+    with Cluster(tmp_path) as cluster:
+        backend = cluster.backend(models=[("late", 4)])
+        wait_until(lambda: any(one["role"] == "backend" and "models" in one for one in cluster.status()["members"]), WAIT_S)
+        assert cluster.served() == {}
+        backend.load("late")
+        cluster.answers("late", 4)
+        backend.unload("late")
+        cluster.serves()
+        backend.load("late")
+        cluster.answers("late", 4)
+
+
+def test_description_is_long(tmp_path):
+    """A model with a megabyte of labels, which take twice that; the frontend classifies by them."""
+    with Cluster(tmp_path) as cluster:
+        backend = cluster.backend(models=[("wordy", 2)])
+        (backend.folder / "wordy" / "labels.txt").write_text("".join("%d %s\n" % (i, 94 * '"') for i in range(10000)))
+        (backend.folder / "wordy" / "config.pbtxt").write_text(
+            'max_batch_size: 1\noutput [{name: "y" data_type: TYPE_FP32 dims: [4] label_filename: "labels.txt"}]\n')
+        backend.load("wordy")
+        cluster.answers("wordy", 2)
+        status, answer = cluster.frontend.infer(
+            "wordy", [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 4, 3]}],
+            outputs=[{"name": "y", "parameters": {"classification": 1}}])
+        assert status == 200 and answer["outputs"][0]["data"] == ["8.000000:2:2 " + 94 * '"']
+
+
+def test_orders_that_will_not_do(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    with Cluster(tmp_path) as cluster:
+        backend = cluster.backend("explicit", "--auth-token-file", token, models=[("one", 2)])
+        allowed = {"Authorization": "Bearer secret"}
+        assert backend.order("one/load")[0] == 401
+        assert backend.order("one/load", "GET", headers=allowed)[0] == 405
+        assert backend.order("one/explode", headers=allowed)[0] == 404
+        assert backend.order("/load", headers=allowed)[0] == 404
+        assert backend.order("one/load", body='{"parameters": {"config": "{}"}}', headers=allowed)[0] == 400
+        assert cluster.served() == {}
+        assert backend.order("none/load", headers=allowed)[0] == 202
+        wait_until(lambda: backend.says("model not loaded"))
+        assert backend.order("one/load", body="{}", headers=allowed)[0] == 202
+        cluster.answers("one", 2)
+    with Cluster(tmp_path / "other") as cluster:
+        backend = cluster.backend("poll", models=[("one", 2)])
+        assert backend.order("one/load")[0] == 404
+
+
+def test_scheduler_comes_back_while_models_change(tmp_path):
+    with Cluster(tmp_path) as cluster:
+        backend = cluster.backend("explicit", "--load-model", "one", models=[("one", 2), ("two", 3)])
+        cluster.answers("one", 2)
+        cluster.scheduler.kill()
+        backend.load("two")
+        wait_until(lambda: backend.says('msg="model loaded" model=two'), WAIT_S)
+        backend.unload("one")
+        wait_until(lambda: backend.says("model is being unloaded"))
+        port = cluster.join[1]
+        cluster.scheduler.args[cluster.scheduler.args.index("--listen") + 1] = port
+        cluster.scheduler.start()
+        cluster.answers("two", 3)
+        cluster.serves(two=1)
+
+
+@pytest.mark.parametrize("old", ["backend", "scheduler"])
+def test_a_release_before_hears_of_models_when_they_are_introduced(tmp_path, old, monkeypatch):
+    if old == "scheduler":
+        monkeypatch.setenv("SYMPHONY_TEST_FORMATS", "1,1")
+    with Cluster(tmp_path) as cluster:
+        monkeypatch.delenv("SYMPHONY_TEST_FORMATS", raising=False)
+        env = {"SYMPHONY_TEST_FORMATS": "1,1"} if old == "backend" else None
+        backend = cluster.backend("explicit", "--load-model", "one", models=[("one", 2), ("two", 3)], env=env)
+        cluster.answers("one", 2)
+        backend.load("two")
+        cluster.answers("two", 3)
+        backend.unload("one")
+        cluster.serves(two=1)

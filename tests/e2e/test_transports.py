@@ -1,0 +1,327 @@
+"""test_transports.py - inputs travel from frontends to backends by each transport, between real processes: answers are right bit for
+bit, whoever dies or stops in mid-pull."""
+# sanitizers: yes
+import concurrent.futures
+import ctypes.util
+import http.client
+import itertools
+import json
+import os
+import signal
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from network import Network, missing
+from repository import save_model
+from server import BINARY, TSAN_OPTIONS, wait_until
+from test_standby import SLOW, Frontend, Role, free_port
+
+TRANSPORTS = ["shm", "fabric", "tcp"]
+LARGE = 4 << 20  # elements; 16 MiB
+needs_fabric = pytest.mark.skipif(not ctypes.util.find_library("fabric"), reason="no libfabric here")
+
+
+def has(transport):
+    return pytest.param(transport, marks=needs_fabric if transport == "fabric" else ())
+
+
+each_transport = pytest.mark.parametrize("transport", [has(transport) for transport in TRANSPORTS])
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """Models whose answers tell every byte of their inputs: of two inputs, one of them 1 byte each, and of a large one."""
+    folder = tmp_path_factory.mktemp("repository")
+    save_model(folder, "two", [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Identity", ["i"], ["j"])],
+               [("x", TensorProto.FLOAT, ["N", 1500]), ("i", TensorProto.UINT8, ["N", 3])],
+               [("y", TensorProto.FLOAT, ["N", 1500]), ("j", TensorProto.UINT8, ["N", 3])])
+    save_model(folder, "large", [helper.make_node("Neg", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["N", LARGE])],
+               [("y", TensorProto.FLOAT, ["N", LARGE])])
+    for name, most in (("two", 16), ("large", 2)):
+        (folder / name / "config.pbtxt").write_text('max_batch_size: %d\n' % most)
+    return folder
+
+
+def asked(inputs):
+    """A request's body, and the length of its head."""
+    head = json.dumps({"inputs": [{"name": name, "datatype": "FP32" if a.dtype == np.float32 else "UINT8", "shape": a.shape,
+                                   "parameters": {"binary_data_size": a.nbytes}} for name, a in inputs.items()],
+                       "parameters": {"binary_data_output": True}}).encode()
+    return head + b"".join(a.tobytes() for a in inputs.values()), str(len(head))
+
+
+def answered(body, length):
+    """The outputs by name."""
+    outputs, at = {}, length
+    for one in json.loads(body[:length])["outputs"]:
+        size = one["parameters"]["binary_data_size"]
+        outputs[one["name"]] = np.frombuffer(body[at:at + size],
+                                             np.float32 if one["datatype"] == "FP32" else np.uint8).reshape(one["shape"])
+        at += size
+    return outputs
+
+
+def infer(frontend, model, **inputs):
+    """The outputs by name, or None if there are none: a request that was refused, or whose frontend is dead."""
+    body, length = asked(inputs)
+    try:
+        status, headers, body = frontend.request("POST", "/v2/models/%s/infer" % model, body,
+                                                 {"Inference-Header-Content-Length": length}, timeout=300)
+    except (OSError, http.client.HTTPException):
+        return None
+    if status != 200:
+        print(status, body)
+        return None
+    return answered(body, int(headers["Inference-Header-Content-Length"]))
+
+
+class Cluster:
+    """A scheduler; backends, and frontends, that have all transports or one."""
+
+    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp"), beat_ms=None):
+        join = "--join", "127.0.0.1:%d" % free_port()
+        more = [("--fabric", one) if one and transport in ("fabric", "auto") else () for one in fabric]
+        if beat_ms:
+            more = [(*one, "--heartbeat-ms", beat_ms) for one in more]
+        self.scheduler = Role("scheduler", "--listen", join[1], *(("--heartbeat-ms", beat_ms) if beat_ms else ()))
+        self.backends = [Role("backend", *join, "--repository", repository, "--accelerators", "cpu:1", "--slo-ms", "300000",
+                              "--transport", transport, *more[1]) for _ in range(backends)]
+        self.frontends = [Frontend(*join) for _ in range(frontends)]
+        for one in self.frontends:
+            one.args += map(str, more[0])
+
+    def __enter__(self):
+        for one in self.frontends:
+            one.start()
+        wait_until(self.ready, 900)
+        return self
+
+    def __exit__(self, *error):
+        for role in [self.scheduler, *self.backends]:
+            if error[0]:
+                with open(role.log.name) as file:
+                    print(role.args[1], file.read()[-3000:])
+            role.end()
+        for one in self.frontends:
+            one.process.send_signal(signal.SIGCONT)
+            one.__exit__(*error)
+
+    def ready(self):
+        return all(one.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for one in self.frontends
+                   for model in ("two", "large"))
+
+    def uses(self, transport):
+        """Whether each frontend's inputs go by it to each backend."""
+        return all(one.log_text().count("transport=%s\n" % transport) == len(self.backends) for one in self.frontends)
+
+
+class Clients:
+    """Ask a frontend for large answers, from two threads, and look at each."""
+
+    def __init__(self, frontend):
+        self.frontend, self.stop, self.right, self.wrong, self.none = frontend, threading.Event(), 0, 0, 0
+        self.pool = concurrent.futures.ThreadPoolExecutor(2)
+        self.runs = [self.pool.submit(self.run, n) for n in range(2)]
+
+    def run(self, seed):
+        x = np.random.default_rng(seed).random((1, LARGE), np.float32)
+        for i in itertools.count():
+            if self.stop.is_set():
+                return
+            x[0, i % LARGE] = i
+            outputs = infer(self.frontend, "large", x=x)
+            if outputs is None:
+                self.none += 1
+            elif np.array_equal(outputs["y"], -x):
+                self.right += 1
+            else:
+                self.wrong += 1
+
+    def answered(self, more):
+        before = self.right
+        wait_until(lambda: self.right >= before + more, 300)
+
+    def end(self):
+        self.stop.set()
+        for run in self.runs:
+            run.result(300)
+        self.pool.shutdown()
+        assert self.wrong == 0
+
+
+@each_transport
+def test_answers_are_right(repository, transport):
+    with Cluster(repository, transport, backends=2, frontends=2) as cluster:
+        wait_until(lambda: cluster.uses(transport), 900)
+
+        def ask(seed):
+            draw = np.random.default_rng(seed)
+            items = int(draw.integers(1, 9))
+            x, i = draw.random((items, 1500), np.float32), draw.integers(0, 256, (items, 3), np.uint8)
+            outputs = infer(cluster.frontends[seed % 2], "two", x=x, i=i)
+            return outputs and np.array_equal(outputs["y"], -x) and np.array_equal(outputs["j"], i)
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            assert all(pool.map(ask, range(100 if SLOW else 400)))
+        clients = [Clients(one) for one in cluster.frontends]
+        for one in clients:
+            one.answered(3)
+            one.end()
+            assert one.none == 0
+
+
+@each_transport
+def test_a_backend_dies_in_mid_pull(repository, transport):
+    """Requests of 16 MiB are under way all the time. All are answered: the frontend sends them to the other backend."""
+    with Cluster(repository, transport, backends=2, beat_ms=1000) as cluster:
+        wait_until(lambda: cluster.uses(transport), 900)
+        clients = Clients(cluster.frontends[0])
+        clients.answered(4)
+        for how in (signal.SIGKILL, signal.SIGSTOP):
+            cluster.backends[0].kill(how)
+            clients.answered(4)
+            cluster.backends[0].start() if how == signal.SIGKILL else cluster.backends[0].kill(signal.SIGCONT)
+            clients.answered(4)
+        clients.end()
+        assert SLOW or clients.none == 0  # else the backend that lives may look dead, too
+
+
+@each_transport
+def test_a_frontend_dies_in_mid_pull(repository, transport):
+    """What it had is lost with it; what others have is answered."""
+    if transport == "fabric":
+        pytest.skip("known defect (docs/cluster.md): pulls by libfabric from other frontends may stall after this")
+    with Cluster(repository, transport, frontends=2, beat_ms=1000) as cluster:
+        clients = [Clients(one) for one in cluster.frontends]
+        for one in clients:
+            one.answered(2)
+        cluster.frontends[1].process.send_signal(signal.SIGSTOP)
+        clients[0].answered(4)
+        cluster.frontends[1].process.send_signal(signal.SIGCONT)
+        clients[1].answered(2)
+        cluster.frontends[1].process.kill()
+        clients[0].answered(4)
+        for one in clients:
+            one.end()
+        assert SLOW or clients[0].none == 0
+
+
+@needs_fabric
+def test_the_best_that_both_have(repository):
+    with Cluster(repository) as cluster:
+        wait_until(lambda: cluster.uses("shm"), 900)
+
+
+@needs_fabric
+def test_what_one_has_not_is_refused_with_a_sentence(repository):
+    with Cluster(repository) as cluster:
+        plain = Frontend(*cluster.frontends[0].args[cluster.frontends[0].args.index("--join"):][:2])
+        plain.start()
+        try:
+            backend = Role("backend", *plain.args[plain.args.index("--join"):][:2], "--repository", repository, "--accelerators",
+                           "cpu:1", "--slo-ms", "300000", "--transport", "fabric", "--fabric", "tcp")
+            cluster.backends.append(backend)
+            sentence = "the frontend has shm, tcp; the backend takes fabric (tcp)"
+            wait_until(lambda: backend.says(sentence) and sentence in plain.log_text(), 300)
+            wait_until(lambda: "transport=fabric" in cluster.frontends[0].log_text(), 300)  # which has it
+        finally:
+            plain.__exit__(None, None, None)
+
+
+class Hosts:
+    """A scheduler and a frontend on one host, a backend on another."""
+
+    def __init__(self, folder, repository, *backend, fabric):
+        self.folder, self.net = folder, Network("front", "back")
+        self.repository, self.backend_args, self.fabric, self.roles = repository, backend, fabric, []
+
+    def __enter__(self):
+        self.net.__enter__()
+        front = self.net.hosts["front"]
+        fabric = ("--fabric", "tcp") if self.fabric else ()
+        join = "--join", front + ":7700"
+        self.role("front", "scheduler", "--listen", front + ":7700")
+        self.frontend = self.role("front", "frontend", *join, "--cluster-port", 7710, "--http-port", 8000, "--no-grpc", *fabric)
+        self.backend = self.role("back", "backend", *join, "--repository", self.repository, "--accelerators", "cpu:1", "--slo-ms",
+                                 "300000", *fabric, *self.backend_args)
+        return self
+
+    def role(self, host, *args):
+        self.roles.append(Role(*args, prefix=self.net.on(host)))
+        return self.roles[-1]
+
+    def __exit__(self, *error):
+        for role in self.roles:
+            if error[0]:
+                with open(role.log.name) as file:
+                    print(role.args, file.read()[-3000:])
+            role.end()
+        self.net.__exit__(*error)
+
+    def infer(self, **inputs):
+        body, length = asked(inputs)
+        (self.folder / "body").write_bytes(body)
+        done = subprocess.run([*self.net.on("front"), "curl", "-s", "-D", self.folder / "head", "-H",
+                               "Inference-Header-Content-Length: " + length, "--data-binary", "@%s" % (self.folder / "body"),
+                               "http://127.0.0.1:8000/v2/models/two/infer"], capture_output=True)
+        head = dict(line.lower().split(": ") for line in (self.folder / "head").read_text().splitlines() if ": " in line)
+        length = head.get("inference-header-content-length")
+        return answered(done.stdout, int(length)) if length else None
+
+    def answers(self):
+        """Whether a request of 48 KB is answered, then rightly."""
+        x, i = np.random.default_rng(1).random((8, 1500), np.float32), np.ones((8, 3), np.uint8)
+        outputs = self.infer(x=x, i=i)
+        assert not outputs or (np.array_equal(outputs["y"], -x) and np.array_equal(outputs["j"], i))
+        return bool(outputs)
+
+
+needs_hosts = pytest.mark.skipif(bool(missing("curl", "nft")), reason="no " + missing("curl", "nft") + " here")
+
+
+@needs_hosts
+@needs_fabric
+def test_libfabric_between_hosts(tmp_path, repository):
+    with Hosts(tmp_path, repository, fabric=True) as hosts:
+        wait_until(lambda: hosts.frontend.says("transport=fabric"), 900)
+        wait_until(hosts.answers, 300)
+        assert not hosts.backend.says("inputs come by tcp")
+
+
+@needs_hosts
+@needs_fabric
+def test_where_libfabric_does_not_connect_tcp_does(tmp_path, repository):
+    with Hosts(tmp_path, repository, fabric=True) as hosts:
+        subprocess.run([*hosts.net.on("front"), "nft", "-f", "-"], check=True, text=True, input="""table inet t {
+            chain c {
+                type filter hook input priority 0;
+                iif != lo tcp flags syn tcp dport != { 7700, 7710 } reject with tcp reset;
+            }
+        }
+        """)
+        hosts.backend.kill()
+        hosts.backend.start()  # whatever came about before
+        wait_until(lambda: hosts.backend.says("inputs come by tcp"), 900)
+        wait_until(hosts.answers, 300)
+
+
+@needs_hosts
+def test_memory_of_another_host_is_not_to_be_had(tmp_path, repository):
+    with Hosts(tmp_path, repository, "--transport", "shm", fabric=False) as hosts:
+        wait_until(lambda: hosts.backend.says("it is not on this host, or gone; --transport shm"), 900)
+
+
+@pytest.mark.parametrize("args, sentence", [
+    (["--transport", "fabric"], "--transport fabric needs --fabric PROVIDER"),
+    (["--transport", "rdma"], "--transport"),
+    (["--fabric", "nonesuch"], "nonesuch"),
+])
+def test_mistakes_are_told(repository, args, sentence):
+    done = subprocess.run([BINARY, "backend", "--join", "127.0.0.1:1", "--repository", repository, "--accelerators", "cpu:1",
+                           "--no-metrics", *args], capture_output=True, text=True, timeout=900,
+                          env={"TSAN_OPTIONS": TSAN_OPTIONS, **os.environ})
+    assert done.returncode in (1, 2) and sentence in done.stderr

@@ -1,0 +1,155 @@
+"""test_upgrade.py - two releases in one cluster: they speak the newest format of messages that both know, and a cluster is upgraded
+process by process under load.
+
+The old release is this program with SYMPHONY_TEST_FORMATS=1,1, which speaks format 1 only, as the first builds do; or another
+program, if SYMPHONY_OLD_BINARY names one."""
+# sanitizers: yes
+import http.client
+import itertools
+import os
+import random
+import signal
+
+import pytest
+
+import server
+import test_standby
+from server import BINARY, wait_until
+from test_standby import Clients, Cluster, Frontend, Role, free_port
+
+OLD_BINARY = os.environ.get("SYMPHONY_OLD_BINARY")
+OLD = {} if OLD_BINARY else {"SYMPHONY_TEST_FORMATS": "1,1"}
+
+
+class Upgrade(Cluster):
+    """Two schedulers, two backends and two frontends of the old release."""
+
+    def __init__(self, folder, schedulers=2, backends=2, frontends=2, beta_ms=10):
+        super().__init__(folder, schedulers=schedulers, backends=backends, beta_ms=beta_ms, env=OLD)
+        self.frontends = [self.frontend] + [Frontend(*self.join, env=OLD) for _ in range(frontends - 1)]
+        for one in self.frontends:
+            one.args[one.args.index("--http-port") + 1] = str(free_port())
+            one.ready = True
+
+    def __enter__(self):
+        super().__enter__()
+        for one in self.frontends[1:]:
+            one.start()
+        wait_until(lambda: all(one.request("GET", "/v2/models/m-2/ready")[0] == 200 for one in self.frontends))
+        return self
+
+    def __exit__(self, *error):
+        for one in self.frontends[1:]:
+            one.__exit__(*error)
+        super().__exit__(*error)
+
+    def formats(self):
+        return sorted((one["role"], one["format"]) for one in self.status()["members"] if one["role"] != "scheduler")
+
+
+@pytest.fixture(autouse=True)
+def old_binary(monkeypatch):
+    """What is started first is of the old release."""
+    if OLD_BINARY:
+        monkeypatch.setattr(server, "BINARY", OLD_BINARY)
+        monkeypatch.setattr(test_standby, "BINARY", OLD_BINARY)
+
+
+def renew(process):
+    """Ends it in order, and starts the new release in its place."""
+    if isinstance(process, Role):
+        assert process.kill(signal.SIGTERM) == 0
+    else:
+        process.ready = False  # as a load balancer knows
+        assert process.stop() == 0
+    process.args[0] = BINARY
+    for name in OLD:
+        process.env.pop(name, None)
+    before = process.says('msg="ready"') if isinstance(process, Role) else 0
+    process.start()
+    if isinstance(process, Role):
+        wait_until(lambda: process.says('msg="ready"') > before)
+    if isinstance(process, Frontend):
+        wait_until(lambda: process.request("GET", "/v2/health/ready")[0] == 200)
+        process.ready = True
+
+
+class AnyFrontend(Clients):
+    """Clients that ask another frontend when one takes no requests, as a load balancer does."""
+
+    class Front:
+        def __init__(self, frontends):
+            self.frontends = frontends
+
+        def infer(self, *args, **more):
+            for i in itertools.count(int(more["id"].split("-")[1])):
+                one = self.frontends[i % len(self.frontends)]
+                try:
+                    if one.ready:
+                        return one.infer(*args, **more)
+                except (ConnectionError, http.client.HTTPException):
+                    pass  # it takes no more connections
+            return None
+
+    def __init__(self, cluster, count=8):
+        self.frontend = self.Front(cluster.frontends)
+        super().__init__(self, count)
+
+
+@pytest.mark.parametrize("order", ["members first", "schedulers first", "any"])
+def test_upgrade_under_load(tmp_path, order):
+    with Upgrade(tmp_path) as cluster:
+        members = cluster.backends + cluster.frontends
+        processes = {"members first": members + cluster.schedulers, "schedulers first": cluster.schedulers + members,
+                     "any": random.Random(1).sample(members + cluster.schedulers, 6)}[order]
+        clients = AnyFrontend(cluster)
+        clients.answered(50)
+        for process in processes:
+            renew(process)
+            clients.answered(30)
+            wait_until(lambda: len(cluster.status()["members"]) >= 5)  # the other scheduler among them
+        wait_until(lambda: cluster.formats() == [("backend", 2)] * 2 + [("frontend", 2)] * 2)
+        clients.answered(50)
+        clients.check()
+
+
+@pytest.mark.parametrize("renewed", ["", "scheduler frontend", "scheduler backend", "scheduler frontend backend"])
+def test_links_speak_what_both_know(tmp_path, renewed):
+    """A backend dies with a batch, and its frontend hears why where the scheduler and it speak format 2."""
+    with Upgrade(tmp_path, schedulers=1, backends=1, frontends=1, beta_ms=3000) as cluster:
+        for role, processes in (("scheduler", cluster.schedulers), ("frontend", cluster.frontends), ("backend", cluster.backends)):
+            if role in renewed:
+                renew(processes[0])
+        frontend, backend = cluster.frontends[0], cluster.backends[0]
+        wait_until(cluster.ready)
+        if "scheduler" in renewed:
+            wait_until(lambda: cluster.formats() == [("backend", 2 if "backend" in renewed else 1),
+                                                     ("frontend", 2 if "frontend" in renewed else 1)])
+        clients = Clients(cluster, 1)
+        wait_until(lambda: any(one.get("batches") for one in cluster.status()["members"]))
+        backend.kill()
+        backend.start()
+        clients.answered(1)
+        clients.check()
+        if OLD_BINARY and "frontend" not in renewed:
+            return
+        # The frontend may see before the scheduler that the backend is gone. Sent again, the request may come before the backend's model.
+        def lost(reason):
+            return frontend.metrics().get('symphony_cluster_requests_lost_total{reason="%s"}' % reason, 0)
+
+        wait_until(lambda: sum(map(lost, ["backend", "unsaid", "place"])) >= 1)
+        if "frontend" in renewed and "scheduler" in renewed:
+            assert lost("unsaid") == 0
+
+
+def test_formats_too_far_apart(tmp_path):
+    with Upgrade(tmp_path, schedulers=1, backends=1, frontends=1) as cluster:
+        stranger = Role("frontend", *cluster.join, "--http-port", "0", "--grpc-port", "0", env={"SYMPHONY_TEST_FORMATS": "2,3"})
+        stranger.args[0] = BINARY
+        wait_until(lambda: stranger.says("scheduler not reached"))
+        with open(stranger.log.name) as log:
+            text = log.read()
+        if not OLD_BINARY:
+            assert "speaks formats 2 to 3 of messages, and symphony" in text and "formats 1 to 1" in text
+        wait_until(lambda: cluster.schedulers[0].says("stranger refused"))
+        stranger.end()

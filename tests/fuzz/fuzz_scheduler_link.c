@@ -1,0 +1,144 @@
+/* fuzz_scheduler_link.c - a scheduler, its model and rank cores included, whose frontends, backends, visitors and
+ * fellow schedulers lie. */
+#include "cluster/scheduler_link.h"
+#include "liar.h"
+#include "sched/policy.h"
+#include "sched/rank_thread.h"
+
+#define MODELS       2
+#define VARIANTS     (MODELS + VARIANTS_MAX)
+#define ACCELERATORS 4
+#define REQUESTS     32
+
+static struct wiring wiring;
+static struct model_thread *model_thread;
+static struct rank_thread *rank_thread;
+static struct scheduler_link *link_of_scheduler;
+static struct served_model model = {
+    .name = "m",
+    .version = 1,
+    .batch_max = 8,
+    .slo_ns = NS_PER_S,
+    .weight = 1,
+    .contents = "00",
+    .signature = {.input_count = 1,
+                  .inputs = {{.name = "x", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}},
+                  .output_count = 1,
+                  .outputs = {{.name = "y", .type = DATATYPE_UINT8, .rank = 2, .dims = {-1, -1}}},
+                  .batched = true,
+                  .variable_shapes = true},
+};
+
+static void turns(void) {
+    for (int i = 0; i < 3; i++) {
+        model_thread_turn(model_thread);
+        rank_thread_turn(rank_thread);
+    }
+}
+
+static void scheduler_begin(void) {
+    static uint32_t zeros[VARIANTS];
+    static uint8_t types[ACCELERATORS], nobody[VARIANTS];
+    struct sy_error err = {.text = ""};
+    memset(nobody, PART_NOBODY, sizeof(nobody));
+    wiring = (struct wiring){
+        .frontends = 1,
+        .model_threads = 1,
+        .rank_threads = 1,
+        .executors = 1,
+        .accelerators = ACCELERATORS,
+        .link = LINK_SCHEDULER,
+        .models = VARIANTS,
+        .models_unused = VARIANTS,
+        .types = ACCELERATOR_TYPES_MAX,
+        .batch_max = 8,
+        .port_requests = REQUESTS,
+        .thread_of_model = zeros,
+        .thread_of_served = zeros,
+        .executor_of = zeros,
+        .part_of_accelerator = types,
+        .part_of_model = nobody,
+    };
+    CHECK_EQ(wiring_init(&wiring, true, &err), 0);
+    struct thread_model places[MODELS] = {{.served_model = 0}, {.served_model = 1}};
+    static struct policy_options options;
+    const struct policy_ops *policy = policy_find("deferred", &err);
+    CHECK(policy);
+    struct model_thread_config models = {
+        .rings = {.wiring = &wiring, .models = places, .model_count = MODELS, .queue_max = REQUESTS, .ctrl_ns = 1000},
+        .types = ACCELERATOR_TYPES_MAX,
+        .policy = policy,
+        .policy_options = &options};
+    CHECK_EQ(model_thread_make(&model_thread, &models, &err), 0);
+    struct rank_core_config ranks = {.models = VARIANTS,
+                                     .accelerators = ACCELERATORS,
+                                     .accelerator_type = types,
+                                     .types = ACCELERATOR_TYPES_MAX,
+                                     .absent = true,
+                                     .grace_ns = RANK_GRACE_NS,
+                                     .policy = policy,
+                                     .policy_options = &options};
+    CHECK_EQ(rank_thread_make(&rank_thread, &wiring, 0, &ranks, &err), 0);
+    const struct scheduler_link_config config = {
+        .wiring = &wiring,
+        .model_threads = &model_thread,
+        .models_max = MODELS,
+        .listen_fd = -1,
+        .self = {.incarnation = 1, .version = "x", .name = "real"},
+        .beat_ns = 60 * NS_PER_S,
+    };
+    CHECK_EQ(scheduler_link_start(&link_of_scheduler, &config, &err), 0);
+}
+
+static void scheduler_end(void) {
+    for (struct liar *l = liars; l < liars + LIARS; l++)
+        liar_close(l);
+    liars_pump(turns);
+    scheduler_link_stop(link_of_scheduler);
+    model_thread_stop(model_thread);
+    rank_thread_stop(rank_thread);
+    wiring_destroy(&wiring);
+}
+
+/* A backend that has told all, and a frontend. */
+static void join(struct liar *l, enum cluster_role role, struct bytes *in) {
+    const uint32_t zero = 0;
+    liar_connects(l, role);
+    liar_hello(l, FRAME_HELLO, in);
+    if (role == ROLE_BACKEND) {
+        struct wire_accelerator types[2] = {{"t"}, {"t"}};
+        struct freed_message joins[2] = {{.news = NEWS_JOINS}, {.news = NEWS_JOINS, .accelerator = 1}};
+        char *head = peer_frame(&l->peer, FRAME_MODEL, 1, sizeof(zero) + liar_description_bytes, 0);
+        memcpy(head, &zero, sizeof(zero));
+        memcpy(head + sizeof(zero), liar_description, liar_description_bytes);
+        peer_send(&l->peer, FRAME_ACCELERATORS, 2, types, sizeof(types));
+        peer_send(&l->peer, FRAME_TOLD, 0, NULL, 0);
+        peer_send(&l->peer, FRAME_FREED, 2, joins, sizeof(joins));
+    }
+    liars_pump(turns);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct bytes in = {data, size};
+    if (!liar_description)
+        liar_set_up(&model);
+    scheduler_begin();
+    while (in.left > 0) {
+        uint8_t what = bytes_u8(&in);
+        struct liar *l = &liars[(what >> 3) % LIARS];
+        enum cluster_role role = (what >> 5) % ROLE_COUNT;
+        if (what % 8 == 0)
+            liars_pump(turns);
+        else if (what % 8 == 1)
+            liar_close(l);
+        else if (what % 8 == 2)
+            liar_connects(l, role);
+        else if (what % 8 == 3)
+            join(l, role, &in);
+        else if (l->open)
+            liar_says(l, &in);
+    }
+    liars_pump(turns);
+    scheduler_end();
+    return 0;
+}

@@ -1,0 +1,315 @@
+/* virtual_cluster.c - draws clusters, starts roles, looks at what they have inside. */
+#include "sim/virtual_cluster.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "cli/cli.h"
+#include "cluster/backend_link_state.h"
+#include "cluster/frontend_link_state.h"
+#include "cluster/scheduler_link_state.h"
+#include "control/deployment.h"
+
+#define WRONGS_SHOWN   5
+#define TERMS_KEPT     256
+#define OFFSET_MOST_NS (3600 * NS_PER_S)
+#define DRIFT_MOST_PPB 200000
+
+struct virtual_cluster cluster;
+
+static struct { uint64_t term, incarnation; } terms[TERMS_KEPT];
+static uint32_t term_count;
+
+void cluster_wrong(const char *format, ...) {
+    va_list arguments;
+    if (cluster.wrongs++ >= WRONGS_SHOWN)
+        return;
+    fprintf(stderr, "seed %llu, %.6f s: ", (unsigned long long)cluster.seed,
+            (double)(virtual_world.now_ns - VIRTUAL_BEGIN_NS) / NS_PER_S);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+/* ---- drawing ---- */
+
+static uint32_t host_draw(const char *name, uint32_t number) {
+    char full[16];
+    bool exact = virtual_chance(0.3);
+    snprintf(full, sizeof(full), "%.8s%u", name, number);
+    return virtual_host_add(full, exact ? 0 : virtual_between(-900 * NS_PER_S, OFFSET_MOST_NS),
+                            exact ? 0 : virtual_between(-DRIFT_MOST_PPB, DRIFT_MOST_PPB));
+}
+
+static struct virtual_role *role_add(enum virtual_role_kind kind, uint32_t number, uint32_t host) {
+    static const char *const names[] = {"scheduler", "frontend", "backend"};
+    CHECK_LT(cluster.role_count, CLUSTER_ROLES_MAX);
+    struct virtual_role *r = &cluster.roles[cluster.role_count++];
+    r->kind = kind;
+    r->number = number;
+    r->host = host;
+    r->wanted = true;
+    snprintf(r->name, sizeof(r->name), "%s%u", names[kind], number);
+    return r;
+}
+
+/* The models that a backend has, as a file. */
+static void scenario_write(const struct virtual_role *r) {
+    FILE *file = fopen(r->scenario, "w");
+    CHECK(file);
+    fprintf(file, "cluster: {accelerators: %u, type: t%u}\nmodels:\n", r->accelerators, r->number % 2);
+    for (uint32_t m = 0; m < r->models; m++) {
+        uint32_t model = (r->first_model + m) % cluster.models;
+        fprintf(file, "  - {name: m%u, alpha_ms: %g, beta_ms: %g, slo_ms: %lld}\n", model, 0.2 + 0.1 * model,
+                1.0 + model, (long long)cluster.slo_ms);
+    }
+    fclose(file);
+}
+
+void cluster_make(uint64_t seed, const char *folder) {
+    static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
+    cluster = (struct virtual_cluster){.seed = seed, .folder = folder};
+    term_count = 0;
+    engine_begin();
+    registry_begin();
+    cluster.schedulers = 1 + (uint32_t)virtual_below(3);
+    cluster.frontends = 1 + (uint32_t)virtual_below(2);
+    cluster.backends = 1 + (uint32_t)virtual_below(3);
+    cluster.models = 1 + (uint32_t)virtual_below(CLUSTER_MODELS_MAX);
+    cluster.slo_ms = 200 + 100 * (int64_t)virtual_below(9);
+    cluster.width = virtual_chance(0.5) ? 16 : virtual_chance(0.7) ? 1024 : 16384;
+    cluster.registry = cluster.schedulers > 1 && virtual_chance(0.5);
+    cluster.names = !cluster.registry && virtual_chance(0.3);
+    cluster.gentle = virtual_chance(0.15);
+    if (cluster.gentle) {
+        cluster.backends = cluster.frontends = 2;
+        cluster.schedulers += cluster.schedulers == 1;
+        cluster.slo_ms = 1500;
+    }
+    cluster.policy = cluster.gentle || virtual_chance(0.6) ? "deferred" : names[virtual_below(ARRAY_COUNT(names))];
+    cluster.model_threads = 1 + virtual_chance(0.3);
+    cluster.frontend_threads = 1 + virtual_chance(0.3);
+    for (uint32_t i = 0; i < cluster.schedulers; i++)
+        role_add(CLUSTER_SCHEDULER, i, host_draw("sched", i));
+    for (uint32_t i = 0; i < cluster.frontends; i++)
+        role_add(CLUSTER_FRONTEND, i, host_draw("front", i));
+    for (uint32_t i = 0; i < cluster.backends; i++) {
+        bool beside = virtual_chance(0.25);
+        uint32_t host = beside ? cluster.roles[cluster.schedulers + i % cluster.frontends].host : host_draw("back", i);
+        struct virtual_role *r = role_add(CLUSTER_BACKEND, i, host);
+        r->tcp = beside && virtual_chance(0.2);
+        r->models = i == 0 || cluster.gentle ? cluster.models : 1 + (uint32_t)virtual_below(cluster.models);
+        r->first_model = i == 0 ? 0 : (uint32_t)virtual_below(cluster.models);
+        r->accelerators = 1 + (uint32_t)virtual_below(2);
+        snprintf(r->scenario, sizeof(r->scenario), "%.40s/backend%u.yaml", folder, i);
+        scenario_write(r);
+    }
+    cluster.clients_host = virtual_host_add("clients", 0, 0);
+    cluster.registry_host = virtual_host_add("etcd", 0, 0);
+}
+
+/* ---- starting ---- */
+
+/* One more word of the command line. */
+static void word(struct virtual_role *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void word(struct virtual_role *r, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(r->arguments[r->argc], sizeof(r->arguments[0]), format, arguments);
+    va_end(arguments);
+    r->argv[r->argc] = r->arguments[r->argc];
+    r->argv[++r->argc] = NULL;
+}
+
+/* HOST:PORT of all schedulers. */
+static void schedulers_text(char *text, size_t bytes) {
+    size_t used = 0;
+    for (uint32_t i = 0; i < cluster.schedulers; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s10.0.0.%u:%d", i ? "," : "", cluster.roles[i].host + 1,
+                                 CLUSTER_PORT);
+}
+
+static void command_line(struct virtual_role *r) {
+    static const char *const commands[] = {"scheduler", "frontend", "backend"};
+    char schedulers[90];
+    r->argc = 0;
+    schedulers_text(schedulers, sizeof(schedulers));
+    word(r, "%s", commands[r->kind]);
+    word(r, "--no-metrics");
+    word(r, "--log-level=info"); /* whether it is shown or not, so that the run is the same */
+    word(r, "--name=%s", r->name);
+    if (cluster.registry)
+        word(r, "--registry=etcd://10.0.0.%u:2379/c", cluster.registry_host + 1);
+    if (r->kind == CLUSTER_SCHEDULER) {
+        word(r, "--listen=10.0.0.%u:%d", r->host + 1, CLUSTER_PORT);
+        word(r, "--accelerators-max=16");
+        word(r, "--policy=%s", cluster.policy);
+        word(r, "--model-threads=%u", cluster.model_threads);
+        word(r, "--max-models=8");
+        if (!cluster.registry && cluster.schedulers > 1)
+            word(r, "--peers=%s", schedulers);
+        return;
+    }
+    if (cluster.names)
+        word(r, "--join=sched:%d", CLUSTER_PORT);
+    else if (!cluster.registry)
+        word(r, "--join=%s", schedulers);
+    if (r->kind == CLUSTER_FRONTEND) {
+        word(r, "--http-port=%d", CLUSTER_HTTP_PORT);
+        word(r, "--no-grpc");
+        word(r, "--frontends=%u", cluster.frontend_threads);
+        word(r, "--no-shared-memory");
+        word(r, "--max-models=8");
+        word(r, "--inputs-max-mib=64");
+        word(r, "--drain-timeout=5");
+        return;
+    }
+    word(r, "--scenario=%s", r->scenario);
+    word(r, "--inputs-max-mib=64");
+    word(r, "--drain-timeout=5");
+    if (r->tcp)
+        word(r, "--transport=tcp");
+}
+
+static int role_main(void *role) {
+    static const struct cli_command *const commands[] = {&cli_scheduler, &cli_frontend, &cli_backend};
+    struct virtual_role *r = role;
+    return commands[r->kind]->run(r->argc, r->argv);
+}
+
+void cluster_start(struct virtual_role *r) {
+    if (cluster_lives(r))
+        return;
+    r->link = NULL;
+    command_line(r);
+    virtual_trace("start %s:", r->name);
+    for (int i = 1; i < r->argc; i++)
+        virtual_trace("    %s", r->argv[i]);
+    r->process = virtual_start(r->host, r->name, role_main, r);
+    r->process->context = r;
+    r->lives++;
+    if (virtual_chance(0.1))
+        r->process->formats = "1,1";
+}
+
+bool cluster_lives(const struct virtual_role *r) {
+    return r->process && !r->process->over;
+}
+
+/* Keeps a role's link while it runs, to look into it. */
+#define LINK_KEPT(role)                                                                                                \
+    int __real_##role##_start(struct role **link, const struct role##_config *config, struct sy_error *err);           \
+    int __wrap_##role##_start(struct role **link, const struct role##_config *config, struct sy_error *err);           \
+    void __real_##role##_stop(struct role *link);                                                                      \
+    void __wrap_##role##_stop(struct role *link);                                                                      \
+    int __wrap_##role##_start(struct role **link, const struct role##_config *config, struct sy_error *err) {          \
+        int rc = __real_##role##_start(link, config, err);                                                             \
+        ((struct virtual_role *)virtual_self()->context)->link = rc == 0 ? *link : NULL;                               \
+        return rc;                                                                                                     \
+    }                                                                                                                  \
+    void __wrap_##role##_stop(struct role *link) {                                                                     \
+        ((struct virtual_role *)virtual_self()->context)->link = NULL;                                                 \
+        __real_##role##_stop(link);                                                                                    \
+    }
+LINK_KEPT(scheduler_link)
+LINK_KEPT(frontend_link)
+LINK_KEPT(backend_link)
+
+/* Backends run the virtual engine, and items of so many elements as the cluster has drawn. */
+int __real_deployment_from_scenario(struct deployment *d, const struct scenario *scenario, struct sy_error *err);
+int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario *scenario, struct sy_error *err);
+int __wrap_deployment_from_scenario(struct deployment *d, const struct scenario *scenario, struct sy_error *err) {
+    int rc = __real_deployment_from_scenario(d, scenario, err);
+    for (uint32_t i = 0; rc == 0 && i < d->model_count; i++) {
+        struct served_model *m = &d->models[i];
+        m->signature.inputs[0].dims[1] = m->signature.outputs[0].dims[1] = cluster.width;
+        m->item_elements = m->reference_dims[0][1] = cluster.width;
+    }
+    for (uint32_t i = 0; rc == 0 && i < d->type_count; i++)
+        d->accelerators[i].engine = &engine_virtual;
+    return rc;
+}
+
+/* ---- looking ---- */
+
+void cluster_look(void) {
+    for (uint32_t i = 0; i < cluster.schedulers; i++) {
+        const struct virtual_role *r = &cluster.roles[i];
+        const struct scheduler_link *l = cluster_lives(r) && r->link ? r->link : NULL;
+        uint32_t k = 0;
+        if (!l || !scheduler_link_leads(l) || cluster.schedulers == 1)
+            continue;
+        while (k < term_count && terms[k].term != l->config.self.term)
+            k++;
+        if (k < term_count && terms[k].incarnation != l->config.self.incarnation && cluster.registry)
+            cluster_wrong("two schedulers have led term %llu", (unsigned long long)terms[k].term);
+        if (k < term_count || term_count == TERMS_KEPT)
+            continue;
+        terms[term_count].term = l->config.self.term;
+        terms[term_count++].incarnation = l->config.self.incarnation;
+        virtual_trace("%s leads term %llu", r->name, (unsigned long long)l->config.self.term);
+    }
+}
+
+static void check_scheduler(const struct virtual_role *r, const struct scheduler_link *l) {
+    if (!scheduler_link_leads(l))
+        return;
+    uint32_t plans = 0;
+    if (l->in_scheduler > 0)
+        cluster_wrong("%s holds %u requests that nobody waits for", r->name, l->in_scheduler);
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        plans += l->accelerators[a].first != NULL;
+    if (plans > 0)
+        cluster_wrong("%s holds plans of %u accelerators that have ended", r->name, plans);
+    for (uint32_t p = 0; p < l->config.models_max; p++)
+        if (l->places[p].state == PLACE_LEAVING || l->places[p].state == PLACE_GOING || l->places[p].queued ||
+            l->places[p].sealed)
+            cluster_wrong("%s: place %u is left behind: state %u, %u queued, %u sealed, %u owed", r->name, p,
+                          l->places[p].state, l->places[p].queued, l->places[p].sealed, l->places[p].owed);
+    if (l->ghosts)
+        cluster_wrong("%s still knows a member that is gone", r->name);
+}
+
+static void check_frontend(const struct virtual_role *r, const struct frontend_link *l) {
+    for (size_t i = 0; i < away_count(l); i++) {
+        const struct away *a = &l->away[i];
+        if (a->message.handle)
+            cluster_wrong(
+                "%s: request %llx is away, and nobody waits for it: sent %u of %u, again %u, taker %d, readers "
+                "%u, over %u, cancelled %u",
+                r->name, (unsigned long long)away_handle(l, a->message.handle), a->sent, l->uplink.times, a->again,
+                (int)a->taker, a->readers, a->over, a->cancelled);
+    }
+    if (l->held > 0)
+        cluster_wrong("%s: %u requests are held, and nobody waits for them", r->name, l->held);
+}
+
+static void check_backend(const struct virtual_role *r, const struct backend_link *l) {
+    uint32_t landed = 0;
+    for (const struct frontend_peer *f = l->frontends; f; f = f->next)
+        for (size_t i = 0; i < (size_t)f->landing.lanes * f->landing.slots; i++)
+            landed += f->landing.landed[i].handle != 0;
+    if (landed > 0 || l->pulling > 0)
+        cluster_wrong("%s: %u requests and %u plans are left behind", r->name, landed, l->pulling);
+    for (uint32_t a = 0; a < l->wiring->accelerators; a++)
+        if (l->queues[a].out > 0)
+            cluster_wrong("%s: accelerator %u has %u plans that have ended", r->name, a, l->queues[a].out);
+}
+
+void cluster_check_rest(void) {
+    for (uint32_t i = 0; i < cluster.role_count; i++) {
+        const struct virtual_role *r = &cluster.roles[i];
+        if (!cluster_lives(r) || !r->link)
+            cluster_wrong("%s does not live", r->name);
+        else if (r->kind == CLUSTER_SCHEDULER)
+            check_scheduler(r, r->link);
+        else if (r->kind == CLUSTER_FRONTEND)
+            check_frontend(r, r->link);
+        else
+            check_backend(r, r->link);
+    }
+}

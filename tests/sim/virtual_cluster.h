@@ -1,0 +1,107 @@
+/* virtual_cluster.h - the program's roles as virtual processes: `symphony scheduler`, `frontend` and `backend`, from
+ * their command lines on, with an engine whose answers can be told right from wrong, and clients.
+ *
+ *     scheduler0 scheduler1 ...     each on a host of its own, led by --peers or the virtual registry
+ *     frontend0 ...                 each on a host of its own
+ *     backend0 ...                  on a host of its own, or on a frontend's, which it then reads without a network
+ *     clients                       whose links have no faults: what they see is the cluster's doing
+ *
+ * Whatever is found wrong is said by cluster_wrong(), from checks that know nothing of how the roles work. */
+#pragma once
+
+#include "sim/virtual_net.h"
+
+#define CLUSTER_ROLES_MAX  12
+#define CLUSTER_HTTP_PORT  8000
+#define CLUSTER_PORT       7700
+#define CLUSTER_WIDTH_MAX  65536
+#define CLUSTER_MODELS_MAX 3
+
+enum virtual_role_kind { CLUSTER_SCHEDULER, CLUSTER_FRONTEND, CLUSTER_BACKEND };
+
+/* A process that is started again and again. */
+struct virtual_role {
+    enum virtual_role_kind kind;
+    uint32_t number; /* among its kind */
+    uint32_t host;
+    struct virtual_process *process; /* the last one; NULL: none yet */
+    void *link;                      /* its link thread's, while that runs; else NULL */
+    uint32_t lives;
+    bool wanted;                  /* it is to live once faults are over */
+    uint32_t models, first_model; /* a backend's */
+    uint32_t accelerators;
+    bool tcp;
+    char name[24], scenario[64], arguments[24][96];
+    char *argv[25];
+    int argc;
+};
+
+struct engine_ops;
+
+struct virtual_cluster {
+    uint64_t seed;
+    const char *folder; /* for scenario files */
+    struct virtual_role roles[CLUSTER_ROLES_MAX];
+    uint32_t role_count, schedulers, frontends, backends;
+    uint32_t models;
+    int64_t slo_ms;
+    uint32_t width; /* elements of an item */
+    bool registry;  /* that knows the schedulers and who leads; else --peers */
+    bool names;     /* members join by a name */
+    bool gentle;    /* members leave and come, but nothing fails: then no request is refused */
+    const char *policy;
+    uint32_t model_threads, frontend_threads;
+    uint32_t clients_host, registry_host;
+    struct virtual_process *clients;
+    uint32_t wrongs; /* found */
+};
+extern struct virtual_cluster cluster;
+
+/* Draws a cluster and its hosts from the world's seed. The world has begun. */
+void cluster_make(uint64_t seed, const char *folder);
+/* Starts a role, if it does not live: a new process, which is another one to the others. */
+void cluster_start(struct virtual_role *role);
+bool cluster_lives(const struct virtual_role *role);
+/* Something that must not be. The first of a run are printed. */
+void cluster_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Looks at what the roles have inside: one leader a term. After each turn of a scheduler, or now and then. */
+void cluster_look(void);
+/* At the end, with no requests left: that all has been given back. */
+void cluster_check_rest(void);
+
+/* ---- virtual_engine.c ---- */
+
+extern const struct engine_ops engine_virtual;
+
+/* The bits of element `i` of item `item` of a request, and what the engine makes of them. */
+uint32_t engine_element(uint64_t request, uint32_t item, uint32_t i);
+uint32_t engine_answer(uint32_t element);
+/* Runs that have begun. */
+uint64_t engine_runs(void);
+void engine_begin(void);
+
+/* ---- virtual_clients.c ---- */
+
+struct clients_config {
+    double rate;          /* requests a second, of all */
+    int64_t timeout_ns;   /* of each; 0: the model's SLO */
+    int64_t late_most_ns; /* an answer may come so long after its deadline */
+    double leave;         /* part of the clients that do not wait for their answer */
+    uint32_t items_most;
+};
+/* Starts them. */
+void clients_begin(const struct clients_config *config);
+/* No more requests from now on. */
+void clients_end(void);
+/* Requests that no answer has come to. */
+uint32_t clients_waiting(void);
+/* Of the requests of that time: all, and those answered with what they asked for, in time. */
+void clients_count(int64_t from_ns, int64_t to_ns, uint32_t *all, uint32_t *good);
+/* All that there were, and how they ended: good, refused by a frontend that was ready, broken with their frontend. */
+void clients_sums(uint32_t *all, uint32_t *good, uint32_t *refused, uint32_t *broken);
+
+/* ---- virtual_registry.c ---- */
+
+void registry_begin(void);
+/* Whether it answers. */
+void registry_serve(bool serves);

@@ -1,0 +1,141 @@
+/* virtual_engine.c - an engine whose batches take what their profiles say, in virtual time, and whose answers say which
+ * requests they are to. It stands for the emulated one, and looks at what it is given: an accelerator has one batch at
+ * a time, and inputs stay as they are while it runs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "sim/virtual_cluster.h"
+
+#define NOISE_ONE_OF 20 /* runs that take up to twice as long */
+
+struct engine {
+    bool runs;
+};
+
+struct engine_model {
+    struct engine *engine;
+    const struct signature *signature;
+    uint32_t batch_max;
+    int64_t latency_ns[];
+};
+
+struct virtual_block {
+    struct output_block block;
+    uint32_t elements[];
+};
+
+static uint64_t runs;
+
+uint64_t engine_runs(void) {
+    return runs;
+}
+
+void engine_begin(void) {
+    runs = 0;
+}
+
+/* The first two elements of an item say which it is, the others follow from them. */
+static uint32_t element_of(uint32_t request, uint32_t item, uint32_t i) {
+    uint32_t mixed = (request * 31 + item) * 2654435761U + i * 2246822519U;
+    return i == 0 ? request : i == 1 ? item : mixed ^ mixed >> 15;
+}
+
+uint32_t engine_element(uint64_t request, uint32_t item, uint32_t i) {
+    return element_of((uint32_t)request, item, i);
+}
+
+uint32_t engine_answer(uint32_t element) {
+    return element ^ 0x5a5aa5a5;
+}
+
+/* Whether an item's elements are what its first two say. */
+static bool item_whole(const uint32_t *item, size_t width) {
+    for (size_t i = 2; i < width; i++)
+        if (item[i] != element_of(item[0], item[1], (uint32_t)i))
+            return false;
+    return true;
+}
+
+static const char *engine_version(void) {
+    return "1";
+}
+
+static int engine_open(struct engine **engine, const struct engine_options *options, struct sy_error *err) {
+    (void)options, (void)err;
+    *engine = calloc(1, sizeof(**engine));
+    return *engine ? 0 : -ENOMEM;
+}
+
+static void engine_close(struct engine *engine) {
+    free(engine);
+}
+
+static int engine_load(struct engine *engine, const struct engine_model_source *source, struct engine_model **model,
+                       struct sy_error *err) {
+    size_t bytes = (source->batch_max + 1) * sizeof(int64_t);
+    struct engine_model *m = calloc(1, sizeof(*m) + bytes);
+    if (!m)
+        return error_set(err, -ENOMEM, "no memory");
+    m->engine = engine;
+    m->signature = source->signature;
+    m->batch_max = source->batch_max;
+    memcpy(m->latency_ns, source->profile->latency_ns, bytes);
+    *model = m;
+    return 0;
+}
+
+static void engine_unload(struct engine_model *model) {
+    free(model);
+}
+
+static void block_release(struct output_block *block) {
+    free(container_of(block, struct virtual_block, block));
+}
+
+static int engine_run(struct engine_model *model, const struct tensor_view *inputs, uint32_t items,
+                      struct output_block **outputs, struct sy_error *err) {
+    size_t width = (size_t)inputs[0].dims[1], count = items * width;
+    const uint32_t *elements = inputs[0].data;
+    struct virtual_block *b = malloc(sizeof(*b) + count * sizeof(*b->elements));
+    if (!b)
+        return error_set(err, -ENOMEM, "no memory");
+    if (model->engine->runs)
+        cluster_wrong("an accelerator of %s runs two batches at once", virtual_self()->name);
+    if (items == 0 || items > model->batch_max || inputs[0].bytes != count * sizeof(*elements))
+        cluster_wrong("a batch of %u items, %zu bytes", items, (size_t)inputs[0].bytes);
+    model->engine->runs = true;
+    runs++;
+    for (uint32_t i = 0; i < items; i++)
+        if (!item_whole(elements + i * width, width))
+            cluster_wrong("%s is given inputs of request %u that are not what its client sent", virtual_self()->name,
+                          elements[i * width]);
+    for (size_t i = 0; i < count; i++)
+        b->elements[i] = engine_answer(elements[i]);
+    int64_t run_ns = model->latency_ns[items];
+    run_ns += virtual_below(NOISE_ONE_OF) == 0 ? virtual_between(0, run_ns) : 0;
+    virtual_sleep(NULL, virtual_world.now_ns + run_ns);
+    model->engine->runs = false;
+    for (size_t i = 0; i < count; i++)
+        if (b->elements[i] != engine_answer(elements[i])) {
+            cluster_wrong("inputs of a batch changed while %s ran it", virtual_self()->name);
+            break;
+        }
+    b->block = (struct output_block){.output_count = 1, .release = block_release};
+    atomic_init(&b->block.references, 1);
+    b->block.outputs[0] = (struct tensor_view){
+        .data = (void *)b->elements, .bytes = count * sizeof(*elements), .rank = 2, .dims = {items, (int64_t)width}};
+    *outputs = &b->block;
+    return 0;
+}
+
+const struct engine_ops engine_virtual = {
+    .name = "emulated",
+    .version = engine_version,
+    .open = engine_open,
+    .close = engine_close,
+    .load = engine_load,
+    .unload = engine_unload,
+    .run = engine_run,
+};

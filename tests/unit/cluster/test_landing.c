@@ -1,0 +1,192 @@
+/* test_landing.c - cards that were pulled are held against their model, and their inputs get memory that executors
+ * find.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/landing.h"
+#include "request/slab.h"
+#include "unit/cmocka_all.h"
+
+#define NUMBER 3
+#define LANES  2
+#define SLOTS  4
+
+static struct served_model model = {
+    .name = "m",
+    .batch_max = 8,
+    .signature = {.input_count = 3,
+                  .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
+                             {.name = "s", .type = DATATYPE_BYTES, .rank = 2, .dims = {-1, -1}},
+                             {.name = "o", .type = DATATYPE_INT8, .rank = 1, .dims = {-1}}},
+                  .inputs_optional = 4,
+                  .batched = true},
+};
+
+struct card {
+    struct wire_card card;
+    struct card_input inputs[TENSORS_MAX];
+};
+
+struct ground {
+    struct wiring wiring;
+    struct slab *slab;
+    struct landing landing;
+};
+
+static uint64_t handle_at(uint32_t lane, uint32_t slot) {
+    return handle_of(NUMBER * HELLO_LANES_MAX + lane, slot, 1);
+}
+
+/* Two items; the optional input is not given. */
+static struct card card_make(uint64_t handle) {
+    return (struct card){.card = {.handle = handle, .items = 2, .work = 1, .input_count = 3},
+                         .inputs = {{.bytes = 24, .rank = 2, .dims = {2, 3}},
+                                    {.offset = 24, .bytes = 11, .rank = 2, .dims = {2, 1}},
+                                    {.offset = 35, .region = REGION_NONE}}};
+}
+
+static int ground_make(void **state) {
+    struct ground *g = calloc(1, sizeof(*g));
+    g->wiring.link = LINK_BACKEND;
+    g->wiring.cards = calloc(wiring_numbers(&g->wiring), sizeof(*g->wiring.cards));
+    g->wiring.regions = calloc(2, sizeof(*g->wiring.regions));
+    g->slab = slab_create((size_t)3 << 20);
+    g->wiring.regions[0].base = slab_range(g->slab, &g->wiring.regions[0].bytes);
+    *state = g;
+    return landing_init(&g->landing, &g->wiring, g->slab, &model, NUMBER, LANES, SLOTS);
+}
+
+static int ground_free(void **state) {
+    struct ground *g = *state;
+    landing_destroy(&g->landing);
+    assert_int_equal(slab_bytes_taken(g->slab), 0);
+    slab_destroy(g->slab);
+    free(g->wiring.cards);
+    free(g->wiring.regions);
+    free(g);
+    return 0;
+}
+
+static struct landed *pulling(struct ground *g, uint64_t handle) {
+    struct landed *landed = landing_place(&g->landing, handle);
+    *landed = (struct landed){.handle = handle, .state = LANDED_PULLING};
+    return landed;
+}
+
+static void handles_of_others_have_no_place(void **state) {
+    struct ground *g = *state;
+    assert_non_null(landing_place(&g->landing, handle_at(LANES - 1, SLOTS - 1)));
+    assert_null(landing_place(&g->landing, handle_at(LANES, 0)));
+    assert_null(landing_place(&g->landing, handle_at(0, SLOTS)));
+    assert_null(landing_place(&g->landing, handle_of((NUMBER + 1) * HELLO_LANES_MAX, 0, 1)));
+    assert_null(landing_place(&g->landing, UINT64_MAX));
+}
+
+static void executors_find_what_landed(void **state) {
+    struct ground *g = *state;
+    uint64_t handle = handle_at(1, 2);
+    struct landed *landed = pulling(g, handle);
+    struct card card = card_make(handle);
+    struct iovec pieces[TENSORS_MAX];
+    struct sy_error err;
+    uint32_t count;
+
+    assert_int_equal(landing_take(&g->landing, landed, &card.card, 77, pieces, &count, &err), 0);
+    assert_int_equal(count, 2);
+    assert_true(landed->arrives);
+    assert_int_equal(pieces[0].iov_len, 24);
+    assert_int_equal(pieces[1].iov_len, 11);
+    memcpy(pieces[0].iov_base, "123456789012345678901234", 24);
+    memcpy(pieces[1].iov_base, "\3\0\0\0abc\0\0\0\0", 11);
+    assert_int_equal(landing_over(&g->landing, landed, &err), 0);
+    assert_int_equal(landed->state, LANDED_ALL);
+    assert_false(landed->arrives);
+
+    const struct request_card *found = &g->wiring.cards[handle_frontend(handle)][handle_slot(handle)];
+    assert_ptr_equal(found, landing_card(&g->landing, landed));
+    assert_int_equal(found->handle, handle);
+    assert_int_equal(found->deadline_ns, 77);
+    struct tensor_view x = card_view(found, 0, g->wiring.regions), s = card_view(found, 1, g->wiring.regions);
+    assert_memory_equal(x.data, "123456789012345678901234", 24);
+    assert_memory_equal(s.data, "\3\0\0\0abc\0\0\0\0", 11);
+    assert_int_equal((uintptr_t)s.data % CACHE_LINE, 0);
+    assert_null(card_view(found, 2, g->wiring.regions).data);
+    struct iovec again[TENSORS_MAX];
+    assert_int_equal(landing_pieces(&g->landing, landed, g->wiring.regions, again), 2);
+    assert_ptr_equal(again[1].iov_base, pieces[1].iov_base);
+    landing_give(&g->landing, landed);
+    assert_int_equal(found->handle, 0);
+    assert_int_equal(landed->handle, 0);
+}
+
+static void refused(struct ground *g, struct card card, int wanted) {
+    struct landed *landed = pulling(g, card.card.handle);
+    struct iovec pieces[TENSORS_MAX];
+    struct sy_error err = {.text = ""};
+    uint32_t count;
+    assert_int_equal(landing_take(&g->landing, landed, &card.card, 0, pieces, &count, &err), wanted);
+    assert_int_equal(count, 0);
+    assert_true(*err.text);
+    assert_int_equal(landed->state, LANDED_GONE);
+    assert_null(landed->block);
+    assert_false(landed->arrives);
+    assert_int_equal(slab_bytes_taken(g->slab), 0);
+    landing_give(&g->landing, landed);
+}
+
+static void what_the_model_does_not_take_is_refused(void **state) {
+    struct ground *g = *state;
+    const struct card whole = card_make(handle_at(0, 1));
+    struct card card;
+#define REFUSED(change)                                                                                                \
+    do {                                                                                                               \
+        card = whole;                                                                                                  \
+        change;                                                                                                        \
+        refused(g, card, -EINVAL);                                                                                     \
+    } while (0)
+    REFUSED(card.card.input_count = 2);
+    REFUSED(card.card.items = 3);
+    REFUSED(card.card.items = 9); /* more than a batch has */
+    REFUSED(card.inputs[0].bytes = 20);
+    REFUSED(card.inputs[0].rank = 1);
+    REFUSED(card.inputs[0].dims[1] = 4);
+    REFUSED(card.inputs[1].dims[1] = 4);          /* more strings than bytes could hold */
+    REFUSED(card.inputs[0].region = REGION_NONE); /* which is not optional */
+}
+
+static void inputs_that_there_is_no_memory_for_are_refused(void **state) {
+    struct ground *g = *state;
+    struct card card = card_make(handle_at(0, 0));
+    card.inputs[1].bytes = (uint64_t)4 << 20;
+    refused(g, card, -ENOMEM);
+}
+
+static void strings_that_are_none_are_refused(void **state) {
+    struct ground *g = *state;
+    uint64_t handle = handle_at(0, 3);
+    struct landed *landed = pulling(g, handle);
+    struct card card = card_make(handle);
+    struct iovec pieces[TENSORS_MAX];
+    struct sy_error err = {.text = ""};
+    uint32_t count;
+    assert_int_equal(landing_take(&g->landing, landed, &card.card, 0, pieces, &count, &err), 0);
+    memset(pieces[1].iov_base, 0xff, pieces[1].iov_len);
+    assert_int_equal(landing_over(&g->landing, landed, &err), -EINVAL);
+    assert_true(*err.text);
+    assert_int_equal(landed->state, LANDED_GONE);
+    assert_int_equal(slab_bytes_taken(g->slab), 0);
+    landing_give(&g->landing, landed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(handles_of_others_have_no_place, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(executors_find_what_landed, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(what_the_model_does_not_take_is_refused, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(inputs_that_there_is_no_memory_for_are_refused, ground_make, ground_free),
+        cmocka_unit_test_setup_teardown(strings_that_are_none_are_refused, ground_make, ground_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

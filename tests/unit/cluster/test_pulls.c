@@ -1,0 +1,140 @@
+/* test_pulls.c - a backend pulls from frontends in other processes, by each transport: what executors see is what the
+ * frontends have, and a frontend that does not deliver costs its own requests only. */
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/log.h"
+#include "cluster/fabric.h"
+#include "unit/cluster/members.h"
+#include "unit/cmocka_all.h"
+
+#define BEAT_NS   (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
+#define WAIT_NS   (60 * NS_PER_S)
+#define FRONTENDS 2
+#define MEMORY    ((size_t)256 << 20)
+
+/* Frontends are forked before this process has threads. */
+struct scene {
+    struct members_scheduler scheduler;
+    struct members_backend backend;
+    pid_t frontends[FRONTENDS];
+    _Atomic uint32_t whole, halves,
+        wrong; /* batches of all frontends' requests; of fewer; with inputs that are wrong */
+};
+
+static struct scene scene;
+static enum transport_kind transport;
+
+static void choose(struct backend_link_config *config) {
+    config->transports = TRANSPORT_BIT(transport);
+}
+
+static void look(void *context, const struct wiring *wiring, const struct batch_plan *plan) {
+    struct scene *s = context;
+    bool right = true;
+    for (uint32_t i = 0; i < plan->request_count; i++) {
+        struct tensor_view x = card_view(wiring_card(wiring, plan->handles[i]), 0, wiring->regions);
+        right &= members_filled(x.data, x.bytes);
+    }
+    atomic_fetch_add_explicit(&s->wrong, !right, memory_order_relaxed); /* statistics, as the others */
+    atomic_fetch_add_explicit(plan->request_count == FRONTENDS ? &s->whole : &s->halves, 1, memory_order_relaxed);
+}
+
+/* Requests of many sizes, up to `most` bytes. */
+static void frontend_run(int scheduler_port, size_t most) {
+    struct members_frontend *f = calloc(1, sizeof(*f));
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    members_frontend_open(f, scheduler_port, BEAT_NS, MEMORY, NULL);
+    for (;;) {
+        while (f->submitted - f->back < 16 && members_submit(f, 1 + f->fill * 7919 * 31 % most))
+            f->fill++;
+        port_flush(f->port);
+        members_wait(f, 100);
+        members_take(f);
+    }
+}
+
+static void scene_open(enum transport_kind kind, size_t most) {
+    transport = kind;
+    members_fabric = kind == TRANSPORT_FABRIC ? "tcp" : NULL;
+    memset(&scene, 0, sizeof(scene));
+    members_scheduler_open(&scene.scheduler, BEAT_NS);
+    scene.scheduler.frontends = FRONTENDS;
+    for (uint32_t i = 0; i < FRONTENDS; i++)
+        if ((scene.frontends[i] = fork()) == 0)
+            frontend_run(scene.scheduler.port, most);
+    scene.backend.look = look;
+    scene.backend.context = &scene;
+    members_scheduler_start(&scene.scheduler);
+    members_backend_open(&scene.backend, scene.scheduler.port, BEAT_NS, MEMORY, choose);
+}
+
+static void scene_close(void) {
+    for (uint32_t i = 0; i < FRONTENDS; i++) {
+        kill(scene.frontends[i], SIGKILL);
+        waitpid(scene.frontends[i], NULL, 0);
+    }
+    members_backend_close(&scene.backend);
+    members_scheduler_stop(&scene.scheduler);
+    assert_int_equal(scene.wrong, 0);
+}
+
+/* Waits for more batches of a kind. */
+static void batches(_Atomic uint32_t *count, uint32_t more) {
+    uint32_t wanted = atomic_load_explicit(count, memory_order_relaxed) + more;
+    int64_t until_ns = clock_now_ns() + WAIT_NS;
+    while (atomic_load_explicit(count, memory_order_relaxed) < wanted) {
+        assert_true(clock_now_ns() < until_ns);
+        usleep(1000);
+    }
+}
+
+static bool fabric_is_here(void) {
+    static const struct fabric_events none;
+    struct fabric *fabric;
+    struct sy_error err;
+    if (fabric_open(&fabric, "tcp", &none, NULL, &err) < 0) {
+        print_message("%s\n", err.text);
+        return false;
+    }
+    fabric_close(fabric);
+    return true;
+}
+
+static void executors_see_what_frontends_have(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open(kind, 3000000);
+    batches(&scene.whole, 100);
+    scene_close();
+}
+
+/* What is read of memory needs nobody's help, so by shm the batches stay whole. */
+static void who_stops_costs_its_own_requests(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open(kind, 3000000);
+    batches(&scene.whole, 20);
+    kill(scene.frontends[0], SIGSTOP);
+    batches(kind == TRANSPORT_SHM ? &scene.whole : &scene.halves, 3);
+    kill(scene.frontends[0], SIGCONT);
+    batches(&scene.whole, 20);
+    scene_close();
+}
+
+int main(void) {
+    static enum transport_kind shm = TRANSPORT_SHM, fabric = TRANSPORT_FABRIC, tcp = TRANSPORT_TCP;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(executors_see_what_frontends_have, &shm),
+        cmocka_unit_test_prestate(executors_see_what_frontends_have, &fabric),
+        cmocka_unit_test_prestate(executors_see_what_frontends_have, &tcp),
+        cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &shm),
+        cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &fabric),
+        cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &tcp),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
