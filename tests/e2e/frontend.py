@@ -23,7 +23,8 @@ def server(repository):  # noqa: F811 (in the place of that fixture)
     roles = [Role("scheduler", "--listen", at), Role("backend", "--join", at, "--repository", repository, "--slo-ms", "60000")]
     try:
         with Frontend("--join", at) as running:
-            wait_until(lambda: all(running.request("GET", "/v2/models/%s/ready" % model)[0] == 200 for model in MODELS), 600)
+            paths = ["/v2/health/ready", *("/v2/models/%s/ready" % model for model in MODELS)]
+            wait_until(lambda: all(running.request("GET", path)[0] == 200 for path in paths), 600)
             yield running
     finally:
         for one in roles:

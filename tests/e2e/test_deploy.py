@@ -23,7 +23,7 @@ from server import wait_until
 
 pytestmark = pytest.mark.skipif(container.missing() != "", reason="no %s here" % container.missing())
 ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
-DEPLOY = pathlib.Path("deploy")
+DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 QUESTION = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
 START_S = 120
 

@@ -2,6 +2,7 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
 import signal
 
@@ -13,7 +14,7 @@ from server import BINARY, wait_until
 from slurm_nodes import NODES
 
 pytestmark = pytest.mark.skipif(slurm_nodes.missing() != "", reason="no %s here" % slurm_nodes.missing())
-SCRIPT = os.path.abspath("deploy/slurm/symphony.sbatch")
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "symphony.sbatch"
 SCENARIO = """cluster: {accelerators: 2, type: gpu}
 models:
   - {name: quick, alpha_ms: 1, beta_ms: 5, slo_ms: 60000}
