@@ -205,6 +205,10 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         block = output_block_failed(NO_OUTPUTS);
         result = (struct wire_outcome){.status = REQUEST_FAILED};
     }
+    if (block && result.status != REQUEST_OK && result.status != REQUEST_FAILED) { /* it has nothing to bring */
+        output_block_put(block);
+        block = NULL;
+    }
     if (result.status == REQUEST_LOST && !a->over)
         l->lost[result.reason && result.reason < LOST_REASONS ? result.reason : LOST_ACCELERATOR]++;
     bool wanted_elsewhere = a->sent && l->uplink.up && a->taker == NO_TAKER && !a->over;
