@@ -116,8 +116,8 @@ int landing_take(struct landing *l, struct landed *landed, const struct wire_car
         .deadline_ns = deadline_ns,
         .items = card->items,
         .work = card->work,
-        .delay = card->delay,
-        .alone = card->alone,
+        .delay = card->delay != 0,
+        .alone = card->alone != 0,
         .input_count = card->input_count,
     };
     size_t at = landed->block ? (size_t)((uintptr_t)landed->block - slab_range(l->slab, &range_bytes)) : 0;

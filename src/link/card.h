@@ -56,8 +56,9 @@ struct request_card {
     int64_t deadline_ns; /* the client's own */
     uint32_t items;
     float work; /* cost of an item against the profiled one; 1 for models of one shape */
-    bool delay; /* it may run after its deadline */
-    bool alone; /* a batch failed, and this request may be why: it shares no run any more */
+    /* 0 or 1; no bools, as other processes read them */
+    uint8_t delay; /* it may run after its deadline */
+    uint8_t alone; /* a batch failed, and this request may be why: it shares no run any more */
     uint32_t input_count;
     struct card_input inputs[TENSORS_MAX]; /* [input_count] in the signature's order */
 };

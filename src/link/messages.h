@@ -315,8 +315,9 @@ struct ran_message {
 
 struct freed_message {
     enum accelerator_news news;
-    bool unlike;  /* ENDED: it did not run as batches of its model do: too late, it failed, or its requests ran apart */
-    uint8_t type; /* JOINS, where accelerators come from other processes: its type */
+    uint8_t unlike; /* ENDED: 1: it did not run as batches of its model do: too late, it failed, or its requests ran apart;
+                       no bool, as it may come from another process */
+    uint8_t type;   /* JOINS, where accelerators come from other processes: its type */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */
 };
