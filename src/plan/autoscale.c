@@ -1,39 +1,119 @@
 /* autoscale.c - how many accelerators there should be. */
 #include "plan/autoscale.h"
 
-#define BAD_MOST 0.5 /* at most as many again at once */
+#include <math.h>
+#include <stdbool.h>
+
+#include "base/time.h"
+
+#define NOISE_MOST     4.0            /* standard deviations: one look in thirty thousand is farther off */
+#define NOISE_LOOKS    256            /* from which the noise is learned */
+#define NOISE_FIRST    8              /* looks that the guess counts for */
+#define NOISE_FAR      9.0            /* times the variance: a larger change is no noise */
+#define APART_NS       (5 * NS_PER_S) /* loads so far apart do not have the same requests in their means over 2 s */
+#define BAD_LOOKS      6              /* more than goodput's share of so many looks is not chance */
+#define BAD_SHARE_MOST 0.5            /* at most as many again at once */
+#define EXTRA_LOOKS    8640 /* after so many, a day of looks every 10 s, half of what was learned is forgotten */
+
+static uint32_t looks_in(int64_t ns, int64_t every_ns) {
+    int64_t looks = ns / every_ns + 1;
+    return looks < AUTOSCALE_LOOKS_MAX ? (uint32_t)looks : AUTOSCALE_LOOKS_MAX;
+}
 
 void autoscale_init(struct autoscale *a, const struct autoscale_config *config) {
-    int64_t looks = config->start_delay_ns / config->every_ns + 1;
     *a = (struct autoscale){
-        .config = *config,
-        .remembered = looks < AUTOSCALE_LOOKS_MAX ? (uint32_t)looks : AUTOSCALE_LOOKS_MAX,
-    };
+        .config = *config, .remembered = looks_in(config->start_delay_ns, config->every_ns), .noise = 1};
 }
 
-/* The least whole number not below x, from 0 to most. */
-static uint32_t round_up(double x, uint32_t most) {
-    if (!(x > 0))
-        return 0;
-    if (x >= most)
-        return most;
-    return (uint32_t)x + ((double)(uint32_t)x < x);
+/* The least whole number not below x, from `least` to `most`. */
+static uint32_t round_up(double x, uint32_t least, uint32_t most) {
+    if (!(x > least))
+        return least;
+    return x >= most ? most : (uint32_t)ceil(x);
 }
 
-static uint32_t wanted_now(const struct autoscale *a, uint32_t present, double needed, double bad_rate) {
-    const struct autoscale_config *c = &a->config;
-    uint32_t wanted = round_up(needed / (1 - c->headroom), c->max);
-    if (bad_rate > AUTOSCALE_BAD_LEAST) {
-        double r = bad_rate < BAD_MOST ? bad_rate : BAD_MOST;
-        uint32_t more = round_up(present + present * r / (1 - r), c->max);
-        wanted = more > wanted ? more : wanted;
+/* Learns how much of the load's changes is noise, against what independent arrivals would give; its variance. */
+static double noise_learn(struct autoscale *a, const struct autoscale_seen *seen) {
+    uint32_t apart = looks_in(APART_NS, a->config.every_ns);
+    double before = a->needed[(a->looks - apart) % AUTOSCALE_LOOKS_MAX];
+    double plain = seen->requests ? seen->needed * seen->needed / (double)seen->requests : 0;
+    a->needed[a->looks % AUTOSCALE_LOOKS_MAX] = seen->needed;
+    if (a->looks >= apart && plain > 0) {
+        double change = (seen->needed - before) * (seen->needed - before) / 2 / plain;
+        change = fmin(change, NOISE_FAR * a->noise);
+        a->learned += a->learned < NOISE_LOOKS;
+        a->noise += (change - a->noise) / (NOISE_FIRST + a->learned);
     }
-    return wanted > c->min ? wanted : c->min;
+    return a->noise * plain;
 }
 
-uint32_t autoscale_look(struct autoscale *a, uint32_t present, uint32_t asked, double needed, double bad_rate) {
-    uint32_t most = a->wanted[a->looks++ % a->remembered] = wanted_now(a, present, needed, bad_rate);
+/* Accelerators for a load: with the headroom, and with those that it was found to need. */
+static double staff(const struct autoscale *a, double load) {
+    return load > 0 ? fmax(load / (1 - a->config.headroom), load + a->extra * sqrt(load)) : 0;
+}
+
+static void bad_forget(struct autoscale *a) {
+    a->bad_looks = 0;
+    a->bad_requests = a->bad = 0;
+}
+
+/* N + N*r/(1-r), one more at least. */
+static uint32_t with_share(const struct autoscale *a, uint32_t present, uint64_t bad, uint64_t requests) {
+    double r = fmin((double)bad / (double)requests, BAD_SHARE_MOST);
+    return round_up(present / (1 - r), present < a->config.max ? present + 1 : present, a->config.max);
+}
+
+/* What bad requests ask for; 0: nothing. */
+static uint32_t bad_look(struct autoscale *a, const struct autoscale_seen *seen) {
+    a->bad_looks++;
+    a->bad_requests += seen->requests;
+    a->bad += seen->bad;
+    double each = AUTOSCALE_BAD_MOST * (double)a->bad_requests, over = (double)a->bad - each;
+    if (over <= 0) {
+        bad_forget(a);
+        return 0;
+    }
+    if (over <= each / a->bad_looks * BAD_LOOKS)
+        return 0;
+    uint32_t wanted = with_share(a, seen->present, a->bad, a->bad_requests);
+    double extra =
+        (wanted - 0.5 - seen->needed) / sqrt(fmax(seen->needed, 1)); /* half an accelerator from either edge */
+    a->extra = fmax(a->extra, extra);
+    a->extra_looks = 0;
+    bad_forget(a);
+    return wanted;
+}
+
+uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) {
+    const struct autoscale_config *c = &a->config;
+    uint32_t wanted = 0;
+
+    double noise = NOISE_MOST * sqrt(noise_learn(a, seen));
+    if (++a->extra_looks >= EXTRA_LOOKS) {
+        a->extra /= 2;
+        a->extra_looks = 0;
+    }
+    bool more = round_up(staff(a, seen->needed - noise), c->min, c->max) > seen->asked;
+    if (more) {
+        wanted = round_up(staff(a, seen->needed), c->min, c->max);
+        if ((double)seen->bad > AUTOSCALE_BAD_MOST * (double)seen->requests) {
+            uint32_t share = with_share(a, seen->present, seen->bad, seen->requests);
+            wanted = share > wanted ? share : wanted;
+        }
+    }
+    if (more || seen->present < seen->asked)
+        bad_forget(a); /* no wonder then */
+    else
+        wanted = bad_look(a, seen);
+    uint32_t least = round_up(staff(a, seen->needed + noise), c->min, c->max);
+    uint32_t most = a->least[a->looks % a->remembered] = wanted > least ? wanted : least;
+    a->looks++;
     for (uint32_t i = 0; i < a->remembered && i < a->looks; i++)
-        most = a->wanted[i] > most ? a->wanted[i] : most;
-    return most < asked && a->looks < a->remembered ? asked : most; /* too early to release anything */
+        most = a->least[i] > most ? a->least[i] : most;
+    double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* which changes as well, being learned */
+    if (seen->asked > most + doubt && a->looks >= a->remembered)
+        return most;
+    uint32_t asked =
+        wanted > seen->asked ? wanted : seen->asked; /* it is too early to release, or there is nothing to */
+    return asked < c->min ? c->min : asked > c->max ? c->max : asked;
 }

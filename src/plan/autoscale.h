@@ -2,14 +2,24 @@
  *
  * Symphony (arXiv 2308.07470), section 4.4: at bad rate r, allocate N*r/(1-r) more (the paper prints b for r); at idle
  * share f, release N*f. Here the idle share is not measured, for a policy may use idle accelerators for shorter
- * queueing: the accelerators that the load needs are given instead, and a headroom is kept on top of them. Accelerators
- * that were wanted within the time that one takes to start are not released, as they could not be had back sooner. */
+ * queueing: the accelerators that the load needs are given instead, and a headroom is kept on top of them.
+ *
+ * Advice changes only for a reason that chance does not give:
+ * - The load is measured with noise, which is learned from how much it changes from look to look. More are asked for
+ * when the load is over what there is, and some are released when it is under it, by more than the noise.
+ * - Bad requests count if there are so many for so long that more than goodput's 1 % of the last looks must be bad
+ *   (a cumulative sum: Page, "Continuous inspection schemes", Biometrika 1954), and only while everything that was
+ * asked for is there. What they teach, that a load needs more accelerators than it keeps busy, is kept, and fades in
+ * days: few accelerators share load worse than many, by the square root of the load.
+ * - Accelerators that were wanted within the time that one takes to start are not released, as they could not be had
+ *   back sooner.
+ * The forecast of the load is its last value. */
 #pragma once
 
 #include <stdint.h>
 
 #define AUTOSCALE_LOOKS_MAX 64   /* that are remembered */
-#define AUTOSCALE_BAD_LEAST 0.01 /* a bad rate up to this is goodput */
+#define AUTOSCALE_BAD_MOST  0.01 /* a bad rate up to this is goodput */
 
 struct autoscale_config {
     uint32_t min, max; /* accelerators */
@@ -17,13 +27,30 @@ struct autoscale_config {
     int64_t every_ns, start_delay_ns;
 };
 
+/* What a look sees. */
+struct autoscale_seen {
+    uint32_t present;       /* accelerators in service */
+    uint32_t asked;         /* with those that are starting */
+    double needed;          /* that the load keeps busy, in the mean since the last look */
+    uint64_t requests, bad; /* that have ended since the last look */
+};
+
 struct autoscale {
     struct autoscale_config config;
-    uint32_t wanted[AUTOSCALE_LOOKS_MAX]; /* a circle */
-    uint32_t looks, remembered;
+    uint32_t looks;
+    /* Of the last looks, in circles. */
+    uint32_t remembered; /* a start's time, in looks */
+    uint32_t least[AUTOSCALE_LOOKS_MAX];
+    double needed[AUTOSCALE_LOOKS_MAX];
+    uint32_t learned;     /* looks */
+    double noise;         /* of the measured load, in variances of independent arrivals */
+    double extra;         /* accelerators that the load needs beside those it keeps busy, by the load's square root */
+    uint32_t extra_looks; /* since it was learned, or forgotten in part */
+    /* Since when more than goodput allows has been bad. */
+    uint32_t bad_looks;
+    uint64_t bad_requests, bad;
 };
 
 void autoscale_init(struct autoscale *autoscale, const struct autoscale_config *config);
-/* One look, every `every_ns`. `present`: in service; `asked`: with those that are starting; `needed`: that the load
- * keeps busy; `bad_rate`: of the requests since the last look. Returns how many there should be. */
-uint32_t autoscale_look(struct autoscale *autoscale, uint32_t present, uint32_t asked, double needed, double bad_rate);
+/* One look, every `every_ns`. Returns how many accelerators there should be, with those that are starting. */
+uint32_t autoscale_look(struct autoscale *autoscale, const struct autoscale_seen *seen);

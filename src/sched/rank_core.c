@@ -240,6 +240,10 @@ double rank_core_accelerators_needed(const struct rank_core *core) {
     return core->needed;
 }
 
+double rank_core_needed_ns(const struct rank_core *core) {
+    return core->needed_ns;
+}
+
 bool rank_core_member(const struct rank_core *core, uint32_t model) {
     return core->model[model].member;
 }

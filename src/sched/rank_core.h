@@ -77,6 +77,8 @@ void rank_core_take(struct rank_core *core, int64_t now_ns, const struct rank_ev
 void rank_core_parameters(const struct rank_core *core, uint32_t model, struct grant_message *message);
 /* How many accelerators the load needs: sum(rate * (alpha + beta/b*)), as of the last parameters. */
 double rank_core_accelerators_needed(const struct rank_core *core);
+/* Their time until then, in nanoseconds: over some time its growth gives the mean. */
+double rank_core_needed_ns(const struct rank_core *core);
 uint32_t rank_core_accelerators_busy(const struct rank_core *core);
 /* When the next accelerator will be offered ahead of time, as far as is known; TIME_NEVER: none is expected. */
 int64_t rank_core_offer_ns(const struct rank_core *core);

@@ -118,6 +118,8 @@ struct rank_core {
     int64_t granted_ns[ACCELERATOR_TYPES_MAX];                   /* by type, since the parameters were derived, */
     int64_t parameters_ns;                                       /* and when they were */
     double needed, thread_busy;                                  /* of all */
+    double needed_ns;                                            /* accelerator time that was needed */
+    int64_t needed_at_ns;                                        /* until then */
     int64_t parameters_due_ns;
     const struct policy_ops *policy;
     struct policy_options options;

@@ -82,6 +82,9 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
         core->needed += load;
         load_classes_add(&core->classes, rates.runs_on, load);
     }
+    double since_ns = (double)(now_ns - core->needed_at_ns);
+    core->needed_ns += core->needed * (since_ns < SLOW_NS ? since_ns : SLOW_NS); /* what came before left no trace */
+    core->needed_at_ns = now_ns;
     core->best_effort_run_ns = run_ns > 0 ? (int64_t)run_ns : 0;
     load_classes_divide(&core->classes, core->up_of_type);
     for (uint32_t i = 0; i < core->reporting_count; i++)

@@ -33,7 +33,7 @@ struct rank_thread {
     struct histogram grant_times;
     _Atomic uint64_t grants;
     uint32_t granted; /* in this turn */
-    _Atomic double needed;
+    _Atomic double needed, needed_ns;
     pthread_t thread;
     bool started; /* the thread is */
     _Atomic bool stop;
@@ -92,6 +92,7 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
     if (out->parameters_changed) {
         r->tell_left = r->wiring->models;
         atomic_store_explicit(&r->needed, rank_core_accelerators_needed(r->core), memory_order_relaxed);
+        atomic_store_explicit(&r->needed_ns, rank_core_needed_ns(r->core), memory_order_relaxed);
     }
     r->wake_ns = out->wake_ns;
 }
@@ -367,6 +368,10 @@ uint64_t rank_thread_grants(const struct rank_thread *r) {
 
 double rank_thread_accelerators_needed(const struct rank_thread *r) {
     return atomic_load_explicit(&r->needed, memory_order_relaxed); /* statistics */
+}
+
+double rank_thread_needed_ns(const struct rank_thread *r) {
+    return atomic_load_explicit(&r->needed_ns, memory_order_relaxed); /* statistics */
 }
 
 const struct histogram *rank_thread_grant_times(const struct rank_thread *r) {

@@ -33,3 +33,5 @@ const struct histogram *rank_thread_grant_times(const struct rank_thread *thread
 int64_t rank_thread_cpu_ns(const struct rank_thread *thread);
 /* How many accelerators the load needs, and the parameters in force. */
 double rank_thread_accelerators_needed(const struct rank_thread *thread);
+/* The time of accelerators that it has needed so far. */
+double rank_thread_needed_ns(const struct rank_thread *thread);

@@ -46,15 +46,21 @@ void sim_scaling_begin(struct sim *sim) {
     sim_source_set(sim, sim->sources.looks, c->autoscale->every_ns);
 }
 
-/* How many accelerators the load keeps busy: as the scheduler knows, or as measured since the last look. */
-static double needed_since(const struct sim *sim) {
-    double ran = (sim->ran_ns - sim->scaling.ran_ns) / (double)sim->config->autoscale->every_ns;
-    return sim->driver->needed ? sim->driver->needed(sim) : ran;
-}
-
-static double bad_since(const struct sim *sim) {
-    uint64_t requests = sim->result->requests - sim->scaling.requests, bad = sim->bad - sim->scaling.bad;
-    return requests ? (double)bad / (double)requests : 0;
+/* What has happened since the last look. */
+static struct autoscale_seen seen_since(struct sim *sim) {
+    struct sim_scaling *s = &sim->scaling;
+    double needed_ns = sim->driver->needed_ns ? sim->driver->needed_ns(sim) : sim->ran_ns;
+    struct autoscale_seen seen = {
+        .present = s->present,
+        .asked = s->present + s->starting,
+        .needed = (needed_ns - s->needed_ns) / (double)sim->config->autoscale->every_ns,
+        .requests = sim->result->requests - s->requests,
+        .bad = sim->bad - s->bad,
+    };
+    s->needed_ns = needed_ns;
+    s->requests += seen.requests;
+    s->bad += seen.bad;
+    return seen;
 }
 
 static void next_start_set(struct sim *sim) {
@@ -84,12 +90,9 @@ static void follow(struct sim *sim, uint32_t wanted) {
 void sim_scaling_look(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     struct sim_result *r = sim->result;
-    uint32_t asked = s->present + s->starting;
-    uint32_t wanted = autoscale_look(&s->advice, s->present, asked, needed_since(sim), bad_since(sim));
-    s->ran_ns = sim->ran_ns;
-    s->requests = r->requests;
-    s->bad = sim->bad;
-    if (wanted != asked) {
+    struct autoscale_seen seen = seen_since(sim);
+    uint32_t wanted = autoscale_look(&s->advice, &seen);
+    if (wanted != seen.asked) {
         r->advice[r->advice_count++] = (struct sim_advice){(double)sim->now_ns / (double)NS_PER_S, wanted};
         follow(sim, wanted);
     }

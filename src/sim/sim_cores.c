@@ -396,8 +396,8 @@ static uint32_t cores_stuck(const struct sim *sim) {
     return rank_core_accelerators_busy(cores_of(sim)->rank);
 }
 
-static double cores_needed(const struct sim *sim) {
-    return rank_core_accelerators_needed(cores_of(sim)->rank);
+static double cores_needed_ns(const struct sim *sim) {
+    return rank_core_needed_ns(cores_of(sim)->rank);
 }
 
 const struct sim_driver sim_driver_cores = {
@@ -411,6 +411,6 @@ const struct sim_driver sim_driver_cores = {
     .due = cores_due,
     .deliver = cores_deliver,
     .stuck = cores_stuck,
-    .needed = cores_needed,
+    .needed_ns = cores_needed_ns,
     .loses_late = true,
 };

@@ -86,8 +86,8 @@ struct sim_driver {
     void (*deliver)(struct sim *sim);
     /* At the end: accelerators that it did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
-    /* Accelerators that the load keeps busy, as it knows; NULL: measured. */
-    double (*needed)(const struct sim *sim);
+    /* Time of accelerators that the load has needed so far, in nanoseconds, as it knows; NULL: as measured. */
+    double (*needed_ns)(const struct sim *sim);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
 };
 
@@ -100,7 +100,8 @@ struct sim_scaling {
     int64_t since_ns;  /* the last change */
     double present_ns; /* accelerator time in service until then, while requests count, and of those that were
                           released until they have ended what they had */
-    double ran_ns;     /* as of the last look: */
+    /* as of the last look: */
+    double needed_ns;
     uint64_t requests, bad;
 };
 

@@ -1,6 +1,9 @@
-/* test_autoscale.c - looks at the load, worked by hand. */
+/* test_autoscale.c - looks at the load, worked by hand; and loads drawn from seeds. */
 #include "plan/autoscale.h"
 
+#include <math.h>
+
+#include "base/rng.h"
 #include "base/time.h"
 #include "unit/cmocka_all.h"
 
@@ -14,6 +17,11 @@ static struct autoscale make(double headroom, int64_t start_delay_s) {
     return a;
 }
 
+/* A look without noise: no requests are counted. */
+static uint32_t look(struct autoscale *a, uint32_t asked, double needed) {
+    return autoscale_look(a, &(struct autoscale_seen){.present = asked, .asked = asked, .needed = needed});
+}
+
 static void test_what_is_needed_and_the_headroom(void **state) {
     (void)state;
     static const struct {
@@ -23,41 +31,120 @@ static void test_what_is_needed_and_the_headroom(void **state) {
         {0, 0.1, 4},   {3.2, 0.1, 4}, {9, 0.1, 10},   {9.01, 0.1, 11}, {9.01, 0, 10},
         {10, 0.5, 20}, {89, 0.1, 99}, {91, 0.1, 100}, {1e9, 0.1, 100}, {-1, 0.1, 4},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct autoscale a = make(cases[i].headroom, 0);
-        assert_int_equal(autoscale_look(&a, 50, 50, cases[i].needed, 0), cases[i].wanted);
-    }
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (uint32_t asked = 4; asked <= 100; asked += 32) {
+            struct autoscale a = make(cases[i].headroom, 0);
+            assert_int_equal(look(&a, asked, cases[i].needed), cases[i].wanted);
+        }
 }
 
-static void test_what_is_bad_adds_its_share(void **state) {
+static void test_noise_changes_nothing(void **state) {
+    (void)state;
+    struct autoscale a = make(0, 0);
+    struct autoscale_seen seen = {.present = 20, .asked = 20, .needed = 20.7, .requests = 10000}; /* 4 * 0.207 */
+    assert_int_equal(autoscale_look(&a, &seen), 20);
+    seen.needed = 18.4;
+    assert_int_equal(autoscale_look(&a, &seen), 20);
+    seen.needed = 30;
+    assert_int_equal(autoscale_look(&a, &seen), 30);
+    seen.needed = 15;
+    assert_int_equal(autoscale_look(&a, &seen), 17); /* 15, and 4 * 0.15 times what it has been found to change */
+}
+
+static void test_bad_requests_that_chance_does_not_explain(void **state) {
     (void)state;
     struct autoscale a = make(0.1, 0);
-    assert_int_equal(autoscale_look(&a, 20, 20, 9, 0.01), 10); /* goodput: nothing */
-    assert_int_equal(autoscale_look(&a, 20, 20, 9, 0.2), 25);  /* 20 + 20 * 0.2 / 0.8 */
-    assert_int_equal(autoscale_look(&a, 20, 25, 9, 0.2), 25);  /* those asked for come: no more of them */
-    assert_int_equal(autoscale_look(&a, 20, 20, 9, 0.21), 26); /* 25.3 */
-    assert_int_equal(autoscale_look(&a, 20, 20, 9, 1), 40);    /* at most as many again */
-    assert_int_equal(autoscale_look(&a, 20, 20, 60, 0.2), 67); /* the need is greater */
-    assert_int_equal(autoscale_look(&a, 90, 90, 9, 0.5), 100);
+    struct autoscale_seen seen = {.present = 20, .asked = 20, .needed = 18, .requests = 1000000, .bad = 10000};
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(autoscale_look(&a, &seen), 20); /* goodput: nothing */
+    seen.bad = 30000; /* two per cent too many, for three looks: as many as six looks may have */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(autoscale_look(&a, &seen), 20);
+    assert_int_equal(autoscale_look(&a, &seen), 21); /* 20 + 20 * 0.03 / 0.97 */
+    seen.asked = 21;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(autoscale_look(&a, &seen), 21); /* until those that were asked for are there */
+    seen.present = 21;
+    seen.bad = 200000;
+    assert_int_equal(autoscale_look(&a, &seen), 27); /* 21 + 21 * 0.2 / 0.8 = 26.25, at once */
+    seen.present = seen.asked = 27;
+    seen.bad = 0;
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(autoscale_look(&a, &seen), 27); /* what was learned stays */
+    seen.needed = 4.5;                                   /* the square root: half as many beside it */
+    seen.asked = seen.present = autoscale_look(&a, &seen);
+    for (int i = 0; i < 100; i++)
+        seen.asked = seen.present = autoscale_look(&a, &seen);
+    assert_int_equal(seen.asked, 9);
+    seen.bad = 1000000;
+    assert_int_equal(autoscale_look(&a, &seen), 18); /* at most as many again */
+}
+
+static void test_a_surge_adds_its_share(void **state) {
+    (void)state;
+    struct autoscale a = make(0.1, 0);
+    struct autoscale_seen seen = {.present = 20, .asked = 20, .needed = 18, .requests = 1000000};
+    assert_int_equal(autoscale_look(&a, &seen), 20);
+    seen.needed = 22;
+    seen.bad = 500000; /* so the load was more at the end of the look */
+    assert_int_equal(autoscale_look(&a, &seen), 40);
 }
 
 static void test_release_waits_as_long_as_a_start_takes(void **state) {
     (void)state;
-    struct autoscale a = make(0, 30);                        /* four looks back */
-    assert_int_equal(autoscale_look(&a, 50, 50, 20, 0), 50); /* nothing is known of the time before */
-    assert_int_equal(autoscale_look(&a, 50, 50, 30, 0), 50);
-    assert_int_equal(autoscale_look(&a, 50, 50, 10, 0), 50);
-    assert_int_equal(autoscale_look(&a, 50, 50, 10, 0), 30);
-    assert_int_equal(autoscale_look(&a, 30, 30, 10, 0), 30);
-    assert_int_equal(autoscale_look(&a, 30, 30, 10, 0), 10);
-    assert_int_equal(autoscale_look(&a, 10, 10, 60, 0), 60); /* more at once */
+    struct autoscale a = make(0, 30);       /* four looks back */
+    assert_int_equal(look(&a, 50, 20), 50); /* nothing is known of the time before */
+    assert_int_equal(look(&a, 50, 30), 50);
+    assert_int_equal(look(&a, 50, 10), 50);
+    assert_int_equal(look(&a, 50, 10), 30);
+    assert_int_equal(look(&a, 30, 10), 30);
+    assert_int_equal(look(&a, 30, 10), 10);
+    assert_int_equal(look(&a, 10, 60), 60); /* more at once */
+}
+
+/* About normal: with no more than `sigma * 4` to either side. */
+static double noise(struct rng *rng, double sigma) {
+    double sum = 0;
+    for (int i = 0; i < 12; i++)
+        sum += rng_uniform(rng);
+    return sigma * (sum - 6);
+}
+
+/* Steady loads of any size, as looks see them: in the ten hours after the first hardly any has its advice changed. */
+static void test_steady_loads_settle(void **state) {
+    (void)state;
+    uint32_t changes = 0;
+    for (uint64_t seed = 1; seed <= 1000; seed++) {
+        struct rng rng;
+        rng_seed(&rng, seed);
+        struct autoscale a;
+        struct autoscale_config config = {.min = 1,
+                                          .max = 1000,
+                                          .headroom = 0.3 * rng_uniform(&rng),
+                                          .every_ns = 10 * NS_PER_S,
+                                          .start_delay_ns = (int64_t)(100 * rng_uniform(&rng)) * NS_PER_S};
+        double load = pow(10, 3 * rng_uniform(&rng)), requests = load * pow(10, 2 + 3 * rng_uniform(&rng));
+        double sigma = load / sqrt(requests) * (0.5 + 3 * rng_uniform(&rng)); /* arrivals may be burstier */
+        uint32_t asked = 1 + (uint32_t)(1000 * rng_uniform(&rng));
+        autoscale_init(&a, &config);
+        for (int i = 0; i < 360 + 3600; i++) {
+            uint32_t before = asked;
+            struct autoscale_seen seen = {
+                .present = asked, .asked = asked, .needed = load + noise(&rng, sigma), .requests = (uint64_t)requests};
+            asked = autoscale_look(&a, &seen);
+            changes += i >= 360 && asked != before;
+        }
+        assert_true(asked + 1 + 4 * sigma > load && asked <= 1000);
+        assert_true(asked == 1000 || asked < (load + 16 * sigma) / (1 - config.headroom) + 2);
+    }
+    assert_true(changes <= 30); /* in ten thousand hours */
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_needed_and_the_headroom),
-        cmocka_unit_test(test_what_is_bad_adds_its_share),
-        cmocka_unit_test(test_release_waits_as_long_as_a_start_takes),
+        cmocka_unit_test(test_what_is_needed_and_the_headroom),           cmocka_unit_test(test_noise_changes_nothing),
+        cmocka_unit_test(test_bad_requests_that_chance_does_not_explain), cmocka_unit_test(test_a_surge_adds_its_share),
+        cmocka_unit_test(test_release_waits_as_long_as_a_start_takes),    cmocka_unit_test(test_steady_loads_settle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
