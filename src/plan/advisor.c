@@ -14,7 +14,7 @@ bool advisor_due(const struct advisor *a, int64_t now_ns) {
 void advisor_look(struct advisor *a, int64_t now_ns, const struct advisor_load *load) {
     uint64_t bad = load->bad < load->requests ? load->bad : load->requests; /* they are not counted at one moment */
     uint32_t asked = a->advises && a->wanted > load->present ? a->wanted : load->present;
-    double needed = load->needed > ADVISOR_NEEDED_LEAST ? load->needed : 0;
+    double needed = load->requests > 0 || load->needed > ADVISOR_NEEDED_LEAST ? load->needed : 0;
     a->bad_rate = load->requests ? (double)bad / (double)load->requests : 0;
     a->wanted = autoscale_look(&a->autoscale, load->present, asked, needed, a->bad_rate);
     if (a->wanted == 0 && (load->requests > 0 || needed > 0))

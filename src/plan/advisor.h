@@ -6,7 +6,7 @@
 
 #include "plan/autoscale.h"
 
-#define ADVISOR_NEEDED_LEAST 0.01                  /* less is none: what is left of rates that decay */
+#define ADVISOR_NEEDED_LEAST 0.1                   /* without any request: less is what is left of rates that decay */
 #define ADVISOR_TICK_NS      ((int64_t)1000000000) /* so often who owns it asks whether a look is due, roughly */
 
 /* What a look has seen. */

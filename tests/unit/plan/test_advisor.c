@@ -59,7 +59,7 @@ static void without_load_none_is_wanted_if_none_may_be(void **state) {
     none.min = 0;
     advisor_init(&advisor, &none, 0);
     assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0}), 0);
-    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0, .needed = 0.0001}), 0);
+    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0, .needed = 0.05}), 0);
     assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0, .requests = 1}), 1);
 }
 
