@@ -16,7 +16,7 @@ for tool in kubectl systemd-analyze; do
 done
 "$python" -c 'import kubernetes_validate' || fail "no kubernetes-validate: ./run makes a Python that has it"
 
-for place in kubernetes kubernetes-etcd; do
+for place in kubernetes kubernetes-etcd kubernetes-keda; do
     kubectl kustomize "$source/deploy/$place" >"$work/$place.yaml" 2>"$work/warnings" || {
         cat "$work/warnings" >&2
         fail "kubectl kustomize refuses deploy/$place"

@@ -1,4 +1,4 @@
-"""deploy_check.py SOURCE WORK SYMPHONY - for deploy.sh: WORK/kubernetes.yaml and WORK/kubernetes-etcd.yaml by Kubernetes' schemas,
+"""deploy_check.py SOURCE WORK SYMPHONY - for deploy.sh: WORK/kubernetes.yaml and its variants -etcd and -keda by Kubernetes' schemas,
 and what these do not say: that services and budgets find pods, ports have names, probes ask routes that are there, options exist,
 and the image has the libraries of the program. Prints what it has checked."""
 import pathlib
@@ -15,8 +15,8 @@ VERSIONS = "1.27", "1.37"  # of Kubernetes: the first has all that is used here
 ROUTES = "/v2/health/live", "/v2/health/ready"
 REGISTRY = "--registry=etcd://etcd:2379/symphony"
 source, work, symphony = map(pathlib.Path, sys.argv[1:])
-objects, with_etcd = ([one for one in yaml.safe_load_all((work / (name + ".yaml")).read_text()) if one]
-                      for name in ("kubernetes", "kubernetes-etcd"))
+objects, with_etcd, with_keda = ([one for one in yaml.safe_load_all((work / (name + ".yaml")).read_text()) if one]
+                                 for name in ("kubernetes", "kubernetes-etcd", "kubernetes-keda"))
 helps = {role: (work / ("%s.help" % role)).read_text() for role in ROLES}
 
 
@@ -36,9 +36,9 @@ def selects(selector, labels):
     return selector and all(labels.get(key) == value for key, value in selector.items())
 
 
-# ServiceMonitor is the Prometheus operator's, whose schemas are not Kubernetes' own.
-for one in objects + with_etcd:
-    if one["kind"] != "ServiceMonitor":
+# ServiceMonitor is the Prometheus operator's and ScaledObject KEDA's: their schemas are not Kubernetes' own.
+for one in objects + with_etcd + with_keda:
+    if one["kind"] not in ("ServiceMonitor", "ScaledObject"):
         for version in VERSIONS:
             kubernetes_validate.validate(one, version, strict=True)
 
@@ -81,6 +81,21 @@ for role in ROLES:
         assert not pod or pod in instances, host
         assert services[service]["spec"]["clusterIP"] == "None" and services[service]["spec"]["publishNotReadyAddresses"]
         assert int(port) in {one["port"] for one in services[service]["spec"]["ports"]}
+
+# KEDA asks the frontends' gRPC port, divides by what a backend has, and is the only one to say how many there are.
+scaled, = [one for one in with_keda if one["kind"] == "ScaledObject"]
+backend, = [one for one in of_kind("Deployment") if one["metadata"]["name"] == scaled["spec"]["scaleTargetRef"]["name"]]
+trigger, = scaled["spec"]["triggers"]
+host, port = trigger["metadata"]["scalerAddress"].split(":")
+asked = services[host.split(".")[0]]
+assert selects(asked["spec"]["selector"], pods["frontend"][0])
+assert {"name": "grpc", "port": int(port), "targetPort": "grpc"} in asked["spec"]["ports"]
+count, = [re.match(r"--accelerators=cpu:(\d+)$", arg)[1] for arg in pods["backend"][2] if arg.startswith("--accelerators=")]
+assert trigger["type"] == "external" and trigger["metadata"]["acceleratorsPerReplica"] == count
+assert 1 <= scaled["spec"]["minReplicaCount"] <= scaled["spec"]["maxReplicaCount"]
+without, rest = {**backend, "spec": {**backend["spec"]}}, [one for one in with_keda if one != scaled]
+del without["spec"]["replicas"]
+assert [without if one == backend else one for one in objects] == rest
 
 # The registry takes the place of names, and nothing else is another.
 for one in objects + with_etcd:

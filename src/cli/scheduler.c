@@ -22,6 +22,7 @@ static const struct option_row rows[] = {
                "models of all backends together"),
     OPTION_HEADING("Scheduling"),
     SERVING_ROWS_SCHEDULER,
+    SERVING_ROWS_AUTOSCALE,
     OPTION_HEADING("Metrics"),
     OPTION_TEXT(struct serve_settings, host, "host", "ADDR", "address of the metrics port"),
     SERVING_ROWS_METRICS,

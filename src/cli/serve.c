@@ -11,6 +11,7 @@ static const struct option_row rows[] = {
     SERVING_ROWS_ACCELERATORS,
     OPTION_HEADING("Scheduling"),
     SERVING_ROWS_SCHEDULER,
+    SERVING_ROWS_AUTOSCALE,
     OPTION_DOUBLE(struct serve_settings, slo_ms, "slo-ms", "MS", 0.01, 3.6e6,
                   "SLO of models that give none; without it chosen from the model's profile"),
     OPTION_HEADING("Listening"),

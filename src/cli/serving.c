@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "cli/autoscale_option.h"
 #include "cli/cli.h"
 #include "cli/cluster_tls.h"
 #include "cluster/election.h"
@@ -152,9 +153,21 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
         plan->config.policy = scenario.policy;
         plan->config.policy_options = scenario.policy_options;
     }
+    if (scenario.autoscale.enabled)
+        plan->config.autoscale = autoscale_of_scenario(&scenario.autoscale);
     rc = deployment_from_scenario(&plan->deployment, &scenario, err);
     scenario_free(&scenario);
     return rc < 0 ? rc : choose_cores(s, plan, err);
+}
+
+/* Of a scenario, or of the option, which says it key by key. */
+static int plan_autoscale(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
+    struct autoscale_config *c = &plan->config.autoscale;
+    struct sy_error why;
+    if (c->every_ns == 0)
+        *c = autoscale_default;
+    int rc = s->autoscale ? autoscale_option_read(s->autoscale, c, &why) : 0;
+    return rc < 0 ? error_set(err, rc, "--autoscale: %s", why.text) : 0;
 }
 
 static int plan_name(const struct serve_settings *s, struct serve_plan *plan, struct sy_error *err) {
@@ -350,7 +363,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     rc = !runs           ? plan_places(s, plan, err)
          : s->repository ? plan_repository(s, plan, err)
                          : plan_scenario(s, plan, err);
-    if (rc < 0)
+    if (rc < 0 || (rc = plan_autoscale(s, plan, err)) < 0)
         return rc;
     struct server_config *c = &plan->config;
     c->auth = plan->auth;
@@ -464,6 +477,7 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
             reload(plan);
         server_watch(server);
         server_outages(server);
+        server_advise(server);
         if (++looks % BALANCE_EVERY == 0)
             server_balance(server);
     }

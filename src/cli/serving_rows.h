@@ -53,6 +53,12 @@
         OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,                                    \
                    "requests queued per model thread; more are answered 503")
 
+#define SERVING_ROWS_AUTOSCALE                                                                                         \
+    OPTION_TEXT(                                                                                                       \
+        struct serve_settings, autoscale, "autoscale", "KEY=VALUE,...",                                                \
+        "how advice for autoscalers is made (docs/serve.md): min, max, headroom, every_s, start_delay_s, e.g. "        \
+        "min=1,max=8")
+
 #define SERVING_ROWS_METRICS                                                                                           \
     OPTION_INT(struct serve_settings, metrics_port, "metrics-port", "PORT", 0, 65535,                                  \
                "Prometheus metrics; 0: any free port"),                                                                \

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cluster/frontend_link_state.h"
 #include "cluster/transport.h"
+#include "link/advice.h"
 
 #define TAKE_MOST 256               /* messages from one ring a turn */
 #define SWEEP_NS  (10 * NS_PER_MS)  /* while no scheduler takes requests: looks for those that are too late */
@@ -297,6 +298,12 @@ static void all_told(struct frontend_link *l) {
     sweep(l, clock_now_ns());
 }
 
+/* How many accelerators there should be, or ADVICE_NONE: who asks is not told what a scheduler said that is gone. */
+static void advise(const struct frontend_link *l, int64_t wanted) {
+    if (l->config.advice)
+        advice_set(l->config.advice, wanted);
+}
+
 static int from_scheduler(void *context, const struct frame *frame, const void *head, struct sy_error *err) {
     struct frontend_link *l = context;
     const struct refusal_message *refusals = head;
@@ -316,6 +323,10 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
         return 0;
     case FRAME_TOLD:
         all_told(l);
+        return 0;
+    case FRAME_ADVICE:
+        for (uint32_t i = 0; i < frame->count; i++)
+            advise(l, ((const uint32_t *)head)[i]);
         return 0;
     case FRAME_REFUSALS:
         for (uint32_t i = 0; i < frame->count; i++)
@@ -356,6 +367,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
 
 static void uplink_down(void *context) {
     struct frontend_link *l = context;
+    advise(l, ADVICE_NONE);
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
         if (!a->message.handle || !a->sent || a->over)

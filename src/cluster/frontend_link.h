@@ -12,6 +12,7 @@
 #include "repository/served_model.h"
 #include "sched/wiring.h"
 
+struct advice;
 struct auth;
 struct tls;
 struct registry_place;
@@ -43,7 +44,8 @@ struct frontend_link_config {
     struct tls *tls;                   /* of the connections over TCP; outlives the link; NULL: plain text */
     const struct served_model *models; /* [models_max] the places that `serve` puts models in */
     uint32_t models_max;
-    int64_t beat_ns; /* between heartbeats */
+    int64_t beat_ns;       /* between heartbeats */
+    struct advice *advice; /* gets what the scheduler says, while there is one; NULL: nobody asks */
     const struct frontend_link_ops *ops;
     void *context;
 };

@@ -68,6 +68,14 @@ bool link_report_ready(struct link_report *report) {
     return ready;
 }
 
+struct link_totals link_report_totals(struct link_report *report) {
+    pthread_mutex_lock(&report->lock);
+    struct link_totals totals = report->totals;
+    pthread_mutex_unlock(&report->lock);
+    totals.lost = NULL;
+    return totals;
+}
+
 /* ---- the page ---- */
 
 enum { SCHEDULER = 1 << ROLE_SCHEDULER, FRONTEND = 1 << ROLE_FRONTEND, BACKEND = 1 << ROLE_BACKEND };

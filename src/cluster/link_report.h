@@ -58,4 +58,6 @@ void link_report_end(struct link_report *report, const struct link_totals *total
 /* ---- any thread ---- */
 
 bool link_report_ready(struct link_report *report);
+/* As last copied; `lost` is NULL. */
+struct link_totals link_report_totals(struct link_report *report);
 void link_report_render(struct link_report *report, struct text *out);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/scheduler_link_state.h"
+#include "link/advice.h"
 #include "net/auth.h"
 
 #define TAKE_MOST           1024           /* messages from one ring a turn */
@@ -621,6 +622,16 @@ static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_
     }
 }
 
+/* Tells a frontend how many accelerators there should be, if that has changed. */
+static void member_advise(const struct scheduler_link *l, struct member *m) {
+    int64_t wanted = advice_get(l->config.advice);
+    if (m->hello.role != ROLE_FRONTEND || wanted == ADVICE_NONE || m->advised == wanted + 1 ||
+        m->peer.format < WIRE_FORMAT_ADVICE)
+        return;
+    m->advised = wanted + 1;
+    peer_send(&m->peer, FRAME_ADVICE, 1, &(uint32_t){(uint32_t)wanted}, sizeof(uint32_t));
+}
+
 /* Lowers *until_ns to when to look at it again. It may be gone afterwards. */
 static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
     int64_t over_ns = m->since_ns + GREET_NS;
@@ -638,6 +649,7 @@ static void member_look(struct scheduler_link *l, struct member *m, int64_t now_
         member_drop(l, m, "it has been silent for three heartbeats");
     } else {
         member_tell(l, m, now_ns, until_ns);
+        member_advise(l, m);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "sched/model_thread.h"
 #include "sched/wiring.h"
 
+struct advice;
 struct auth;
 struct link_loop;
 struct tls;
@@ -34,6 +35,7 @@ struct scheduler_link_config {
     const struct registry_place *registry; /* NULL: none */
     int64_t beat_ns;                       /* between heartbeats */
     double copy_ns_per_byte;               /* first guess of what gathering inputs takes */
+    const struct advice *advice;           /* that frontends are told; NULL: none */
 };
 
 /* 0 or -errno with a sentence. */

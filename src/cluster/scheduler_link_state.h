@@ -27,6 +27,7 @@ struct member {
     /* of a frontend */
     struct request_message *last; /* [lanes * slots] the last request of each, by our clock */
     size_t cancelled;             /* once it is gone: so many of them are taken out of the queues */
+    int64_t advised;              /* and one: how many accelerators it was told there should be; 0: nothing yet */
     bool *owes;                   /* [models_max] it is to say that it sends no more for this place */
     /* of a backend */
     struct brought_model *brought; /* [brought_count] */

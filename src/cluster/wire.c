@@ -30,6 +30,7 @@ static size_t struct_bytes(uint16_t kind, uint32_t format) {
     case FRAME_RESTS:
     case FRAME_MODEL_ENDS:
     case FRAME_MODEL_RESTS:
+    case FRAME_ADVICE:
         return sizeof(uint32_t);
     case FRAME_REGIONS:
         return sizeof(struct wire_region);

@@ -27,6 +27,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 #define WIRE_FORMAT_MODELS                                                                                             \
     2 /* FRAME_MODEL after FRAME_TOLD, FRAME_MODEL_ENDS, FRAME_MODEL_RESTS; longer descriptions */
 #define WIRE_FORMAT_FABRIC 2 /* FRAME_WHERE, FRAME_READ, FRAME_FABRIC, FRAME_LIES */
+#define WIRE_FORMAT_ADVICE 2 /* FRAME_ADVICE */
 #define WIRE_FORMAT_NEWEST 2
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
@@ -69,6 +70,7 @@ enum frame_kind {
     FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more;
                         * scheduler, to frontends: as FRAME_MODEL_GONE, but what it has of requests still runs */
     FRAME_MODEL_RESTS, /* backend: u32 its number; no plan for that model comes any more, and none is under way */
+    FRAME_ADVICE,      /* frontend: u32, how many accelerators there should be */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
     FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read where they lie */

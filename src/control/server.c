@@ -273,6 +273,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .draining = &s->draining,
         .statistics = {server_statistics, server_batch_statistics, s},
         .accelerators = server_accelerators(s),
+        .advice = &s->advice,
         .shared = s->shared,
         .tls = s->config.tls,
         .auth = s->config.auth,
@@ -404,7 +405,8 @@ static int server_allocate(struct server *s) {
                 s->wiring.part_of_accelerator[at] = (uint8_t)(of_type % s->wiring.rank_threads);
             }
     }
-    return place_models(s);
+    int rc = place_models(s);
+    return rc == 0 && server_schedules(s) && s->config.autoscale.every_ns > 0 ? server_advice_init(s) : rc;
 }
 
 static void calibrate_server(struct server *s) {
@@ -484,6 +486,7 @@ static int server_end(struct server *s) {
     free(s->wiring.part_of_model);
     free(s->wiring.part_of_accelerator);
     free(s->rank_threads);
+    server_advice_free(s);
     free(s->ran_ns);
     free(s->placements);
     free(s->accelerator_type);

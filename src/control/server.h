@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "plan/autoscale.h"
 #include "repository/served_model.h"
 #include "sched/policy.h"
 #include "sched/wiring.h"
@@ -77,10 +78,11 @@ struct server_config {
     uint32_t idle_timeout_s, head_timeout_s, rate_min;
     const char *name; /* in the server's metadata; NULL: "symphony" */
     int grpc_level;
-    struct tls *tls;                /* of HTTP and gRPC, outlives the server; NULL: plain text */
-    const struct auth *auth;        /* outlives the server; NULL: nobody needs a token */
-    bool auth_health, auth_metrics; /* whether these need a token, too */
-    bool tls_metrics;               /* the metrics port speaks TLS, too */
+    struct tls *tls;                   /* of HTTP and gRPC, outlives the server; NULL: plain text */
+    const struct auth *auth;           /* outlives the server; NULL: nobody needs a token */
+    bool auth_health, auth_metrics;    /* whether these need a token, too */
+    bool tls_metrics;                  /* the metrics port speaks TLS, too */
+    struct autoscale_config autoscale; /* for server_advise(); every_ns 0: it says nothing */
 };
 
 struct server;
@@ -120,6 +122,10 @@ void server_watch(struct server *server);
  * some; if there is none, they are set aside with their reason until an accelerator is back. The server says that it is
  * not ready while nothing can run any model. The same thread, every second. */
 void server_outages(struct server *server);
+/* Where models are scheduled: every `autoscale.every_ns` looks how many accelerators there should be, for metrics and
+ * for KEDA (grpc/external_scaler.h). Says nothing before the first look, nor while another scheduler leads. The same
+ * thread, every second. */
+void server_advise(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections are taken; waits for
  * requests in flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests
  * were cut off. -EINPROGRESS: a run that was given up is not back, and may still read the models and its inputs, so

@@ -82,6 +82,7 @@ static int start_frontend(struct server *s, const struct hello *self, int listen
         .beat_ns = c->beat_ns,
         .models = s->config.models,
         .models_max = s->config.model_count,
+        .advice = &s->advice,
         .ops = &ops,
         .context = s->cluster_models,
     };
@@ -130,6 +131,7 @@ static int start_scheduler(struct server *s, const struct hello *self, int liste
         .registry = s->config.cluster->registry,
         .beat_ns = s->config.cluster->beat_ns,
         .copy_ns_per_byte = s->calibration.copy_ns_per_byte,
+        .advice = &s->advice,
     };
     return scheduler_link_start(&s->scheduler_link, &config, err);
 }

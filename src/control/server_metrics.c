@@ -31,6 +31,12 @@ static void render_backend(const struct server *s, struct text *out) {
     backend_metrics_render(&backend, out);
 }
 
+static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
+    scheduler_metrics_render_ranks(scheduler, out);
+    scheduler_metrics_render_advice(advice_get(&s->advice), atomic_load_explicit(&s->bad_rate, memory_order_relaxed),
+                                    out); /* a gauge */
+}
+
 void server_render_metrics(void *server, struct text *out) {
     struct server *s = server;
     const struct model_index *listed = server_models_lock(s);
@@ -61,7 +67,7 @@ void server_render_metrics(void *server, struct text *out) {
     if (server_runs(s))
         render_backend(s, out);
     if (server_schedules(s))
-        scheduler_metrics_render_ranks(&scheduler, out);
+        render_schedule(s, &scheduler, out);
     metric_margin_heading(out);
     if (server_schedules(s))
         scheduler_metrics_render_margins(&scheduler, out);

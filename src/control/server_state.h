@@ -8,6 +8,7 @@
 #include "control/calibrate.h"
 #include "control/server.h"
 #include "http/metrics_endpoint.h"
+#include "link/advice.h"
 #include "net/frontend.h"
 #include "request/port.h"
 #include "request/shared_memory.h"
@@ -50,6 +51,9 @@ struct server {
     struct frontend_link *frontend_link;
     struct backend_link *backend_link;
     struct cluster_models *cluster_models; /* of a frontend of a cluster: what the scheduler has it serve */
+    struct server_advisor *advisor;        /* of server_advise(); NULL: nothing is scheduled here, or nobody asks */
+    struct advice advice;                  /* what it says; of a frontend of a cluster: what the scheduler does */
+    _Atomic double bad_rate;               /* of the requests that it has looked at last */
     pthread_mutex_t commands_lock;         /* of what is sent to executors */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
@@ -141,6 +145,12 @@ bool server_cluster_ready(void *server);
 void server_cluster_stop(struct server *s);
 /* When the executors have ended. */
 void server_cluster_free(struct server *s);
+
+/* ---- server_advice.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_advice_init(struct server *s);
+void server_advice_free(struct server *s);
 
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);

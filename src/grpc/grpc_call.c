@@ -225,6 +225,8 @@ static void service_run(struct grpc_exchange *x) {
     const struct grpc_frontend *f = x->call->connection->frontend;
     struct sy_error err;
     text_append(&i->text, room, GRPC_ANSWER_ROOM);
+    if (grpc_method_watches(x->call->method)) /* before the answer: a change in between is told once more */
+        x->call->told = grpc_watch_first(&f->base, x->call->method, x->message.head, x->message.head_bytes);
     unsigned status =
         grpc_service_answer(&f->base, x->call->method, x->message.head, x->message.head_bytes, &i->text, &err);
     if (status == 200 && i->text.failed)
@@ -233,25 +235,22 @@ static void service_run(struct grpc_exchange *x) {
         exchange_fail(x, status, err.text);
         return;
     }
-    if (x->call->method == GRPC_HEALTH_WATCH) {
-        x->call->watching = true;
-        x->call->told = grpc_health_of(&f->base, x->message.head, x->message.head_bytes);
-    }
+    x->call->watching = x->call->watcher;
     grpc_answer_text(&i->answer, &i->text);
     answer_ready(x, 200);
 }
 
 void call_watch(struct grpc_call *call) {
     struct grpc_frontend *f = call->connection->frontend;
-    enum grpc_health now = grpc_health_now(&f->base);
-    if (!call->watching || call->ended || call->told == GRPC_HEALTH_UNKNOWN_SERVICE || call->told == now)
+    int now = grpc_watch_now(&f->base, call->method, call->told);
+    if (!call->watching || call->ended || call->told == now)
         return;
     struct grpc_exchange *x = exchange_take(call);
     if (!x)
         return; /* tried again at the next sweep */
     static const char room[GRPC_ANSWER_ROOM];
     text_append(&x->inference.text, room, GRPC_ANSWER_ROOM);
-    grpc_health_put(&x->inference.text, now);
+    grpc_watch_put(&x->inference.text, call->method, now);
     grpc_answer_text(&x->inference.answer, &x->inference.text);
     call->told = now;
     answer_ready(x, 200);
@@ -575,7 +574,7 @@ void call_open(struct grpc_call *call) {
         call_end(call, 501, "this grpc-encoding is not supported");
     else if (call->timeout_wrong)
         call_end(call, 400, "grpc-timeout is not a time");
-    else if (call->method == GRPC_HEALTH_WATCH)
+    else if (grpc_method_watches(call->method))
         watcher_begin(call);
 }
 

@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "grpc/external_scaler.h"
 #include "grpc/reflection.h"
 #include "health.pb-c.h"
 #include "v2/describe.h"
 #include "v2/settings.h"
 
 #define SERVICE "/inference.GRPCInferenceService/"
+#define SCALER  "/externalscaler.ExternalScaler/"
 
 enum grpc_method grpc_method_find(const char *path, size_t length) {
     static const struct {
@@ -40,6 +42,11 @@ enum grpc_method grpc_method_find(const char *path, size_t length) {
         {SERVICE "CudaSharedMemoryUnregister", GRPC_CUDA_UNREGISTER},
         {SERVICE "TraceSetting", GRPC_TRACE_SETTING},
         {SERVICE "LogSettings", GRPC_LOG_SETTINGS},
+        {SCALER "IsActive", GRPC_SCALER_ACTIVE},
+        {SCALER "StreamIsActive", GRPC_SCALER_WATCH},
+        {SCALER "GetMetricSpec", GRPC_SCALER_SPEC},
+        {SCALER "StreamMetricSpec", GRPC_SCALER_WATCH_SPEC},
+        {SCALER "GetMetrics", GRPC_SCALER_METRICS},
     };
     for (unsigned i = 0; i < ARRAY_COUNT(rows); i++)
         if (strlen(rows[i].path) == length && memcmp(rows[i].path, path, length) == 0)
@@ -76,21 +83,27 @@ static bool server_ready(const struct frontend *f) {
 
 /* ---- health ---- */
 
-enum grpc_health grpc_health_now(const struct frontend *f) {
+/* As grpc.health.v1 has it. */
+enum grpc_health { GRPC_HEALTH_NONE, GRPC_HEALTH_SERVING, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
+
+/* Of a service that is known. */
+static enum grpc_health health_now(const struct frontend *f) {
     return server_ready(f) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
-enum grpc_health grpc_health_of(const struct frontend *f, const char *message, size_t bytes) {
+/* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
+static enum grpc_health health_of(const struct frontend *f, const char *message, size_t bytes) {
     Grpc__Health__V1__HealthCheckRequest *request =
         unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
     if (!request)
         return GRPC_HEALTH_NONE;
     bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return known ? grpc_health_now(f) : GRPC_HEALTH_UNKNOWN_SERVICE;
+    return known ? health_now(f) : GRPC_HEALTH_UNKNOWN_SERVICE;
 }
 
-void grpc_health_put(struct text *out, enum grpc_health health) {
+/* Appends a HealthCheckResponse. */
+static void health_put(struct text *out, enum grpc_health health) {
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)health;
     pack(&response, out);
@@ -99,13 +112,35 @@ void grpc_health_put(struct text *out, enum grpc_health health) {
 /* Where the service is not known, a watcher is told so, and who asks once gets an error. */
 static unsigned health_answer(const struct frontend *f, bool watched, const char *message, size_t bytes,
                               struct text *out, struct sy_error *err) {
-    enum grpc_health health = grpc_health_of(f, message, bytes);
+    enum grpc_health health = health_of(f, message, bytes);
     if (health == GRPC_HEALTH_NONE)
         return (unsigned)error_set(err, 400, "the message is not valid protobuf");
     if (health == GRPC_HEALTH_UNKNOWN_SERVICE && !watched)
         return (unsigned)error_set(err, 404, "there is no such service");
-    grpc_health_put(out, health);
+    health_put(out, health);
     return 200;
+}
+
+/* ---- watchers ---- */
+
+int grpc_watch_first(const struct frontend *f, enum grpc_method method, const char *message, size_t bytes) {
+    return method == GRPC_HEALTH_WATCH   ? (int)health_of(f, message, bytes)
+           : method == GRPC_SCALER_WATCH ? scaler_active(f->config.advice)
+                                         : 0;
+}
+
+int grpc_watch_now(const struct frontend *f, enum grpc_method method, int told) {
+    int active = scaler_active(f->config.advice);
+    if (method == GRPC_HEALTH_WATCH)
+        return told == GRPC_HEALTH_UNKNOWN_SERVICE ? told : (int)health_now(f);
+    return method == GRPC_SCALER_WATCH && active != ADVICE_NONE ? active : told; /* a description stays as it is */
+}
+
+void grpc_watch_put(struct text *out, enum grpc_method method, int now) {
+    if (method == GRPC_HEALTH_WATCH)
+        health_put(out, (enum grpc_health)now);
+    else
+        scaler_put_active(out, now);
 }
 
 static unsigned model_ready(const struct frontend *f, const char *message, size_t bytes, struct text *out,
@@ -351,6 +386,12 @@ unsigned grpc_service_answer(const struct frontend *f, enum grpc_method method, 
         return health_answer(f, method == GRPC_HEALTH_WATCH, message, bytes, out, err);
     case GRPC_REFLECTION:
         return reflection_answer(message, bytes, out, err);
+    case GRPC_SCALER_ACTIVE:
+    case GRPC_SCALER_WATCH:
+    case GRPC_SCALER_SPEC:
+    case GRPC_SCALER_WATCH_SPEC:
+    case GRPC_SCALER_METRICS:
+        return scaler_answer(f->config.advice, method, message, bytes, out, err);
     case GRPC_CUDA_STATUS: /* there are no regions: an empty message */
     case GRPC_CUDA_UNREGISTER:
         return 200;

@@ -30,6 +30,11 @@ enum grpc_method {
     GRPC_HEALTH_CHECK,
     GRPC_HEALTH_WATCH,
     GRPC_REFLECTION,
+    GRPC_SCALER_ACTIVE, /* KEDA's external scaler (external_scaler.h) */
+    GRPC_SCALER_WATCH,
+    GRPC_SCALER_SPEC,
+    GRPC_SCALER_WATCH_SPEC,
+    GRPC_SCALER_METRICS,
     GRPC_LOAD, /* this and the next: orders, which grpc_call.c hands in; not answered here */
     GRPC_UNLOAD,
     GRPC_NOT_SERVED, /* a method of these services that is not served */
@@ -41,19 +46,21 @@ static inline bool grpc_method_streams(enum grpc_method method) {
     return method == GRPC_MODEL_STREAM_INFER || method == GRPC_REFLECTION;
 }
 
+/* It is answered at once, and again when the answer changes. */
+static inline bool grpc_method_watches(enum grpc_method method) {
+    return method == GRPC_HEALTH_WATCH || method == GRPC_SCALER_WATCH || method == GRPC_SCALER_WATCH_SPEC;
+}
+
 /* Of a request's :path. */
 enum grpc_method grpc_method_find(const char *path, size_t length);
-
-/* As grpc.health.v1 has it. */
-enum grpc_health { GRPC_HEALTH_NONE, GRPC_HEALTH_SERVING, GRPC_HEALTH_NOT_SERVING, GRPC_HEALTH_UNKNOWN_SERVICE };
 
 /* Answers a unary method's message: appends the response to `out`. 200, or a status with a sentence. */
 unsigned grpc_service_answer(const struct frontend *frontend, enum grpc_method method, const char *message,
                              size_t bytes, struct text *out, struct sy_error *err);
 
-/* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
-enum grpc_health grpc_health_of(const struct frontend *frontend, const char *message, size_t bytes);
-/* Of a service that is known. */
-enum grpc_health grpc_health_now(const struct frontend *frontend);
-/* Appends a HealthCheckResponse. */
-void grpc_health_put(struct text *out, enum grpc_health health);
+/* What a watcher with this message is told now: a number that stands for the answer. */
+int grpc_watch_first(const struct frontend *frontend, enum grpc_method method, const char *message, size_t bytes);
+/* What one that was told this last is to be told now; the same if there is nothing new. */
+int grpc_watch_now(const struct frontend *frontend, enum grpc_method method, int told);
+/* Appends the answer that such a number stands for. */
+void grpc_watch_put(struct text *out, enum grpc_method method, int now);

@@ -50,8 +50,8 @@ struct grpc_call {
     enum body_encoding accepts; /* for the answers */
     bool opened;                /* its headers are complete */
     bool watcher;               /* counts among the frontend's */
-    bool watching;              /* a health watcher that has its first answer: it is told of changes */
-    enum grpc_health told;      /* what a watcher was told last */
+    bool watching;              /* a watcher that has its first answer: it is told of changes */
+    int told;                   /* what a watcher was told last (grpc_watch_now()) */
     bool oversized;             /* its headers are longer than they may be */
     bool posted, typed;         /* its headers are those of a gRPC call */
     bool half_closed;           /* the client sends no more */
@@ -109,7 +109,7 @@ struct grpc_frontend {
     struct list_node closed; /* connections that are freed when the turn ends */
     struct grpc_call *calls; /* [call_count] */
     uint32_t call_count, call_fresh, call_free;
-    uint32_t open_calls, watchers; /* of these, and those of them that watch health */
+    uint32_t open_calls, watchers; /* of these, and those of them that watch something */
     char *out;                     /* [OUT_BYTES] */
     struct outgoing outgoing;
     struct list_node ended;   /* exchanges that go when that has been written */

@@ -11,6 +11,7 @@
 #include "request/port.h"
 #include "request/statistics.h"
 
+struct advice;
 struct auth;
 struct bulk;
 struct http_connection;
@@ -36,6 +37,7 @@ struct frontend_config {
     const _Atomic bool *ready, *draining; /* whether the server says that it is ready */
     struct statistics_source statistics;
     struct accelerator_source accelerators;
+    const struct advice *advice;      /* for autoscalers; NULL: nobody gives any */
     struct shared_memory *shared;     /* NULL: shared memory is not served */
     struct tls *tls;                  /* NULL: plain text */
     const struct auth *auth;          /* NULL: nobody needs a token */

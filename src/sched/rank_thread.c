@@ -16,6 +16,10 @@
  * thousand models. */
 #define TELL_MOST     16
 #define TELL_APART_NS (200 * NS_PER_US)
+/* How often the accelerators that the load needs are brought up to date while nothing happens, and down to how many:
+ * of a load of one accelerator that ends, so much is left after 15 s. */
+#define NEEDED_EVERY_NS NS_PER_S
+#define NEEDED_LEAST    0.0005
 
 struct rank_thread {
     struct wiring *wiring;
@@ -95,6 +99,9 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         atomic_store_explicit(&r->needed_ns, rank_core_needed_ns(r->core), memory_order_relaxed);
     }
     r->wake_ns = out->wake_ns;
+    /* Rates decay in silence, and so does what is needed: whoever looks at that is told. */
+    if (rank_core_accelerators_needed(r->core) > NEEDED_LEAST && now + NEEDED_EVERY_NS < r->wake_ns)
+        r->wake_ns = now + NEEDED_EVERY_NS;
 }
 
 /* Tells some models the newest parameters, as far as the rings have room. */

@@ -134,6 +134,16 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
     text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
 }
 
+void scheduler_metrics_render_advice(int64_t wanted, double bad_rate, struct text *out) {
+    if (wanted < 0)
+        return;
+    metric_heading(out, "symphony_accelerators_wanted", "gauge", "How many there should be, for autoscalers.");
+    text_printf(out, "symphony_accelerators_wanted %lld\n", (long long)wanted);
+    metric_heading(out, "symphony_bad_rate", "gauge",
+                   "Share of the requests between the last two looks at the load that were refused or late.");
+    text_printf(out, "symphony_bad_rate %.6g\n", bad_rate);
+}
+
 void scheduler_metrics_render_margins(const struct scheduler_counters *s, struct text *out) {
     for (uint32_t k = 0; k < s->rank_threads; k++)
         metric_margin(out, "wake", "rank", k, rank_thread_wake_margin(s->ranks[k]));

@@ -25,6 +25,8 @@ void scheduler_metrics_render_models(const struct scheduler_counters *scheduler,
                                      struct text *out);
 /* Accelerators that the load needs, and grants. Nothing for a central thread. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
+/* What the scheduler advises, and the bad rate by which it does. Nothing before the first look. */
+void scheduler_metrics_render_advice(int64_t wanted, double bad_rate, struct text *out);
 /* Its rows of symphony_margin_seconds. */
 void scheduler_metrics_render_margins(const struct scheduler_counters *scheduler, struct text *out);
 /* How long deciding takes. Nothing for a central thread. */

@@ -12,8 +12,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from server import Server
 
-SERVICES = ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
-            "inference.GRPCInferenceService"]
+SERVICES = ["externalscaler.ExternalScaler", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+            "grpc.reflection.v1alpha.ServerReflection", "inference.GRPCInferenceService"]
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,7 @@ def test_the_dashboard_asks_for_what_there_is(server):
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
     names = {name for query in asked for name in re.findall(r"\b(?:symphony|nv_inference)_[a-z0-9_]+", query)}
+    wait_until(lambda: "symphony_accelerators_wanted" in page(server))  # there is no advice before the first look
     families = parse(page(server))
     assert names <= {name for _, rows in families.values() for name, _ in rows}
     assert TRITON <= names

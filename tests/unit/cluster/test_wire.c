@@ -47,6 +47,8 @@ static void descriptions_may_be_longer_since_format_2(void **state) {
     assert_true(wire_frame_check(&frame, 2, &err) < 0);
     frame = (struct frame){.kind = FRAME_MODEL_ENDS, .count = 2, .head_bytes = 8};
     assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
+    frame = (struct frame){.kind = FRAME_ADVICE, .count = 1, .head_bytes = 4};
+    assert_int_equal(wire_frame_check(&frame, 2, &err), 0);
     frame.head_bytes = 7;
     assert_true(wire_frame_check(&frame, 2, &err) < 0);
 }

@@ -1,0 +1,16 @@
+/* autoscale_option.h - how advice about the number of accelerators is made: the option --autoscale, and a scenario's
+ * `autoscale`. */
+#pragma once
+
+#include "base/error.h"
+#include "plan/autoscale.h"
+#include "scenario/scenario.h"
+
+/* What nobody says. */
+extern const struct autoscale_config autoscale_default;
+
+/* Reads "min=1,max=8,headroom=0.1,every_s=10,start_delay_s=60", any of them, over what is in `config`. 0, or -EINVAL
+ * with a sentence without the option's name. */
+int autoscale_option_read(const char *text, struct autoscale_config *config, struct sy_error *err);
+/* A server looks once a second at most, however often the scenario wants. */
+struct autoscale_config autoscale_of_scenario(const struct scenario_autoscale *scenario);
