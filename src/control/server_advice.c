@@ -21,6 +21,7 @@ struct server_advisor {
     struct advisor advisor;
     struct model_counted *counted; /* [model_count] */
     uint64_t requests;             /* of a cluster, up to the last look */
+    double needed_ns;              /* by the rank threads, up to the last look */
     bool leads;                    /* this process does, since the advisor knows nothing */
 };
 
@@ -39,7 +40,7 @@ void server_advice_free(struct server *s) {
 
 /* What the load since the last look is, but for what of a model's requests the frontends of this process counted. */
 static void frontends_count(const struct server *s, uint32_t model, struct model_counted *before,
-                            struct advisor_load *load) {
+                            struct autoscale_seen *load) {
     struct model_counted now = {0};
     for (uint32_t f = 0; f < server_frontends(s); f++) {
         const struct model_infer_counters *c = &server_infer_counters(s, f)->models[model];
@@ -56,7 +57,8 @@ static void frontends_count(const struct server *s, uint32_t model, struct model
 
 /* The same of a cluster's scheduler, which does not see when answers arrive: what it refused for want of accelerators.
  */
-static void scheduler_counts(const struct model_counters *c, struct model_counted *before, struct advisor_load *load) {
+static void scheduler_counts(const struct model_counters *c, struct model_counted *before,
+                             struct autoscale_seen *load) {
     uint64_t refused = 0;
     for (unsigned reason = 0; reason < REFUSAL_COUNT; reason++)
         if (reason != REFUSAL_SHAPES && reason != REFUSAL_CANCELLED && reason != REFUSAL_BEST_EFFORT_FULL)
@@ -64,14 +66,17 @@ static void scheduler_counts(const struct model_counters *c, struct model_counte
     load->bad += advisor_since(&before->refused, refused);
 }
 
-/* Accelerators that the load needs: as the rank threads know, or, without them, as were busy since the last look. */
-static double needed(const struct server *s, uint64_t ran_ns, int64_t passed_ns) {
-    double sum = 0;
-    if (s->central_thread)
-        return passed_ns > 0 ? (double)ran_ns / (double)passed_ns : 0;
-    for (uint32_t k = 0; k < s->wiring.rank_threads; k++)
-        sum += rank_thread_accelerators_needed(s->rank_threads[k]);
-    return sum;
+/* Accelerators that the load has needed since the last look: as the rank threads know, or, without them, as were busy.
+ */
+static double needed_since(struct server *s, uint64_t ran_ns, int64_t passed_ns) {
+    double needed_ns = 0, grown_ns = (double)ran_ns;
+    if (!s->central_thread) {
+        for (uint32_t k = 0; k < s->wiring.rank_threads; k++)
+            needed_ns += rank_thread_needed_ns(s->rank_threads[k]);
+        grown_ns = needed_ns - s->advisor->needed_ns;
+        s->advisor->needed_ns = needed_ns;
+    }
+    return passed_ns > 0 ? grown_ns / (double)passed_ns : 0;
 }
 
 static uint32_t serving(const struct server *s) {
@@ -81,9 +86,9 @@ static uint32_t serving(const struct server *s) {
     return count;
 }
 
-static struct advisor_load load_since(struct server *s, int64_t now_ns) {
+static struct autoscale_seen load_since(struct server *s, int64_t now_ns) {
     struct server_advisor *a = s->advisor;
-    struct advisor_load load = {0};
+    struct autoscale_seen load = {0};
     uint64_t ran_ns = 0;
 
     pthread_mutex_lock(&s->models_lock); /* models move, come and go under it */
@@ -104,7 +109,7 @@ static struct advisor_load load_since(struct server *s, int64_t now_ns) {
     } else {
         load.present = serving(s);
     }
-    load.needed = needed(s, ran_ns, now_ns - a->advisor.looked_ns);
+    load.needed = needed_since(s, ran_ns, now_ns - a->advisor.looked_ns);
     return load;
 }
 
@@ -132,7 +137,7 @@ void server_advise(struct server *s) {
     }
     if (!advisor_due(&a->advisor, now_ns))
         return;
-    struct advisor_load load = load_since(s, now_ns);
+    struct autoscale_seen load = load_since(s, now_ns);
     advisor_look(&a->advisor, now_ns, &load);
     atomic_store_explicit(&s->bad_rate, a->advisor.bad_rate, memory_order_relaxed); /* a gauge */
     advice_set(&s->advice, a->advisor.wanted);

@@ -10,14 +10,14 @@ bool advisor_due(const struct advisor *a, int64_t now_ns) {
     return now_ns - a->looked_ns > a->autoscale.config.every_ns - ADVISOR_TICK_NS / 2;
 }
 
-/* What was advised before and is not there yet is taken to be starting. */
-void advisor_look(struct advisor *a, int64_t now_ns, const struct advisor_load *load) {
-    uint64_t bad = load->bad < load->requests ? load->bad : load->requests; /* they are not counted at one moment */
-    uint32_t asked = a->advises && a->wanted > load->present ? a->wanted : load->present;
-    double needed = load->requests > 0 || load->needed > ADVISOR_NEEDED_LEAST ? load->needed : 0;
-    a->bad_rate = load->requests ? (double)bad / (double)load->requests : 0;
-    a->wanted = autoscale_look(&a->autoscale, load->present, asked, needed, a->bad_rate);
-    if (a->wanted == 0 && (load->requests > 0 || needed > 0))
+void advisor_look(struct advisor *a, int64_t now_ns, const struct autoscale_seen *load) {
+    struct autoscale_seen seen = *load;
+    seen.bad = seen.bad < seen.requests ? seen.bad : seen.requests; /* they are not counted at one moment */
+    if (seen.requests == 0 && seen.needed < ADVISOR_NEEDED_LEAST)
+        seen.needed = 0;
+    a->bad_rate = seen.requests ? (double)seen.bad / (double)seen.requests : 0;
+    a->wanted = autoscale_look(&a->autoscale, &seen);
+    if (a->wanted == 0 && (seen.requests > 0 || seen.needed > 0))
         a->wanted = 1; /* with a least of 0: any load needs one */
     a->advises = true;
     a->looked_ns = now_ns;

@@ -9,13 +9,6 @@
 #define ADVISOR_NEEDED_LEAST 0.1                   /* without any request: less is what is left of rates that decay */
 #define ADVISOR_TICK_NS      ((int64_t)1000000000) /* so often who owns it asks whether a look is due, roughly */
 
-/* What a look has seen. */
-struct advisor_load {
-    uint32_t present;       /* accelerators in service */
-    double needed;          /* of them, by the load */
-    uint64_t requests, bad; /* since the last look */
-};
-
 struct advisor {
     struct autoscale autoscale;
     int64_t looked_ns;
@@ -28,7 +21,7 @@ struct advisor {
 void advisor_init(struct advisor *advisor, const struct autoscale_config *config, int64_t now_ns);
 /* Whether a look is due, within half a tick. */
 bool advisor_due(const struct advisor *advisor, int64_t now_ns);
-void advisor_look(struct advisor *advisor, int64_t now_ns, const struct advisor_load *load);
+void advisor_look(struct advisor *advisor, int64_t now_ns, const struct autoscale_seen *load);
 
 /* How much a counter has grown since `*before`, which becomes `now`. One that has shrunk began anew meanwhile. */
 static inline uint64_t advisor_since(uint64_t *before, uint64_t now) {

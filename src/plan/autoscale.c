@@ -84,36 +84,36 @@ static uint32_t bad_look(struct autoscale *a, const struct autoscale_seen *seen)
     return wanted;
 }
 
+/* What is wanted now, which is less than before only if so few would have done for as long as a start takes. */
+static uint32_t wanted_or_fewer(const struct autoscale *a, uint32_t wanted, double doubt) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < a->remembered && i < a->looks; i++)
+        most = a->least[i] > most ? a->least[i] : most;
+    return wanted > most + doubt && a->looks >= a->remembered ? most : wanted;
+}
+
 uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) {
     const struct autoscale_config *c = &a->config;
-    uint32_t wanted = 0;
-
+    uint32_t asked = a->looks ? a->wanted : round_up(seen->present, c->min, c->max), wanted = 0;
     double noise = NOISE_MOST * sqrt(noise_learn(a, seen));
+
     if (++a->extra_looks >= EXTRA_LOOKS) {
         a->extra /= 2;
         a->extra_looks = 0;
     }
-    bool more = round_up(staff(a, seen->needed - noise), c->min, c->max) > seen->asked;
-    if (more) {
+    if (round_up(staff(a, seen->needed - noise), c->min, c->max) > asked) {
         wanted = round_up(staff(a, seen->needed), c->min, c->max);
         if ((double)seen->bad > AUTOSCALE_BAD_MOST * (double)seen->requests) {
             uint32_t share = with_share(a, seen->present, seen->bad, seen->requests);
             wanted = share > wanted ? share : wanted;
         }
     }
-    if (more || seen->present < seen->asked)
+    if (wanted || seen->present < asked)
         bad_forget(a); /* no wonder then */
     else
         wanted = bad_look(a, seen);
     uint32_t least = round_up(staff(a, seen->needed + noise), c->min, c->max);
-    uint32_t most = a->least[a->looks % a->remembered] = wanted > least ? wanted : least;
-    a->looks++;
-    for (uint32_t i = 0; i < a->remembered && i < a->looks; i++)
-        most = a->least[i] > most ? a->least[i] : most;
+    a->least[a->looks++ % a->remembered] = wanted > least ? wanted : least;
     double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* which changes as well, being learned */
-    if (seen->asked > most + doubt && a->looks >= a->remembered)
-        return most;
-    uint32_t asked =
-        wanted > seen->asked ? wanted : seen->asked; /* it is too early to release, or there is nothing to */
-    return asked < c->min ? c->min : asked > c->max ? c->max : asked;
+    return a->wanted = wanted_or_fewer(a, wanted > asked ? wanted : asked, doubt);
 }

@@ -30,14 +30,13 @@ struct autoscale_config {
 /* What a look sees. */
 struct autoscale_seen {
     uint32_t present;       /* accelerators in service */
-    uint32_t asked;         /* with those that are starting */
     double needed;          /* that the load keeps busy, in the mean since the last look */
     uint64_t requests, bad; /* that have ended since the last look */
 };
 
 struct autoscale {
     struct autoscale_config config;
-    uint32_t looks;
+    uint32_t looks, wanted;
     /* Of the last looks, in circles. */
     uint32_t remembered; /* a start's time, in looks */
     uint32_t least[AUTOSCALE_LOOKS_MAX];
@@ -52,5 +51,6 @@ struct autoscale {
 };
 
 void autoscale_init(struct autoscale *autoscale, const struct autoscale_config *config);
-/* One look, every `every_ns`. Returns how many accelerators there should be, with those that are starting. */
+/* One look, every `every_ns`. Returns how many accelerators there should be, with those that are starting. Before the
+ * first look as many are wanted as are in service then. */
 uint32_t autoscale_look(struct autoscale *autoscale, const struct autoscale_seen *seen);

@@ -52,7 +52,6 @@ static struct autoscale_seen seen_since(struct sim *sim) {
     double needed_ns = sim->driver->needed_ns ? sim->driver->needed_ns(sim) : sim->ran_ns;
     struct autoscale_seen seen = {
         .present = s->present,
-        .asked = s->present + s->starting,
         .needed = (needed_ns - s->needed_ns) / (double)sim->config->autoscale->every_ns,
         .requests = sim->result->requests - s->requests,
         .bad = sim->bad - s->bad,
@@ -91,8 +90,8 @@ void sim_scaling_look(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     struct sim_result *r = sim->result;
     struct autoscale_seen seen = seen_since(sim);
-    uint32_t wanted = autoscale_look(&s->advice, &seen);
-    if (wanted != seen.asked) {
+    uint32_t asked = s->present + s->starting, wanted = autoscale_look(&s->advice, &seen);
+    if (wanted != asked) {
         r->advice[r->advice_count++] = (struct sim_advice){(double)sim->now_ns / (double)NS_PER_S, wanted};
         follow(sim, wanted);
     }

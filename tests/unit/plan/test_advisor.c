@@ -6,7 +6,7 @@
 static const struct autoscale_config config = {
     .min = 1, .max = 8, .headroom = 0.1, .every_ns = 10 * NS_PER_S, .start_delay_ns = 0};
 
-static uint32_t looked(struct advisor *advisor, struct advisor_load load) {
+static uint32_t looked(struct advisor *advisor, struct autoscale_seen load) {
     advisor_look(advisor, advisor->looked_ns + config.every_ns, &load);
     assert_true(advisor->advises);
     return advisor->wanted;
@@ -22,7 +22,7 @@ static void looks_are_due(void **state) {
     assert_false(advisor_due(&advisor, start_ns + 9 * NS_PER_S));
     assert_true(advisor_due(&advisor, start_ns + 10 * NS_PER_S - NS_PER_S / 10)); /* not a whole tick later */
     assert_true(advisor_due(&advisor, start_ns + 60 * NS_PER_S));
-    advisor_look(&advisor, start_ns + 11 * NS_PER_S, &(struct advisor_load){.present = 1});
+    advisor_look(&advisor, start_ns + 11 * NS_PER_S, &(struct autoscale_seen){.present = 1});
     assert_false(advisor_due(&advisor, start_ns + 20 * NS_PER_S));
     assert_true(advisor_due(&advisor, start_ns + 21 * NS_PER_S));
 }
@@ -31,12 +31,13 @@ static void load_is_followed(void **state) {
     (void)state;
     struct advisor advisor;
     advisor_init(&advisor, &config, 0);
-    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 2, .needed = 1.5, .requests = 100}), 2);
+    assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 2, .needed = 1.5, .requests = 100000}), 2);
     assert_true(advisor.bad_rate == 0);
-    assert_true(looked(&advisor, (struct advisor_load){.present = 2, .needed = 3.5, .requests = 100}) >= 4);
-    assert_true(looked(&advisor, (struct advisor_load){.present = 2, .needed = 2, .requests = 100, .bad = 50}) > 2);
+    assert_true(looked(&advisor, (struct autoscale_seen){.present = 2, .needed = 3.5, .requests = 100000}) >= 4);
+    assert_true(looked(&advisor, (struct autoscale_seen){.present = 2, .needed = 2, .requests = 100000, .bad = 50000}) >
+                2);
     assert_true(advisor.bad_rate == 0.5);
-    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 8, .needed = 100, .requests = 100}), 8);
+    assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 8, .needed = 100, .requests = 100000}), 8);
     advisor_init(&advisor, &config, 0);
     assert_false(advisor.advises);
 }
@@ -46,9 +47,9 @@ static void no_more_is_bad_than_there_was(void **state) {
     (void)state;
     struct advisor advisor;
     advisor_init(&advisor, &config, 0);
-    looked(&advisor, (struct advisor_load){.present = 1, .requests = 10, .bad = 11});
+    looked(&advisor, (struct autoscale_seen){.present = 1, .requests = 10, .bad = 11});
     assert_true(advisor.bad_rate == 1);
-    looked(&advisor, (struct advisor_load){.present = 1, .requests = 0, .bad = 1});
+    looked(&advisor, (struct autoscale_seen){.present = 1, .requests = 0, .bad = 1});
     assert_true(advisor.bad_rate == 0);
 }
 
@@ -58,9 +59,9 @@ static void without_load_none_is_wanted_if_none_may_be(void **state) {
     struct advisor advisor;
     none.min = 0;
     advisor_init(&advisor, &none, 0);
-    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0}), 0);
-    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0, .needed = 0.05}), 0);
-    assert_int_equal(looked(&advisor, (struct advisor_load){.present = 0, .requests = 1}), 1);
+    assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 0}), 0);
+    assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 0, .needed = 0.05}), 0);
+    assert_int_equal(looked(&advisor, (struct autoscale_seen){.present = 0, .requests = 1}), 1);
 }
 
 static void counters_begin_anew(void **state) {

@@ -19,7 +19,7 @@ static struct autoscale make(double headroom, int64_t start_delay_s) {
 
 /* A look without noise: no requests are counted. */
 static uint32_t look(struct autoscale *a, uint32_t asked, double needed) {
-    return autoscale_look(a, &(struct autoscale_seen){.present = asked, .asked = asked, .needed = needed});
+    return autoscale_look(a, &(struct autoscale_seen){.present = asked, .needed = needed});
 }
 
 static void test_what_is_needed_and_the_headroom(void **state) {
@@ -41,7 +41,7 @@ static void test_what_is_needed_and_the_headroom(void **state) {
 static void test_noise_changes_nothing(void **state) {
     (void)state;
     struct autoscale a = make(0, 0);
-    struct autoscale_seen seen = {.present = 20, .asked = 20, .needed = 20.7, .requests = 10000}; /* 4 * 0.207 */
+    struct autoscale_seen seen = {.present = 20, .needed = 20.7, .requests = 10000}; /* 4 * 0.207 */
     assert_int_equal(autoscale_look(&a, &seen), 20);
     seen.needed = 18.4;
     assert_int_equal(autoscale_look(&a, &seen), 20);
@@ -54,28 +54,27 @@ static void test_noise_changes_nothing(void **state) {
 static void test_bad_requests_that_chance_does_not_explain(void **state) {
     (void)state;
     struct autoscale a = make(0.1, 0);
-    struct autoscale_seen seen = {.present = 20, .asked = 20, .needed = 18, .requests = 1000000, .bad = 10000};
+    struct autoscale_seen seen = {.present = 20, .needed = 18, .requests = 1000000, .bad = 10000};
     for (int i = 0; i < 100; i++)
         assert_int_equal(autoscale_look(&a, &seen), 20); /* goodput: nothing */
     seen.bad = 30000; /* two per cent too many, for three looks: as many as six looks may have */
     for (int i = 0; i < 3; i++)
         assert_int_equal(autoscale_look(&a, &seen), 20);
     assert_int_equal(autoscale_look(&a, &seen), 21); /* 20 + 20 * 0.03 / 0.97 */
-    seen.asked = 21;
     for (int i = 0; i < 100; i++)
         assert_int_equal(autoscale_look(&a, &seen), 21); /* until those that were asked for are there */
     seen.present = 21;
     seen.bad = 200000;
     assert_int_equal(autoscale_look(&a, &seen), 27); /* 21 + 21 * 0.2 / 0.8 = 26.25, at once */
-    seen.present = seen.asked = 27;
+    seen.present = 27;
     seen.bad = 0;
     for (int i = 0; i < 1000; i++)
         assert_int_equal(autoscale_look(&a, &seen), 27); /* what was learned stays */
     seen.needed = 4.5;                                   /* the square root: half as many beside it */
-    seen.asked = seen.present = autoscale_look(&a, &seen);
+    seen.present = autoscale_look(&a, &seen);
     for (int i = 0; i < 100; i++)
-        seen.asked = seen.present = autoscale_look(&a, &seen);
-    assert_int_equal(seen.asked, 9);
+        seen.present = autoscale_look(&a, &seen);
+    assert_int_equal(seen.present, 9);
     seen.bad = 1000000;
     assert_int_equal(autoscale_look(&a, &seen), 18); /* at most as many again */
 }
@@ -83,7 +82,7 @@ static void test_bad_requests_that_chance_does_not_explain(void **state) {
 static void test_a_surge_adds_its_share(void **state) {
     (void)state;
     struct autoscale a = make(0.1, 0);
-    struct autoscale_seen seen = {.present = 20, .asked = 20, .needed = 18, .requests = 1000000};
+    struct autoscale_seen seen = {.present = 20, .needed = 18, .requests = 1000000};
     assert_int_equal(autoscale_look(&a, &seen), 20);
     seen.needed = 22;
     seen.bad = 500000; /* so the load was more at the end of the look */
@@ -130,7 +129,7 @@ static void test_steady_loads_settle(void **state) {
         for (int i = 0; i < 360 + 3600; i++) {
             uint32_t before = asked;
             struct autoscale_seen seen = {
-                .present = asked, .asked = asked, .needed = load + noise(&rng, sigma), .requests = (uint64_t)requests};
+                .present = asked, .needed = load + noise(&rng, sigma), .requests = (uint64_t)requests};
             asked = autoscale_look(&a, &seen);
             changes += i >= 360 && asked != before;
         }
