@@ -11,7 +11,7 @@
 
 #define BEAT_NS   (20 * NS_PER_S) /* nobody is taken for dead while a test runs */
 #define WAIT_NS   (60 * NS_PER_S)
-#define FRONTENDS 2
+#define FRONTENDS 3
 #define MEMORY    ((size_t)256 << 20)
 
 /* Frontends are forked before this process has threads. */
@@ -125,6 +125,21 @@ static void who_stops_costs_its_own_requests(void **state) {
     scene_close();
 }
 
+/* It dies in the middle of what is pulled from it; from the others it goes on. */
+static void who_dies_costs_its_own_requests(void **state) {
+    enum transport_kind kind = *(enum transport_kind *)*state;
+    if (kind == TRANSPORT_FABRIC && !fabric_is_here())
+        skip();
+    scene_open(kind, 3000000);
+    batches(&scene.whole, 20);
+    for (uint32_t left = FRONTENDS - 1; left > 0; left--) {
+        kill(scene.frontends[left], SIGKILL);
+        atomic_store_explicit(&scene.scheduler.frontends, left, memory_order_relaxed); /* a lone number */
+        batches(&scene.halves, 40);
+    }
+    scene_close();
+}
+
 int main(void) {
     static enum transport_kind shm = TRANSPORT_SHM, fabric = TRANSPORT_FABRIC, tcp = TRANSPORT_TCP;
     const struct CMUnitTest tests[] = {
@@ -134,6 +149,9 @@ int main(void) {
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &shm),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &fabric),
         cmocka_unit_test_prestate(who_stops_costs_its_own_requests, &tcp),
+        cmocka_unit_test_prestate(who_dies_costs_its_own_requests, &shm),
+        cmocka_unit_test_prestate(who_dies_costs_its_own_requests, &fabric),
+        cmocka_unit_test_prestate(who_dies_costs_its_own_requests, &tcp),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
