@@ -1,7 +1,13 @@
 /* fabric.c - libfabric by its interface of version 1.15, loaded at run time.
  *
  * One event queue and one completion queue for all connections. Reads wait in a list of their own while the provider,
- * or the completion queue, has no room. */
+ * or the completion queue, has no room.
+ *
+ * The provider "tcp" needs a completion queue for each connection up to version 1.17, which Debian 12 has. It keeps its
+ * records of reads in a pool of the queue, and puts the one of a read whose answer is coming in there twice when the
+ * connection is closed: later reads by that queue share records, and get lost. A queue of its own ends with the
+ * connection, and its pool with it. Each is asked by system calls of its own in every turn; later versions and other
+ * providers are spared that. */
 #include "cluster/fabric.h"
 
 #include "base/container.h" /* libfabric makes its own macro of that name if there is none */
@@ -17,7 +23,9 @@
 #include <rdma/fi_rma.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/list.h"
@@ -49,6 +57,7 @@ struct fabric_end {
     struct list_node link;
     struct fabric *fabric;
     struct fid_ep *ep;
+    struct fid_cq *cq; /* its own, or that of all */
     void *of;
     bool up, down;
     struct list_node waits;  /* parts that the provider has not got yet, */
@@ -70,12 +79,14 @@ struct fabric {
     __typeof__(fi_dupinfo) *dupinfo;
     __typeof__(fi_fabric) *open;
     __typeof__(fi_strerror) *error;
+    __typeof__(fi_version) *version;
     char provider[32];
     struct fi_info *info;
     struct fid_fabric *fabric;
     struct fid_eq *eq;
     struct fid_domain *domain;
-    struct fid_cq *cq;
+    struct fid_cq *cq; /* of all connections; NULL: each has its own, */
+    int queues_fd;     /* an epoll that has them all; else -1 */
     struct fid_pep *pep;
     struct list_node ends;
     struct list_node free; /* parts */
@@ -102,7 +113,8 @@ static int library_load(struct fabric *f, struct sy_error *err) {
     *(void **)&f->dupinfo = dlsym(f->library, "fi_dupinfo");
     *(void **)&f->open = dlsym(f->library, "fi_fabric");
     *(void **)&f->error = dlsym(f->library, "fi_strerror");
-    if (!f->getinfo || !f->freeinfo || !f->dupinfo || !f->open || !f->error)
+    *(void **)&f->version = dlsym(f->library, "fi_version");
+    if (!f->getinfo || !f->freeinfo || !f->dupinfo || !f->open || !f->error || !f->version)
         return error_set(err, -ENOENT, "%s is not the library that it should be", LIBRARY);
     return 0;
 }
@@ -126,9 +138,18 @@ static int info_get(struct fabric *f, const char *host, struct fi_info **info, s
     return rc < 0 ? failed(f, "be asked what it has", rc, err) : 0;
 }
 
+static int queue_open(struct fabric *f, struct fid_cq **cq) {
+    struct fi_cq_attr attr = {.size = 2 * READS_MOST, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
+    return fi_cq_open(f->domain, &attr, cq, NULL);
+}
+
+/* Whether connections must not share a completion queue. */
+static bool queues_apart(const struct fabric *f) {
+    return strcmp(f->provider, "tcp") == 0 && FI_VERSION_LT(f->version(), FI_VERSION(1, 18));
+}
+
 static int objects_open(struct fabric *f, struct sy_error *err) {
     struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
-    struct fi_cq_attr cq = {.size = 2 * READS_MOST, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
     int rc;
     if ((rc = f->open(f->info->fabric_attr, &f->fabric, NULL)) < 0)
         return failed(f, "be opened", rc, err);
@@ -136,9 +157,11 @@ static int objects_open(struct fabric *f, struct sy_error *err) {
         return failed(f, "wait for events", rc, err);
     if ((rc = fi_domain(f->fabric, f->info, &f->domain, NULL)) < 0)
         return failed(f, "open its device", rc, err);
-    if ((rc = fi_cq_open(f->domain, &cq, &f->cq, NULL)) < 0)
-        return failed(f, "wait for reads", rc, err);
-    return 0;
+    if (queues_apart(f))
+        rc = (f->queues_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ? -errno : 0;
+    else
+        rc = queue_open(f, &f->cq);
+    return rc < 0 ? failed(f, "wait for reads", rc, err) : 0;
 }
 
 int fabric_open(struct fabric **fabric, const char *provider, const struct fabric_events *events, void *owner,
@@ -148,6 +171,7 @@ int fabric_open(struct fabric **fabric, const char *provider, const struct fabri
         return error_set(err, -ENOMEM, "no memory for libfabric");
     f->events = events;
     f->owner = owner;
+    f->queues_fd = -1;
     list_init(&f->ends);
     list_init(&f->free);
     strncpy(f->provider, provider, sizeof(f->provider) - 1);
@@ -183,6 +207,8 @@ void fabric_close(struct fabric *f) {
         fid_close(&f->pep->fid);
     if (f->cq)
         fid_close(&f->cq->fid);
+    if (f->queues_fd >= 0)
+        close(f->queues_fd);
     if (f->domain)
         fid_close(&f->domain->fid);
     if (f->eq)
@@ -214,13 +240,26 @@ int fabric_listen(struct fabric *f, const char *host, struct sockaddr_storage *a
 uint32_t fabric_fds(const struct fabric *f, int fds[FABRIC_FDS]) {
     uint32_t count = 0;
     count += fi_control(&f->eq->fid, FI_GETWAIT, &fds[count]) == 0;
-    count += fi_control(&f->cq->fid, FI_GETWAIT, &fds[count]) == 0;
+    if (f->cq)
+        count += fi_control(&f->cq->fid, FI_GETWAIT, &fds[count]) == 0;
+    else
+        fds[count++] = f->queues_fd;
     return count;
 }
 
+static bool may_wait(struct fabric *f, struct fid *fid) {
+    return fi_trywait(f->fabric, &fid, 1) == FI_SUCCESS;
+}
+
 bool fabric_may_sleep(struct fabric *f) {
-    struct fid *fids[] = {&f->eq->fid, &f->cq->fid};
-    return f->done == 0 && fi_trywait(f->fabric, fids, 2) == FI_SUCCESS;
+    if (f->done > 0 || !may_wait(f, &f->eq->fid))
+        return false;
+    if (f->cq)
+        return may_wait(f, &f->cq->fid);
+    for (struct list_node *node = f->ends.next; node != &f->ends; node = node->next)
+        if (!may_wait(f, &list_entry(node, struct fabric_end, link)->cq->fid))
+            return false;
+    return true;
 }
 
 /* ---- memory ---- */
@@ -257,6 +296,20 @@ int fabric_region(struct fabric *f, void *base, uintptr_t from, size_t bytes, bo
 
 static bool event_take(struct fabric *f);
 
+/* The completion queue of a new connection. */
+static int end_queue(struct fabric_end *e) {
+    struct fabric *f = e->fabric;
+    struct epoll_event event = {.events = EPOLLIN};
+    int fd, rc;
+    if (f->cq) {
+        e->cq = f->cq;
+        return 0;
+    }
+    if ((rc = queue_open(f, &e->cq)) < 0 || (rc = fi_control(&e->cq->fid, FI_GETWAIT, &fd)) < 0)
+        return rc;
+    return epoll_ctl(f->queues_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
 static int end_open(struct fabric *f, struct fi_info *info, void *of, struct fabric_end **end) {
     struct fabric_end *e = calloc(1, sizeof(*e));
     if (!e)
@@ -272,8 +325,8 @@ static int end_open(struct fabric *f, struct fi_info *info, void *of, struct fab
     }
     e->ep->fid.context = e;
     list_append(&f->ends, &e->link);
-    if ((rc = fi_ep_bind(e->ep, &f->eq->fid, 0)) < 0 ||
-        (rc = fi_ep_bind(e->ep, &f->cq->fid, FI_TRANSMIT | FI_RECV)) < 0 || (rc = fi_enable(e->ep)) < 0) {
+    if ((rc = end_queue(e)) < 0 || (rc = fi_ep_bind(e->ep, &f->eq->fid, 0)) < 0 ||
+        (rc = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) < 0 || (rc = fi_enable(e->ep)) < 0) {
         fabric_end_close(e);
         return rc;
     }
@@ -310,13 +363,13 @@ static void part_free(struct fabric *f, struct fabric_part *part) {
 }
 
 /* What the provider has read, or failed to read, is noted; so many at most. */
-static void completions_note(struct fabric *f, uint32_t most) {
+static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most) {
     struct fi_cq_entry entry;
     ssize_t got;
-    for (uint32_t i = 0; i < most && (got = fi_cq_read(f->cq, &entry, 1)) != -FI_EAGAIN; i++) {
+    for (uint32_t i = 0; i < most && (got = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN; i++) {
         struct fi_cq_err_entry error = {.err_data = NULL};
         void *context = got == 1 ? entry.op_context : NULL;
-        if (got == -FI_EAVAIL && fi_cq_readerr(f->cq, &error, 0) > 0)
+        if (got == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) > 0)
             context = error.op_context;
         if (!context)
             continue;
@@ -409,6 +462,25 @@ static bool event_take(struct fabric *f) {
     return true;
 }
 
+/* What the provider had to read goes back, once the endpoint is closed. */
+static void end_queue_close(struct fabric_end *e) {
+    struct fabric *f = e->fabric;
+    int fd;
+    if (e->cq && e->cq == f->cq) {
+        completions_note(f, f->cq, UINT32_MAX);
+        list_for_each_safe (node, &e->posted) { /* the provider may tell of them later, or never */
+            list_remove(node);
+            list_entry(node, struct fabric_part, link)->end = NULL;
+            f->reads--;
+        }
+    } else if (e->cq) {
+        if (fi_control(&e->cq->fid, FI_GETWAIT, &fd) == 0)
+            epoll_ctl(f->queues_fd, EPOLL_CTL_DEL, fd, NULL);
+        fid_close(&e->cq->fid);
+        f->reads -= parts_free(f, &e->posted);
+    }
+}
+
 void fabric_end_close(struct fabric_end *e) {
     if (!e)
         return;
@@ -419,12 +491,7 @@ void fabric_end_close(struct fabric_end *e) {
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
     fid_close(&e->ep->fid);
-    completions_note(f, UINT32_MAX);
-    list_for_each_safe (node, &e->posted) { /* the provider may tell of them later, or never */
-        list_remove(node);
-        list_entry(node, struct fabric_part, link)->end = NULL;
-        f->reads--;
-    }
+    end_queue_close(e);
     f->done -= parts_free(f, &e->done);
     list_remove(&e->link);
     free(e);
@@ -520,7 +587,13 @@ static void end_done(struct fabric_end *e) {
 void fabric_look(struct fabric *f) {
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
-    completions_note(f, LOOK_MOST);
+    if (f->cq)
+        completions_note(f, f->cq, LOOK_MOST);
+    list_for_each (node, &f->ends) {
+        struct fid_cq *cq = list_entry(node, struct fabric_end, link)->cq;
+        if (cq != f->cq)
+            completions_note(f, cq, LOOK_MOST);
+    }
     bool starved = f->starved;
     f->starved = false;
     if (f->done == 0 && !starved)

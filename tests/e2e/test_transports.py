@@ -193,8 +193,6 @@ def test_a_backend_dies_in_mid_pull(repository, transport):
 @each_transport
 def test_a_frontend_dies_in_mid_pull(repository, transport):
     """What it had is lost with it; what others have is answered."""
-    if transport == "fabric":
-        pytest.skip("known defect (docs/cluster.md): pulls by libfabric from other frontends may stall after this")
     with Cluster(repository, transport, frontends=2, beat_ms=1000) as cluster:
         clients = [Clients(one) for one in cluster.frontends]
         for one in clients:

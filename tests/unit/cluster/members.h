@@ -66,8 +66,10 @@ struct members_scheduler {
     struct doorbell bell;
     int port;
     int64_t beat_ns;
-    /* A batch has `each` requests of each of so many frontends; with frontends 0, `each` of whoever has some. */
-    uint32_t frontends, each;
+    /* A batch has `each` requests of each of so many frontends, which a test may change at any time; with frontends 0,
+     * `each` of whoever has some. */
+    _Atomic uint32_t frontends;
+    uint32_t each;
     uint32_t depth; /* batches that may be under way */
     uint32_t under_way;
     uint64_t tag;
@@ -203,7 +205,8 @@ static inline int64_t members_turn(void *owner, int64_t now_ns) {
             backend = m;
     }
     while (backend && s->under_way < s->depth) {
-        uint32_t count = 0, most = s->frontends ? s->frontends : 1;
+        uint32_t count = 0, frontends = atomic_load_explicit(&s->frontends, memory_order_relaxed); /* a lone number */
+        uint32_t most = frontends ? frontends : 1;
         for (uint32_t i = 0; i < MEMBERS_MAX && count < most; i++)
             if (s->members[i].known && s->members[i].waiting_count >= s->each)
                 ready[count++] = &s->members[i];
