@@ -145,6 +145,15 @@ def test_accelerators_follow_the_load(tmp_path):
     assert "autoscale is not simulated together with cluster.faults" in done.stderr
 
 
+@pytest.mark.parametrize("rate, seed", [(1000, 3), (2500, 4), (5500, 5)])
+def test_a_steady_load_is_left_alone(tmp_path, rate, seed):
+    path = tmp_path / "s.yaml"
+    path.write_text(RESNET.read_text() + "autoscale: {min: 1, max: 16}\n")
+    r = result(path, "--set", "workload.rate_rps=%d" % rate, "--set", "run.seconds=1200", "--seed", str(seed))
+    assert [a for a in r["advice"] if a["second"] > 300] == []
+    assert r["bad_rate"] < 0.01
+
+
 def test_a_released_accelerator_is_in_service_until_it_has_ended(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 8}\nmodels: [{name: m, alpha_ms: 0, beta_ms: 20, slo_ms: 400}]\n"
