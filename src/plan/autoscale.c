@@ -6,7 +6,7 @@
 
 #include "base/time.h"
 
-#define NOISE_MOST     4.0            /* standard deviations: one look in thirty thousand is farther off */
+#define NOISE_MOST     5.0            /* standard deviations: one look in millions is farther off */
 #define NOISE_LOOKS    256            /* from which the noise is learned */
 #define NOISE_FIRST    8              /* looks that the guess counts for */
 #define NOISE_FAR      9.0            /* times the variance: a larger change is no noise */
@@ -14,6 +14,7 @@
 #define BAD_LOOKS      6              /* more than goodput's share of so many looks is not chance */
 #define BAD_SHARE_MOST 0.5            /* at most as many again at once */
 #define EXTRA_LOOKS    8640 /* after so many, a day of looks every 10 s, half of what was learned is forgotten */
+#define OVER           0.1  /* of an accelerator: so much over one less is taken to be why that was too few */
 
 static uint32_t looks_in(int64_t ns, int64_t every_ns) {
     int64_t looks = ns / every_ns + 1;
@@ -47,9 +48,9 @@ static double noise_learn(struct autoscale *a, const struct autoscale_seen *seen
     return a->noise * plain;
 }
 
-/* Accelerators for a load: with the headroom, and with those that it was found to need. */
+/* Accelerators for a load: with the headroom, and with those that it was found to need, at most as many again. */
 static double staff(const struct autoscale *a, double load) {
-    return load > 0 ? fmax(load / (1 - a->config.headroom), load + a->extra * sqrt(load)) : 0;
+    return load > 0 ? fmax(load / (1 - a->config.headroom), load + fmin(a->extra, load)) : 0;
 }
 
 static void bad_forget(struct autoscale *a) {
@@ -76,9 +77,7 @@ static uint32_t bad_look(struct autoscale *a, const struct autoscale_seen *seen)
     if (over <= each / a->bad_looks * BAD_LOOKS)
         return 0;
     uint32_t wanted = with_share(a, seen->present, a->bad, a->bad_requests);
-    double extra =
-        (wanted - 0.5 - seen->needed) / sqrt(fmax(seen->needed, 1)); /* half an accelerator from either edge */
-    a->extra = fmax(a->extra, extra);
+    a->extra = fmax(a->extra, wanted - 1 + OVER - seen->needed);
     a->extra_looks = 0;
     bad_forget(a);
     return wanted;

@@ -9,8 +9,8 @@
  * when the load is over what there is, and some are released when it is under it, by more than the noise.
  * - Bad requests count if there are so many for so long that more than goodput's 1 % of the last looks must be bad
  *   (a cumulative sum: Page, "Continuous inspection schemes", Biometrika 1954), and only while everything that was
- * asked for is there. What they teach, that a load needs more accelerators than it keeps busy, is kept, and fades in
- * days: few accelerators share load worse than many, by the square root of the load.
+ * asked for is there. What they teach, how many accelerators a load needs beside those that it keeps busy, is kept for
+ * a day.
  * - Accelerators that were wanted within the time that one takes to start are not released, as they could not be had
  *   back sooner.
  * The forecast of the load is its last value. */
@@ -43,7 +43,7 @@ struct autoscale {
     double needed[AUTOSCALE_LOOKS_MAX];
     uint32_t learned;     /* looks */
     double noise;         /* of the measured load, in variances of independent arrivals */
-    double extra;         /* accelerators that the load needs beside those it keeps busy, by the load's square root */
+    double extra;         /* accelerators that the load was found to need beside those it keeps busy */
     uint32_t extra_looks; /* since it was learned, or forgotten in part */
     /* Since when more than goodput allows has been bad. */
     uint32_t bad_looks;

@@ -41,14 +41,14 @@ static void test_what_is_needed_and_the_headroom(void **state) {
 static void test_noise_changes_nothing(void **state) {
     (void)state;
     struct autoscale a = make(0, 0);
-    struct autoscale_seen seen = {.present = 20, .needed = 20.7, .requests = 10000}; /* 4 * 0.207 */
+    struct autoscale_seen seen = {.present = 20, .needed = 20.7, .requests = 10000}; /* 5 * 0.207 */
     assert_int_equal(autoscale_look(&a, &seen), 20);
     seen.needed = 18.4;
     assert_int_equal(autoscale_look(&a, &seen), 20);
     seen.needed = 30;
     assert_int_equal(autoscale_look(&a, &seen), 30);
     seen.needed = 15;
-    assert_int_equal(autoscale_look(&a, &seen), 17); /* 15, and 4 * 0.15 times what it has been found to change */
+    assert_int_equal(autoscale_look(&a, &seen), 17); /* 15, and 5 * 0.15 times what it has been found to change */
 }
 
 static void test_bad_requests_that_chance_does_not_explain(void **state) {
@@ -70,13 +70,13 @@ static void test_bad_requests_that_chance_does_not_explain(void **state) {
     seen.bad = 0;
     for (int i = 0; i < 1000; i++)
         assert_int_equal(autoscale_look(&a, &seen), 27); /* what was learned stays */
-    seen.needed = 4.5;                                   /* the square root: half as many beside it */
+    seen.needed = 4.5;                                   /* at most as many again */
     seen.present = autoscale_look(&a, &seen);
     for (int i = 0; i < 100; i++)
         seen.present = autoscale_look(&a, &seen);
-    assert_int_equal(seen.present, 9);
+    assert_int_equal(seen.present, 10); /* 4.5 + 4.5, and noise */
     seen.bad = 1000000;
-    assert_int_equal(autoscale_look(&a, &seen), 18); /* at most as many again */
+    assert_int_equal(autoscale_look(&a, &seen), 20); /* likewise */
 }
 
 static void test_a_surge_adds_its_share(void **state) {
