@@ -41,9 +41,10 @@ static double noise_learn(struct autoscale *a, const struct autoscale_seen *seen
     a->needed[a->looks % AUTOSCALE_LOOKS_MAX] = seen->needed;
     if (a->looks >= apart && plain > 0) {
         double change = (seen->needed - before) * (seen->needed - before) / 2 / plain;
-        change = fmin(change, NOISE_FAR * a->noise);
-        a->learned += a->learned < NOISE_LOOKS;
-        a->noise += (change - a->noise) / (NOISE_FIRST + a->learned);
+        if (change <= NOISE_FAR * a->noise) {
+            a->learned += a->learned < NOISE_LOOKS;
+            a->noise += (change - a->noise) / (NOISE_FIRST + a->learned);
+        }
     }
     return a->noise * plain;
 }
