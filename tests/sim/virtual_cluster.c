@@ -38,7 +38,7 @@ void cluster_wrong(const char *format, ...) {
 /* ---- drawing ---- */
 
 static uint32_t host_draw(const char *name, uint32_t number) {
-    char full[16];
+    char full[24];
     bool exact = virtual_chance(0.3);
     snprintf(full, sizeof(full), "%.8s%u", name, number);
     return virtual_host_add(full, exact ? 0 : virtual_between(-900 * NS_PER_S, OFFSET_MOST_NS),

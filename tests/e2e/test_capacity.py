@@ -1,0 +1,29 @@
+"""test_capacity.py - the examples of docs/capacity.md print what it says."""
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from server import BINARY
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+# An example is an indented block that begins with "$ symphony"; blank lines may be within it.
+EXAMPLES = re.findall(r"^    \$ symphony (.*)\n((?:    .*\n|\n(?=    ))*)", (TOP / "docs" / "capacity.md").read_text(), re.M)
+
+
+def shown(text):
+    """Without the time it took, and the ends of lines."""
+    return [re.sub(r"; \d+\.\d+ s$", "", line).rstrip() for line in text.strip("\n").splitlines()]
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 6
+
+
+@pytest.mark.parametrize("command, output", EXAMPLES, ids=[command[:60] for command, _ in EXAMPLES])
+def test_examples_print_what_is_said(command, output):
+    done = subprocess.run([pathlib.Path(BINARY).resolve(), *shlex.split(command)], cwd=TOP, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert shown(done.stdout) == shown("\n".join(line[4:] for line in output.splitlines()))
