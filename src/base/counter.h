@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Any thread. */
@@ -18,4 +19,11 @@ static inline void counter_add(_Atomic uint64_t *counter, uint64_t n) {
 /* The owner's thread only. For numbers that may also go down. */
 static inline void gauge_add(_Atomic uint32_t *gauge, int32_t n) {
     atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + (uint32_t)n, memory_order_relaxed);
+}
+
+/* Zeroes a struct of which all members are counters, while others may read them. The owner's thread, or before it has
+ * them. `bytes`: a multiple of 8. */
+static inline void counters_clear(void *counters, size_t bytes) {
+    for (_Atomic uint64_t *word = counters; bytes >= sizeof(*word); bytes -= sizeof(*word))
+        atomic_store_explicit(word++, 0, memory_order_relaxed);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "base/log.h"
 #include "control/server_state.h"
 #include "repository/model_description.h"
@@ -90,7 +91,7 @@ static int place_put(struct cluster_models *m, struct served_model *model, uint6
     if (i == m->count)
         return error_set(err, -ENOSPC, "there is no room for more than %u models", m->count);
     for (uint32_t f = 0; f < server_frontends(m->server); f++) /* whose place it was has its own counted */
-        memset(&server_infer_counters(m->server, f)->models[i], 0, sizeof(struct model_infer_counters));
+        counters_clear(&server_infer_counters(m->server, f)->models[i], sizeof(struct model_infer_counters));
     memcpy(model_at(m, i), model, sizeof(*model));
     /* release: with who reads the state and then the model, before it is published as well as after */
     atomic_store_explicit(&model_at(m, i)->state, MODEL_READY, memory_order_release);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/counter.h"
 #include "cluster/backend_link.h"
 #include "control/instances.h"
 #include "profile/prepare.h"
@@ -209,7 +210,7 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
     for (uint32_t f = 0; f < server_frontends(s); f++) /* counted for the model that had the place before */
-        memset(&server_infer_counters(s, f)->models[slot], 0, sizeof(struct model_infer_counters));
+        counters_clear(&server_infer_counters(s, f)->models[slot], sizeof(struct model_infer_counters));
     executors_tell(slots, slot, true);
     if (server_schedules(s))
         scheduler_tell(slots, slot, true);

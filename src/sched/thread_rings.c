@@ -44,14 +44,15 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
 
 void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_model *model) {
     r->models[m] = *model;
-    memset(&r->counters[m], 0, sizeof(r->counters[m]));
+    counters_clear(&r->counters[m], sizeof(r->counters[m]));
     atomic_store_explicit(&r->queued[m], 0, memory_order_relaxed); /* nobody asks yet */
     for (uint32_t type = 0; type < ACCELERATOR_TYPES_MAX && !r->counters[m].latency_one_ns; type++)
         if (model->profiles[type])
-            atomic_init(&r->counters[m].latency_one_ns, model->profiles[type]->latency_ns[1]);
+            atomic_store_explicit(&r->counters[m].latency_one_ns, model->profiles[type]->latency_ns[1],
+                                  memory_order_relaxed); /* a gauge */
     for (uint32_t b = 0; b < PROFILE_BATCH_MAX; b++)
         if (counter_get(&r->batches[m][b].batches) > 0)
-            memset(&r->batches[m][b], 0, sizeof(r->batches[m][b]));
+            counters_clear(&r->batches[m][b], sizeof(r->batches[m][b]));
     margin_init(&r->measured[m].gather, model->data_ns);
     atomic_store_explicit(&r->measured[m].data_ns, model->data_ns, memory_order_relaxed); /* nobody asks yet */
 }

@@ -263,7 +263,8 @@ def test_symphony_tells(tmp_path):
         told = bench(server, "--rate", "50", "--seconds", "1", "--metrics", f"http://127.0.0.1:{server.metrics_port}/metrics")
         figures = told["server"]
         assert figures["same_requests"] and figures["in_time_rate"] == 1 and figures["unseen_late_rate"] == 0
-        assert 1 < figures["p50_ms"] <= figures["p99_ms"] and figures["p50_ms"] < figures["client"]["p50_ms"] * 1.01
+        assert 1 < figures["p50_ms"] <= figures["p99_ms"]
+        assert figures["p50_ms"] < figures["client"]["p50_ms"] * 1.1  # both are of 50 requests, perhaps not of the same one
 
 
 def test_a_wrong_reuse_is_bad_usage():
