@@ -4,7 +4,7 @@
 #
 #   cores    src/policy, src/table, src/sched but for its shells (*_thread, model_thread_*, thread_rings, candidate_board,
 #            wiring), src/link/clock_sync, src/cluster/election
-#   others   src/sim, src/scenario, src/plan
+#   others   src/sim, src/scenario, src/plan, src/pipeline
 #
 # Objects are checked, not text: the calls of a pure object are followed through the other objects of the library, so a
 # core that calls a helper that reads the clock is refused, too. Things that leave no symbol behind (cycle counters,
@@ -15,7 +15,7 @@ shift 2
 
 status=0
 cd "$source_dir"
-for file in src/sched/*.[ch] src/policy/*.[ch] src/table/*.[ch] src/sim/*.[ch] src/scenario/*.[ch] src/plan/*.[ch] \
+for file in src/sched/*.[ch] src/policy/*.[ch] src/table/*.[ch] src/sim/*.[ch] src/scenario/*.[ch] src/plan/*.[ch] src/pipeline/*.[ch] \
     src/link/clock_sync.[ch] src/cluster/election.[ch]; do
     case $file in *_thread.[ch] | */model_thread_*.[ch] | */wiring.[ch] | */thread_rings.[ch] | */candidate_board.[ch]) continue ;; esac
     [ -e "$file" ] || continue
@@ -67,7 +67,7 @@ cd "$OLDPWD"
         for (object in objects) {
             strict = object ~ /src\/((sched|policy|table)\/|link\/clock_sync|cluster\/election\.c)/ &&
                 object !~ /src\/sched\/([a-z0-9_]*_thread|model_thread_[a-z0-9_]*|thread_rings|candidate_board|wiring)\.c/
-            if (!strict && object !~ /src\/(sim|scenario|plan)\//) continue
+            if (!strict && object !~ /src\/(sim|scenario|plan|pipeline)\//) continue
             checked++
             split("", seen)
             short = object; sub(/^.*src\//, "src/", short); sub(/\.o(bj)?$/, "", short)

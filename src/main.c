@@ -12,8 +12,8 @@
 #define TEST_CLOCK "SYMPHONY_TEST_CLOCK" /* for tests: OFFSET_S,PPM */
 
 static const struct cli_command *const commands[] = {
-    &cli_backend,   &cli_bench, &cli_drain,    &cli_frontend, &cli_plan,   &cli_profile,
-    &cli_scheduler, &cli_serve, &cli_simulate, &cli_status,   &cli_stress, NULL,
+    &cli_backend, &cli_bench,    &cli_drain,  &cli_frontend, &cli_plan,   &cli_profile, &cli_scheduler,
+    &cli_serve,   &cli_simulate, &cli_status, &cli_stress,   &cli_whatif, NULL,
 };
 
 static void usage(FILE *to) {

@@ -11,6 +11,7 @@ struct piece; /* runner.c */
 
 struct context {
     const struct figure *figure;
+    const char *option; /* with which it is repeated: "--measured ", or "" */
     bool quick, terminal;
     uint32_t threads;
     const char *folder; /* of its files; ends in no slash */

@@ -10,7 +10,8 @@
  *         report_row(c, "deferred | 7645 | %.0f", ours->all.goodput_rps);
  *     }
  *
- * The report depends only on the figure and on --quick: no wall times, whatever the number of threads. */
+ * The report depends only on the figure and on --quick: no wall times, whatever the number of threads. Only the
+ * measured figures (--measured) are about the machine, and say which. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,7 +28,8 @@ struct figure {
 };
 
 /* Each ended by a NULL id. */
-extern const struct figure symphony_figures[], clockwork_figures[], nexus_figures[], blox_figures[], kairos_figures[];
+extern const struct figure symphony_figures[], clockwork_figures[], nexus_figures[], blox_figures[], kairos_figures[],
+    measured_figures[];
 
 /* Whether the figure is to be quick (--quick): fewer points, less virtual time. */
 bool figure_quick(const struct context *c);

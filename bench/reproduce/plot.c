@@ -112,13 +112,21 @@ static void label_put(FILE *to, const struct label *label) {
     fprintf(to, "\" %g%s", label->x, label->next ? ", " : ")\n");
 }
 
+static bool goes_below(const struct plot *plot) {
+    for (const struct series *s = plot->first; s; s = s->next)
+        for (uint32_t i = 0; i < s->count; i++)
+            if (s->points[i][1] < 0)
+                return true;
+    return false;
+}
+
 static void axes_put(FILE *to, const struct plot *plot) {
     text_put_line(to, "title", plot->title);
     text_put_line(to, "xlabel", plot->x_title);
     text_put_line(to, "ylabel", plot->y_title);
     fprintf(to, "unset logscale\n%s%s", plot->x_logarithmic ? "set logscale x\n" : "",
             plot->y_logarithmic ? "set logscale y\n" : "");
-    fputs(plot->y_logarithmic ? "set yrange [*:*]\n" : "set yrange [0:*]\n", to);
+    fputs(plot->y_logarithmic || goes_below(plot) ? "set yrange [*:*]\n" : "set yrange [0:*]\n", to);
     fputs("set xrange [*:*]\nset xtics auto font ''\nset bmargin\n", to);
     if (!plot->labels)
         return;
@@ -135,6 +143,9 @@ static void plot_put(FILE *to, const struct plot *plot) {
         [PLOT_POINTS] = "points pointtype 6",
         [PLOT_DASHED] = "linespoints linewidth 2 dashtype 2 pointtype 6 pointsize 0.6",
         [PLOT_BARS] = "boxes fill solid 0.7",
+        [PLOT_AREA] = "filledcurves x1",
+        [PLOT_GREY] = "filledcurves x1 linecolor rgb 'gray'",
+        [PLOT_IMPULSES] = "impulses linewidth 2",
     };
     uint32_t number = 0, bars = bars_of(plot);
     axes_put(to, plot);

@@ -112,7 +112,7 @@ int report_section(struct context *c, struct text *to, struct sy_error *err) {
         return rc;
     text_printf(to, "### <a id=\"%s\"></a>%s\n\n", f->id, f->title);
     wrapped_put(to, "**Published.** ", f->paper, "\n\n");
-    text_printf(to, "**Repeated by** `./run reproduce %s`", f->id);
+    text_printf(to, "**Repeated by** `./run reproduce %s%s`", c->option, f->id);
     if ((rc = runner_scenarios(c, to, err)))
         return rc;
     text_append(to, c->body.data, c->body.length);

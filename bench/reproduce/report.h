@@ -17,6 +17,9 @@ enum plot_style {
     PLOT_POINTS, /* marks only */
     PLOT_DASHED, /* published numbers and bounds */
     PLOT_BARS,   /* side by side over the labels at x = 0, 1, 2, ... */
+    PLOT_AREA,   /* down to the axis; what comes later covers it */
+    PLOT_GREY,   /* the same, grey */
+    PLOT_IMPULSES, /* from the axis */
 };
 struct plot *report_plot(struct context *c, const char *title, const char *x_title, const char *y_title);
 /* Numbers on an axis go up by factors. */

@@ -193,11 +193,17 @@ static void outcome_fill(struct outcome *outcome, const struct simulation *s) {
         .cold = r->cold,
         .loads = r->loads,
         .worst_bad_rate = r->worst_bad_rate,
-        .accelerators = s->cluster.config.accelerators,
+        .accelerators = s->cluster.config.autoscale ? s->cluster.config.accelerators_first
+                                                    : s->cluster.config.accelerators,
         .accelerators_used = r->accelerators_used,
+        .accelerators_mean = r->accelerators_mean,
+        .advice = memory_take((r->advice_count + 1) * sizeof(*r->advice)),
+        .advice_count = r->advice_count,
         .model_count = s->cluster.config.model_count,
         .models = memory_take(s->cluster.config.model_count * sizeof(struct model_outcome)),
     };
+    if (r->advice_count)
+        memcpy(outcome->advice, r->advice, r->advice_count * sizeof(*r->advice));
     for (uint32_t m = 0; m < outcome->model_count; m++) {
         outcome->models[m] = model_outcome_of(s, m);
         sim_times_merge(&outcome->latency, &r->models[m].latency);
@@ -336,6 +342,7 @@ void runner_free(struct context *c) {
     for (struct piece *piece = c->first, *next; piece; piece = next) {
         next = piece->next;
         free(piece->outcome.models);
+        free(piece->outcome.advice);
         free(piece->sets);
         free(piece);
     }

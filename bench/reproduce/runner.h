@@ -20,7 +20,10 @@ struct outcome {
     double seconds;              /* measured */
     uint64_t offered, good, dropped, late, cold, loads;
     double worst_bad_rate; /* of a model */
-    uint32_t accelerators, accelerators_used;
+    uint32_t accelerators, accelerators_used; /* the first: to begin with */
+    double accelerators_mean;                 /* in service */
+    struct sim_advice *advice;                /* [advice_count] with autoscale */
+    uint32_t advice_count;
     struct sim_times latency, queueing;          /* of all models */
     uint64_t batch_sizes[PROFILE_BATCH_MAX + 1]; /* batches by their items, of all models */
     struct model_outcome *models;                /* [model_count], in the scenario's order */

@@ -22,7 +22,9 @@ extern const struct contender compared[COMPARED];
 extern const char resnet50_yaml[], inception_yaml[];
 
 void table2_run(struct context *c);
+void figure1_run(struct context *c);
 void figure4_run(struct context *c);
+void figure5_run(struct context *c);
 void figure6_run(struct context *c);
 void figure7_run(struct context *c);
 void figure8_run(struct context *c);
@@ -30,3 +32,4 @@ void figure9_run(struct context *c);
 void figure10_run(struct context *c);
 void figure11_run(struct context *c);
 void figure13_run(struct context *c);
+void figure14_run(struct context *c);

@@ -12,9 +12,6 @@
 
 #define EVERY_S_LEAST 1 /* the thread that looks wakes once a second */
 
-const struct autoscale_config autoscale_default = {
-    .min = 1, .max = ACCELERATORS_MAX, .headroom = 0.1, .every_ns = 10 * NS_PER_S, .start_delay_ns = 60 * NS_PER_S};
-
 enum key { KEY_MIN, KEY_MAX, KEY_HEADROOM, KEY_EVERY, KEY_START_DELAY };
 
 static const struct {
@@ -82,10 +79,8 @@ int autoscale_option_read(const char *text, struct autoscale_config *config, str
 }
 
 struct autoscale_config autoscale_of_scenario(const struct scenario_autoscale *s) {
+    struct autoscale_config config = scenario_autoscale_config(s);
     int64_t least_ns = EVERY_S_LEAST * NS_PER_S;
-    return (struct autoscale_config){.min = (uint32_t)s->min,
-                                     .max = (uint32_t)s->max,
-                                     .headroom = s->headroom,
-                                     .every_ns = s->every_ns > least_ns ? s->every_ns : least_ns,
-                                     .start_delay_ns = s->start_delay_ns};
+    config.every_ns = config.every_ns > least_ns ? config.every_ns : least_ns;
+    return config;
 }

@@ -6,9 +6,6 @@
 #include "plan/autoscale.h"
 #include "scenario/scenario.h"
 
-/* What nobody says. */
-extern const struct autoscale_config autoscale_default;
-
 /* Reads "min=1,max=8,headroom=0.1,every_s=10,start_delay_s=60", any of them, over what is in `config`. 0, or -EINVAL
  * with a sentence without the option's name. */
 int autoscale_option_read(const char *text, struct autoscale_config *config, struct sy_error *err);

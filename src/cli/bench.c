@@ -10,10 +10,14 @@
 #include "base/clock.h"
 #include "base/lines.h"
 #include "base/text.h"
+#include "cli/bearer.h"
 #include "cli/bench_report.h"
+#include "cli/bench_workload.h"
 #include "cli/cli.h"
+#include "cli/client_tls_options.h"
 #include "cli/gnuplot.h"
 #include "cli/options.h"
+#include "cli/scenario_sets.h"
 #include "load/client_tls.h"
 #include "load/goodput_search.h"
 #include "load/load.h"
@@ -39,7 +43,8 @@ enum { FORM_BINARY, FORM_JSON };
 static const char *const reuse_names[] = {"newest", "oldest", "random"};
 
 struct settings {
-    const char *models, *metrics, *plot;
+    const char *models, *metrics, *plot, *scenario;
+    struct scenario_sets sets;
     double rate_rps, seconds, warmup_s, grace_s, slo_ms, precision;
     int64_t connections, connections_max, closed, items, seed;
     int find, outputs, reuse;
@@ -61,6 +66,10 @@ static int arrivals_option(const char *text, void *settings, struct sy_error *er
 
 static int popularity_option(const char *text, void *settings, struct sy_error *err) {
     return popularity_parse(text, &((struct settings *)settings)->popularity, err);
+}
+
+static int set_option(const char *text, void *settings, struct sy_error *err) {
+    return scenario_sets_add(&((struct settings *)settings)->sets, text, err);
 }
 
 static int hint_add(struct settings *s, const char *text, bool declared, struct sy_error *err) {
@@ -95,27 +104,10 @@ static int header_option(const char *text, void *settings, struct sy_error *err)
     return header_add(settings, text, err);
 }
 
-static int bearer_add(struct settings *s, const char *token, struct sy_error *err) {
-    char header[AUTH_TOKEN_BYTES_MAX + 32];
-    snprintf(header, sizeof(header), "Authorization: Bearer %.*s", AUTH_TOKEN_BYTES_MAX, token);
-    return header_add(s, header, err);
-}
-
-/* With @FILE: reads the first token of a file with one token a line, as for `symphony serve --auth-token-file`. */
 static int token_option(const char *text, void *settings, struct sy_error *err) {
-    if (*text != '@')
-        return bearer_add(settings, text, err);
-    struct lines *lines = malloc(sizeof(*lines));
-    int rc = lines ? lines_open(lines, text + 1, err) : error_set(err, -ENOMEM, "no memory for tokens");
-    if (rc == 0) {
-        rc = lines_next(lines, err);
-        rc = rc > 0    ? bearer_add(settings, lines->text, err)
-             : rc == 0 ? error_set(err, -EINVAL, "'%s' holds no token", text + 1)
-                       : rc;
-        lines_close(lines);
-    }
-    free(lines);
-    return rc;
+    char header[BEARER_BYTES];
+    int rc = bearer_read(text, header, err);
+    return rc ? rc : header_add(settings, header, err);
 }
 
 #define S struct settings
@@ -129,16 +121,24 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(S, precision, "precision", "P", 0.001, 0.5, "of --find: relative width at which it stops"),
     OPTION_INT(S, closed, "closed", "N", 1, 100000,
                "closed loop instead: N requests outstanding, for the throughput at saturation"),
+    OPTION_TEXT(S, scenario, "scenario", "FILE.yaml",
+                "the workload of a scenario instead (docs/scenarios.md): its models' requests, at the times at which a "
+                "simulation of it has them, with its SLOs"),
+    OPTION_PARSED("set", "KEY=VALUE", set_option, "change that scenario, e.g. workload.rate_rps=7000; may be repeated"),
     OPTION_DOUBLE(S, seconds, "seconds", "S", 0.1, 1e6,
-                  "how long requests are counted (default: 10; with --find 5, for each trial)"),
-    OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, 1e5, "seconds of the same load before, not counted"),
+                  "how long requests are counted (default: 10; with --find 5, for each trial; with --scenario its "
+                  "run.seconds)"),
+    OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, 1e5,
+                  "seconds of the same load before, not counted (default: 1; with --scenario its "
+                  "run.warmup_seconds)"),
     OPTION_DOUBLE(S, grace_s, "grace", "S", 0, 1e4,
                   "seconds that answers are waited for at the end; then they count as unanswered"),
     OPTION_PARSED(
         "arrivals", "KIND", arrivals_option,
         "gaps of each model's requests: poisson, uniform (constant) or gamma:K (shape K; below 1 burstier than "
         "poisson) (default: poisson)"),
-    OPTION_INT(S, seed, "seed", "N", 0, INT64_MAX / 2, "of arrivals and inputs"),
+    OPTION_INT(S, seed, "seed", "N", 0, INT64_MAX / 2,
+               "of arrivals and inputs (default: 1; with --scenario its run.seed)"),
     OPTION_HEADING("Requests"),
     OPTION_TEXT(S, models, "models", "A,B", "models to ask (default: all that the server lists as ready)"),
     OPTION_PARSED("popularity", "KIND", popularity_option,
@@ -158,11 +158,7 @@ static const struct option_row rows[] = {
     OPTION_PARSED("input", "[MODEL/]INPUT:TYPE:D,D", input_option,
                   "declares an input, as of 'x:FP32:-1,4', where the server has no usable metadata; may be repeated"),
     OPTION_HEADING("Security"),
-    OPTION_TEXT(S, tls.authorities, "cacert", "FILE",
-                "https: who may have signed the server's certificate (PEM) (default: whom the system trusts)"),
-    OPTION_FLAG(S, tls.insecure, "insecure", "https: any certificate will do"),
-    OPTION_TEXT(S, tls.certificate, "cert", "FILE", "https: the client's own certificate (PEM)"),
-    OPTION_TEXT(S, tls.key, "key", "FILE", "https: its private key (PEM)"),
+    CLIENT_TLS_OPTIONS(S, tls),
     OPTION_PARSED("token", "TOKEN", token_option,
                   "sent as `Authorization: Bearer TOKEN`; @FILE: the first one in that file, one a line"),
     OPTION_PARSED("header", "NAME: VALUE", header_option, "another header to send; may be repeated"),
@@ -189,7 +185,7 @@ static const struct option_row rows[] = {
 
 static const struct options options = {
     .command = "bench",
-    .usage = "URL (--rate R | --find goodput | --closed N) [OPTION]...",
+    .usage = "URL (--rate R | --find goodput | --closed N | --scenario FILE.yaml) [OPTION]...",
     .intro =
         "Puts a load on an Open Inference Protocol (v2) server over HTTP and tells how many requests it answers in\n"
         "time. Latency counts from when a request was due, so that a server that stalls cannot hide it.\n"
@@ -211,6 +207,7 @@ struct bench {
     struct client_tls *tls;
     bool has_metrics;
     struct target target;
+    struct bench_workload workload; /* of a scenario */
     struct load_model *models;
     const char **names;       /* [models_count] for the metrics */
     struct bench_server side; /* the server's own figures */
@@ -245,8 +242,12 @@ static int settings_check(const struct settings *s, struct sy_error *err) {
         return error_set(err, -EINVAL, "--find and --closed exclude each other");
     if (s->rate_rps > 0 && s->closed)
         return error_set(err, -EINVAL, "--rate and --closed exclude each other");
-    if (s->find < 0 && !s->closed && s->rate_rps <= 0)
-        return error_set(err, -EINVAL, "one of --rate, --find and --closed is needed");
+    if (s->scenario && (s->find == 0 || s->closed || s->rate_rps > 0 || s->models))
+        return error_set(err, -EINVAL, "--scenario excludes --rate, --find, --closed and --models");
+    if (s->sets.count && !s->scenario)
+        return error_set(err, -EINVAL, "--set goes with --scenario");
+    if (!s->scenario && s->find < 0 && !s->closed && s->rate_rps <= 0)
+        return error_set(err, -EINVAL, "one of --rate, --find, --closed and --scenario is needed");
     if (!s->tls.certificate != !s->tls.key)
         return error_set(err, -EINVAL, "--cert and --key go together");
     return s->plot ? gnuplot_check(s->plot, err) : 0;
@@ -257,7 +258,8 @@ static int model_prepare(struct bench *b, uint32_t i, struct sy_error *err) {
     struct load_model *model = &b->models[i];
     const struct settings *s = &b->s;
     model->name = target->name;
-    model->slo_ns = s->slo_ms > 0 ? (int64_t)(s->slo_ms * 1e6) : target->slo_ns;
+    int64_t own_ns = s->scenario ? b->workload.cluster.models[i].slo_ns : target->slo_ns;
+    model->slo_ns = s->slo_ms > 0 ? (int64_t)(s->slo_ms * 1e6) : own_ns;
     b->names[i] = target->name;
     b->same_slo[i] = model->slo_ns && (model->slo_ns == target->slo_ns || s->timeout_from_slo);
     if (!model->slo_ns && (!s->closed || s->timeout_from_slo))
@@ -340,6 +342,7 @@ static void bench_free(struct bench *b) {
     load_result_free(&b->result);
     load_result_free(&b->spare);
     target_free(&b->target);
+    bench_workload_free(&b->workload);
     client_tls_destroy(b->tls);
     text_free(&b->s.headers);
 }
@@ -373,6 +376,7 @@ static struct load_trial trial_make(const struct bench *b, double rate_rps) {
     const struct settings *s = &b->s;
     return (struct load_trial){.arrivals = s->arrivals,
                                .rate_rps = rate_rps,
+                               .workload = s->scenario ? &b->workload.cluster.config : NULL,
                                .closed = (uint32_t)s->closed,
                                .warmup_s = s->warmup_s,
                                .seconds = s->seconds,
@@ -556,11 +560,43 @@ static int fail(const struct sy_error *err, int status) {
     return status;
 }
 
+/* Takes from the scenario what the command line does not say, and the other way round. */
+static int workload_prepare(struct bench *b, struct sy_error *err) {
+    struct settings *s = &b->s;
+    struct sim_config *config = &b->workload.cluster.config;
+    int rc = bench_workload_read(&b->workload, s->scenario, s->sets.sets, s->sets.count, err);
+    if (rc)
+        return rc;
+    config->seconds = s->seconds = s->seconds > 0 ? s->seconds : config->seconds;
+    config->warmup_s = s->warmup_s = s->warmup_s >= 0 ? s->warmup_s : config->warmup_s;
+    config->seed = s->seed >= 0 ? (uint64_t)s->seed : config->seed;
+    s->seed = (int64_t)config->seed;
+    s->rate_rps = config->steps[0].rate_rps;
+    s->models = b->workload.names;
+    s->arrivals_text = s->scenario;
+    return 0;
+}
+
+/* What was not said. */
+static void settings_fill(struct settings *s) {
+    if (s->connections_max < s->connections)
+        s->connections_max = s->connections;
+    if (s->connections_max < s->closed)
+        s->connections_max = s->closed;
+    if (s->scenario)
+        return;
+    if (s->seconds <= 0)
+        s->seconds = s->find == 0 ? 5 : 10;
+    s->warmup_s = s->warmup_s >= 0 ? s->warmup_s : 1;
+    s->seed = s->seed >= 0 ? s->seed : 1;
+}
+
 /* Asks the server for its models and makes the requests. Mistakes here are bad input, unless the server is not there.
  */
 static int bench_prepare(struct bench *b, struct sy_error *err) {
     const struct settings *s = &b->s;
-    int rc = server_equip(b, &b->server, err);
+    int rc = s->scenario ? workload_prepare(b, err) : 0;
+    rc = rc ? rc : server_equip(b, &b->server, err);
     rc = rc ? rc : server_resolve(&b->server, CONNECT_TIMEOUT_NS, err);
     rc = rc ? rc : target_read(&b->target, &b->server, s->models, s->items, b->s.hints, s->hints_count, err);
     rc = rc ? rc : models_prepare(b, err);
@@ -574,13 +610,13 @@ static int bench_main(int argc, char **argv) {
     struct bench *b = calloc(1, sizeof(*b));
     if (!b)
         return CLI_FAILURE;
-    b->s = (struct settings){.warmup_s = 1,
+    b->s = (struct settings){.warmup_s = -1,
                              .grace_s = 5,
                              .precision = 0.02,
                              .connections = 64,
                              .connections_max = 4096,
                              .items = 1,
-                             .seed = 1,
+                             .seed = -1,
                              .find = -1,
                              .outputs = FORM_BINARY,
                              .reuse = REUSE_NEWEST,
@@ -595,12 +631,7 @@ static int bench_main(int argc, char **argv) {
     }
     struct sy_error err = {""};
     b->url = argv[1];
-    if (b->s.connections_max < b->s.connections)
-        b->s.connections_max = b->s.connections;
-    if (b->s.connections_max < b->s.closed)
-        b->s.connections_max = b->s.closed;
-    if (b->s.seconds <= 0)
-        b->s.seconds = b->s.find == 0 ? 5 : 10;
+    settings_fill(&b->s);
     stop_listen();
     status = CLI_OK;
     if (server_parse(b->url, &b->server, &err) || settings_check(&b->s, &err)) {

@@ -26,3 +26,4 @@ extern const struct cli_command cli_serve;
 extern const struct cli_command cli_simulate;
 extern const struct cli_command cli_status;
 extern const struct cli_command cli_stress;
+extern const struct cli_command cli_whatif;

@@ -61,6 +61,7 @@ static int model_read(const struct conf_node *node, struct partition_file *file,
         return rc;
     *to = (struct partition_model){
         .rate = model.rate_rps,
+        .load = model.rate_rps,
         .static_mb = model.static_mb,
         .dynamic_mb = model.dynamic_mb,
         .move_cost = model.move_cost,

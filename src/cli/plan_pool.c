@@ -9,15 +9,14 @@
 #include "cli/options.h"
 #include "cli/plan.h"
 #include "cli/pool_input.h"
+#include "cli/scenario_sets.h"
 #include "sim/goodput.h"
 
-#define SETS_MAX       64
 #define ORACLE_QUERIES 5000
 #define GUESS_OF_BOUND 0.7 /* the search for a configuration's goodput begins there */
 
 struct settings {
-    const char *sets[SETS_MAX];
-    uint32_t set_count;
+    struct scenario_sets sets;
     const char *base;
     double budget, precision;
     int64_t top, evaluate;
@@ -25,11 +24,7 @@ struct settings {
 };
 
 static int set_option(const char *text, void *settings, struct sy_error *err) {
-    struct settings *s = settings;
-    if (s->set_count == SETS_MAX)
-        return error_set(err, -EINVAL, "given more than %d times", SETS_MAX);
-    s->sets[s->set_count++] = text;
-    return 0;
+    return scenario_sets_add(&((struct settings *)settings)->sets, text, err);
 }
 
 #define S struct settings
@@ -283,7 +278,8 @@ static void plan_table(const struct plan *p, const struct settings *s) {
 
 /* Reads, ranks and evaluates; the exit status, with a sentence unless it is 0. */
 static int plan_make(struct plan *p, const char *path, const struct settings *s, struct sy_error *err) {
-    if (scenario_read(path, s->sets, s->set_count, &p->scenario, err) || cluster_make(&p->cluster, &p->scenario, err) ||
+    if (scenario_read(path, s->sets.sets, s->sets.count, &p->scenario, err) ||
+        cluster_make(&p->cluster, &p->scenario, err) ||
         pool_input_make(&p->scenario, &p->cluster, path, s->budget, &p->input, err))
         return CLI_USAGE;
     int rc = configs_make(p, path, s->base, err);

@@ -10,6 +10,8 @@ int pool_input_make(const struct scenario *s, const struct cluster *cluster, con
     const struct sim_model *model = &cluster->models[0];
     const struct query_sizes *sizes = cluster->config.query_sizes;
     static const double one_item[] = {0, 1};
+    if (s->pipeline_count)
+        return error_set(err, -EINVAL, "%s: pipelines: a pool is planned for one model", path);
     if (s->model_count != 1)
         return error_set(err, -EINVAL, "%s: models: a pool is planned for one model, not for %u", path, s->model_count);
     *input = (struct pool_input){

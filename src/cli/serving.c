@@ -29,7 +29,6 @@
 #include "net/auth.h"
 
 #define OUTAGES_EVERY_S 1
-#define BALANCE_EVERY   5  /* looks for outages */
 #define READY_EVERY_MS  20 /* while models are loaded, looks whether all are */
 
 int load_model_read(const char *text, void *settings, struct sy_error *err) {
@@ -50,8 +49,11 @@ const struct serve_settings serve_defaults = {
     .max_models = CONTROL_MODELS_DEFAULT,
     .model_threads = 1,
     .rank_threads = 1,
+    .epoch_s = 5,
     .frontends = 1,
     .queue_max = 65536,
+    .record_mib = 32,
+    .decisions_mib = 256,
     .spin = 2,
     .run_limit_s = (double)RUN_NS_MOST / NS_PER_S,
     .body_mib = 64,
@@ -149,6 +151,10 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
     int rc = scenario_read(s->scenario, NULL, 0, &scenario, err);
     if (rc < 0)
         return rc;
+    if (scenario.pipeline_count) {
+        scenario_free(&scenario);
+        return error_set(err, -ENOTSUP, "%s: pipelines are only simulated, not served", s->scenario);
+    }
     if (!s->policy) {
         plan->config.policy = scenario.policy;
         plan->config.policy_options = scenario.policy_options;
@@ -165,7 +171,7 @@ static int plan_autoscale(const struct serve_settings *s, struct serve_plan *pla
     struct autoscale_config *c = &plan->config.autoscale;
     struct sy_error why;
     if (c->every_ns == 0)
-        *c = autoscale_default;
+        *c = autoscale_usual(ACCELERATORS_MAX);
     int rc = s->autoscale ? autoscale_option_read(s->autoscale, c, &why) : 0;
     return rc < 0 ? error_set(err, rc, "--autoscale: %s", why.text) : 0;
 }
@@ -376,6 +382,8 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->type_count = plan->deployment.type_count;
     c->model_threads = (uint32_t)s->model_threads;
     c->rank_threads = (uint32_t)s->rank_threads;
+    c->epoch_ns = s->epoch_s * NS_PER_S;
+    c->rank_rate_max = s->rank_rate_max;
     for (uint32_t type = 0; type < c->type_count; type++)
         if (c->rank_threads > c->accelerators[type].count)
             return error_set(err, -EINVAL, "--rank-threads: %u for %u accelerators of type %s", c->rank_threads,
@@ -386,11 +394,18 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
     c->grpc_port = s->no_grpc ? -1 : (int)s->grpc_port;
     c->metrics_port = s->no_metrics ? -1 : (int)s->metrics_port;
     c->busy_poll = s->busy_poll;
+    c->accelerator_control = s->accelerator_control;
     c->shared_memory = !s->no_shared_memory;
     c->spin = s->spin;
     c->run_ns_most = (int64_t)(s->run_limit_s * (double)NS_PER_S);
     c->learn = !s->no_learn;
     c->queue_max = (uint32_t)s->queue_max;
+    c->record_bytes = (uint64_t)s->record_mib << 20;
+    c->decisions = s->decisions;
+    c->decisions_bytes = (uint64_t)s->decisions_mib << 20;
+    if (s->decisions && c->policy->central)
+        return error_set(err, -EINVAL, "--record-decisions: %s is a scheduler of its own, which is not logged",
+                         c->policy->name);
     c->body_bytes_max = (uint64_t)s->body_mib << 20;
     c->connections_max = (uint32_t)s->connections;
     c->connections_per_address = (uint32_t)s->per_address;
@@ -469,7 +484,6 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
 /* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
     const struct timespec every = {.tv_sec = OUTAGES_EVERY_S};
-    unsigned looks = 0;
     int signal_number;
 
     while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP) {
@@ -478,8 +492,8 @@ static void wait_for_signal(struct server *server, const struct serve_plan *plan
         server_watch(server);
         server_outages(server);
         server_advise(server);
-        if (++looks % BALANCE_EVERY == 0)
-            server_balance(server);
+        server_balance(server);
+        server_look(server);
     }
     say_stopping(signal_number);
 }

@@ -9,15 +9,16 @@
 
 struct serve_settings {
     const char *repository, *scenario, *accelerators, *policy, *host, *pin, *log_level, *cache_dir, *tls_cert, *tls_key,
-        *tls_client_ca, *token_file, *server_name, *autoscale;
-    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, frontends, queue_max, body_mib, inputs_mib,
-        connections, per_address, idle_s, head_s, rate_kib;
+        *tls_client_ca, *token_file, *server_name, *autoscale, *decisions;
+    int64_t http_port, grpc_port, metrics_port, model_threads, rank_threads, epoch_s, frontends, queue_max, record_mib,
+        decisions_mib, body_mib, inputs_mib, connections, per_address, idle_s, head_s, rate_kib;
     int control_mode; /* enum control_mode */
+    bool accelerator_control;
     const char *load_models[LOAD_MODELS_MAX];
     uint32_t load_model_count;
     int64_t max_models;
     double poll_secs;
-    double slo_ms, run_limit_s, spin, drain_grace_s, drain_timeout_s;
+    double slo_ms, rank_rate_max, run_limit_s, spin, drain_grace_s, drain_timeout_s;
     int grpc_compression;
     /* of a role of a cluster */
     const char *join, *peers, *registry, *listen, *advertise, *cluster_host, *cluster_token_file, *cluster_cert,

@@ -51,7 +51,13 @@
         OPTION_INT(struct serve_settings, rank_threads, "rank-threads", "K", 1, RANK_THREADS_MAX,                      \
                    "threads that give accelerators to models, each those of its part of the cluster"),                 \
         OPTION_INT(struct serve_settings, queue_max, "queue-max", "N", 1, 10000000,                                    \
-                   "requests queued per model thread; more are answered 503")
+                   "requests queued per model thread; more are answered 503"),                                         \
+        OPTION_INT(struct serve_settings, record_mib, "record-mib", "MIB", 0, 65536,                                   \
+                   "memory for the last requests' arrivals, 16 bytes each, for 'symphony whatif'; 0: none"),           \
+        OPTION_TEXT(struct serve_settings, decisions, "record-decisions", "DIR",                                       \
+                    "log every step of the scheduler's cores into files there, for 'symphony whatif --check DIR'"),    \
+        OPTION_INT(struct serve_settings, decisions_mib, "record-decisions-mib", "MIB", 1, 65536,                      \
+                   "size of each of these files, one a thread; when it is full no more is logged")
 
 #define SERVING_ROWS_AUTOSCALE                                                                                         \
     OPTION_TEXT(                                                                                                       \

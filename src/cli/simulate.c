@@ -14,21 +14,20 @@
 #include "cli/cli.h"
 #include "cli/gnuplot.h"
 #include "cli/options.h"
+#include "cli/scenario_sets.h"
 #include "cli/simulate_plot.h"
 #include "cli/simulate_report.h"
 #include "cli/simulate_trace.h"
 #include "cli/workers.h"
 
-#define SETS_MAX      64
 #define SHOW_AFTER_NS NS_PER_S /* work that takes longer shows its progress */
 #define SHOW_EVERY_NS (100 * NS_PER_MS)
 #define BAR_WIDTH     32
 
 struct settings {
     const char *plot, *trace;
-    const char *sets[SETS_MAX];
-    uint32_t set_count;
-    char policy_set[600];
+    struct scenario_sets sets;
+    char policy_set[SIMULATION_POLICY_BYTES];
     struct sweep sweeps[SWEEP_KEYS_MAX];
     uint32_t sweep_count;
     int64_t seed, threads;
@@ -38,14 +37,7 @@ struct settings {
 };
 
 static int set_option(const char *text, void *settings, struct sy_error *err) {
-    struct settings *s = settings;
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text)
-        return error_set(err, -EINVAL, "'%s': expected KEY=VALUE", text);
-    if (s->set_count == SETS_MAX)
-        return error_set(err, -EINVAL, "given more than %d times", SETS_MAX);
-    s->sets[s->set_count++] = text;
-    return 0;
+    return scenario_sets_add(&((struct settings *)settings)->sets, text, err);
 }
 
 static int sweep_option(const char *text, void *settings, struct sy_error *err) {
@@ -55,23 +47,9 @@ static int sweep_option(const char *text, void *settings, struct sy_error *err) 
     return sweep_parse(text, &s->sweeps[s->sweep_count++], err);
 }
 
-/* NAME:KEY=VALUE,... becomes the scenario's section {name: NAME, KEY: VALUE, ...}. */
 static int policy_option(const char *text, void *settings, struct sy_error *err) {
     struct settings *s = settings;
-    const struct policy_ops *policy;
-    struct policy_options unused;
-    int rc = policy_read(text, &policy, &unused, err);
-    if (rc)
-        return rc;
-    size_t at = (size_t)snprintf(s->policy_set, sizeof(s->policy_set), "policy={name: ");
-    for (; *text && at + 4 < sizeof(s->policy_set); text++) {
-        const char *piece = *text == ':' || *text == ',' ? ", " : *text == '=' ? ": " : (char[]){*text, '\0'};
-        at += (size_t)snprintf(s->policy_set + at, sizeof(s->policy_set) - at, "%s", piece);
-    }
-    if (*text)
-        return error_set(err, -EINVAL, "the text is too long");
-    strcat(s->policy_set, "}");
-    return 0;
+    return simulation_policy_set(text, s->policy_set, err);
 }
 
 #define S struct settings
@@ -83,8 +61,8 @@ static const struct option_row rows[] = {
     OPTION_INT(S, seed, "seed", "N", 0, 1LL << 53, "instead of run.seed"),
     OPTION_HEADING("How"),
     OPTION_CHOICE(S, find, "find", "goodput",
-                  "search the highest rate at which every model has at least 99 % of its requests good; the scenario's "
-                  "rate is not used"),
+                  "search the highest rate at which every model has at least 99 % of its requests good, and every "
+                  "pipeline of its queries; the scenario's rate is not used"),
     OPTION_DOUBLE(S, precision, "precision", "P", 0.0001, 0.5, "of --find: relative width at which it stops"),
     OPTION_PARSED("sweep", "KEY=FROM:TO:STEP", sweep_option,
                   "one simulation (or search) for each value; also KEY=a,b,c; may be repeated: all combinations"),
@@ -159,7 +137,7 @@ static void stop_listen(void) {
 /* The scenario's changes for a point: the policy, the seed, --set in order, the sweep. */
 struct changes {
     char own[SWEEP_KEYS_MAX + 1][1024];
-    const char *sets[SETS_MAX + SWEEP_KEYS_MAX + 2];
+    const char *sets[SCENARIO_SETS_MAX + SWEEP_KEYS_MAX + 2];
     uint32_t count;
 };
 
@@ -170,8 +148,8 @@ static int changes_make(const struct settings *s, uint32_t point, struct changes
     snprintf(c->own[0], sizeof(c->own[0]), "run.seed=%lld", (long long)s->seed);
     if (s->seed >= 0)
         c->sets[c->count++] = c->own[0];
-    memcpy(&c->sets[c->count], s->sets, s->set_count * sizeof(s->sets[0]));
-    c->count += s->set_count;
+    memcpy(&c->sets[c->count], s->sets.sets, s->sets.count * sizeof(s->sets.sets[0]));
+    c->count += s->sets.count;
     for (uint32_t i = 0; i < s->sweep_count; i++) {
         const char *value = sweep_value(s->sweeps, s->sweep_count, i, point);
         int length = snprintf(c->own[i + 1], sizeof(c->own[0]), "%s=%s", s->sweeps[i].key, value);
@@ -194,6 +172,9 @@ static int point_make(const struct command *command, uint32_t point, struct simu
         rc = error_set(err, -EINVAL,
                        "%s: workload.rate_rps is missing (give a rate, by --set workload.rate_rps=R, or use --find "
                        "goodput)",
+                       command->path);
+    if (!rc && command->s.plot && !command->s.sweep_count && simulation->scenario.pipeline_count)
+        rc = error_set(err, -EINVAL, "--plot of one simulation is of models' requests, and %s has pipelines",
                        command->path);
     free(changes);
     return rc;

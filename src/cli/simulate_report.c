@@ -8,6 +8,8 @@
 
 #include <jansson.h>
 
+#include "cli/simulate_pipelines.h"
+
 #define TABLE_MODELS_MAX 50 /* if there are more, only the worst are listed */
 #define TABLE_WORST      20
 
@@ -73,7 +75,16 @@ static void row_add(struct row *all, const struct sim_model_result *m, uint32_t 
         all->stats.batch_sizes[b] += m->batch_sizes[b];
 }
 
-/* The row of all models, on the heap since it is too large for a stack. NULL without memory. */
+static void queries_add(struct row *all, const struct sim_pipeline_result *p) {
+    all->stats.offered += p->offered;
+    all->stats.good += p->good;
+    all->stats.dropped += p->dropped;
+    all->stats.late += p->late;
+    all->stats.cancelled += p->cancelled;
+    sim_times_merge(&all->stats.latency, &p->latency);
+}
+
+/* The row of all models and pipelines, on the heap since it is too large for a stack. NULL without memory. */
 static struct row *all_row(const struct simulation *s) {
     uint32_t batch_max = 0;
     for (uint32_t m = 0; m < s->scenario.model_count; m++)
@@ -87,6 +98,8 @@ static struct row *all_row(const struct simulation *s) {
     all->stats.batch_sizes = (uint32_t *)(all + 1);
     for (uint32_t m = 0; m < s->scenario.model_count; m++)
         row_add(all, &s->result.models[m], s->cluster.models[m].batch_max);
+    for (uint32_t p = 0; p < s->scenario.pipeline_count; p++)
+        queries_add(all, &s->result.pipelines[p]);
     return all;
 }
 
@@ -229,13 +242,14 @@ static void models_put(struct text *to, const struct simulation *s, const struct
     }
     if (shown < count)
         text_printf(to, "%-*s %8s (the %u worst of %u models)\n", width, "...", "", shown, count);
-    if (count > 1)
+    if (count > 1 || s->scenario.pipeline_count)
         row_put(to, s, all, width);
     free(order);
 }
 
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {
     const struct sim_result *r = &s->result;
+    const char *whose = s->scenario.pipeline_count ? "model's requests and pipeline's queries" : "model's";
     struct row *all = all_row(s);
     if (!all) {
         to->failed = true;
@@ -244,8 +258,14 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
     heading_put(to, s, path);
     models_put(to, s, all);
     classes_put(to, s);
+    simulate_pipelines_table(s, to);
     text_printf(to, "\naccelerators: %.2f %% busy, %.2f %% idle; %u of %u used\n", 100 * r->busy, 100 * (1 - r->busy),
                 r->accelerators_used, s->cluster.config.accelerators);
+    if (s->scenario.subclusters > 1)
+        text_printf(to, "sub-clusters: %u; models moved %llu times, each %.4g ms without a rank core, at most %.4g\n",
+                    s->scenario.subclusters, (unsigned long long)r->moves,
+                    ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS,
+                    (double)r->move_wait_max_ns / NS_PER_MS);
     if (s->cluster.config.autoscale)
         text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
                     r->accelerators_max, r->advice_count);
@@ -260,10 +280,11 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
         text_printf(to, "models loaded %llu times; %.2f %% of the requests came while an accelerator had their model\n",
                     (unsigned long long)r->loads, 100 * (1 - share(r->cold, r->offered)));
     if (s->searched && s->goodput_rps > 0)
-        text_printf(to, "goodput: %.6g requests/s, with at least 99 %% of every model's good (%u rates tried)\n",
-                    s->goodput_rps, s->trial_count);
+        text_printf(to, "goodput: %.6g requests/s, with at least 99 %% of every %s good (%u rates tried)\n",
+                    s->goodput_rps, whose, s->trial_count);
     else if (s->searched)
-        text_printf(to, "goodput: none: no rate was found at which 99 %% of every model's requests are good\n");
+        text_printf(to, "goodput: none: no rate was found at which 99 %% of every %s are good\n",
+                    s->scenario.pipeline_count ? whose : "model's requests");
     free(all);
 }
 
@@ -362,6 +383,8 @@ static json_t *models_json(const struct simulation *s) {
         struct row row = model_row(s, m);
         json_t *model = json_pack("{s:s,s:f}", "name", row.name, "slo_ms", row.slo_ms);
         row_json(model, s, &row);
+        if (s->scenario.subclusters > 1)
+            json_object_set_new(model, "moves", json_integer((json_int_t)s->result.models[m].moves));
         loads_json(model, s, row.stats.loads, row.stats.cold, row.stats.offered);
         classes_json(model, s, m);
         json_array_append_new(list, model);
@@ -422,6 +445,16 @@ static void autoscale_json(json_t *json, const struct simulation *s) {
     json_object_set_new(json, "advice", advice);
 }
 
+static void moves_json(json_t *json, const struct simulation *s) {
+    const struct sim_result *r = &s->result;
+    if (s->scenario.subclusters > 1)
+        json_object_set_new(json, "moves",
+                            json_pack("{s:i,s:I,s:f,s:f}", "subclusters", (int)s->scenario.subclusters, "count",
+                                      (json_int_t)r->moves, "wait_mean_ms",
+                                      ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS, "wait_max_ms",
+                                      (double)r->move_wait_max_ns / NS_PER_MS));
+}
+
 static void cost_json(json_t *json, const struct simulation *s) {
     if (cost_per_hour(s) <= 0)
         return;
@@ -445,12 +478,15 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     json_object_set_new(json, "accelerator_busy", json_real(r->busy));
     json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
     autoscale_json(json, s);
+    moves_json(json, s);
     cost_json(json, s);
     json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
     loads_json(json, s, r->loads, r->cold, r->offered);
     if (s->searched)
         json_object_set_new(json, "trials", trials_json(s));
     json_object_set_new(json, "models", models_json(s));
+    if (s->scenario.pipeline_count)
+        json_object_set_new(json, "pipelines", simulate_pipelines_json(s));
     return json;
 }
 

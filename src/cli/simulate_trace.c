@@ -106,7 +106,7 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
     fprintf(t->to,
             "{\"ph\":\"i\",\"s\":\"t\",\"name\":\"dropped\",\"cat\":\"drop\",\"pid\":%u,\"tid\":%u,\"ts\":" US_FORMAT
             ",\"args\":{\"request\":%" PRIu64 ",\"reason\":\"%s\"}}",
-            REFUSED_GROUP, model, US_OF(now_ns), handle, reasons[reason]);
+            REFUSED_GROUP, model, US_OF(now_ns), sim_request_number(handle), reasons[reason]);
 }
 
 int simulate_trace_open(struct simulate_trace *t, const char *path, const struct scenario *scenario,

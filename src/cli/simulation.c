@@ -2,10 +2,28 @@
 #include "cli/simulation.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/goodput.h"
+
+int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], struct sy_error *err) {
+    const struct policy_ops *policy;
+    struct policy_options unused;
+    int rc = policy_read(text, &policy, &unused, err);
+    if (rc)
+        return rc;
+    size_t at = (size_t)snprintf(set, SIMULATION_POLICY_BYTES, "policy={name: ");
+    for (; *text && at + 4 < SIMULATION_POLICY_BYTES; text++) {
+        const char *piece = *text == ':' || *text == ',' ? ", " : *text == '=' ? ": " : (char[]){*text, '\0'};
+        at += (size_t)snprintf(set + at, SIMULATION_POLICY_BYTES - at, "%s", piece);
+    }
+    if (*text)
+        return error_set(err, -EINVAL, "the text is too long");
+    strcat(set, "}");
+    return 0;
+}
 
 /* Makes the cluster once the scenario has been read; `rc` says whether that worked. */
 static int cluster_add(struct simulation *s, int rc, const char *origin, struct sy_error *err) {

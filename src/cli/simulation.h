@@ -9,7 +9,8 @@
 #include "scenario/scenario.h"
 #include "sim/cluster.h"
 
-#define SIMULATION_TRIALS_MAX 128
+#define SIMULATION_TRIALS_MAX   128
+#define SIMULATION_POLICY_BYTES 600
 
 /* One rate of a search. A trial that fails is given up as soon as that is clear. */
 struct simulation_trial {
@@ -35,6 +36,10 @@ struct simulation {
     uint32_t trial_count;
     uint64_t requests; /* simulated, trials and warm-up included */
 };
+
+/* "NAME:KEY=VALUE,..." becomes what sets a scenario's policy: "policy={name: NAME, KEY: VALUE, ...}". -EINVAL with a
+ * sentence if there is no such policy or option. */
+int simulation_policy_set(const char *text, char set[SIMULATION_POLICY_BYTES], struct sy_error *err);
 
 /* Reads the scenario, changed by `sets`, and makes its cluster. -EINVAL with a sentence, -ENOMEM... Free it with
  * simulation_free(), after an error, too. */

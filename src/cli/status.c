@@ -126,8 +126,9 @@ static void accelerators_cell(struct table *t, const json_t *list) {
 /* ---- the answer ---- */
 
 static void write_scheduler(struct table *t, const json_t *scheduler) {
-    static const char *const names[] = {"SCHEDULER", "INCARNATION", "VERSION", "TERM", "LEADS", "UP",
-                                        "REQUESTS",  "NOW",         "BATCHES", "LOST", NULL};
+    static const char *const names[] = {"SCHEDULER",    "INCARNATION", "VERSION", "TERM",    "LEADS",
+                                        "UP",           "REQUESTS",    "NOW",     "BATCHES", "LOST",
+                                        "ACCELERATORS", "WANTED",      NULL};
     headings(t, names);
     cell(t, "%s", text_of(scheduler, "name"));
     cell(t, "%s", text_of(scheduler, "incarnation"));
@@ -139,6 +140,11 @@ static void write_scheduler(struct table *t, const json_t *scheduler) {
     cell(t, "%lld", number_of(scheduler, "requests_now"));
     cell(t, "%lld", number_of(scheduler, "batches"));
     cell(t, "%lld", number_of(scheduler, "lost"));
+    cell(t, "%lld", number_of(scheduler, "accelerators"));
+    if (json_is_integer(json_object_get(scheduler, "accelerators_wanted")))
+        cell(t, "%lld", number_of(scheduler, "accelerators_wanted"));
+    else
+        cell(t, "-");
     row_end(t);
 }
 

@@ -61,6 +61,8 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(S, precision, "precision", "P", 0.005, 0.5, "of --find: relative width at which it stops"),
     OPTION_INT(S, closed, "closed", "N", 1, LINKS_OUTSTANDING_MAX, "closed loop instead: N requests outstanding"),
     OPTION_INT(S, feed_batch, "feed-batch", "F", 1, 4096, "requests handed over at once"),
+    OPTION_INT(S, record_mib, "record-mib", "MIB", 0, 65536,
+               "memory of each model thread for the last requests' arrivals, as a server's --record-mib; 0: none"),
     OPTION_DOUBLE(S, seconds, "seconds", "S", 0.05, SECONDS_MOST / 2, "how long is measured; with --find, each trial"),
     OPTION_DOUBLE(S, warmup_s, "warmup", "S", 0, SECONDS_MOST / 2, "seconds of the same load before"),
     OPTION_INT(S, seed, "seed", "N", 0, INT64_MAX / 2, "of the arrivals"),
@@ -288,6 +290,7 @@ static int config_fill(const struct stress_settings *s, struct stress_config *co
     config->outstanding = (uint32_t)s->closed;
     config->sleep = s->sleep;
     config->feed_batch = (uint32_t)s->feed_batch;
+    config->record_bytes = (uint64_t)s->record_mib << 20;
     config->warmup_s = s->warmup_s;
     config->seconds = s->seconds;
     config->seed = (uint64_t)s->seed;
@@ -314,6 +317,7 @@ static int stress_command_run(int argc, char **argv) {
         .find = -1,
         .precision = 0.03,
         .feed_batch = 32,
+        .record_mib = 32,
         .seconds = 3,
         .warmup_s = 1,
         .seed = 1,

@@ -49,6 +49,8 @@ static int config_fill(const struct stress_settings *s, struct scenario *scenari
     if (scenario->policy->central)
         return cli_usage_error("stress", "--policy: %s is a scheduler of its own and has no model threads",
                                scenario->policy->name);
+    if (scenario->pipeline_count)
+        return cli_usage_error("stress", "--scenario: pipelines are only simulated");
     if (scenario->type_count != 1)
         return cli_usage_error("stress", "--scenario: %u types of accelerators; --links takes one",
                                scenario->type_count);
@@ -69,6 +71,7 @@ static int config_fill(const struct stress_settings *s, struct scenario *scenari
         .rate = s->closed ? 0 : s->rate,
         .outstanding = (uint32_t)s->closed,
         .feed_batch = (uint32_t)s->feed_batch,
+        .record_bytes = (uint64_t)s->record_mib << 20,
         .warmup_s = s->warmup_s,
         .seconds = s->seconds,
         .seed = (uint64_t)s->seed,

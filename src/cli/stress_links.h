@@ -14,7 +14,7 @@
 #define LINKS_MEMBERS_MAX      (HELLO_NUMBERS - 1) /* frontends and backends together */
 
 struct stress_settings {
-    int64_t models, model_threads, rank_threads, accelerators, feed_batch, closed, seed;
+    int64_t models, model_threads, rank_threads, accelerators, feed_batch, record_mib, closed, seed;
     int64_t frontends, backends, feeders;
     double deaths, moves, alpha_us, beta_us, slo_us, rate, seconds, warmup_s, precision;
     const char *policy, *pin, *scenario;

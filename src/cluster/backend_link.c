@@ -172,9 +172,7 @@ static void take_result(struct backend_link *l, const struct result_message *res
     }
     send_result(l, f, landed, result);
     output_block_put(result->block);
-    if (result->read)
-        landed->read = true;
-    else
+    if (!result->read) /* else a run that was given up may read it still */
         landing_give(&f->landing, landed);
 }
 

@@ -32,16 +32,6 @@ static void piece_sent(void *context, uint64_t tag) {
     away_unread(l, &l->away[tag]);
 }
 
-struct wire_card away_card(const struct frontend_link *l, const struct request_card *card) {
-    return (struct wire_card){.handle = away_handle(l, card->handle),
-                              .deadline_ns = card->deadline_ns,
-                              .items = card->items,
-                              .work = card->work,
-                              .input_count = card->input_count,
-                              .delay = card->delay,
-                              .alone = card->alone};
-}
-
 /* Returns the bytes of its inputs. */
 static uint64_t send_card(struct frontend_link *l, struct backend *b, struct away *a) {
     const struct wiring *w = l->wiring;
@@ -55,7 +45,7 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     struct wire_card *out = peer_frame(&b->peer, FRAME_CARD, 1, head_bytes, bytes);
     if (!out)
         return 0;
-    *out = away_card(l, card);
+    *out = wire_card_of(card, away_handle(l, card->handle));
     struct card_input *inputs = (struct card_input *)(out + 1);
     uint64_t at = 0;
     for (uint32_t i = 0; i < card->input_count; i++) {

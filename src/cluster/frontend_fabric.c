@@ -71,7 +71,7 @@ static void send_where(struct frontend_link *l, struct backend *b, struct away *
     struct wire_card *out = peer_frame(&b->peer, FRAME_LIES, 1, head_bytes, 0);
     if (!out)
         return;
-    *out = away_card(l, card);
+    *out = wire_card_of(card, away_handle(l, card->handle));
     memcpy(out + 1, card->inputs, card->input_count * sizeof(struct card_input));
     a->taker = b->place;
     a->reader = b->place;

@@ -98,8 +98,6 @@ void away_over(struct frontend_link *l, struct away *a, const struct wire_outcom
 /* It is over, and nobody reads its inputs any more. */
 void away_give_back(struct frontend_link *l, struct away *a);
 
-/* Its card as others know it, without its inputs. */
-struct wire_card away_card(const struct frontend_link *l, const struct request_card *card);
 /* One who read its inputs does not any more. */
 void away_unread(struct frontend_link *l, struct away *a);
 /* Sends a backend a request's card and inputs, or that there are none, behind what it has asked for before. */

@@ -25,7 +25,6 @@ struct landed {
     uint32_t model;
     uint8_t state;    /* enum landed_state */
     bool arrives;     /* the body is under way, into `block` */
-    bool read;        /* a run that was given up may read it still */
     uint64_t reads;   /* bytes of it that are still to be read, by transport_fabric.c */
     int64_t begun_ns; /* its pull */
 };

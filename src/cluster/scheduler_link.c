@@ -732,6 +732,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
     more |= take_plans(l);
     publish_reports(l);
     report(l, now_ns, &until_ns);
+    description_look(l);
     if (busy || l->ghosts)
         until_ns = now_ns + LOOK_NS < until_ns ? now_ns + LOOK_NS : until_ns;
     return more ? 0 : until_ns;

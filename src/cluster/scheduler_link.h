@@ -48,5 +48,13 @@ void scheduler_link_stop(struct scheduler_link *link);
 bool scheduler_link_leads(const struct scheduler_link *link);
 /* Its loop, for who measures it. */
 const struct link_loop *scheduler_link_loop(const struct scheduler_link *link);
+/* Calls these on the link's thread, and waits until it has: for each class of accelerators in service, and for each
+ * model that is served, by its number. 0 or -ETIMEDOUT. One thread at a time, not the link's, while it runs. */
+struct scheduler_link_describer {
+    void (*type)(void *context, uint32_t class, const char *type, uint32_t count);
+    void (*model)(void *context, uint32_t served, const struct served_model *model);
+    void *context;
+};
+int scheduler_link_describe(struct scheduler_link *link, const struct scheduler_link_describer *to);
 /* For who renders it. */
 struct link_report *scheduler_link_report(struct scheduler_link *link);

@@ -113,7 +113,8 @@ struct scheduler_link {
     int64_t started_ns;
     int64_t look_ns; /* when to look at members next */
     struct link_report report;
-    struct member **by_number; /* [HELLO_NUMBERS] */
+    _Atomic(struct link_description *) description; /* that another thread waits for; NULL: none does */
+    struct member **by_number;                      /* [HELLO_NUMBERS] */
     uint32_t number_next;
     struct member *ghosts; /* members that are gone, while something here speaks of them */
     struct catalogue *catalogue;
@@ -219,6 +220,11 @@ bool accelerator_may_join(struct scheduler_link *l);
 void accelerator_news(struct scheduler_link *l, uint32_t accelerator, enum accelerator_news news);
 /* Wakes them. */
 void publish_reports(struct scheduler_link *l);
+
+/* ---- scheduler_describe.c ---- */
+
+/* Once a turn: describes what there is, if somebody has asked. */
+void description_look(struct scheduler_link *l);
 
 /* ---- scheduler_status.c ---- */
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cluster/scheduler_link_state.h"
+#include "link/advice.h"
 
 static void set_word(json_t *json, const char *name, uint64_t word) {
     json_object_set_new(json, name, json_sprintf("%016llx", (unsigned long long)word));
@@ -127,6 +128,8 @@ static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) 
     set_number(json, "lost", lost_sum(l->counters.lost));
     set_number(json, "requests_now", l->in_scheduler);
     set_number(json, "accelerators", l->accelerators_there);
+    int64_t wanted = advice_get(l->config.advice);
+    json_object_set_new(json, "accelerators_wanted", wanted == ADVICE_NONE ? json_null() : json_integer(wanted));
     return json;
 }
 

@@ -70,13 +70,7 @@ struct read_card {
 static bool card_read(const struct frontend_peer *f, const struct request_card *theirs, uint64_t handle,
                       struct read_card *read, struct sy_error *err) {
     struct frame frame = {.kind = FRAME_CARD, .count = 1};
-    read->card = (struct wire_card){.handle = handle,
-                                    .deadline_ns = theirs->deadline_ns,
-                                    .items = theirs->items,
-                                    .work = theirs->work,
-                                    .input_count = theirs->input_count,
-                                    .delay = theirs->delay,
-                                    .alone = theirs->alone};
+    read->card = wire_card_of(theirs, handle);
     read->sources = 0;
     if (read->card.input_count > TENSORS_MAX)
         return false;

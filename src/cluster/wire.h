@@ -123,6 +123,18 @@ struct wire_card {
     uint8_t delay, alone, pad[2];
 };
 
+/* As it is sent, under the handle that the receiver knows. What it says is not checked: the card may be another
+ * process's, which writes it meanwhile, so each field is read once. */
+static inline struct wire_card wire_card_of(const struct request_card *card, uint64_t handle) {
+    return (struct wire_card){.handle = handle,
+                              .deadline_ns = card->deadline_ns,
+                              .items = card->items,
+                              .work = card->work,
+                              .input_count = card->input_count,
+                              .delay = card->delay,
+                              .alone = card->alone};
+}
+
 /* struct result_message without what is of the process that sends it. */
 struct wire_outcome {
     uint64_t handle;

@@ -192,7 +192,6 @@ static void scheduler_tell(struct model_slots *slots, uint32_t slot, bool comes)
         if (rc == 0) {
             s->placements[slot].first_variant = comes ? model->first_variant : 0;
             s->placements[slot].variant_count = comes ? model->variant_count : 0;
-            s->ran_ns[slot] = 0;
         }
         pthread_mutex_unlock(&s->models_lock);
         if (rc)

@@ -28,13 +28,6 @@ static bool runs_on_any(const struct server *s, uint32_t model, uint32_t types) 
     return false;
 }
 
-bool server_part_runs(const struct server *s, uint32_t part, uint32_t model) {
-    uint32_t left[RANK_THREADS_MAX];
-
-    types_left(s, left);
-    return runs_on_any(s, model, left[part]);
-}
-
 #define NO_ACCELERATOR "no accelerator that runs it is in service"
 
 static void set_aside(struct served_model *model) {

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "control/balance.h"
+#include "control/decision_files.h"
+#include "control/recording.h"
 #include "control/repository_control.h"
 #include "control/server_state.h"
 #include "control/server_statistics.h"
@@ -70,8 +71,7 @@ static int place_models(struct server *s) {
     s->wiring.models = variants;
     s->wiring.thread_of_model = calloc(variants + 1, sizeof(uint32_t));
     s->wiring.part_of_model = calloc(variants + 1, 1);
-    s->ran_ns = calloc(count + 1, sizeof(*s->ran_ns));
-    if (!s->wiring.thread_of_model || !s->wiring.part_of_model || !s->ran_ns)
+    if (!s->wiring.thread_of_model || !s->wiring.part_of_model || server_balance_init(s) < 0)
         return -ENOMEM;
     memset(s->wiring.part_of_model, server_has_places(s) ? PART_NOBODY : 0, variants);
     for (uint32_t i = 0; i < count; i++)
@@ -179,6 +179,8 @@ static struct thread_rings_config rings_config(struct server *s, uint32_t index,
         .models = models,
         .queue_max = s->config.queue_max,
         .ctrl_ns = s->calibration.dispatch_ns,
+        .types = s->wiring.types,
+        .record_bytes = s->config.record_bytes / s->wiring.model_threads,
     };
 
     for (uint32_t i = 0; i < s->config.model_count; i++) {
@@ -355,6 +357,9 @@ static int start_metrics(struct server *s, struct sy_error *err) {
         .auth = s->config.auth_metrics ? s->config.auth : NULL,
         .render = server_render_metrics,
         .render_fine = server_render_fine_metrics,
+        .render_recording = server_schedules(s) ? server_render_recording : NULL,
+        .recording_seconds = RECORDING_SECONDS,
+        .recording_seconds_max = RECORDING_SECONDS_MAX,
         .ready = s->config.cluster && !server_listens(s) ? server_cluster_ready : NULL,
         .orders = server_role(s) == LINK_BACKEND && s->config.control && s->config.control->mode == CONTROL_EXPLICIT
                       ? s->desk
@@ -406,6 +411,8 @@ static int server_allocate(struct server *s) {
             }
     }
     int rc = place_models(s);
+    if (rc == 0 && server_schedules(s) && s->config.record_bytes > 0)
+        rc = server_history_init(s);
     return rc == 0 && server_schedules(s) && s->config.autoscale.every_ns > 0 ? server_advice_init(s) : rc;
 }
 
@@ -463,6 +470,7 @@ static int server_end(struct server *s) {
     for (uint32_t k = 0; s->rank_threads && k < s->wiring.rank_threads; k++)
         if (s->rank_threads[k])
             rank_thread_stop(s->rank_threads[k]);
+    decision_files_close(s->decisions);
     atomic_store_explicit(&s->watched, false, memory_order_relaxed);
     if (watched)
         pthread_join(watcher, NULL);
@@ -487,7 +495,8 @@ static int server_end(struct server *s) {
     free(s->wiring.part_of_accelerator);
     free(s->rank_threads);
     server_advice_free(s);
-    free(s->ran_ns);
+    server_history_free(s);
+    server_balance_free(s);
     free(s->placements);
     free(s->accelerator_type);
     free(s->executors);
@@ -521,6 +530,9 @@ int server_start(struct server **server, const struct server_config *config, str
     }
     if ((rc = wiring_init(&s->wiring, config->busy_poll, err)) < 0 ||
         (server_runs(s) && (rc = start_executors(s, err)) < 0))
+        goto err_end;
+    if (config->decisions && server_schedules(s) &&
+        (rc = decision_files_create(&s->decisions, &s->wiring, config->decisions, config->decisions_bytes, err)) < 0)
         goto err_end;
     if (cores_beside(&config->executor_cores, &others))
         thread_pin(&others); /* threads started from now on inherit it */
@@ -563,54 +575,6 @@ const struct model_index *server_models_lock(struct server *s) {
 
 void server_models_unlock(struct server *s) {
     pthread_mutex_unlock(&s->models_lock);
-}
-
-/* The run time of a served model's batches since the last call. */
-static double ran_since(struct server *s, uint32_t model) {
-    const struct server_placement *p = &s->placements[model];
-    const struct histogram *run_ns = &server_rings(s, p->thread)->counters[p->thread_model].run_ns;
-    uint64_t total = atomic_load_explicit(&run_ns->sum, memory_order_relaxed),
-             before = s->ran_ns[model]; /* statistics */
-
-    s->ran_ns[model] = total;
-    return (double)(total - before);
-}
-
-static void move_model(struct server *s, uint32_t model, uint32_t part) {
-    const struct server_placement *p = &s->placements[model];
-
-    log_info("model moves to another rank thread", "model=%s rank_thread=%u", s->config.models[model].name, part);
-    for (uint32_t v = 0; v < p->variant_count; v++)
-        wiring_move(&s->wiring, p->first_variant + v, part); /* a full ring: the rest follows when it is chosen again */
-}
-
-void server_balance(struct server *s) {
-    uint32_t capacity[RANK_THREADS_MAX] = {0}, count = s->config.model_count, model, part;
-    int64_t now_ns = clock_now_ns(), passed_ns = now_ns - s->balanced_ns;
-
-    if (s->wiring.rank_threads == 1 || s->config.cluster)
-        return;
-    double *load = calloc(count + 1, sizeof(*load));
-    uint32_t *parts = calloc(count + 1, sizeof(*parts));
-    pthread_mutex_lock(&s->models_lock);
-    if (!load || !parts)
-        goto out;
-    for (uint32_t i = 0; i < count; i++) {
-        load[i] = ran_since(s, i) / (double)passed_ns;
-        parts[i] = s->placements[i].variant_count ? wiring_part(&s->wiring, s->placements[i].first_variant) : 0;
-    }
-    for (uint32_t a = 0; a < s->wiring.accelerators; a++)
-        capacity[s->wiring.part_of_accelerator[a]]++;
-    bool first = s->balanced_ns == 0;
-    s->balanced_ns = now_ns;
-    struct balance balance = {
-        .load = load, .part = parts, .capacity = capacity, .models = count, .parts = s->wiring.rank_threads};
-    if (!first && balance_choose(&balance, &model, &part) && server_part_runs(s, part, model))
-        move_model(s, model, part);
-out:
-    pthread_mutex_unlock(&s->models_lock);
-    free(parts);
-    free(load);
 }
 
 static uint32_t in_flight(const struct server *s) {

@@ -60,6 +60,8 @@ struct server_config {
     uint32_t type_count;
     uint32_t model_threads;
     uint32_t rank_threads;     /* no more than accelerators of any type */
+    int64_t epoch_ns;          /* how often server_balance() looks; 0: models stay where they are */
+    double rank_rate_max;      /* items/s that a rank thread is to have at most, where that can be; 0: any */
     uint32_t frontends;        /* threads of each protocol */
     uint32_t frontends_inside; /* the caller's own, see server_inside(); not with `control` */
     const struct policy_ops *policy;
@@ -67,12 +69,17 @@ struct server_config {
     const char *host;
     int http_port, grpc_port, metrics_port; /* 0: any free one; the last two -1: none */
     cpu_set_t executor_cores;               /* executor n is pinned to the n-th; empty: not pinned */
+    bool accelerator_control; /* clients may drain accelerators and have them join; with CONTROL_EXPLICIT they may */
     bool busy_poll;
-    double spin;         /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
-    bool shared_memory;  /* clients may register regions of it */
-    int64_t run_ns_most; /* any run may take so long before it is stopped; 0: RUN_NS_MOST (backend/executor.h) */
-    bool learn;          /* correct profiles from measured runs */
-    uint32_t queue_max;  /* requests queued per model thread */
+    double spin;           /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
+    bool shared_memory;    /* clients may register regions of it */
+    int64_t run_ns_most;   /* any run may take so long before it is stopped; 0: RUN_NS_MOST (backend/executor.h) */
+    bool learn;            /* correct profiles from measured runs */
+    uint32_t queue_max;    /* requests queued per model thread */
+    uint64_t record_bytes; /* for the last requests (link/recorder.h), of all scheduling threads; 0: not recorded */
+    const char *decisions; /* a folder for logs of what the scheduling threads decide; NULL: they log nothing. Not
+                              with a central policy */
+    uint64_t decisions_bytes; /* of each of them */
     uint64_t body_bytes_max, inputs_bytes_max;
     uint32_t connections_max, connections_per_address; /* of each port; these and the next ones as in frontend_config */
     uint32_t idle_timeout_s, head_timeout_s, rate_min;
@@ -112,8 +119,8 @@ bool server_is_ready(const struct server *server);
  */
 const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
-/* With several rank threads: moves a model from the fullest to the emptiest, if that is worth it by what batches took
- * since the last call. For the thread that started the server, every few seconds. */
+/* With several rank threads: every epoch moves models between them, if that makes their accelerators' load more even by
+ * enough (plan/balance.h). Not in a cluster. For the thread that started the server, every second. */
 void server_balance(struct server *server);
 /* Stops runs that hang, and takes accelerators out of service whose runs do not come back (backend/executor.h). The
  * same thread, every second. */
@@ -126,6 +133,9 @@ void server_outages(struct server *server);
  * for KEDA (grpc/external_scaler.h). Says nothing before the first look, nor while another scheduler leads. The same
  * thread, every second. */
 void server_advise(struct server *server);
+/* Where models are scheduled: notes what was counted, for recordings (control/recording.h). The same thread, every
+ * second. */
+void server_look(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections are taken; waits for
  * requests in flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests
  * were cut off. -EINPROGRESS: a run that was given up is not back, and may still read the models and its inputs, so

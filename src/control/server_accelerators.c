@@ -26,7 +26,7 @@ static int order_pass(void *server, uint32_t accelerator, enum accelerator_order
 }
 
 struct accelerator_source server_accelerators(struct server *s) {
-    bool orders = s->config.control && s->config.control->mode == CONTROL_EXPLICIT;
+    bool orders = s->config.accelerator_control || (s->config.control && s->config.control->mode == CONTROL_EXPLICIT);
     return (struct accelerator_source){.count = server_runs(s) ? s->wiring.accelerators : 0,
                                        .read = state_read,
                                        .order = orders ? order_pass : NULL,

@@ -52,6 +52,7 @@ void server_render_metrics(void *server, struct text *out) {
         .thread_of_served = s->wiring.thread_of_served,
         .ranks = (const struct rank_thread *const *)s->rank_threads,
         .rank_threads = s->central_thread ? 0 : s->wiring.rank_threads,
+        .needed = s->central_thread ? central_thread_accelerators_needed(s->central_thread) : 0,
     };
     const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
 
@@ -78,8 +79,8 @@ void server_render_metrics(void *server, struct text *out) {
         infer_metrics_render(frontends, frontend_count, listed, slab_use(bulk_slab(s->bulk)), out);
         frontend_metrics_render_waits(frontends, frontend_count, out);
     }
-    if (whole)
-        triton_metrics_render(&statistics, &scheduler, listed, out);
+    if (server_listens(s))
+        triton_metrics_render(&statistics, whole ? &scheduler : NULL, listed, out);
     server_models_unlock(s);
     frontend_metrics_render_protocols(frontends, frontend_count, out);
     if (s->config.cluster)

@@ -19,6 +19,14 @@
 
 #define SERVER_PROTOCOLS 2 /* HTTP, gRPC */
 
+/* What was counted up to the last look at the load. */
+struct server_load {
+    struct model_counted *counted; /* [model_count] */
+    uint64_t requests;             /* of a cluster */
+    double needed_ns;              /* by the rank threads */
+    int64_t looked_ns;             /* when that was; 0: never */
+};
+
 /* Where a served model is scheduled. */
 struct server_placement {
     uint32_t thread;       /* model thread; the central thread is number 0 */
@@ -33,12 +41,11 @@ struct server {
     struct server_placement *placements; /* [model_count] */
     struct calibration calibration;
     uint8_t *accelerator_type;           /* [wiring.accelerators] */
-    uint64_t *ran_ns;                    /* [model_count] run time of batches up to the last server_balance() */
-    int64_t balanced_ns;                 /* when that was */
     struct executor **executors;         /* [wiring.executors] */
     struct model_thread **model_threads; /* [wiring.model_threads], and the rank threads; or the central thread */
     struct rank_thread **rank_threads;   /* [wiring.rank_threads] */
     struct central_thread *central_thread;
+    struct decision_files *decisions; /* NULL: nothing is logged */
     struct port **ports;
     struct bulk *bulk;
     struct frontend **frontends; /* [server_frontends()] those of HTTP, then of gRPC, as their ports */
@@ -51,9 +58,11 @@ struct server {
     struct frontend_link *frontend_link;
     struct backend_link *backend_link;
     struct cluster_models *cluster_models; /* of a frontend of a cluster: what the scheduler has it serve */
+    struct server_balancer *balancer;      /* of server_balance(); NULL: models do not move */
     struct server_advisor *advisor;        /* of server_advise(); NULL: nothing is scheduled here, or nobody asks */
     struct advice advice;                  /* what it says; of a frontend of a cluster: what the scheduler does */
     _Atomic double bad_rate;               /* of the requests that it has looked at last */
+    struct server_history *history;        /* of the load, for recordings; NULL: nothing is scheduled here */
     pthread_mutex_t commands_lock;         /* of what is sent to executors */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
@@ -146,6 +155,35 @@ void server_cluster_stop(struct server *s);
 /* When the executors have ended. */
 void server_cluster_free(struct server *s);
 
+/* ---- server_load.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_load_init(const struct server *s, struct server_load *load);
+void server_load_free(struct server_load *load);
+/* What has been counted since the last look, of which there is always the same thread. */
+struct autoscale_seen server_load_since(struct server *s, struct server_load *load, int64_t now_ns);
+
+/* ---- server_history.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_history_init(struct server *s);
+void server_history_free(struct server *s);
+/* Copies what was counted at the last looks, the oldest first; how many. NULL without memory. The caller frees it. Any
+ * thread. */
+struct recording_look *server_history_read(struct server *s, uint32_t *count);
+
+/* ---- server_recording.c ---- */
+
+/* Writes what was recorded in the last `seconds` (control/recording.h). 0 or -errno with a sentence, as there. The
+ * metrics thread. */
+int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err);
+
+/* ---- server_balance.c ---- */
+
+/* 0 or -ENOMEM; free it in either case. */
+int server_balance_init(struct server *s);
+void server_balance_free(struct server *s);
+
 /* ---- server_advice.c ---- */
 
 /* 0 or -ENOMEM; free it in either case. */
@@ -159,9 +197,6 @@ void server_serving_update(struct server *s);
 struct accelerator_source server_accelerators(struct server *s);
 /* wiring_model_command() under commands_lock, since orders to accelerators may come from any frontend. */
 int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident);
-
-/* Whether a part has accelerators in service that run a model. */
-bool server_part_runs(const struct server *s, uint32_t part, uint32_t model);
 
 /* Writes all metrics in Prometheus' text format. The metrics thread. */
 void server_render_metrics(void *server, struct text *out);

@@ -5,16 +5,11 @@
 #include <string.h>
 
 #include "externalscaler.pb-c.h"
+#include "grpc/grpc_pack.h"
 
 #define PER_REPLICA       "acceleratorsPerReplica"
 #define PER_REPLICA_LEAST 0.001 /* KEDA counts in thousandths */
 #define PER_REPLICA_MOST  65536
-
-static void pack(const ProtobufCMessage *message, struct text *out) {
-    size_t bytes = protobuf_c_message_get_packed_size(message);
-    if (text_reserve(out, bytes))
-        out->length += protobuf_c_message_pack(message, (uint8_t *)out->data + out->length);
-}
 
 /* ---- what a ScaledObject says ---- */
 
@@ -49,7 +44,7 @@ int scaler_active(const struct advice *advice) {
 void scaler_put_active(struct text *out, bool active) {
     Externalscaler__IsActiveResponse response = EXTERNALSCALER__IS_ACTIVE_RESPONSE__INIT;
     response.result = active;
-    pack(&response.base, out);
+    grpc_pack(&response, out);
 }
 
 static void put_spec(struct text *out, double per_replica) {
@@ -60,7 +55,7 @@ static void put_spec(struct text *out, double per_replica) {
     spec.targetsizefloat = per_replica;
     response.n_metricspecs = 1;
     response.metricspecs = &specs;
-    pack(&response.base, out);
+    grpc_pack(&response, out);
 }
 
 static void put_value(struct text *out, int64_t wanted) {
@@ -71,7 +66,7 @@ static void put_value(struct text *out, int64_t wanted) {
     value.metricvaluefloat = (double)wanted;
     response.n_metricvalues = 1;
     response.metricvalues = &values;
-    pack(&response.base, out);
+    grpc_pack(&response, out);
 }
 
 static unsigned advice_missing(struct sy_error *err) {
@@ -116,12 +111,11 @@ unsigned scaler_answer(const struct advice *advice, enum grpc_method method, con
     const ProtobufCMessageDescriptor *descriptor = method == GRPC_SCALER_METRICS
                                                        ? &externalscaler__get_metrics_request__descriptor
                                                        : &externalscaler__scaled_object_ref__descriptor;
-    ProtobufCMessage *request = protobuf_c_message_unpack(descriptor, NULL, bytes, (const uint8_t *)message);
+    void *request = grpc_unpack(descriptor, message, bytes, err);
     if (!request)
-        return (unsigned)error_set(err, 400, "the message is not valid protobuf");
-    unsigned status = method == GRPC_SCALER_METRICS
-                          ? metrics_answer(advice, (Externalscaler__GetMetricsRequest *)request, out, err)
-                          : object_answer(advice, method, (Externalscaler__ScaledObjectRef *)request, out, err);
+        return 400;
+    unsigned status = method == GRPC_SCALER_METRICS ? metrics_answer(advice, request, out, err)
+                                                    : object_answer(advice, method, request, out, err);
     protobuf_c_message_free_unpacked(request, NULL);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "base/container.h"
 #include "grpc/external_scaler.h"
+#include "grpc/grpc_pack.h"
 #include "grpc/reflection.h"
 #include "health.pb-c.h"
 #include "v2/describe.h"
@@ -54,25 +55,6 @@ enum grpc_method grpc_method_find(const char *path, size_t length) {
     return GRPC_NO_METHOD;
 }
 
-/* ---- messages ---- */
-
-/* The request as the method knows it, on the heap; NULL with 400 if it is none. */
-static void *unpack(const ProtobufCMessageDescriptor *descriptor, const char *message, size_t bytes,
-                    struct sy_error *err) {
-    void *request = protobuf_c_message_unpack(descriptor, NULL, bytes, (const uint8_t *)message);
-    if (!request)
-        error_set(err, 400, "the message is not valid protobuf");
-    return request;
-}
-
-static unsigned pack(const void *response, struct text *out) {
-    const ProtobufCMessage *message = response;
-    size_t bytes = protobuf_c_message_get_packed_size(message);
-    if (text_reserve(out, bytes))
-        out->length += protobuf_c_message_pack(message, (uint8_t *)out->data + out->length);
-    return 200;
-}
-
 static bool flag(const _Atomic bool *where) {
     return atomic_load_explicit(where, memory_order_acquire); /* with who sets it, after what it speaks of */
 }
@@ -94,7 +76,7 @@ static enum grpc_health health_now(const struct frontend *f) {
 /* Of a HealthCheckRequest's service; GRPC_HEALTH_NONE: the message is no protobuf. */
 static enum grpc_health health_of(const struct frontend *f, const char *message, size_t bytes) {
     Grpc__Health__V1__HealthCheckRequest *request =
-        unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
+        grpc_unpack(&grpc__health__v1__health_check_request__descriptor, message, bytes, NULL);
     if (!request)
         return GRPC_HEALTH_NONE;
     bool known = request->service[0] == '\0' || strcmp(request->service, "inference.GRPCInferenceService") == 0;
@@ -106,7 +88,7 @@ static enum grpc_health health_of(const struct frontend *f, const char *message,
 static void health_put(struct text *out, enum grpc_health health) {
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)health;
-    pack(&response, out);
+    grpc_pack(&response, out);
 }
 
 /* Where the service is not known, a watcher is told so, and who asks once gets an error. */
@@ -145,7 +127,8 @@ void grpc_watch_put(struct text *out, enum grpc_method method, int now) {
 
 static unsigned model_ready(const struct frontend *f, const char *message, size_t bytes, struct text *out,
                             struct sy_error *err) {
-    Inference__ModelReadyRequest *request = unpack(&inference__model_ready_request__descriptor, message, bytes, err);
+    Inference__ModelReadyRequest *request =
+        grpc_unpack(&inference__model_ready_request__descriptor, message, bytes, err);
     Inference__ModelReadyResponse response = INFERENCE__MODEL_READY_RESPONSE__INIT;
     bool retry;
     if (!request)
@@ -154,7 +137,7 @@ static unsigned model_ready(const struct frontend *f, const char *message, size_
                                  strlen(request->version), err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
     response.ready = model >= 0 && served_model_ready(&f->models->models[model], &retry, NULL);
-    return pack(&response, out); /* false for a model that is not there: clients expect no error */
+    return grpc_pack(&response, out); /* false for a model that is not there: clients expect no error */
 }
 
 /* ---- descriptions ---- */
@@ -163,7 +146,7 @@ static unsigned model_ready(const struct frontend *f, const char *message, size_
  * with a sentence. */
 static unsigned named_model(const struct frontend *f, const ProtobufCMessageDescriptor *descriptor, const char *message,
                             size_t bytes, const struct served_model **model, bool *versioned, struct sy_error *err) {
-    Inference__ModelMetadataRequest *request = unpack(descriptor, message, bytes, err);
+    Inference__ModelMetadataRequest *request = grpc_unpack(descriptor, message, bytes, err);
     bool retry;
     if (!request)
         return 400;
@@ -188,7 +171,7 @@ static unsigned model_metadata(const struct frontend *f, struct description *d, 
     bool versioned;
     unsigned status =
         named_model(f, &inference__model_metadata_request__descriptor, message, bytes, &model, &versioned, err);
-    return status == 200 ? pack(describe_model(d, f->models, model, versioned), out) : status;
+    return status == 200 ? grpc_pack(describe_model(d, f->models, model, versioned), out) : status;
 }
 
 static unsigned model_config(const struct frontend *f, struct description *d, const char *message, size_t bytes,
@@ -201,24 +184,24 @@ static unsigned model_config(const struct frontend *f, struct description *d, co
         return status;
     Inference__ModelConfigResponse response = INFERENCE__MODEL_CONFIG_RESPONSE__INIT;
     response.config = (Inference__ModelConfig *)describe_config(d, model);
-    return pack(&response, out);
+    return grpc_pack(&response, out);
 }
 
 static unsigned repository_index(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                                  struct text *out, struct sy_error *err) {
     Inference__RepositoryIndexRequest *request =
-        unpack(&inference__repository_index_request__descriptor, message, bytes, err);
+        grpc_unpack(&inference__repository_index_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     bool ready_only = request->ready;
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return pack(describe_index(d, f->models, ready_only), out);
+    return grpc_pack(describe_index(d, f->models, ready_only), out);
 }
 
 static unsigned statistics(const struct frontend *f, struct description *d, const char *message, size_t bytes,
                            struct text *out, struct sy_error *err) {
     Inference__ModelStatisticsRequest *request =
-        unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
+        grpc_unpack(&inference__model_statistics_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     bool all = request->name[0] == '\0';
@@ -230,9 +213,9 @@ static unsigned statistics(const struct frontend *f, struct description *d, cons
     if (model < 0)
         return (unsigned)-model;
     number = (uint32_t)model;
-    return pack(describe_statistics(d, f->models, all ? f->models->listed : &number, all ? f->models->count : 1,
-                                    &f->config.statistics),
-                out);
+    return grpc_pack(describe_statistics(d, f->models, all ? f->models->listed : &number, all ? f->models->count : 1,
+                                         &f->config.statistics),
+                     out);
 }
 
 /* ---- settings ---- */
@@ -269,18 +252,19 @@ static int log_settings_read_message(const Inference__LogSettingsRequest *reques
 
 static unsigned log_settings(struct description *d, const char *message, size_t bytes, struct text *out,
                              struct sy_error *err) {
-    Inference__LogSettingsRequest *request = unpack(&inference__log_settings_request__descriptor, message, bytes, err);
+    Inference__LogSettingsRequest *request =
+        grpc_unpack(&inference__log_settings_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     int status = log_settings_read_message(request, err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return status ? (unsigned)status : pack(describe_log_settings(d), out);
+    return status ? (unsigned)status : grpc_pack(describe_log_settings(d), out);
 }
 
 static unsigned trace_settings(struct description *d, const char *message, size_t bytes, struct text *out,
                                struct sy_error *err) {
     Inference__TraceSettingRequest *request =
-        unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
+        grpc_unpack(&inference__trace_setting_request__descriptor, message, bytes, err);
     int status = 0;
     if (!request)
         return 400;
@@ -290,7 +274,7 @@ static unsigned trace_settings(struct description *d, const char *message, size_
                                      value ? value->n_value : 0, err);
     }
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return status ? (unsigned)status : pack(describe_trace_settings(d), out);
+    return status ? (unsigned)status : grpc_pack(describe_trace_settings(d), out);
 }
 
 /* ---- shared memory ---- */
@@ -299,17 +283,17 @@ static unsigned shared_status(const struct frontend *f, struct description *d, c
                               struct text *out, struct sy_error *err) {
     const Inference__SystemSharedMemoryStatusResponse *response;
     Inference__SystemSharedMemoryStatusRequest *request =
-        unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
+        grpc_unpack(&inference__system_shared_memory_status_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     int status = describe_regions(d, f->config.shared, request->name, &response, err);
     protobuf_c_message_free_unpacked(&request->base, NULL);
-    return status ? (unsigned)status : pack(response, out);
+    return status ? (unsigned)status : grpc_pack(response, out);
 }
 
 static unsigned shared_register(const struct frontend *f, const char *message, size_t bytes, struct sy_error *err) {
     Inference__SystemSharedMemoryRegisterRequest *request =
-        unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
+        grpc_unpack(&inference__system_shared_memory_register_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     int status = f->config.shared ? shared_memory_register(f->config.shared, request->name, request->key,
@@ -321,7 +305,7 @@ static unsigned shared_register(const struct frontend *f, const char *message, s
 
 static unsigned shared_unregister(const struct frontend *f, const char *message, size_t bytes, struct sy_error *err) {
     Inference__SystemSharedMemoryUnregisterRequest *request =
-        unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
+        grpc_unpack(&inference__system_shared_memory_unregister_request__descriptor, message, bytes, err);
     if (!request)
         return 400;
     if (f->config.shared)
@@ -335,20 +319,20 @@ static unsigned shared_unregister(const struct frontend *f, const char *message,
 static unsigned server_live(struct text *out) {
     Inference__ServerLiveResponse live = INFERENCE__SERVER_LIVE_RESPONSE__INIT;
     live.live = true;
-    return pack(&live, out);
+    return grpc_pack(&live, out);
 }
 
 static unsigned server_is_ready(const struct frontend *f, struct text *out) {
     Inference__ServerReadyResponse ready = INFERENCE__SERVER_READY_RESPONSE__INIT;
     ready.ready = server_ready(f);
-    return pack(&ready, out);
+    return grpc_pack(&ready, out);
 }
 
 static unsigned described(const struct frontend *f, enum grpc_method method, struct description *d, const char *message,
                           size_t bytes, struct text *out, struct sy_error *err) {
     switch (method) {
     case GRPC_SERVER_METADATA:
-        return pack(describe_server(d, f->config.name, f->config.desk), out);
+        return grpc_pack(describe_server(d, f->config.name, f->config.desk), out);
     case GRPC_MODEL_METADATA:
         return model_metadata(f, d, message, bytes, out, err);
     case GRPC_MODEL_CONFIG:

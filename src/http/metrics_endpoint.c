@@ -13,6 +13,7 @@
 #define CONNECTIONS_MAX 64
 #define IDLE_TIMEOUT_S  120
 #define REPOSITORY      "/v2/repository/models/"
+#define RECORDING       "/v2/symphony/recording"
 
 struct metrics_server {
     struct frontend *frontend;
@@ -79,6 +80,33 @@ static void order(const struct metrics_server *server, struct http_connection *c
         answer(c, 202, &empty, "application/json");
 }
 
+/* RECORDING, or RECORDING/SECONDS. */
+static void recording(const struct metrics_server *server, struct http_connection *c, bool get) {
+    const struct metrics_config *config = &server->config;
+    const char *rest = c->path.data + strlen(RECORDING);
+    double seconds = config->recording_seconds;
+    char *end = NULL;
+    struct text text = {0};
+    struct sy_error err;
+    if (*rest == '/')
+        seconds = strtod(rest + 1, &end);
+    if ((*rest && *rest != '/') || (end && (end == rest + 1 || *end || !(seconds > 0)))) {
+        refuse(c, 404, "expected " RECORDING " or " RECORDING "/SECONDS");
+    } else if (!get) {
+        refuse(c, 405, "it takes GET only");
+    } else if (config->auth && !c->head.authorized) {
+        refuse(c, 401, "a token is needed: Authorization: Bearer TOKEN, or X-Api-Key: TOKEN");
+    } else {
+        seconds = seconds < config->recording_seconds_max ? seconds : config->recording_seconds_max;
+        int rc = config->render_recording(config->context, seconds, &text, &err);
+        if (rc)
+            refuse(c, rc == -ENOENT ? 409 : 500, err.text);
+        else
+            answer(c, 200, &text, "text/plain");
+    }
+    text_free(&text);
+}
+
 static void page(void *context, struct http_connection *c) {
     const struct metrics_server *server = context;
     bool get = c->parser.method == HTTP_GET || c->parser.method == HTTP_HEAD;
@@ -90,6 +118,10 @@ static void page(void *context, struct http_connection *c) {
     }
     if (server->config.ready && strncmp(c->path.data, REPOSITORY, strlen(REPOSITORY)) == 0) {
         order(server, c);
+        return;
+    }
+    if (server->config.render_recording && strncmp(c->path.data, RECORDING, strlen(RECORDING)) == 0) {
+        recording(server, c, get);
         return;
     }
     if (strcmp(c->path.data, "/metrics") != 0 && !fine) {

@@ -184,6 +184,11 @@ struct model_rates {
     uint32_t runs_on;         /* a bit for each type of accelerator that runs the model; 0: all do */
 };
 
+/* Accelerators that such a model keeps busy at its best batch size. */
+static inline double model_rates_load(const struct model_rates *rates) {
+    return rates->rate / (double)NS_PER_S * (rates->alpha_ns + rates->beta_ns / rates->batch_best);
+}
+
 enum rank_message_kind {
     RANK_ANSWER, /* to a grant of an accelerator */
     RANK_RATES,
@@ -315,8 +320,8 @@ struct ran_message {
 
 struct freed_message {
     enum accelerator_news news;
-    uint8_t unlike; /* ENDED: 1: it did not run as batches of its model do: too late, it failed, or its requests ran apart;
-                       no bool, as it may come from another process */
+    uint8_t unlike; /* ENDED: 1: it did not run as batches of its model do: too late, it failed, or its requests ran
+                       apart; no bool, as it may come from another process */
     uint8_t type;   /* JOINS, where accelerators come from other processes: its type */
     uint32_t accelerator;
     int64_t ended_ns; /* ENDED */

@@ -39,6 +39,7 @@ struct arrivals {
 struct arrival {
     int64_t due_ns;
     uint32_t model;
+    int64_t slo_ns; /* its own; 0: the model's */
 };
 
 /* `weights` (adding up to 1) share rate_rps > 0 among `count` models. 0 or -ENOMEM; free with arrivals_free. */

@@ -35,6 +35,7 @@
 
 struct request {
     int64_t due_ns;
+    int64_t slo_ns; /* 0: none */
     uint32_t model;
     bool counted; /* false: due during the warm-up */
     bool retried;
@@ -76,7 +77,8 @@ struct load {
     const struct load_trial *trial;
     struct load_result *result;
     struct arrivals arrivals;
-    struct rng rng; /* closed loop: draws the model of the next request */
+    struct replay replay; /* instead, of a workload */
+    struct rng rng;       /* closed loop: draws the model of the next request */
     struct arrival next;
     int64_t start_ns, count_ns, end_ns; /* requests due in [count_ns, end_ns) are counted */
     int64_t pause_ns;                   /* closed loop: no new request before */
@@ -144,7 +146,7 @@ static void bad_check(struct load *load, const struct request *request) {
 static void request_answered(struct load *load, const struct request *request, const struct reply *reply,
                              int64_t started_ns, int64_t now_ns) {
     struct load_model_stats *m = &load->result->models[request->model];
-    int64_t latency_ns = now_ns - request->due_ns, slo_ns = load->config.models[request->model].slo_ns;
+    int64_t latency_ns = now_ns - request->due_ns, slo_ns = request->slo_ns;
     bool ok = reply->status == 200, good = ok && (!slo_ns || latency_ns <= slo_ns);
     load->second.good += good;
     load->second.bad += !good;
@@ -399,8 +401,12 @@ static void connections_add(struct load *load) {
     }
 }
 
-static void request_issue(struct load *load, uint32_t model, int64_t due_ns) {
-    struct request request = {.due_ns = due_ns, .model = model, .counted = due_ns >= load->count_ns};
+static void request_issue(struct load *load, const struct arrival *arrival) {
+    uint32_t model = arrival->model;
+    struct request request = {.due_ns = arrival->due_ns,
+                              .slo_ns = arrival->slo_ns ? arrival->slo_ns : load->config.models[model].slo_ns,
+                              .model = model,
+                              .counted = arrival->due_ns >= load->count_ns};
     load->result->models[model].offered += request.counted;
     load->result->waited += request.counted && !idle_pool_count(load->idle);
     load->second.offered++;
@@ -416,18 +422,41 @@ static uint32_t model_draw(struct load *load) {
     return i;
 }
 
+/* The next request of an open loop. */
+static void next_draw(struct load *load) {
+    if (!load->trial->workload)
+        load->next = arrivals_next(&load->arrivals);
+    else if (!replay_next(&load->replay, &load->next))
+        load->next = (struct arrival){.due_ns = TIME_NEVER};
+}
+
+/* Sets up an open loop's arrivals. */
+static int arrivals_begin(struct load *load, const struct load_trial *trial) {
+    uint32_t count = load->config.models_count;
+    if (trial->workload)
+        return replay_init(&load->replay, trial->workload, load->start_ns);
+    double *weights = calloc(count, sizeof(*weights));
+    for (uint32_t i = 0; weights && i < count; i++)
+        weights[i] = load->config.models[i].weight;
+    int rc = weights ? arrivals_init(&load->arrivals, &trial->arrivals, trial->rate_rps, weights, count, trial->seed,
+                                     load->start_ns)
+                     : -ENOMEM;
+    free(weights);
+    return rc;
+}
+
 /* Issues what is due. */
 static void requests_issue(struct load *load, int64_t now_ns) {
     if (!load->trial->closed) {
         while (load->next.due_ns <= now_ns && load->next.due_ns < load->end_ns) {
-            request_issue(load, load->next.model, load->next.due_ns);
-            load->next = arrivals_next(&load->arrivals);
+            request_issue(load, &load->next);
+            next_draw(load);
         }
         return;
     }
     while (load->busy_count + load->backlog.count < load->trial->closed && now_ns < load->end_ns &&
            now_ns >= load->pause_ns)
-        request_issue(load, model_draw(load), now_ns);
+        request_issue(load, &(struct arrival){.due_ns = now_ns, .model = model_draw(load)});
 }
 
 /* ---- the loop ---- */
@@ -536,21 +565,13 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
     rng_seed(&load->rng, trial->seed);
     idle_pool_seed(load->idle, trial->seed);
     load->next = (struct arrival){.due_ns = TIME_NEVER};
-    if (!trial->closed) {
-        double *weights = calloc(load->config.models_count, sizeof(*weights));
-        for (uint32_t i = 0; weights && i < load->config.models_count; i++)
-            weights[i] = load->config.models[i].weight;
-        rc = weights ? arrivals_init(&load->arrivals, &trial->arrivals, trial->rate_rps, weights,
-                                     load->config.models_count, trial->seed, load->start_ns)
-                     : -ENOMEM;
-        free(weights);
-        if (rc)
-            return error_set(err, rc, "out of memory");
-        load->next = arrivals_next(&load->arrivals);
-    }
+    if (!trial->closed && (rc = arrivals_begin(load, trial)))
+        return error_set(err, rc, "out of memory");
+    load->trial = trial;
+    if (!trial->closed)
+        next_draw(load);
     bool seldom = !trial->closed && trial->rate_rps * WAKE_EARLY_NS < WAKE_EARLY_SHARE * NS_PER_S;
     load->wake_early_ns = seldom ? WAKE_EARLY_NS : 0;
-    load->trial = trial;
     load->second = (struct load_progress){0};
     load->second_latency = (struct latency){0};
 
@@ -580,6 +601,7 @@ int load_run(struct load *load, const struct load_trial *trial, struct load_resu
     outstanding_drop(load, clock_now_ns());
     result->seconds = (double)(load->end_ns - load->count_ns) / 1e9;
     arrivals_free(&load->arrivals);
+    replay_free(&load->replay);
     load->trial = NULL;
     return 0;
 }

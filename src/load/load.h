@@ -19,6 +19,7 @@
 #include "load/idle_pool.h"
 #include "load/latency.h"
 #include "load/payload.h"
+#include "load/replay.h"
 
 #define LOAD_PAYLOADS_MAX 8
 
@@ -44,9 +45,10 @@ struct load_config {
 struct load_trial {
     uint32_t closed; /* this many requests outstanding; 0: open loop at rate_rps */
     struct arrivals_spec arrivals;
-    double rate_rps;
-    double warmup_s, seconds; /* requests due during the warm-up are sent but not counted */
-    double grace_s;           /* how long answers are waited for after the last request */
+    double rate_rps;                   /* with a workload: about */
+    const struct sim_config *workload; /* open loop: its requests instead, of the load's models; or NULL */
+    double warmup_s, seconds;          /* requests due during the warm-up are sent but not counted */
+    double grace_s;                    /* how long answers are waited for after the last request */
     uint64_t seed;
     bool give_up; /* end early once some model can no longer have 99 % good */
 };

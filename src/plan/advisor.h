@@ -4,10 +4,11 @@
 
 #include <stdbool.h>
 
+#include "base/time.h"
 #include "plan/autoscale.h"
 
-#define ADVISOR_NEEDED_LEAST 0.1                   /* without any request: less is what is left of rates that decay */
-#define ADVISOR_TICK_NS      ((int64_t)1000000000) /* so often who owns it asks whether a look is due, roughly */
+#define ADVISOR_NEEDED_LEAST 0.1      /* without any request: less is what is left of rates that decay */
+#define ADVISOR_TICK_NS      NS_PER_S /* so often who owns it asks whether a look is due, roughly */
 
 struct advisor {
     struct autoscale autoscale;

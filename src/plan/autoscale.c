@@ -21,6 +21,11 @@ static uint32_t looks_in(int64_t ns, int64_t every_ns) {
     return looks < AUTOSCALE_LOOKS_MAX ? (uint32_t)looks : AUTOSCALE_LOOKS_MAX;
 }
 
+struct autoscale_config autoscale_usual(uint32_t max) {
+    return (struct autoscale_config){
+        .min = 1, .max = max, .headroom = 0.1, .every_ns = 10 * NS_PER_S, .start_delay_ns = 60 * NS_PER_S};
+}
+
 void autoscale_init(struct autoscale *a, const struct autoscale_config *config) {
     *a = (struct autoscale){
         .config = *config, .remembered = looks_in(config->start_delay_ns, config->every_ns), .noise = 1};

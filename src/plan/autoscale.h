@@ -4,15 +4,18 @@
  * share f, release N*f. Here the idle share is not measured, for a policy may use idle accelerators for shorter
  * queueing: the accelerators that the load needs are given instead, and a headroom is kept on top of them.
  *
- * Advice changes only for a reason that chance does not give:
- * - The load is measured with noise, which is learned from how much it changes from look to look. More are asked for
- * when the load is over what there is, and some are released when it is under it, by more than the noise.
- * - Bad requests count if there are so many for so long that more than goodput's 1 % of the last looks must be bad
- *   (a cumulative sum: Page, "Continuous inspection schemes", Biometrika 1954), and only while everything that was
- * asked for is there. What they teach, how many accelerators a load needs beside those that it keeps busy, is kept for
- * a day.
- * - Accelerators that were wanted within the time that one takes to start are not released, as they could not be had
- *   back sooner.
+ * Advice changes only for a reason that chance does not give.
+ *
+ * The load is measured with noise, which is learned from how much it changes from look to look. More are asked for when
+ * the load is over what there is, and some are released when it is under it, by more than the noise.
+ *
+ * Bad requests count if there are so many for so long that more than goodput's 1 % of the last looks must be bad (a
+ * cumulative sum: Page, "Continuous inspection schemes", Biometrika 1954), and only while everything that was asked for
+ * is there. What they teach, how many accelerators a load needs beside those that it keeps busy, is kept for a day.
+ *
+ * Accelerators that were wanted within the time that one takes to start are not released, as they could not be had back
+ * sooner.
+ *
  * The forecast of the load is its last value. */
 #pragma once
 
@@ -50,6 +53,8 @@ struct autoscale {
     uint64_t bad_requests, bad;
 };
 
+/* One accelerator at the least, a tenth of them to be kept idle, a look every 10 s, a minute to start. */
+struct autoscale_config autoscale_usual(uint32_t max);
 void autoscale_init(struct autoscale *autoscale, const struct autoscale_config *config);
 /* One look, every `every_ns`. Returns how many accelerators there should be, with those that are starting. Before the
  * first look as many are wanted as are in service then. */

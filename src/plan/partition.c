@@ -3,8 +3,8 @@
  * A step moves a model to another sub-cluster, or lets two models change places. Meanwhile deviations are summed in
  * squares: a step changes two sub-clusters only, and the sum says how all of them are, not just the worst. A round
  * cools down until only better steps are taken. Then what is worst is made better, by the real objective, until no step
- * does that any more. The next round is twice as long. Where models are few, every second round is by the real
- * objective throughout, and where they are very few, all assignments are looked at instead.
+ * does that any more, as it is before the first round. The next round is twice as long. Where models are few, every
+ * second round is by the real objective throughout, and where they are very few, all assignments are looked at instead.
  *
  * Who change places are often alike, since fine balance needs small steps: models lie on a curve that goes through the
  * plane of rates and sizes and keeps neighbours together (Morton's), and a partner is so many places further on it: one
@@ -37,8 +37,9 @@
 #define WORST        3 /* sub-clusters that are kept by deviation: a step changes two */
 
 struct subcluster {
-    double rate, memory;
-    double dynamic; /* the largest of its models */
+    double rate, load, memory;
+    double dynamic;  /* the largest of its models */
+    uint32_t barred; /* models that must not be here */
     double energy;
     uint32_t first; /* of its models, linked by next_of */
 };
@@ -57,7 +58,8 @@ struct weighed {
 struct partition {
     struct partition_problem problem;
     struct rng rng;
-    double mean_rate, mean_memory;
+    double mean_load, mean_memory; /* of a capacity of 1; of a sub-cluster */
+    double capacity;               /* of all */
     struct subcluster *subclusters;
     struct weighed *weighed;       /* [models] scratch */
     uint32_t *at, *best;           /* [models] sub-clusters */
@@ -78,7 +80,7 @@ struct partition {
     uint32_t unmoved;  /* models that have been looked at since something became better */
     uint64_t polished; /* steps */
     struct worst worst_rate, worst_memory;
-    double value;
+    double value, squares;
 };
 
 size_t partition_bytes(const struct partition_problem *problem) {
@@ -98,8 +100,23 @@ static double excess_of(double value, double limit) {
     return part_over(value, limit) > 0 ? value - limit : 0;
 }
 
-static double rate_deviation(const struct partition *p, double rate) {
-    return p->mean_rate > 0 ? fabs(rate / p->mean_rate - 1) : 0;
+static double capacity_of(const struct partition *p, uint32_t j) {
+    return p->problem.capacity ? p->problem.capacity[j] : 1;
+}
+
+static double load_deviation(const struct partition *p, uint32_t j, double load) {
+    double mean = p->mean_load * capacity_of(p, j);
+    return mean > 0 ? fabs(load / mean - 1) : 0;
+}
+
+/* What a sub-cluster adds to the mean square of deviations. */
+static double square_of(const struct partition *p, uint32_t j, double load) {
+    double deviation = load_deviation(p, j, load);
+    return deviation * deviation * capacity_of(p, j) / p->capacity;
+}
+
+static bool is_barred(const struct partition *p, uint32_t model, uint32_t j) {
+    return j < 64 && p->problem.model[model].barred >> j & 1;
 }
 
 static double memory_deviation(const struct partition *p, double memory) {
@@ -107,17 +124,28 @@ static double memory_deviation(const struct partition *p, double memory) {
 }
 
 /* By how much a sub-cluster is over its limits. */
-static double broken_of(const struct partition *p, double rate, double memory, double dynamic) {
-    return BROKEN * (part_over(rate, p->problem.max_rate) + part_over(memory + dynamic, p->problem.max_memory_mb));
+static double broken_of(const struct partition *p, const struct subcluster *s) {
+    return BROKEN * (part_over(s->rate, p->problem.max_rate) +
+                     part_over(s->memory + s->dynamic, p->problem.max_memory_mb) + s->barred);
 }
 
-static double energy_of(const struct partition *p, double rate, double memory, double dynamic) {
-    double r = rate_deviation(p, rate), m = p->problem.memory_weight * memory_deviation(p, memory);
-    return r * r + m * m + broken_of(p, rate, memory, dynamic);
+static double energy_of(const struct partition *p, uint32_t j, const struct subcluster *s) {
+    double r = load_deviation(p, j, s->load), m = p->problem.memory_weight * memory_deviation(p, s->memory);
+    return r * r + m * m + broken_of(p, s);
 }
 
 static double moves_broken(const struct partition *p, double cost) {
     return BROKEN_MOVES * part_over(cost, p->problem.max_move_cost);
+}
+
+static double moves_value(const struct partition *p, double cost) {
+    return p->problem.moves_weight * cost + moves_broken(p, cost);
+}
+
+/* What the objective says of how even loads and sizes are. */
+static double balance_value(const struct partition *p, double rate, double memory, double squares) {
+    double spread = p->problem.spread_weight > 0 && squares > 0 ? p->problem.spread_weight * sqrt(squares) : 0;
+    return rate + p->problem.memory_weight * memory + spread;
 }
 
 static double move_cost(const struct partition *p, uint32_t model, uint32_t subcluster) {
@@ -146,30 +174,38 @@ struct step {
     double moved_cost;
 };
 
+/* What `to` and `from` have once the model has gone from one to the other, but for what is the largest. */
+static void sums_shift(const struct partition *p, uint32_t model, uint32_t from, uint32_t to,
+                       struct subcluster *of_from, struct subcluster *of_to) {
+    const struct partition_model *m = &p->problem.model[model];
+    of_from->rate -= m->rate;
+    of_from->load -= m->load;
+    of_from->memory -= m->static_mb;
+    of_from->barred -= is_barred(p, model, from);
+    of_to->rate += m->rate;
+    of_to->load += m->load;
+    of_to->memory += m->static_mb;
+    of_to->barred += is_barred(p, model, to);
+}
+
 static void step_look(const struct partition *p, struct step *step) {
     const struct partition_model *models = p->problem.model, *out = &models[step->model];
-    const struct subcluster *from = &p->subclusters[step->from], *to = &p->subclusters[step->to];
     struct subcluster *a = &step->of_from, *b = &step->of_to;
-    a->rate = from->rate - out->rate;
-    a->memory = from->memory - out->static_mb;
+    *a = p->subclusters[step->from];
+    *b = p->subclusters[step->to];
+    sums_shift(p, step->model, step->from, step->to, a, b);
     a->dynamic = dynamic_without(p, step->from, step->model);
-    b->rate = to->rate + out->rate;
-    b->memory = to->memory + out->static_mb;
-    b->dynamic = to->dynamic;
     step->moved_cost = p->moved_cost + move_cost(p, step->model, step->to) - move_cost(p, step->model, step->from);
     if (step->back != PARTITION_NONE) {
         const struct partition_model *in = &models[step->back];
-        a->rate += in->rate;
-        a->memory += in->static_mb;
+        sums_shift(p, step->back, step->to, step->from, b, a);
         a->dynamic = in->dynamic_mb > a->dynamic ? in->dynamic_mb : a->dynamic;
-        b->rate -= in->rate;
-        b->memory -= in->static_mb;
         b->dynamic = dynamic_without(p, step->to, step->back);
         step->moved_cost += move_cost(p, step->back, step->from) - move_cost(p, step->back, step->to);
     }
     b->dynamic = out->dynamic_mb > b->dynamic ? out->dynamic_mb : b->dynamic;
-    a->energy = energy_of(p, a->rate, a->memory, a->dynamic);
-    b->energy = energy_of(p, b->rate, b->memory, b->dynamic);
+    a->energy = energy_of(p, step->from, a);
+    b->energy = energy_of(p, step->to, b);
 }
 
 static void model_put(struct partition *p, uint32_t model, uint32_t subcluster) {
@@ -210,23 +246,29 @@ static void step_take(struct partition *p, const struct step *step) {
     p->moved_cost = step->moved_cost;
 }
 
+/* One more model, which is assigned already. */
+static void sum_add(const struct partition *p, struct subcluster *s, uint32_t model) {
+    const struct partition_model *m = &p->problem.model[model];
+    s->rate += m->rate;
+    s->load += m->load;
+    s->memory += m->static_mb;
+    s->barred += is_barred(p, model, p->at[model]);
+    s->dynamic = m->dynamic_mb > s->dynamic ? m->dynamic_mb : s->dynamic;
+}
+
 /* Sums once more, as rounding errors grow. */
 static void sums_make(struct partition *p) {
     for (uint32_t j = 0; j < p->problem.subclusters; j++)
         p->subclusters[j] = (struct subcluster){.first = PARTITION_NONE};
     p->moved_cost = 0;
     for (uint32_t i = p->problem.models; i-- > 0;) {
-        const struct partition_model *m = &p->problem.model[i];
-        struct subcluster *s = &p->subclusters[p->at[i]];
-        s->rate += m->rate;
-        s->memory += m->static_mb;
-        s->dynamic = m->dynamic_mb > s->dynamic ? m->dynamic_mb : s->dynamic;
+        sum_add(p, &p->subclusters[p->at[i]], i);
         p->moved_cost += move_cost(p, i, p->at[i]);
         model_put(p, i, p->at[i]);
     }
     for (uint32_t j = 0; j < p->problem.subclusters; j++) {
         struct subcluster *s = &p->subclusters[j];
-        s->energy = energy_of(p, s->rate, s->memory, s->dynamic);
+        s->energy = energy_of(p, j, s);
     }
 }
 
@@ -254,14 +296,16 @@ static double worst_but(const struct worst *w, uint32_t a, uint32_t b) {
 static void value_make(struct partition *p) {
     memset(&p->worst_rate, 0xff, sizeof(p->worst_rate));
     memset(&p->worst_memory, 0xff, sizeof(p->worst_memory));
-    p->value = moves_broken(p, p->moved_cost);
+    p->squares = 0;
+    p->value = moves_value(p, p->moved_cost);
     for (uint32_t j = 0; j < p->problem.subclusters; j++) {
         const struct subcluster *s = &p->subclusters[j];
-        worst_add(&p->worst_rate, j, rate_deviation(p, s->rate));
+        worst_add(&p->worst_rate, j, load_deviation(p, j, s->load));
         worst_add(&p->worst_memory, j, memory_deviation(p, s->memory));
-        p->value += broken_of(p, s->rate, s->memory, s->dynamic);
+        p->squares += square_of(p, j, s->load);
+        p->value += broken_of(p, s);
     }
-    p->value += p->worst_rate.deviation[0] + p->problem.memory_weight * p->worst_memory.deviation[0];
+    p->value += balance_value(p, p->worst_rate.deviation[0], p->worst_memory.deviation[0], p->squares);
 }
 
 static double larger(double a, double b) {
@@ -272,15 +316,16 @@ static double larger(double a, double b) {
 static double step_value(const struct partition *p, const struct step *step) {
     const struct subcluster *a = &step->of_from, *b = &step->of_to, *a0 = &p->subclusters[step->from],
                             *b0 = &p->subclusters[step->to];
-    double rate = larger(larger(rate_deviation(p, a->rate), rate_deviation(p, b->rate)),
+    double rate = larger(larger(load_deviation(p, step->from, a->load), load_deviation(p, step->to, b->load)),
                          worst_but(&p->worst_rate, step->from, step->to));
     double memory = larger(larger(memory_deviation(p, a->memory), memory_deviation(p, b->memory)),
                            worst_but(&p->worst_memory, step->from, step->to));
-    double before = p->worst_rate.deviation[0] + p->problem.memory_weight * p->worst_memory.deviation[0];
-    double broken = broken_of(p, a->rate, a->memory, a->dynamic) + broken_of(p, b->rate, b->memory, b->dynamic) -
-                    broken_of(p, a0->rate, a0->memory, a0->dynamic) - broken_of(p, b0->rate, b0->memory, b0->dynamic) +
-                    moves_broken(p, step->moved_cost) - moves_broken(p, p->moved_cost);
-    return p->value - before + rate + p->problem.memory_weight * memory + broken;
+    double squares = p->squares + square_of(p, step->from, a->load) + square_of(p, step->to, b->load) -
+                     square_of(p, step->from, a0->load) - square_of(p, step->to, b0->load);
+    double before = balance_value(p, p->worst_rate.deviation[0], p->worst_memory.deviation[0], p->squares);
+    double broken = broken_of(p, a) + broken_of(p, b) - broken_of(p, a0) - broken_of(p, b0) +
+                    moves_value(p, step->moved_cost) - moves_value(p, p->moved_cost);
+    return p->value - before + balance_value(p, rate, memory, squares) + broken;
 }
 
 void partition_moves(const struct partition_problem *problem, const uint32_t *subcluster,
@@ -311,11 +356,13 @@ static void best_keep(struct partition *p) {
         .delta_rate = p->worst_rate.deviation[0],
         .delta_memory = p->worst_memory.deviation[0],
     };
-    f->objective = f->delta_rate + p->problem.memory_weight * f->delta_memory;
+    f->objective =
+        balance_value(p, f->delta_rate, f->delta_memory, p->squares) + p->problem.moves_weight * p->moved_cost;
     for (uint32_t j = 0; j < p->problem.subclusters; j++) {
         const struct subcluster *s = &p->subclusters[j];
         f->over_rate += excess_of(s->rate, p->problem.max_rate);
         f->over_memory_mb += excess_of(s->memory + s->dynamic, p->problem.max_memory_mb);
+        f->barred += s->barred;
     }
     partition_moves(&p->problem, p->best, f);
 }
@@ -323,15 +370,20 @@ static void best_keep(struct partition *p) {
 /* ---- the first assignment ---- */
 
 /* Where a model does the least harm. */
-static uint32_t subcluster_for(const struct partition *p, const struct partition_model *m) {
+static uint32_t subcluster_for(const struct partition *p, uint32_t model) {
+    const struct partition_model *m = &p->problem.model[model];
     uint32_t at = 0;
     double least = INFINITY;
     for (uint32_t j = 0; j < p->problem.subclusters; j++) {
-        const struct subcluster *s = &p->subclusters[j];
-        double rate = s->rate + m->rate, memory = s->memory + m->static_mb;
-        double harm = larger(p->mean_rate > 0 ? rate / p->mean_rate : 0,
-                             p->mean_memory > 0 && p->problem.memory_weight > 0 ? memory / p->mean_memory : 0) +
-                      broken_of(p, rate, memory, larger(s->dynamic, m->dynamic_mb));
+        struct subcluster s = p->subclusters[j];
+        double mean = p->mean_load * capacity_of(p, j);
+        s.rate += m->rate;
+        s.memory += m->static_mb;
+        s.dynamic = larger(s.dynamic, m->dynamic_mb);
+        s.barred += is_barred(p, model, j);
+        double harm = larger(mean > 0 ? (s.load + m->load) / mean : 0,
+                             p->mean_memory > 0 && p->problem.memory_weight > 0 ? s.memory / p->mean_memory : 0) +
+                      broken_of(p, &s);
         if (harm < least) {
             least = harm;
             at = j;
@@ -355,7 +407,7 @@ static void sort_models(struct partition *p, double (*weight)(const struct parti
 
 static double size_of(const struct partition *p, uint32_t model) {
     const struct partition_model *m = &p->problem.model[model];
-    return larger(p->mean_rate > 0 ? m->rate / p->mean_rate : 0,
+    return larger(p->mean_load > 0 ? m->load / p->mean_load : 0,
                   p->mean_memory > 0 ? m->static_mb / p->mean_memory : 0);
 }
 
@@ -372,18 +424,15 @@ static void place_all(struct partition *p) {
             bool stays = stay && m->current != PARTITION_NONE;
             if (stays != (pass == 0))
                 continue;
-            p->at[i] = stays ? m->current : subcluster_for(p, m);
-            struct subcluster *s = &p->subclusters[p->at[i]];
-            s->rate += m->rate;
-            s->memory += m->static_mb;
-            s->dynamic = larger(s->dynamic, m->dynamic_mb);
+            p->at[i] = stays ? m->current : subcluster_for(p, i);
+            sum_add(p, &p->subclusters[p->at[i]], i);
         }
 }
 
 /* ---- the curve ---- */
 
-static double rate_weight(const struct partition *p, uint32_t model) {
-    return p->problem.model[model].rate;
+static double load_weight(const struct partition *p, uint32_t model) {
+    return p->problem.model[model].load;
 }
 
 static double memory_weight(const struct partition *p, uint32_t model) {
@@ -410,7 +459,7 @@ static void ranks_make(struct partition *p, double (*weight)(const struct partit
 }
 
 static void curve_make(struct partition *p) {
-    ranks_make(p, rate_weight, p->curve);
+    ranks_make(p, load_weight, p->curve);
     ranks_make(p, memory_weight, p->place);
     sort_models(p, curve_weight);
     for (uint32_t k = 0; k < p->problem.models; k++) {
@@ -498,11 +547,12 @@ static void polish_begin(struct partition *p) {
     p->polished = 0;
 }
 
-/* Whether a sub-cluster is one of those that the value is about. */
+/* Whether a sub-cluster is one of those that the value is about; of two that change, one is. */
 static bool matters(const struct partition *p, uint32_t j) {
     const struct subcluster *s = &p->subclusters[j];
-    return j == p->worst_rate.subcluster[0] || j == p->worst_memory.subcluster[0] ||
-           broken_of(p, s->rate, s->memory, s->dynamic) > 0 || moves_broken(p, p->moved_cost) > 0;
+    bool full = p->problem.spread_weight > 0 && s->load > p->mean_load * capacity_of(p, j);
+    return full || j == p->worst_rate.subcluster[0] || j == p->worst_memory.subcluster[0] || broken_of(p, s) > 0 ||
+           moves_broken(p, p->moved_cost) > 0;
 }
 
 static void polish_try(struct partition *p, struct step *step, struct step *best, double *least) {
@@ -516,22 +566,36 @@ static void polish_try(struct partition *p, struct step *step, struct step *best
     }
 }
 
-/* Takes the best step of one model, if it makes anything better. */
-static bool polish_model(struct partition *p, uint32_t model) {
+/* Takes the best step of one model, if it makes anything better: it moves, or if that is no good changes places.
+ * Returns how many steps were looked at. */
+static uint32_t polish_model(struct partition *p, uint32_t model) {
     struct step step = {.model = model, .from = p->at[model]}, best;
     double least = p->value - BETTER_LEAST, before = least;
+    uint32_t looked = p->problem.subclusters;
     step.back = PARTITION_NONE;
     for (step.to = 0; step.to < p->problem.subclusters; step.to++)
         polish_try(p, &step, &best, &least);
-    for (step.back = 0; step.back < p->problem.models; step.back++) {
-        step.to = p->at[step.back];
-        polish_try(p, &step, &best, &least);
+    if (!(least < before)) {
+        looked += p->problem.models;
+        for (step.back = 0; step.back < p->problem.models; step.back++) {
+            step.to = p->at[step.back];
+            polish_try(p, &step, &best, &least);
+        }
     }
-    if (!(least < before))
-        return false;
-    step_take(p, &best);
-    value_make(p);
-    return true;
+    if (least < before) {
+        step_take(p, &best);
+        value_make(p);
+        p->unmoved = 0;
+    }
+    return looked;
+}
+
+/* Behind best_keep(): looks at all assignments, where they are few. */
+static void try_begin(struct partition *p) {
+    if (p->assignments > ALL_MOST)
+        return;
+    memset(p->at, 0, p->problem.models * sizeof(*p->at));
+    sums_make(p);
 }
 
 /* One model. Returns how many steps that was. */
@@ -541,6 +605,7 @@ static uint32_t polish(struct partition *p) {
         p->idle++;
         best_keep(p);
         round_begin(p);
+        try_begin(p);
         return 1;
     }
     uint32_t model = p->look++;
@@ -548,10 +613,9 @@ static uint32_t polish(struct partition *p) {
     p->unmoved++;
     if (!matters(p, p->at[model]))
         return 1;
-    if (polish_model(p, model))
-        p->unmoved = 0;
-    p->polished += p->problem.models + p->problem.subclusters;
-    return p->problem.models + p->problem.subclusters;
+    uint32_t looked = polish_model(p, model);
+    p->polished += looked;
+    return looked;
 }
 
 /* ---- all assignments, where there are few ---- */
@@ -582,12 +646,14 @@ static void try_all(struct partition *p) {
 /* ---- public ---- */
 
 static void means_take(struct partition *p) {
-    double rate = 0, memory = 0;
+    double load = 0, memory = 0;
     for (uint32_t i = 0; i < p->problem.models; i++) {
-        rate += p->problem.model[i].rate;
+        load += p->problem.model[i].load;
         memory += p->problem.model[i].static_mb;
     }
-    p->mean_rate = rate / p->problem.subclusters;
+    for (uint32_t j = 0; j < p->problem.subclusters; j++)
+        p->capacity += capacity_of(p, j);
+    p->mean_load = load / p->capacity;
     p->mean_memory = memory / p->problem.subclusters;
 }
 
@@ -608,12 +674,8 @@ struct partition *partition_begin(void *memory, const struct partition_problem *
     means_take(p);
     place_all(p);
     curve_make(p);
-    best_keep(p);
-    if (p->assignments <= ALL_MOST) {
-        memset(p->at, 0, models * sizeof(*p->at));
-        sums_make(p);
-    }
     round_begin(p);
+    polish_begin(p);
     return p;
 }
 
@@ -625,13 +687,13 @@ bool partition_search(struct partition *p, uint32_t steps) {
     for (uint32_t done = 0; done < steps;) {
         if (over(p))
             return false;
+        if (p->polishing) {
+            done += polish(p);
+            continue;
+        }
         if (p->assignments <= ALL_MOST) {
             try_all(p);
             done++;
-            continue;
-        }
-        if (p->polishing) {
-            done += polish(p);
             continue;
         }
         anneal(p);

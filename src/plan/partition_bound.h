@@ -27,5 +27,6 @@ struct partition_bound {
     uint32_t model, count, together;
 };
 
-/* Looks for the plainest proof, as they come above, and of those for the limit that is exceeded by the largest part. `scratch`: double[2 * models + 1]. */
+/* Looks for the plainest proof, as they come above, and of those for the limit that is exceeded by the largest part.
+ * `scratch`: double[2 * models + 1]. */
 struct partition_bound partition_bound(const struct partition_problem *problem, double *scratch);

@@ -143,6 +143,15 @@ static double scale_find(struct squishy *trial, const struct squishy *base, cons
     return fits;
 }
 
+double squishy_fit_needed(struct squishy_fit *fit, const struct squishy_session *sessions, double scale) {
+    if (scale < 1)
+        return squishy_gpus_used(&fit->plan) / (scale > 0 ? scale : 1);
+    squishy_copy(&fit->another, &fit->plan);
+    squishy_clear(&fit->another);
+    fits_at(&fit->trial, &fit->another, sessions, 1);
+    return squishy_gpus_used(&fit->trial);
+}
+
 double squishy_fit_update(struct squishy_fit *fit, const struct squishy_session *sessions) {
     struct squishy *fresh = &fit->another;
     squishy_copy(fresh, &fit->plan);

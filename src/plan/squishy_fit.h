@@ -22,6 +22,10 @@ void squishy_fit_init(struct squishy_fit *fit, void *memory, uint32_t gpus_max, 
  * is for; 0: at no multiple does every session fit, and the plan has what fits of the rates themselves. */
 double squishy_fit_update(struct squishy_fit *fit, const struct squishy_session *sessions);
 
+/* How many GPUs the rates themselves need, by a fresh plan; if there are too few, as many as there are divided by the
+ * part of the rates that they take. `scale`: what the update returned; if 0, what fits nowhere needs none. */
+double squishy_fit_needed(struct squishy_fit *fit, const struct squishy_session *sessions, double scale);
+
 /* Renumbers the GPUs of `to` so that as many sessions as possible, greedily, are where they are in `from`: each in
  * turn takes the number where most of its sessions were. Both have the same usable GPUs. `label`: scratch
  * [2 * gpus_max]. */

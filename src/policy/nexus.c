@@ -111,6 +111,7 @@ static void models_init(struct nexus *n, const struct central_config *c) {
 }
 
 static void accelerators_init(struct nexus *n, const struct central_config *c) {
+    n->needed = c->accelerators;
     for (uint32_t a = 0; a < c->accelerators; a++) {
         n->accelerator[a] = (struct nexus_accelerator){
             .type = c->accelerator_type[a], .up = true, .places = NEXUS_NONE, .turn = NEXUS_NONE};
@@ -246,6 +247,13 @@ static void due_dispatch(struct nexus *n, int64_t now_ns, struct central_output 
     }
 }
 
+static int64_t wake_ns(const struct nexus *n, int64_t now_ns) {
+    int64_t plan_ns = nexus_plan_wake_ns(n), look_ns = heap_empty(&n->wakes) ? TIME_NEVER : heap_top(&n->wakes).key;
+    if (n->due_count)
+        return now_ns;
+    return plan_ns < look_ns ? plan_ns : look_ns;
+}
+
 static void nexus_step(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out) {
     struct nexus *n = core;
     out->refused = REQUEST_NONE;
@@ -260,14 +268,20 @@ static void nexus_step(void *core, int64_t now_ns, const struct central_event *e
         heap_remove(&n->wakes, a);
         nexus_due(n, a);
     }
+    nexus_plan_look(n, now_ns, out);
     due_dispatch(n, now_ns, out);
-    out->wake_ns = n->due_count ? now_ns : heap_empty(&n->wakes) ? TIME_NEVER : heap_top(&n->wakes).key;
+    out->wake_ns = wake_ns(n, now_ns);
+}
+
+static double nexus_needed(const void *core) {
+    return ((const struct nexus *)core)->needed;
 }
 
 static const struct central_ops nexus_central = {
     .bytes = nexus_bytes,
     .init = nexus_init,
     .step = nexus_step,
+    .needed = nexus_needed,
     .uses_memory = true,
 };
 

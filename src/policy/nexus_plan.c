@@ -60,6 +60,18 @@ void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t m, uint32_t it
     nexus_plan_epoch(n, now_ns, out);
 }
 
+int64_t nexus_plan_wake_ns(const struct nexus *n) {
+    return n->rates_known && !n->silent ? n->planned_ns + n->epoch_ns + NEXUS_LOOK_NS : TIME_NEVER;
+}
+
+void nexus_plan_look(struct nexus *n, int64_t now_ns, struct central_output *out) {
+    if (now_ns < nexus_plan_wake_ns(n))
+        return;
+    rates_look(n, now_ns);
+    rates_take(n, now_ns, false);
+    nexus_plan_epoch(n, now_ns, out);
+}
+
 /* ---- the sessions of a type ---- */
 
 /* A model as a session on a type, with all of its rate. The SLO is less by the time that inputs travel. If it is
@@ -138,15 +150,23 @@ static void places_take(struct nexus *n, uint32_t type) {
     }
 }
 
+/* What the sessions of a type take of its accelerators. */
+static double oblivious_needed(const struct nexus *n) {
+    double needed = 0;
+    for (uint32_t m = 0; m < n->models; m++) {
+        double throughput = throughput_of(&n->sessions[m]);
+        needed += throughput > 0 ? n->sessions[m].rate / throughput : 0;
+    }
+    return needed;
+}
+
 /* The scheme that Nexus is compared with (section 7.2): each session has a share of the accelerators in proportion to
  * rate / throughput, one session after the other, and batches as if it were alone. */
 static void places_oblivious(struct nexus *n, uint32_t type) {
-    double all = 0, from = 0;
+    double all = oblivious_needed(n), from = 0;
     uint32_t a = 0, up = 0, before = 0; /* a: the accelerator being filled; before: how many are full */
     for (uint32_t i = 0; i < n->accelerators; i++)
         up += n->accelerator[i].up && n->accelerator[i].type == type;
-    for (uint32_t m = 0; m < n->models; m++)
-        all += throughput_of(&n->sessions[m]) > 0 ? n->sessions[m].rate / throughput_of(&n->sessions[m]) : 0;
     for (uint32_t m = 0; m < n->models && up > 0; m++) {
         double throughput = throughput_of(&n->sessions[m]);
         double to = throughput > 0 ? from + n->sessions[m].rate / throughput / all * up : from;
@@ -217,22 +237,33 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out) {
     for (uint32_t p = 0; p < n->places_max; p++)
         n->place[p].planned = false;
-    for (uint32_t a = 0; a < n->accelerators; a++)
+    double up = 0;
+    for (uint32_t a = 0; a < n->accelerators; a++) {
         n->accelerator[a].occupancy = 0;
+        up += n->accelerator[a].up;
+    }
+    n->needed = 0;
     for (uint32_t t = 0; t < n->types; t++) {
         sessions_set(n, t);
         if (n->plan == NEXUS_OBLIVIOUS) {
             places_oblivious(n, t);
+            n->needed += oblivious_needed(n);
             continue;
         }
-        squishy_fit_update(&n->fit[t], n->sessions);
+        double scale = squishy_fit_update(&n->fit[t], n->sessions);
         places_take(n, t);
+        n->needed += squishy_fit_needed(&n->fit[t], n->sessions, scale);
     }
+    if (!n->rates_known)
+        n->needed = up;
     places_force(n);
     places_end(n, now_ns, out);
     for (uint32_t a = 0; a < n->accelerators; a++)
         nexus_due(n, a);
-    for (uint32_t m = 0; m < n->models; m++)
+    n->silent = true;
+    for (uint32_t m = 0; m < n->models; m++) {
+        n->silent &= n->model[m].rate <= 0;
         n->model[m].epoch_items = n->model[m].look_items = 0;
+    }
     n->planned_ns = n->looked_ns = now_ns;
 }

@@ -88,6 +88,8 @@ struct nexus {
     struct squishy_fit fit[ACCELERATOR_TYPES_MAX];
     struct squishy_session *sessions; /* [models]: scratch of the planner */
     bool started, rates_known;
+    bool silent;   /* the plan is for no requests at all */
+    double needed; /* accelerators that the planned rates need; all that are up, while no rate is known */
     int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */
 };
 
@@ -114,6 +116,9 @@ void nexus_due(struct nexus *n, uint32_t accelerator);
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t items, struct central_output *out);
 /* Makes a new plan, and moves the requests of places that are not in it. */
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out);
+/* Plans when requests have stopped coming, so that the plan says so. */
+void nexus_plan_look(struct nexus *n, int64_t now_ns, struct central_output *out);
+int64_t nexus_plan_wake_ns(const struct nexus *n);
 
 /* ---- nexus_route.c ---- */
 

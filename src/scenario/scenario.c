@@ -10,16 +10,22 @@
 
 #define SEED_MAX 9007199254740992.0
 
-/* The sections, kept until all are known: models depend on the cluster, the popularity on the models. */
+/* The sections, kept until all are known: models depend on the cluster, pipelines and the popularity on the
+ * models. */
 struct sections {
-    const struct conf_node *cluster, *models, *workload, *policy, *network, *autoscale, *run;
+    const struct conf_node *cluster, *models, *pipelines, *workload, *policy, *network, *autoscale, *run;
 };
 
 static const struct conf_key section_keys[] = {
-    CONF_KEY_NODE(struct sections, cluster, "cluster"),   CONF_KEY_NODE(struct sections, models, "models"),
-    CONF_KEY_NODE(struct sections, workload, "workload"), CONF_KEY_NODE(struct sections, policy, "policy"),
-    CONF_KEY_NODE(struct sections, network, "network"),   CONF_KEY_NODE(struct sections, autoscale, "autoscale"),
-    CONF_KEY_NODE(struct sections, run, "run"),           CONF_KEYS_END,
+    CONF_KEY_NODE(struct sections, cluster, "cluster"),
+    CONF_KEY_NODE(struct sections, models, "models"),
+    CONF_KEY_NODE(struct sections, pipelines, "pipelines"),
+    CONF_KEY_NODE(struct sections, workload, "workload"),
+    CONF_KEY_NODE(struct sections, policy, "policy"),
+    CONF_KEY_NODE(struct sections, network, "network"),
+    CONF_KEY_NODE(struct sections, autoscale, "autoscale"),
+    CONF_KEY_NODE(struct sections, run, "run"),
+    CONF_KEYS_END,
 };
 
 static int policy_section_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
@@ -49,6 +55,7 @@ static const struct conf_key network_keys[] = {
     CONF_KEY_TIME(struct scenario, ctrl_ns, "ctrl_us", NS_PER_US, 0, 6e7, US_EXPECTED),
     CONF_KEY_TIME(struct scenario, data_ns, "data_us_per_request", NS_PER_US, 0, 6e7, US_EXPECTED),
     CONF_KEY_TIME(struct scenario, reply_margin_ns, "reply_margin_us", NS_PER_US, 0, 6e7, US_EXPECTED),
+    CONF_KEY_TIME(struct scenario, message_ns, "message_us", NS_PER_US, 0, 6e7, US_EXPECTED),
     CONF_KEYS_END,
 };
 
@@ -71,8 +78,12 @@ static const struct conf_key run_keys[] = {
 };
 
 static int autoscale_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
-    s->autoscale = (struct scenario_autoscale){
-        .enabled = true, .min = 1, .headroom = 0.1, .start_delay_ns = 60 * NS_PER_S, .every_ns = 10 * NS_PER_S};
+    const struct autoscale_config usual = autoscale_usual(0); /* `max` must be there */
+    s->autoscale = (struct scenario_autoscale){.enabled = true,
+                                               .min = usual.min,
+                                               .headroom = usual.headroom,
+                                               .start_delay_ns = usual.start_delay_ns,
+                                               .every_ns = usual.every_ns};
     int rc = conf_read_map(node, autoscale_keys, &s->autoscale, err);
     if (rc)
         return rc;
@@ -86,6 +97,14 @@ static int autoscale_read(const struct conf_node *node, struct scenario *s, stru
     return 0;
 }
 
+struct autoscale_config scenario_autoscale_config(const struct scenario_autoscale *s) {
+    return (struct autoscale_config){.min = (uint32_t)s->min,
+                                     .max = (uint32_t)s->max,
+                                     .headroom = s->headroom,
+                                     .every_ns = s->every_ns,
+                                     .start_delay_ns = s->start_delay_ns};
+}
+
 static int root_read(const struct conf_node *root, struct scenario *s, struct sy_error *err) {
     struct sections sections = {0};
     int rc = conf_read_map(root, section_keys, &sections, err);
@@ -94,8 +113,12 @@ static int root_read(const struct conf_node *root, struct scenario *s, struct sy
     if (!sections.cluster || !sections.models)
         return conf_error(root, err, "'%s' is missing", sections.cluster ? "models" : "cluster");
     rc = scenario_read_cluster(sections.cluster, sections.models, s, err);
+    if (!rc && sections.pipelines)
+        rc = scenario_take_pipelines(sections.pipelines, s, err);
     if (!rc)
         rc = scenario_read_models(sections.models, s, err);
+    if (!rc && sections.pipelines)
+        rc = scenario_read_pipelines(sections.pipelines, sections.models, s, err);
     if (!rc)
         rc = scenario_read_workload(sections.workload, s, err);
     if (!rc && sections.policy)
@@ -152,6 +175,7 @@ void scenario_free(struct scenario *scenario) {
         free(points);
     }
     free(scenario->models);
+    free(scenario->pipelines);
     free(scenario->steps);
     memset(scenario, 0, sizeof(*scenario));
 }

@@ -8,13 +8,17 @@
 
 #include "base/error.h"
 #include "link/messages.h"
+#include "pipeline/pipeline.h"
+#include "plan/autoscale.h"
 #include "scenario/query_size.h"
 #include "scenario/trace.h"
 #include "sched/policy.h"
 #include "table/profile.h"
 #include "tensor/tensor.h"
 
-#define SCENARIO_MODELS_MAX 100000
+#define SCENARIO_MODELS_MAX    100000
+#define SCENARIO_PIPELINES_MAX 1000
+#define SUBCLUSTERS_MAX        64
 
 struct scenario_type {
     char name[64]; /* of the accelerator type, e.g. "gtx1080ti" */
@@ -38,17 +42,28 @@ struct scenario_points {
 
 struct scenario_model {
     char name[MODEL_NAME_MAX];
-    int64_t slo_ns;
-    double weight;      /* of its share under overload, against the other models' */
-    double share;       /* of the offered rate; all add up to 1 */
-    double best_effort; /* share of its requests that have no SLO */
+    int64_t slo_ns;              /* without one of its own: the least part that it gets of a pipeline's */
+    bool own_slo, own_batch_max; /* given */
+    bool staged;                 /* a stage of some pipeline: no traffic of its own, unless it has a share */
+    double weight;               /* of its share under overload, against the other models' */
+    double share;                /* of the offered rate; all add up to 1 */
+    double best_effort;          /* share of its requests that have no SLO */
     uint32_t priority_count;
     double priorities[PRIORITIES_MAX]; /* shares of its other requests, from the highest on; they add up to 1 */
-    uint32_t batch_max; /* greatest batch that meets the SLO when it starts at once, on the type where it is greatest:
-                           1 to PROFILE_BATCH_MAX */
+    double surge_at_s, surge_factor;   /* as sim_model's */
+    uint32_t batch_max; /* as given, or the greatest batch that meets the SLO when it starts at once, on the type where
+                           it is greatest: 1 to PROFILE_BATCH_MAX */
     uint64_t weights_bytes;                                 /* that it takes on an accelerator; 0: not known */
     int64_t load_ns;                                        /* what loading it there takes */
     struct scenario_latency latency[ACCELERATOR_TYPES_MAX]; /* by type */
+};
+
+/* A query of several models. */
+struct scenario_pipeline {
+    char name[MODEL_NAME_MAX];
+    double share; /* of the offered rate, with the models' */
+    char stage_names[PIPELINE_STAGES_MAX][MODEL_NAME_MAX];
+    struct pipeline graph;
 };
 
 /* From `start_ns` on, warm-up included, the models together are offered `rate_rps`. */
@@ -74,9 +89,13 @@ struct scenario {
     double noise;                  /* as sim_config's */
     double fault_every_s, fault_s; /* as sim_config's; 0: none */
     double fault_stalls;           /* as sim_config's */
+    uint32_t subclusters;          /* each with its share of each type */
+    double epoch_s, max_rate_rps;  /* how often models may move between them; limit of each. 0: never, none */
 
     struct scenario_model *models; /* in the file's order */
     uint32_t model_count;
+    struct scenario_pipeline *pipelines; /* in the file's order */
+    uint32_t pipeline_count;
     struct scenario_points *points; /* that the models' latencies point into */
 
     struct scenario_step *steps; /* ascending, the first at 0; none: the file gives no rate */
@@ -91,6 +110,7 @@ struct scenario {
 
     int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
     int64_t reply_margin_ns;  /* what an answer takes on its way back */
+    int64_t message_ns;       /* what a message between model cores and rank cores takes */
 
     struct scenario_autoscale autoscale;
 
@@ -106,6 +126,8 @@ int scenario_read(const char *path, const char *const *sets, uint32_t set_count,
 /* The same from memory; `origin` is what mistakes call it. */
 int scenario_read_text(const char *origin, const char *text, size_t bytes, const char *const *sets, uint32_t set_count,
                        struct scenario *scenario, struct sy_error *err);
+/* Of a scenario that has one. */
+struct autoscale_config scenario_autoscale_config(const struct scenario_autoscale *autoscale);
 /* Frees what the scenario holds, not the struct. */
 void scenario_free(struct scenario *scenario);
 

@@ -7,6 +7,7 @@
 
 #define PRICE_MAX      1e6
 #define MEMORY_GIB_MAX 1e6
+#define EPOCH_S        5
 #define PRICE_EXPECTED "dollars an hour for one accelerator"
 
 struct type_entry {
@@ -19,6 +20,8 @@ struct cluster_section {
     const struct conf_node *accelerators, *faults;
     struct type_entry one; /* of a cluster of one type: its type and price */
     double memory_gib, noise;
+    int64_t subclusters;
+    double epoch_s, max_rate_rps;
 };
 
 static const struct conf_key cluster_keys[] = {
@@ -29,6 +32,10 @@ static const struct conf_key cluster_keys[] = {
                     "an accelerator's memory for weights, in GiB"),
     CONF_KEY_DOUBLE(struct cluster_section, noise, "noise", 0, 1, "a share of l(b)"),
     CONF_KEY_NODE(struct cluster_section, faults, "faults"),
+    CONF_KEY_INT(struct cluster_section, subclusters, "subclusters", 1, SUBCLUSTERS_MAX, "a number of sub-clusters"),
+    CONF_KEY_DOUBLE(struct cluster_section, epoch_s, "epoch_s", 0, SECONDS_MAX, "a number of seconds; 0: never"),
+    CONF_KEY_DOUBLE(struct cluster_section, max_rate_rps, "max_rate_rps", 0, 1e12,
+                    "requests a second of a sub-cluster; 0: any"),
     CONF_KEYS_END,
 };
 
@@ -116,9 +123,21 @@ static int faults_read(const struct conf_node *node, struct scenario *s, struct 
     return rc;
 }
 
+static int subclusters_read(const struct conf_node *node, const struct cluster_section *section, struct scenario *s,
+                            struct sy_error *err) {
+    s->subclusters = (uint32_t)section->subclusters;
+    s->epoch_s = section->epoch_s;
+    s->max_rate_rps = section->max_rate_rps;
+    for (uint32_t t = 0; t < s->type_count; t++)
+        if (s->types[t].count < s->subclusters)
+            return conf_error(conf_find(node, "subclusters"), err, "%u for %u accelerators of type %s", s->subclusters,
+                              s->types[t].count, s->types[t].name);
+    return 0;
+}
+
 int scenario_read_cluster(const struct conf_node *node, const struct conf_node *models, struct scenario *s,
                           struct sy_error *err) {
-    struct cluster_section section = {.one.price = -1};
+    struct cluster_section section = {.one.price = -1, .subclusters = 1, .epoch_s = EPOCH_S};
     int rc = conf_read_map(node, cluster_keys, &section, err);
     if (rc)
         return rc;
@@ -127,5 +146,6 @@ int scenario_read_cluster(const struct conf_node *node, const struct conf_node *
     s->memory_bytes = (uint64_t)llround(section.memory_gib * (1 << 30));
     s->noise = section.noise;
     rc = section.faults ? faults_read(section.faults, s, err) : 0;
-    return rc ? rc : accelerators_read(node, models, &section, s, err);
+    rc = rc ? rc : accelerators_read(node, models, &section, s, err);
+    return rc ? rc : subclusters_read(node, &section, s, err);
 }

@@ -25,22 +25,29 @@ void scenario_profile(const struct scenario_model *model, uint32_t type, uint32_
         profile_set_line(profile, batch_max, l->alpha_ns, l->beta_ns);
 }
 
-/* l(1) on the fastest type, and the greatest batch within the SLO on the type where that is greatest. */
-static int limits_find(const struct scenario *s, struct scenario_model *model, int64_t *fastest_ns) {
+/* l(1) on the fastest type, and the greatest batch within `time_ns` on the type where that is greatest. */
+static int limits_find(const struct scenario *s, const struct scenario_model *model, int64_t time_ns,
+                       int64_t *fastest_ns, uint32_t *batch_max) {
     struct profile *profile = malloc(profile_bytes(PROFILE_BATCH_MAX));
     if (!profile)
         return -ENOMEM;
     *fastest_ns = INT64_MAX;
-    model->batch_max = 1;
+    *batch_max = 1;
     for (uint32_t t = 0; t < s->type_count; t++) {
         scenario_profile(model, t, PROFILE_BATCH_MAX, profile);
         if (profile->latency_ns[1] < *fastest_ns)
             *fastest_ns = profile->latency_ns[1];
-        while (model->batch_max < PROFILE_BATCH_MAX && profile->latency_ns[model->batch_max + 1] <= model->slo_ns)
-            model->batch_max++;
+        while (*batch_max < PROFILE_BATCH_MAX && profile->latency_ns[*batch_max + 1] <= time_ns)
+            (*batch_max)++;
     }
     free(profile);
     return 0;
+}
+
+uint32_t scenario_batch_max(const struct scenario *s, const struct scenario_model *model, int64_t time_ns) {
+    int64_t fastest_ns;
+    uint32_t batch_max;
+    return limits_find(s, model, time_ns, &fastest_ns, &batch_max) ? 0 : batch_max;
 }
 
 /* ---- what a model is ---- */
@@ -48,6 +55,7 @@ static int limits_find(const struct scenario *s, struct scenario_model *model, i
 /* Keys that zoo choices and own models share. */
 struct model_keys {
     int64_t copies, slo_ns, load_ns; /* 0, 0, -1: not given */
+    int64_t batch_max;               /* 0: not given */
     double weights_mb;               /* -1: not given */
     double weight;
     double best_effort;
@@ -57,6 +65,7 @@ struct model_keys {
 #define MODEL_KEYS(type_)                                                                                              \
     CONF_KEY_INT(type_, common.copies, "copies", 1, SCENARIO_MODELS_MAX, "a number of copies"),                        \
         CONF_KEY_TIME(type_, common.slo_ns, "slo_ms", NS_PER_MS, 0.001, SLO_MS_MAX, MS_EXPECTED),                      \
+        CONF_KEY_INT(type_, common.batch_max, "batch_max", 1, PROFILE_BATCH_MAX, "a number of items"),                 \
         CONF_KEY_DOUBLE(type_, common.weights_mb, "weights_mb", 0, WEIGHTS_MB_MAX, WEIGHTS_EXPECTED),                  \
         CONF_KEY_TIME(type_, common.load_ns, "load_ms", NS_PER_MS, 0, SLO_MS_MAX, MS_EXPECTED),                        \
         CONF_KEY_DOUBLE(type_, common.weight, "weight", MODEL_WEIGHT_LEAST, MODEL_WEIGHT_MOST, WEIGHT_EXPECTED),       \
@@ -90,9 +99,12 @@ static int copies_add(struct scenario *s, const struct conf_node *node, struct s
     if (!model_name_is_valid(model->name))
         return conf_error(node, err, "'%.60s' will not do as a model's name (expected " MODEL_NAME_EXPECTED ")",
                           model->name);
-    if (limits_find(s, model, &fastest_ns))
+    model->own_slo = model->slo_ns;
+    uint32_t batch_max;
+    if (limits_find(s, model, model->slo_ns, &fastest_ns, &batch_max))
         return conf_error(node, err, "out of memory");
-    if (fastest_ns > model->slo_ns)
+    model->batch_max = model->own_batch_max ? model->batch_max : batch_max;
+    if (model->own_slo && fastest_ns > model->slo_ns)
         return conf_error(node, err, "'%s' cannot meet its SLO of %.10g ms: one request alone takes %.10g ms",
                           model->name, (double)model->slo_ns / 1e6, (double)fastest_ns / 1e6);
     for (int64_t i = 1; i <= copies; i++) {
@@ -107,11 +119,13 @@ static int copies_add(struct scenario *s, const struct conf_node *node, struct s
     return 0;
 }
 
-/* What is said of its requests' classes. */
+/* What is said of its batches, and of its requests' classes. */
 static int classes_read(struct scenario_model *model, const struct model_keys *keys, struct sy_error *err) {
     const struct conf_node *list = keys->priorities;
     double sum = 0;
     model->best_effort = keys->best_effort;
+    model->batch_max = (uint32_t)keys->batch_max;
+    model->own_batch_max = keys->batch_max > 0;
     if (!list)
         return 0;
     if (list->kind != CONF_LIST || list->count < 1 || list->count > PRIORITIES_MAX)
@@ -166,7 +180,7 @@ static int zoo_add(struct scenario *s, const struct conf_node *node, const struc
     snprintf(model.name, sizeof(model.name), "%s", entry->model);
     if (!model.slo_ns)
         model.slo_ns = llround(entry->slo_ms * NS_PER_MS);
-    if (!model.slo_ns)
+    if (!model.slo_ns && !s->pipeline_count)
         return conf_error(node, err, "'slo_ms' is missing: the zoo '%s' has no SLOs", choice->zoo->name);
     weights_set(&model, &choice->common, entry->weights_mb, entry->load_ms);
     int rc = classes_read(&model, &choice->common, err);
@@ -389,7 +403,7 @@ static int own_read(struct scenario *s, const struct conf_node *node, struct sy_
         rc = own_latencies_read(s, node, &own, &model, err);
     if (rc)
         return rc;
-    if (!own.name[0] || !own.common.slo_ns)
+    if (!own.name[0] || (!own.common.slo_ns && !s->pipeline_count))
         return conf_error(node, err, "'%s' is missing", own.name[0] ? "slo_ms" : "name");
     memcpy(model.name, own.name, sizeof(model.name));
     weights_set(&model, &own.common, 0, 0);

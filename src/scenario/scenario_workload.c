@@ -9,15 +9,13 @@
 #define RATE_MAX 1e12 /* requests per second */
 
 struct workload {
-    const struct conf_node *rate, *arrivals, *popularity, *query_size;
+    const struct conf_node *rate, *arrivals, *popularity, *surges, *query_size;
 };
 
 static const struct conf_key workload_keys[] = {
-    CONF_KEY_NODE(struct workload, rate, "rate_rps"),
-    CONF_KEY_NODE(struct workload, arrivals, "arrivals"),
-    CONF_KEY_NODE(struct workload, popularity, "popularity"),
-    CONF_KEY_NODE(struct workload, query_size, "query_size"),
-    CONF_KEYS_END,
+    CONF_KEY_NODE(struct workload, rate, "rate_rps"),         CONF_KEY_NODE(struct workload, arrivals, "arrivals"),
+    CONF_KEY_NODE(struct workload, popularity, "popularity"), CONF_KEY_NODE(struct workload, surges, "surges"),
+    CONF_KEY_NODE(struct workload, query_size, "query_size"), CONF_KEYS_END,
 };
 
 /* The value of a mapping with just this key; NULL otherwise. */
@@ -109,6 +107,8 @@ static const struct conf_key trace_keys[] = {
 /* A trace has a rate of its own; a rate beside it is what its mean is scaled to. */
 static int trace_section_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     s->arrivals = ARRIVALS_TRACE;
+    if (s->pipeline_count)
+        return conf_error(node, err, "recorded arrivals are of models, and there are pipelines");
     if (s->step_count > 1)
         return conf_error(node, err, "a trace takes one rate_rps, or none, not steps");
     if (s->step_count && conf_find(node, "scale"))
@@ -140,26 +140,88 @@ static bool is_copy_of(const char *name, const char *base) {
     return !*rest || (rest[0] == '-' && rest[1] && strspn(rest + 1, "0123456789") == strlen(rest + 1));
 }
 
+/* How many models a name means: that one, or all its copies. */
+static uint32_t matches_count(const struct scenario *s, const char *base, bool *exact) {
+    uint32_t matches = 0;
+    *exact = false;
+    for (uint32_t i = 0; i < s->model_count && !*exact; i++) {
+        *exact = strcmp(s->models[i].name, base) == 0;
+        matches = *exact ? 1 : matches + is_copy_of(s->models[i].name, base);
+    }
+    return matches;
+}
+
+static bool is_meant(const char *name, const char *base, bool exact) {
+    return exact ? strcmp(name, base) == 0 : is_copy_of(name, base);
+}
+
 /* A model's share; a name with copies divides its share among them. */
 static int share_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     double share;
+    bool exact;
     int rc = conf_get_double(node, 0, 1e12, "a share: any unit, only their ratios matter", &share, err);
     if (rc)
         return rc;
-    uint32_t matches = 0;
-    bool exact = false;
-    for (uint32_t i = 0; i < s->model_count && !exact; i++) {
-        exact = strcmp(s->models[i].name, node->key) == 0;
-        matches = exact ? 1 : matches + is_copy_of(s->models[i].name, node->key);
-    }
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        if (strcmp(s->pipelines[p].name, node->key) == 0) {
+            s->pipelines[p].share = share;
+            return 0;
+        }
+    uint32_t matches = matches_count(s, node->key, &exact);
     if (!matches)
-        return conf_error(node, err, "there is no such model");
+        return conf_error(node, err,
+                          s->pipeline_count ? "there is no such model or pipeline" : "there is no such model");
     for (uint32_t i = 0; i < s->model_count; i++) {
-        const char *name = s->models[i].name;
-        if (exact ? strcmp(name, node->key) == 0 : is_copy_of(name, node->key))
-            s->models[i].share = share / matches;
+        if (!is_meant(s->models[i].name, node->key, exact))
+            continue;
+        if (!s->models[i].own_slo)
+            return conf_error(node, err, "the model has no slo_ms, so it can have no traffic of its own");
+        s->models[i].share = share / matches;
     }
     return 0;
+}
+
+struct surge {
+    char model[MODEL_NAME_MAX];
+    double at_s, factor;
+};
+
+static const struct conf_key surge_keys[] = {
+    CONF_KEY_TEXT(struct surge, model, "model", "a model's name"),
+    CONF_KEY_DOUBLE(struct surge, at_s, "at_s", 0, SECONDS_MAX, "a second from the start"),
+    CONF_KEY_DOUBLE(struct surge, factor, "factor", 0.001, 1e6, "how many times the rate before"),
+    CONF_KEYS_END,
+};
+
+static int surge_read(const struct conf_node *item, struct scenario *s, struct sy_error *err) {
+    struct surge surge = {.at_s = 0};
+    bool exact;
+    int rc = conf_read_map(item, surge_keys, &surge, err);
+    if (rc)
+        return rc;
+    if (!surge.model[0] || surge.factor <= 0)
+        return conf_error(item, err, "'%s' is missing", surge.model[0] ? "factor" : "model");
+    if (!matches_count(s, surge.model, &exact))
+        return conf_error(item, err, "there is no model '%s'", surge.model);
+    for (uint32_t i = 0; i < s->model_count; i++) {
+        struct scenario_model *m = &s->models[i];
+        if (!is_meant(m->name, surge.model, exact))
+            continue;
+        if (m->surge_factor > 0)
+            return conf_error(item, err, "the model '%s' has a surge already", m->name);
+        m->surge_at_s = surge.at_s;
+        m->surge_factor = surge.factor;
+    }
+    return 0;
+}
+
+static int surges_read(const struct conf_node *list, struct scenario *s, struct sy_error *err) {
+    if (list->kind != CONF_LIST)
+        return conf_error(list, err, "expected a list of {model: NAME, at_s: S, factor: X}");
+    int rc = 0;
+    for (const struct conf_node *item = list->first; item && !rc; item = item->next)
+        rc = surge_read(item, s, err);
+    return rc;
 }
 
 static int popularity_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
@@ -170,18 +232,25 @@ static int popularity_read(const struct conf_node *node, struct scenario *s, str
         rc = conf_get_double(zipf, 0, 100, "an exponent", &exponent, err);
     else if (node && !is_word(node, "equal") && (!shares || shares->kind != CONF_MAP))
         rc = conf_error(node, err, "expected equal, {zipf: EXPONENT} or {shares: {MODEL: x, ...}}");
+    uint32_t rank = 1;
     for (uint32_t i = 0; i < s->model_count; i++)
-        s->models[i].share = shares ? 0 : fmath_exp(-exponent * fmath_log(i + 1.0));
+        s->models[i].share = shares || s->models[i].staged ? 0 : fmath_exp(-exponent * fmath_log(rank++));
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        s->pipelines[p].share = shares ? 0 : fmath_exp(-exponent * fmath_log(rank++));
     for (const struct conf_node *child = shares ? shares->first : NULL; child && !rc; child = child->next)
         rc = share_read(child, s, err);
     if (rc)
         return rc;
     for (uint32_t i = 0; i < s->model_count; i++)
         sum += s->models[i].share;
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        sum += s->pipelines[p].share;
     if (sum <= 0)
         return conf_error(shares, err, "the shares add up to nothing");
     for (uint32_t i = 0; i < s->model_count; i++)
         s->models[i].share /= sum;
+    for (uint32_t p = 0; p < s->pipeline_count; p++)
+        s->pipelines[p].share /= sum;
     return 0;
 }
 
@@ -253,5 +322,7 @@ int scenario_read_workload(const struct conf_node *node, struct scenario *s, str
         rc = arrivals_read(workload.arrivals, s, err);
     if (!rc && workload.query_size)
         rc = query_size_read(workload.query_size, &s->query_size, err);
+    if (!rc && workload.surges)
+        rc = surges_read(workload.surges, s, err);
     return rc ? rc : popularity_read(workload.popularity, s, err);
 }

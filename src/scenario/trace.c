@@ -108,15 +108,28 @@ int trace_add(struct trace_builder *b, struct trace_entry entry, struct sy_error
 }
 
 /* By model and time; the rest makes the order of equal times a function of the file. */
-static int entry_compare(const void *a, const void *b) {
-    const struct trace_entry *x = a, *y = b;
+static int entry_compare_time(const struct trace_entry *x, const struct trace_entry *y) {
     if (x->model != y->model)
         return x->model < y->model ? -1 : 1;
-    if (x->at_s != y->at_s)
-        return x->at_s < y->at_s ? -1 : 1;
-    if (x->rate_rps != y->rate_rps)
-        return x->rate_rps < y->rate_rps ? -1 : 1;
+    return (x->at_s > y->at_s) - (x->at_s < y->at_s);
+}
+
+static int piece_compare(const void *a, const void *b) {
+    const struct trace_entry *x = a, *y = b;
+    int order = entry_compare_time(x, y);
+    if (order || x->rate_rps != y->rate_rps)
+        return order ? order : x->rate_rps < y->rate_rps ? -1 : 1;
     return (x->slo_us > y->slo_us) - (x->slo_us < y->slo_us);
+}
+
+static int arrival_compare(const void *a, const void *b) {
+    const struct trace_entry *x = a, *y = b;
+    int order = entry_compare_time(x, y);
+    if (order || x->slo_us != y->slo_us)
+        return order ? order : x->slo_us < y->slo_us ? -1 : 1;
+    if (x->items != y->items)
+        return x->items < y->items ? -1 : 1;
+    return (x->priority > y->priority) - (x->priority < y->priority);
 }
 
 /* The requests of an entry that are expected in [0, run_s). */
@@ -135,13 +148,15 @@ static int arrays_take(struct trace *trace, const struct trace_builder *b) {
     trace->at_s = malloc(bytes);
     trace->rate_sum = b->rates ? malloc(bytes) : NULL;
     trace->slo_ns = b->rates ? malloc(bytes) : NULL;
-    bool whole = trace->first && trace->model_rps && trace->at_s && (!b->rates || (trace->rate_sum && trace->slo_ns));
+    trace->requests = b->requests ? malloc((b->count + 1) * sizeof(*trace->requests)) : NULL;
+    bool whole = trace->first && trace->model_rps && trace->at_s && (!b->rates || (trace->rate_sum && trace->slo_ns)) &&
+                 (!b->requests || trace->requests);
     return whole ? 0 : -ENOMEM;
 }
 
 static int trace_fill(struct trace *trace, struct trace_builder *b, double run_s) {
     if (b->count)
-        qsort(b->entries, b->count, sizeof(*b->entries), entry_compare);
+        qsort(b->entries, b->count, sizeof(*b->entries), b->rates ? piece_compare : arrival_compare);
     trace->models = b->model_count;
     trace->length_s = b->length_s;
     if (arrays_take(trace, b))
@@ -156,6 +171,9 @@ static int trace_fill(struct trace *trace, struct trace_builder *b, double run_s
             trace->rate_sum[i] = entry->rate_rps + (same ? trace->rate_sum[i - 1] : 0);
             trace->slo_ns[i] = (int64_t)entry->slo_us * NS_PER_US;
         }
+        if (b->requests)
+            trace->requests[i] = (struct trace_request){
+                .slo_us = entry->slo_us, .items = (uint16_t)entry->items, .priority = (uint8_t)entry->priority};
     }
     for (uint32_t m = 0; m < b->model_count; m++) {
         trace->first[m + 1] += trace->first[m];
@@ -172,7 +190,7 @@ static enum trace_format format_detect(const char *line) {
         commas += *c == ',';
     if (strncmp(line, "HashOwner,", 10) == 0)
         return TRACE_AZURE;
-    if (commas <= 1)
+    if (commas <= 1 || strncmp(line, "seconds", 7) == 0)
         return TRACE_TIMESTAMPS;
     return commas == 4 ? TRACE_BLOX : TRACE_DETECT;
 }
@@ -194,7 +212,7 @@ static int lines_parse(struct trace_builder *b, struct sy_error *err) {
         break;
     }
     return lines_error(&b->lines, err,
-                       "expected 'HashOwner,...' (Azure Functions), 'seconds[,model]' or "
+                       "expected 'HashOwner,...' (Azure Functions), 'seconds[,model,...]' or "
                        "'job_id,model,slo,rate,arrival'");
 }
 
@@ -244,6 +262,7 @@ void trace_free(struct trace *trace) {
     free(trace->at_s);
     free(trace->rate_sum);
     free(trace->slo_ns);
+    free(trace->requests);
     free(trace->model_rps);
     *trace = (struct trace){.models = 0};
 }
@@ -260,6 +279,12 @@ bool trace_arrival(const struct trace *trace, struct trace_cursor *cursor, doubl
         return false;
     *at_s = trace->at_s[cursor->to++];
     return true;
+}
+
+struct trace_request trace_request_taken(const struct trace *trace, const struct trace_cursor *cursor) {
+    if (!trace->requests)
+        return (struct trace_request){.priority = TRACE_PRIORITY_ANY};
+    return trace->requests[cursor->to - 1];
 }
 
 /* The rates of the model's pieces before `i`. */

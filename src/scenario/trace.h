@@ -18,7 +18,7 @@
 enum trace_format {
     TRACE_DETECT,
     TRACE_AZURE,      /* HashOwner,HashApp,HashFunction,Trigger,1,2,...: a function's calls in each minute */
-    TRACE_TIMESTAMPS, /* seconds[,model]: an arrival */
+    TRACE_TIMESTAMPS, /* seconds[,model[,items[,slo_ms[,priority]]]]: an arrival */
     TRACE_BLOX        /* job_id,model,slo_ms,rate,arrival_s: a job offers its rate from then on, for spec.job_s */
 };
 
@@ -34,18 +34,29 @@ struct trace_spec {
 /* A scenario's models, as far as the reader needs them. */
 struct trace_model {
     const char *name;
-    double share; /* of arrivals that name no model */
+    double share;        /* of arrivals that name no model */
+    uint32_t priorities; /* that its requests may have; 0: one */
 };
+
+/* What a line says of its request. */
+struct trace_request {
+    uint32_t slo_us;  /* 0: as the scenario says */
+    uint16_t items;   /* the same */
+    uint8_t priority; /* TRACE_PRIORITY_ANY: the same; or PRIORITY_BEST_EFFORT */
+};
+
+#define TRACE_PRIORITY_ANY 254
 
 struct trace {
     uint32_t models;
-    uint64_t *first;   /* [models + 1] of a model's entries */
-    double *at_s;      /* an arrival, or the start of a piece, which may be before 0 */
-    double *rate_sum;  /* rates: of the model's pieces up to and including this one; NULL: arrivals */
-    int64_t *slo_ns;   /* of the requests of a piece; NULL: the model's */
-    double length_s;   /* of a piece */
-    double mean_rps;   /* in the run, before scaling */
-    double *model_rps; /* [models] the same of each model */
+    uint64_t *first;                /* [models + 1] of a model's entries */
+    double *at_s;                   /* an arrival, or the start of a piece, which may be before 0 */
+    double *rate_sum;               /* rates: of the model's pieces up to and including this one; NULL: arrivals */
+    int64_t *slo_ns;                /* of the requests of a piece; NULL: the model's */
+    struct trace_request *requests; /* arrivals: what is said of each; NULL: nothing of any */
+    double length_s;                /* of a piece */
+    double mean_rps;                /* in the run, before scaling */
+    double *model_rps;              /* [models] the same of each model */
 };
 
 /* Reads a file for the models of a scenario. `run_s`: how long the run is, over which the means are taken. -EINVAL with
@@ -64,6 +75,8 @@ struct trace_cursor {
 struct trace_cursor trace_cursor_at_start(const struct trace *trace, uint32_t model);
 /* Arrivals: the time of the next one, which is taken. False when there is none. */
 bool trace_arrival(const struct trace *trace, struct trace_cursor *cursor, double *at_s);
+/* What is said of the one that was taken last. */
+struct trace_request trace_request_taken(const struct trace *trace, const struct trace_cursor *cursor);
 /* Rates: the model's rate at at_s, and until when it holds. */
 double trace_rate(const struct trace *trace, struct trace_cursor *cursor, double at_s, double *until_s);
 /* Rates: the SLO of a request that comes where trace_rate() was asked last; `u` is uniform in [0, 1). 0: the model's.

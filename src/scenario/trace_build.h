@@ -6,7 +6,13 @@
 #include "scenario/trace.h"
 
 struct trace_entry {
-    double at_s, rate_rps; /* rate_rps: 0 in a trace of arrivals */
+    double at_s;
+    union {
+        double rate_rps; /* of a piece */
+        struct {
+            uint32_t items, priority; /* of an arrival, as in trace_request */
+        };
+    };
     uint32_t model, slo_us;
 };
 
@@ -27,6 +33,7 @@ struct trace_builder {
     struct trace_entry *entries;
     uint64_t count, capacity;
     bool rates;
+    bool requests; /* some line says more of its arrival than time and model */
     double length_s;
     struct lines lines;
 };

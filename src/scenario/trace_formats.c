@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "link/messages.h"
+#include "scenario/query_size.h"
 #include "scenario/trace_build.h"
 
 #define SECONDS_MAX 1e9
@@ -115,13 +117,48 @@ static int lines_read(struct trace_builder *b, const char *heading,
     return rc;
 }
 
+/* A field that may be empty, or not there: then `absent`. */
+static bool optional_number(const char *field, double least, double most, double absent, double *value) {
+    *value = absent;
+    return !field || !*field || lines_number(field, least, most, value);
+}
+
+static bool priority_read(const char *field, uint32_t priorities, double *priority) {
+    *priority = PRIORITY_BEST_EFFORT;
+    return (field && strcmp(field, "best_effort") == 0) ||
+           (optional_number(field, 0, priorities ? priorities - 1 : 0, TRACE_PRIORITY_ANY, priority) &&
+            *priority == (uint32_t)*priority);
+}
+
+/* What a line says of a request, behind its model. */
+static int request_read(struct trace_builder *b, char *rest, struct trace_entry *entry, struct sy_error *err) {
+    const char *items = lines_field(&rest), *slo = lines_field(&rest), *priority = lines_field(&rest);
+    uint32_t priorities = b->models[entry->model].priorities;
+    double number, slo_ms, level;
+    if (rest || !optional_number(items, 1, QUERY_SIZE_MAX, 0, &number) || number != (uint32_t)number)
+        return lines_error(&b->lines, err, "expected 'seconds,model,items,slo_ms,priority', the items from 1 to %d",
+                           QUERY_SIZE_MAX);
+    if (!optional_number(slo, 0.001, SLO_MS_MAX, 0, &slo_ms))
+        return lines_error(&b->lines, err, "expected an SLO of %g to %g ms, not '%.40s'", 0.001, SLO_MS_MAX, slo);
+    if (!priority_read(priority, priorities, &level))
+        return lines_error(&b->lines, err, "expected best_effort or a priority of the model, 0 to %u, not '%.40s'",
+                           priorities ? priorities - 1 : 0, priority);
+    entry->items = (uint32_t)number;
+    entry->slo_us = (uint32_t)(slo_ms * 1000 + 0.5);
+    entry->priority = (uint32_t)level;
+    b->requests |= number > 0 || slo_ms > 0 || level != TRACE_PRIORITY_ANY;
+    return 0;
+}
+
 static int timestamp_read(struct trace_builder *b, struct sy_error *err) {
-    struct trace_entry entry = {.rate_rps = 0};
+    struct trace_entry entry = {.at_s = 0};
     char *rest = b->lines.text, *seconds = lines_field(&rest), *model = lines_field(&rest);
-    if (rest || !lines_number(seconds, 0, SECONDS_MAX, &entry.at_s))
-        return lines_error(&b->lines, err, "expected 'seconds' or 'seconds,model', the seconds from 0 to %g",
+    if (!lines_number(seconds, 0, SECONDS_MAX, &entry.at_s))
+        return lines_error(&b->lines, err,
+                           "expected 'seconds[,model[,items[,slo_ms[,priority]]]]', the seconds from 0 to %g",
                            SECONDS_MAX);
     int rc = trace_model_find(b, model, &entry.model, err);
+    rc = rc ? rc : request_read(b, rest, &entry, err);
     return rc ? rc : trace_add(b, entry, err);
 }
 

@@ -104,6 +104,9 @@ struct central_ops {
     void (*init)(void *core, const struct central_config *config, struct request_pool *pool);
     /* Handles one event; time never goes back. `out` is overwritten. */
     void (*step)(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out);
+    /* How many accelerators the load needs, by its last plan. NULL: it does not plan that, and those count that the
+     * load keeps busy. */
+    double (*needed)(const void *core);
     bool needs_types; /* makes sense with accelerators of several types only */
     bool uses_memory; /* loads and unloads models where memory is short */
 };

@@ -32,6 +32,7 @@ struct central_thread {
     uint32_t *model_of_variant; /* [wiring->models] */
     pthread_t thread;
     _Atomic bool stop;
+    _Atomic double needed; /* central_needed(), for others */
 };
 
 /* Whether requests of a model run one by one, each counting as one item, because their shapes may differ. */
@@ -99,6 +100,8 @@ static void take(void *thread, int64_t now, const struct central_output *out) {
 static void take_request(struct central_thread *t, int64_t now, const struct request_message *message) {
     struct request_message own = *message;
 
+    if (message->kind == REQUEST_ARRIVED)
+        recorder_note(&t->rings.recorder, message);
     if (alone(t, message->model))
         own.items = 1;
     if (message->kind == REQUEST_ARRIVED && t->rings.pool.used == t->rings.pool.capacity) {
@@ -278,6 +281,7 @@ static void *central_thread_main(void *argument) {
         central_look(&t->core, now);
         tell_ended(t, now);
         renew(t, now);
+        atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
         if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
             central_renew_at(&t->core, now);
         rings_publish(&t->rings);
@@ -339,6 +343,7 @@ int central_thread_start(struct central_thread **thread, const struct central_th
     if (!t)
         return error_set(err, -ENOMEM, "no memory for the central thread");
     t->types = config->types;
+    atomic_init(&t->needed, -1);
     rc = thread_rings_init(&t->rings, &config->rings, err);
     if (rc < 0)
         goto err_free;
@@ -378,4 +383,8 @@ void central_thread_prepare(struct central_thread *t, const struct thread_model 
 
 const struct thread_rings *central_thread_rings(const struct central_thread *t) {
     return &t->rings;
+}
+
+double central_thread_accelerators_needed(const struct central_thread *t) {
+    return atomic_load_explicit(&t->needed, memory_order_relaxed); /* statistics */
 }

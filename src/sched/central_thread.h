@@ -32,3 +32,5 @@ void central_thread_prepare(struct central_thread *thread, const struct thread_m
 void central_thread_stop(struct central_thread *thread);
 /* Any thread: its statistics. */
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
+/* How many accelerators the load needs, as the policy plans; negative: it does not say. */
+double central_thread_accelerators_needed(const struct central_thread *thread);

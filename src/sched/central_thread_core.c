@@ -426,6 +426,10 @@ void central_look(struct central_thread_core *core, int64_t now_ns) {
         waiting_refuse(core, now_ns, deadline_queue_pop(&core->waiting, core->config.pool->nodes), REFUSAL_STRANDED);
 }
 
+double central_needed(const struct central_thread_core *core) {
+    return core->policy && core->config.ops->needed ? core->config.ops->needed(core->policy) : -1;
+}
+
 int64_t central_wake_ns(const struct central_thread_core *core) {
     int64_t wake_ns = core->wake_ns < core->change_ns ? core->wake_ns : core->change_ns;
     if (core->waiting.count == 0)

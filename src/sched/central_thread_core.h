@@ -101,6 +101,9 @@ void central_look(struct central_thread_core *core, int64_t now_ns);
 /* When to look, or to renew, next; TIME_NEVER. */
 int64_t central_wake_ns(const struct central_thread_core *core);
 
+/* How many accelerators the load needs, as the policy plans (central_ops.needed); negative: it does not say. */
+double central_needed(const struct central_thread_core *core);
+
 /* ---- another core for the policy ---- */
 
 static inline bool central_renews(const struct central_thread_core *core, int64_t now_ns) {

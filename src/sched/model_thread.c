@@ -32,10 +32,13 @@ static void variant_step(struct model_thread *t, struct variant *v, int64_t now,
     struct model_output *out = &t->out;
 
     model_core_step(v->core, now, event, out);
+    if (__builtin_expect(t->log != NULL, 0))
+        decision_model_step(t->log, v->rank_index, t->types, now, event, out, &t->rings.pool);
     rings_refuse_list(&t->rings, out->refused);
     if (out->rates_changed) {
         t->rates[v - t->variants] = out->rates;
         v->rates_known = true;
+        thread_note_load(t, v, &out->rates);
         thread_note_rates(t, v);
     }
     if (event->kind == MODEL_ARRIVING)
@@ -64,6 +67,8 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
     uint32_t model = t->rings.model_of_served[message->model];
     bool arrived = message->kind == REQUEST_ARRIVED;
 
+    if (arrived)
+        recorder_note(&t->rings.recorder, message);
     enum refusal full = !arrived                                       ? REFUSAL_NONE
                         : t->rings.pool.used == t->rings.pool.capacity ? REFUSAL_POOL_FULL
                         : too_late(t, now, message)                    ? REFUSAL_THREAD_BUSY
@@ -476,6 +481,10 @@ int model_thread_make(struct model_thread **thread, const struct model_thread_co
     rc = thread_rings_init(&t->rings, &config->rings, err);
     if (rc < 0)
         goto err_free;
+    if (t->rings.wiring->decisions) {
+        t->log = &t->rings.wiring->decisions[t->rings.index];
+        decision_model_thread(t->log, t->policy, t->policy_options, t->types, config->rings.queue_max);
+    }
     rc = thread_variants_allocate(t);
     if (rc < 0) {
         error_set(err, rc, "no memory for the queues of %u models", config->rings.model_count);

@@ -3,6 +3,7 @@
  * A variant moves by leaving and joining, and keeps its requests meanwhile. A model that comes joins from nowhere
  * (PART_NOBODY), and one that goes leaves for nowhere. */
 #include "base/assert.h"
+#include "base/counter.h"
 #include "sched/model_thread_state.h"
 
 /* thread_tell_moves() is to tell of it. */
@@ -45,6 +46,8 @@ void thread_variant_left(struct model_thread *t, struct variant *v) {
     }
     set_part(t, v);
     set_moving(t, v, TO_JOIN);
+    if (v == t->ranges[v->model].first) /* its other shapes come along */
+        counter_add(&t->rings.counters[v->model].moves, 1);
 }
 
 static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t part) {
@@ -64,12 +67,14 @@ static void model_comes(struct model_thread *t, uint32_t served_model, uint32_t 
         struct variant *v = t->ranges[m].first + i;
         CHECK(!v->core);
         v->core = cores->cores[i];
+        thread_prepared_log(t, v, cores);
         v->model = m;
         v->shape_key = 0;
         v->generation++;
         v->serving = model->variant_count == 1; /* as in variants_make() */
         v->queued = 0;
         v->rates_known = false;
+        thread_note_load(t, v, NULL);
         v->part_next = part;
         candidate_board_write(&t->rings.wiring->candidates, v->rank_index, none, 0);
         t->active++;

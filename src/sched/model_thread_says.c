@@ -9,6 +9,15 @@ void thread_tell_candidate(struct model_thread *t, const struct variant *v, int6
     *thread_news(t, v) |= 1ULL << v->rank_index % 64;
 }
 
+void thread_note_load(const struct model_thread *t, const struct variant *v, const struct model_rates *rates) {
+    struct model_load *load = &t->rings.wiring->loads[v->rank_index];
+    double accelerators = rates ? model_rates_load(rates) : 0;
+
+    atomic_store_explicit(&load->rate, rates ? rates->rate : 0, memory_order_relaxed); /* statistics, all three */
+    atomic_store_explicit(&load->accelerators, accelerators, memory_order_relaxed);
+    atomic_store_explicit(&load->at_ns, rates ? rates->at_ns : 0, memory_order_relaxed);
+}
+
 void thread_note_rates(struct model_thread *t, struct variant *v) {
     if (!v->rates_changed)
         t->rates_changed[t->rates_changed_count++] = (uint32_t)(v - t->variants);

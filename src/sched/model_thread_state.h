@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/heap.h"
+#include "sched/decision_log.h"
 #include "sched/model_thread.h"
 
 #define ANSWERED_MAX 64 /* grants whose times are taken together */
@@ -50,10 +51,12 @@ struct variant_range {
 struct model_cores {
     struct thread_model model;
     struct model_core *cores[VARIANTS_MAX];
+    int64_t ctrl_ns; /* that they were made with */
 };
 
 struct model_thread {
     struct thread_rings rings; /* model indexes within the thread are its */
+    struct decision_log *log;  /* NULL: decisions are not logged */
     uint32_t types;
     bool learn;
     const struct policy_ops *policy;
@@ -137,11 +140,16 @@ struct variant *thread_variant_take(struct model_thread *t, uint32_t model, cons
 bool thread_request_possible(const struct model_thread *t, int64_t now, uint32_t model,
                              const struct request_message *message);
 
+/* Logs that a core begins which was prepared by another thread. */
+void thread_prepared_log(const struct model_thread *t, const struct variant *v, const struct model_cores *cores);
+
 /* ---- model_thread_says.c ---- */
 
 /* Writes the newest candidates, of the last step, at once; they are announced at the end of the turn, if they are not
  * part of an answer. */
 void thread_tell_candidate(struct model_thread *t, const struct variant *v, int64_t origin_ns);
+/* Writes down for other threads what load the rates are; NULL: none. */
+void thread_note_load(const struct model_thread *t, const struct variant *v, const struct model_rates *rates);
 /* The variant has new rates: thread_tell_rates() tells them. */
 void thread_note_rates(struct model_thread *t, struct variant *v);
 /* Answers a grant by what the last step said. */

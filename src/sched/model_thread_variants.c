@@ -62,6 +62,15 @@ static struct model_core_config variant_config(struct model_thread *t, const str
     return config;
 }
 
+void thread_prepared_log(const struct model_thread *t, const struct variant *v, const struct model_cores *cores) {
+    if (!t->log)
+        return;
+    struct model_core_config config = core_config(t, &cores->model, v->rank_index);
+    config.ctrl_ns = cores->ctrl_ns;
+    config.data_ns = cores->model.data_ns;
+    decision_model_init(t->log, v->rank_index, &config, t->levels);
+}
+
 /* ---- shapes ---- */
 
 /* Gives a variant to a shape. */
@@ -69,6 +78,8 @@ static void variant_reset(struct model_thread *t, struct variant *v, uint64_t sh
     struct model_core_config config = variant_config(t, v, work);
 
     model_core_init(v->core, &config, &t->rings.pool);
+    if (t->log)
+        decision_model_init(t->log, v->rank_index, &config, t->levels);
     v->shape_key = shape_key;
     v->generation++;
     v->serving = true;
@@ -212,7 +223,7 @@ static struct model_cores *cores_make(struct model_thread *t, const struct threa
     cores->model = *model;
     for (uint32_t i = 0; i < model->variant_count; i++) {
         struct model_core_config config = core_config(t, model, model->first_variant + i);
-        config.ctrl_ns = rings_ctrl_ns(&t->rings, model->slo_ns);
+        config.ctrl_ns = cores->ctrl_ns = rings_ctrl_ns(&t->rings, model->slo_ns);
         config.data_ns = model->data_ns;
         cores->cores[i] = aligned_alloc(CACHE_LINE, core_room(&config));
         if (!cores->cores[i]) {

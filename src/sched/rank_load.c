@@ -78,7 +78,7 @@ static void rates_update(struct rank_core *core, int64_t now_ns) {
         if (now_ns - reported->at_ns < SLOW_NS && rates.thread_busy > core->thread_busy)
             core->thread_busy = rates.thread_busy;
         run_ns = rank_best_effort_run_most(&rates, run_ns);
-        double load = rates.rate / (double)NS_PER_S * (rates.alpha_ns + rates.beta_ns / rates.batch_best);
+        double load = model_rates_load(&rates);
         core->needed += load;
         load_classes_add(&core->classes, rates.runs_on, load);
     }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/thread.h"
+#include "sched/decision_log.h"
 
 #define POLL_MAX 256 /* messages taken from one ring a turn */
 /* Parameters are new every 10 ms, and each model composes its batch anew with them. A turn tells them to TELL_MOST
@@ -23,6 +24,8 @@
 
 struct rank_thread {
     struct wiring *wiring;
+    struct decision_log *log; /* NULL: decisions are not logged */
+    uint32_t types;
     uint32_t part;
     struct rank_core *core;
     uint8_t *accelerator_type; /* [wiring->accelerators] */
@@ -71,7 +74,10 @@ static bool tell_parameters_to(struct rank_thread *r, uint32_t model) {
     /* room for grants, and for models that leave, stays free */
     if (!ring_fits(ring, 1 + r->wiring->models + r->wiring->part_accelerators))
         return false;
-    rank_core_parameters(r->core, model, ring_reserve(ring));
+    struct grant_message *message = ring_reserve(ring);
+    rank_core_parameters(r->core, model, message);
+    if (r->log)
+        decision_rank_parameters(r->log, message);
     ring_push(ring);
     return true;
 }
@@ -80,6 +86,8 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
     struct rank_output *out = &r->out;
 
     rank_core_step(r->core, now, event, out);
+    if (__builtin_expect(r->log != NULL, 0))
+        decision_rank_step(r->log, r->types, now, event, false, out);
     for (uint32_t i = 0; i < out->grant_count; i++) {
         struct ring *ring = grants_ring(r, out->grants[i].model);
         struct grant_message *message = ring_reserve(ring);
@@ -122,6 +130,8 @@ static void tell_parameters(struct rank_thread *r, int64_t now) {
 /* Tells the core, which is stepped when everything of this turn is in. */
 static void rank_take(struct rank_thread *r, int64_t now, const struct rank_event *event) {
     rank_core_take(r->core, now, event, &r->out);
+    if (__builtin_expect(r->log != NULL, 0))
+        decision_rank_step(r->log, r->types, now, event, true, &r->out);
     if (r->out.left != RANK_NOBODY)
         tell_left(r, r->out.left);
     if (r->out.joined != RANK_NOBODY && !tell_parameters_to(r, r->out.joined))
@@ -333,6 +343,11 @@ int rank_thread_make(struct rank_thread **thread, struct wiring *wiring, uint32_
     own.part_of_accelerator = wiring->part_of_accelerator;
     own.part_of_model = wiring->part_of_model;
     rank_core_init(r->core, &own);
+    r->types = config->types;
+    if (wiring->decisions) {
+        r->log = &wiring->decisions[wiring->model_threads + part];
+        decision_rank_init(r->log, &own);
+    }
     *thread = r;
     return 0;
 }

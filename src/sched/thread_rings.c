@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/counter.h"
 
 #define DELAYS_EVERY_NS   (100 * NS_PER_MS) /* how often delay(b) follows what was measured */
@@ -27,10 +28,12 @@ int thread_rings_init(struct thread_rings *r, const struct thread_rings_config *
     r->measured = calloc(count, sizeof(*r->measured));
     r->model_of_served = calloc(served + 1, sizeof(uint32_t));
     r->nodes = calloc(config->queue_max, sizeof(*r->nodes));
+    r->types = config->types ? config->types : 1;
+    r->since_ns = calloc(count, sizeof(*r->since_ns));
     r->executor_rung = calloc(r->wiring->executors, sizeof(bool));
     r->frontend_rung = calloc(r->wiring->frontends, sizeof(bool));
     if (!r->models || !r->counters || !r->queued || !r->batches || !r->measured || !r->model_of_served || !r->nodes ||
-        !r->executor_rung || !r->frontend_rung)
+        !r->executor_rung || !r->frontend_rung || !r->since_ns || recorder_init(&r->recorder, config->record_bytes) < 0)
         return error_set(err, -ENOMEM, "no memory for the queues of %u models", config->model_count);
     for (uint32_t m = 0; m < config->model_count; m++) {
         r->model_of_served[config->models[m].served_model] = m;
@@ -53,6 +56,7 @@ void rings_model_set(struct thread_rings *r, uint32_t m, const struct thread_mod
     for (uint32_t b = 0; b < PROFILE_BATCH_MAX; b++)
         if (counter_get(&r->batches[m][b].batches) > 0)
             counters_clear(&r->batches[m][b], sizeof(r->batches[m][b]));
+    atomic_store_explicit(&r->since_ns[m], clock_now_ns(), memory_order_relaxed); /* a number on its own */
     margin_init(&r->measured[m].gather, model->data_ns);
     atomic_store_explicit(&r->measured[m].data_ns, model->data_ns, memory_order_relaxed); /* nobody asks yet */
 }
@@ -65,6 +69,8 @@ void thread_rings_free(struct thread_rings *r) {
     free(r->measured);
     free(r->model_of_served);
     free(r->nodes);
+    free((void *)r->since_ns);
+    recorder_free(&r->recorder);
     free(r->executor_rung);
     free(r->frontend_rung);
 }

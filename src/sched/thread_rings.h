@@ -6,6 +6,7 @@
 
 #include "base/histogram.h"
 #include "base/margin.h"
+#include "link/recorder.h"
 #include "repository/served_model.h"
 #include "sched/request_pool.h"
 #include "sched/wiring.h"
@@ -31,8 +32,10 @@ struct thread_rings_config {
     uint32_t index;                    /* of the thread */
     const struct thread_model *models; /* those of this thread; copied */
     uint32_t model_count;
-    uint32_t queue_max; /* requests queued over all its models */
-    int64_t ctrl_ns;    /* first value of what dispatching a batch takes */
+    uint32_t queue_max;    /* requests queued over all its models */
+    int64_t ctrl_ns;       /* first value of what dispatching a batch takes */
+    uint32_t types;        /* of accelerators */
+    uint64_t record_bytes; /* for the last requests; 0: they are not recorded */
 };
 
 /* Statistics of one served model; written by the thread, read by anyone. */
@@ -41,6 +44,7 @@ struct model_counters {
     _Atomic int64_t latency_one_ns; /* l(1) in force, of the variant and type that ran last */
     struct histogram batch_items;   /* of batches sealed */
     struct histogram run_ns;        /* of batches run */
+    _Atomic uint64_t moves;         /* to another rank thread */
 };
 
 /* Batches of one size that a served model ran; written by the thread, read by anyone. */
@@ -64,6 +68,9 @@ struct thread_rings {
     _Atomic uint32_t *queued; /* [model_count] requests in the queues of each now; read by anyone. Every request
                                * changes it, so it is not with the counters, which are many lines apart */
     struct batch_counters (*batches)[PROFILE_BATCH_MAX]; /* [model_count], of 1, 2, ... items */
+    uint32_t types;
+    struct recorder recorder;  /* of the requests handed to the thread */
+    _Atomic int64_t *since_ns; /* [model_count] when the place got its model: what is recorded before is another's */
     struct request_pool pool;
     struct request_node *nodes;
     struct margin wake, dispatch;

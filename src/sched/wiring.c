@@ -88,11 +88,12 @@ static uint32_t part_accelerators(const struct wiring *w) {
 static int states_make(struct wiring *w) {
     w->states = calloc(w->accelerators, sizeof(*w->states)); /* all ACCELERATOR_SERVING */
     w->parts = calloc(w->models + 1, sizeof(*w->parts));
+    w->loads = calloc(w->models + 1, sizeof(*w->loads));
     w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
     w->cards = calloc(wiring_numbers(w), sizeof(*w->cards)); /* untouched pages cost nothing */
     w->regions = calloc(wiring_regions(w), sizeof(*w->regions));
     w->card_fds = malloc(w->frontends * sizeof(*w->card_fds));
-    if (!w->states || !w->parts || !w->hints || !w->cards || !w->regions || !w->card_fds)
+    if (!w->states || !w->parts || !w->loads || !w->hints || !w->cards || !w->regions || !w->card_fds)
         return -ENOMEM;
     for (uint32_t f = 0; f < w->frontends; f++)
         w->card_fds[f] = -1;
@@ -269,6 +270,7 @@ void wiring_destroy(struct wiring *w) {
 
     free(w->states);
     free(w->parts);
+    free(w->loads);
     free(w->hints);
     all_bells_free(w);
     rings_free(w->answers, e);

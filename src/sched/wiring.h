@@ -22,6 +22,8 @@
 #include "link/messages.h"
 #include "sched/candidate_board.h"
 
+struct decision_log;
+
 #define PORT_REQUESTS_MAX    8192             /* requests a frontend may have outstanding, unless it says otherwise */
 #define WIRING_NAP_NS        (1 * NS_PER_MS)  /* see wiring_accelerators_free() */
 #define WIRING_UP_NS         (50 * NS_PER_US) /* naps end so long before an accelerator is expected to be free */
@@ -51,6 +53,13 @@ enum wiring_link {
     LINK_FRONTEND,  /* frontends are here; the link is model thread 0 and executor 0 */
     LINK_SCHEDULER, /* model and rank threads, or the central thread; the link is frontend 0 and executor 0 */
     LINK_BACKEND,   /* executors; the link is frontend 0, model thread 0 and rank thread 0 */
+};
+
+/* What a model's requests ask for, as last reported, while they come (struct model_rates). Statistics: written by its
+ * model thread, one word after the other. */
+struct model_load {
+    _Atomic double rate, accelerators; /* items/s; that it keeps busy at its best batch size */
+    _Atomic int64_t at_ns;
 };
 
 struct wiring {
@@ -88,8 +97,12 @@ struct wiring {
     struct region *regions; /* [wiring_regions()] a frontend's own has its number; the next: of bulk threads */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
+    /* [model_threads + rank_threads] logs of what each thread decides, of the model threads first; whoever starts the
+     * threads sets them before, and owns them. NULL: nothing is logged */
+    struct decision_log *decisions;
     _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */
     _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */
+    struct model_load *loads; /* [models] the same */
 };
 
 static inline uint32_t wiring_regions(const struct wiring *wiring) {

@@ -18,6 +18,12 @@ struct checked_request {
 
 struct checked_accelerator {
     bool running;
+    uint32_t part; /* sub-cluster */
+};
+
+/* A model, with several sub-clusters. */
+struct checked_model {
+    uint32_t part; /* UINT32_MAX: of none */
 };
 
 struct checker {
@@ -25,6 +31,8 @@ struct checker {
     uint64_t requests_max;
     struct checked_request *requests; /* [requests_max] by handle */
     struct checked_accelerator *accelerators;
+    struct checked_model *models;
+    int64_t wait_most_ns; /* that a move may take; negative: any time */
     /* the batch being started */
     int64_t now_ns, finish_ns;
     uint32_t model, accelerator, items, items_left, items_first;
@@ -39,7 +47,8 @@ static size_t align(size_t bytes) {
 
 size_t checker_bytes(const struct sim_config *config, uint64_t requests_max) {
     return align(sizeof(struct checker)) + align(requests_max * sizeof(struct checked_request)) +
-           align(config->accelerators * sizeof(struct checked_accelerator));
+           align(config->accelerators * sizeof(struct checked_accelerator)) +
+           align(config->model_count * sizeof(struct checked_model));
 }
 
 static void __attribute__((format(printf, 2, 3))) wrong(struct checker *checker, const char *format, ...) {
@@ -53,6 +62,7 @@ static void __attribute__((format(printf, 2, 3))) wrong(struct checker *checker,
 
 /* The request of a handle if it waits, else NULL after noting what is wrong. */
 static struct checked_request *waiting(struct checker *checker, uint64_t handle, const char *what) {
+    handle = sim_request_number(handle);
     if (handle >= checker->requests_max || checker->requests[handle].state == UNKNOWN) {
         wrong(checker, "request %" PRIu64 " is %s but never arrived", handle, what);
         return NULL;
@@ -69,6 +79,7 @@ static struct checked_request *waiting(struct checker *checker, uint64_t handle,
 static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items, uint8_t priority,
                        int64_t deadline_ns) {
     struct checker *checker = context;
+    handle = sim_request_number(handle);
     if (handle >= checker->requests_max || checker->requests[handle].state != UNKNOWN) {
         wrong(checker, "request %" PRIu64 " arrives twice or is one too many", handle);
         return;
@@ -137,6 +148,9 @@ static void on_sent(void *context, int64_t now_ns, uint32_t model, uint32_t acce
         wrong(checker, "a batch of %" PRIu32 " items, of at most %" PRIu32, items, config->models[model].batch_max);
     if (!config->models[model].profiles[config->accelerator_type[accelerator]])
         wrong(checker, "model %" PRIu32 " does not run on accelerator %" PRIu32, model, accelerator);
+    if (config->subclusters > 1 && checker->models[model].part != checker->accelerators[accelerator].part)
+        wrong(checker, "model %" PRIu32 " of sub-cluster %" PRIu32 " has accelerator %" PRIu32 " of %" PRIu32, model,
+              checker->models[model].part, accelerator, checker->accelerators[accelerator].part);
 }
 
 static void on_joined(void *context, uint64_t handle) {
@@ -179,6 +193,40 @@ static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
     checker->accelerators[accelerator].running = false;
 }
 
+/* It comes from nowhere and goes to nowhere, so that it is in one at a time. */
+static void on_assigned(void *context, int64_t now_ns, uint32_t model, uint32_t part) {
+    struct checker *checker = context;
+    uint32_t before = checker->models[model].part;
+    if (part != UINT32_MAX && part >= checker->config->subclusters)
+        wrong(checker, "there is no sub-cluster %" PRIu32, part);
+    if ((before == UINT32_MAX) == (part == UINT32_MAX))
+        wrong(checker, "model %" PRIu32 " goes from %" PRIu32 " to %" PRIu32 " at %" PRId64, model, before, part,
+              now_ns);
+    checker->models[model].part = part;
+}
+
+static void on_moved(void *context, int64_t now_ns, uint32_t model, int64_t wait_ns) {
+    struct checker *checker = context;
+    if (wait_ns < 0 || (checker->wait_most_ns >= 0 && wait_ns > checker->wait_most_ns))
+        wrong(checker, "model %" PRIu32 " was without a rank core for %" PRId64 " ns until %" PRId64 ", of %" PRId64,
+              model, wait_ns, now_ns, checker->wait_most_ns);
+}
+
+/* Accelerators of a type are dealt to the sub-clusters in turn. */
+static void parts_set(struct checker *checker) {
+    const struct sim_config *config = checker->config;
+    for (uint32_t a = 0; a < config->accelerators; a++) {
+        uint32_t before = 0;
+        for (uint32_t b = 0; b < a; b++)
+            before += config->accelerator_type[b] == config->accelerator_type[a];
+        checker->accelerators[a].part = config->subclusters > 1 ? before % config->subclusters : 0;
+    }
+    for (uint32_t m = 0; m < config->model_count; m++)
+        checker->models[m].part = UINT32_MAX;
+    /* the old rank core grants, is answered, lets go, and the new one hears: four messages at most */
+    checker->wait_most_ns = config->forced_away > 0 ? -1 : 4 * (config->message_ns + config->message_jitter_ns);
+}
+
 void checker_init(struct checker *checker, const struct sim_config *config, uint64_t requests_max,
                   struct sim_observer *observer) {
     memset(checker, 0, checker_bytes(config, requests_max));
@@ -187,6 +235,9 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
     checker->requests = (struct checked_request *)((char *)checker + align(sizeof(*checker)));
     checker->accelerators =
         (struct checked_accelerator *)((char *)checker->requests + align(requests_max * sizeof(*checker->requests)));
+    checker->models = (struct checked_model *)((char *)checker->accelerators +
+                                               align(config->accelerators * sizeof(*checker->accelerators)));
+    parts_set(checker);
     *observer = (struct sim_observer){
         .context = checker,
         .arrived = on_arrived,
@@ -195,6 +246,8 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         .joined = on_joined,
         .began = on_began,
         .ended = on_ended,
+        .assigned = on_assigned,
+        .moved = on_moved,
     };
 }
 
@@ -210,6 +263,9 @@ const char *checker_verdict(struct checker *checker, const struct sim_result *re
     for (uint32_t a = 0; a < checker->config->accelerators; a++)
         if (checker->accelerators[a].running)
             wrong(checker, "accelerator %" PRIu32 " never ends its batch", a);
+    for (uint32_t m = 0; m < checker->config->model_count && checker->config->subclusters > 1; m++)
+        if (checker->models[m].part == UINT32_MAX)
+            wrong(checker, "model %" PRIu32 " is of no sub-cluster in the end", m);
     if (result->stuck)
         wrong(checker, "the rank core lost %" PRIu32 " accelerators", result->stuck);
     if (result->unanswered)

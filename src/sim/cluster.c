@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scenario/scenario.h"
 #include "sched/central.h"
 
 /* Whether two models have the same tables: copies do, and there may be 100,000 of them. */
@@ -14,7 +15,7 @@ static bool tables_same(const struct scenario *s, const struct scenario_model *a
         if (l->alpha_ns != k->alpha_ns || l->beta_ns != k->beta_ns || l->latency_ns != k->latency_ns)
             return false;
     }
-    return a->slo_ns == b->slo_ns;
+    return a->batch_max == b->batch_max;
 }
 
 static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) {
@@ -48,6 +49,8 @@ static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
         .load_ns = from->load_ns,
         .best_effort = from->best_effort,
         .priority_count = from->priority_count,
+        .surge_at_s = from->surge_at_s,
+        .surge_factor = from->surge_factor,
     };
     memcpy(to->priorities, from->priorities, sizeof(to->priorities));
     snprintf(to->name, sizeof(to->name), "%.*s", SIM_NAME_MAX - 1, from->name);
@@ -61,6 +64,21 @@ static int models_make(struct cluster *c, const struct scenario *s) {
     for (uint32_t m = 0; !rc && m < s->model_count; m++)
         rc = model_make(c, s, m);
     return rc;
+}
+
+static int pipelines_make(struct cluster *c, const struct scenario *s) {
+    c->pipelines = calloc(s->pipeline_count + 1, sizeof(*c->pipelines));
+    if (!c->pipelines)
+        return -ENOMEM;
+    for (uint32_t p = 0; p < s->pipeline_count; p++) {
+        const struct scenario_pipeline *from = &s->pipelines[p];
+        struct sim_pipeline *to = &c->pipelines[p];
+        to->graph = from->graph;
+        to->queries =
+            (struct sim_model){.slo_ns = from->graph.slo_ns, .share = from->share, .items_least = 1, .items_most = 1};
+        snprintf(to->queries.name, sizeof(to->queries.name), "%.*s", SIM_NAME_MAX - 1, from->name);
+    }
+    return 0;
 }
 
 static int accelerators_make(struct cluster *c, const struct scenario *s) {
@@ -112,7 +130,7 @@ static int trace_make(struct cluster *c, const struct scenario *s, struct sy_err
         return error_set(err, -ENOMEM, "out of memory for the trace of %u models", s->model_count);
     }
     for (uint32_t m = 0; m < s->model_count; m++)
-        models[m] = (struct trace_model){s->models[m].name, s->models[m].share};
+        models[m] = (struct trace_model){s->models[m].name, s->models[m].share, s->models[m].priority_count};
     double run_s = (double)(s->warmup_ns + s->duration_ns) / (double)NS_PER_S;
     int rc = trace_read(&s->trace, models, s->model_count, run_s, (uint64_t)s->seed, c->trace, err);
     free(models);
@@ -141,13 +159,7 @@ static uint64_t memory_of(const struct scenario *s) {
 static void autoscale_make(struct cluster *c, const struct scenario *s) {
     if (!s->autoscale.enabled)
         return;
-    c->autoscale = (struct autoscale_config){
-        .min = (uint32_t)s->autoscale.min,
-        .max = (uint32_t)s->autoscale.max,
-        .headroom = s->autoscale.headroom,
-        .every_ns = s->autoscale.every_ns,
-        .start_delay_ns = s->autoscale.start_delay_ns,
-    };
+    c->autoscale = scenario_autoscale_config(&s->autoscale);
     c->config.autoscale = &c->autoscale;
     c->config.accelerators_first = s->accelerator_count;
     c->config.accelerators = c->autoscale.max;
@@ -157,9 +169,14 @@ static void config_make(struct cluster *c, const struct scenario *s) {
     c->config = (struct sim_config){
         .models = c->models,
         .model_count = s->model_count,
+        .pipelines = c->pipelines,
+        .pipeline_count = s->pipeline_count,
         .accelerator_type = c->accelerator_type,
         .accelerators = s->accelerator_count,
         .types = s->type_count,
+        .subclusters = s->subclusters,
+        .epoch_s = s->epoch_s,
+        .subcluster_rate_max = s->max_rate_rps,
         .arrivals = arrivals_of(s),
         .gamma_shape = s->gamma_shape,
         .trace = c->trace,
@@ -169,6 +186,7 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .ctrl_ns = s->ctrl_ns,
         .data_ns = s->data_ns,
         .reply_margin_ns = s->reply_margin_ns,
+        .message_ns = s->message_ns,
         .seconds = (double)s->duration_ns / (double)NS_PER_S,
         .warmup_s = (double)s->warmup_ns / (double)NS_PER_S,
         .seed = (uint64_t)s->seed,
@@ -189,11 +207,18 @@ int cluster_make(struct cluster *cluster, const struct scenario *scenario, struc
     if (scenario->autoscale.enabled && (memory_of(scenario) || scenario->fault_every_s > 0))
         return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.%s",
                          memory_of(scenario) ? "memory_gib" : "faults");
+    if (scenario->subclusters > 1 && (scenario->policy->central || scenario->autoscale.enabled))
+        return error_set(err, -ENOTSUP, "cluster.subclusters: not with %s%s",
+                         scenario->policy->central ? "the central policy " : "autoscale",
+                         scenario->policy->central ? scenario->policy->name : "");
+    if (scenario->subclusters > 1 && scenario->pipeline_count)
+        return error_set(err, -ENOTSUP, "cluster.subclusters: not with pipelines");
     for (uint32_t m = 0; m < scenario->model_count && scenario->policy->central; m++)
         if (scenario->models[m].best_effort > 0 || scenario->models[m].priority_count)
             return error_set(err, -ENOTSUP, "the policy %s knows neither priorities nor best effort",
                              scenario->policy->name);
     int rc = models_make(cluster, scenario);
+    rc = rc ? rc : pipelines_make(cluster, scenario);
     rc = rc ? rc : accelerators_make(cluster, scenario);
     rc = rc ? rc : steps_make(cluster, scenario);
     rc = rc ? error_set(err, rc, "out of memory for %u models on %u accelerators", scenario->model_count,
@@ -212,6 +237,7 @@ void cluster_free(struct cluster *cluster) {
         free(cluster->profiles[i]);
     free(cluster->profiles);
     free(cluster->models);
+    free(cluster->pipelines);
     free(cluster->accelerator_type);
     free(cluster->steps);
     free(cluster->query_sizes);

@@ -4,13 +4,15 @@
 #pragma once
 
 #include "base/error.h"
-#include "scenario/scenario.h"
 #include "sim/sim.h"
+
+struct scenario;
 
 /* Not to be moved: it points into itself. */
 struct cluster {
     struct sim_config config; /* everything but the observer; points into the tables below */
     struct sim_model *models; /* [config.model_count], in the scenario's order */
+    struct sim_pipeline *pipelines;
     uint8_t *accelerator_type;
     struct sim_rate_step *steps;
     struct autoscale_config autoscale;

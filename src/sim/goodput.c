@@ -122,8 +122,8 @@ size_t goodput_bytes(const struct sim_config *config, double guess_rps) {
     return sim_bytes(&run);
 }
 
-/* Accelerator time that a request takes at the least, on the type where that is least. */
-static double request_ns(const struct sim_config *config, const struct sim_model *model) {
+/* Accelerator time that an item takes at the least, on the type where that is least. */
+static double item_ns(const struct sim_config *config, const struct sim_model *model) {
     double least_ns = 0;
     for (uint32_t t = 0; t < config->types; t++)
         for (uint32_t b = 1; model->profiles[t] && b <= model->batch_max; b++) {
@@ -131,8 +131,20 @@ static double request_ns(const struct sim_config *config, const struct sim_model
             if (model->profiles[t]->latency_ns[b] <= model->slo_ns && (least_ns <= 0 || each_ns < least_ns))
                 least_ns = each_ns;
         }
+    return least_ns;
+}
+
+static double request_ns(const struct sim_config *config, const struct sim_model *model) {
     double items = (model->items_least + model->items_most) / 2.0;
-    return least_ns * (config->query_sizes ? query_sizes_mean(config->query_sizes) : items);
+    return item_ns(config, model) * (config->query_sizes ? query_sizes_mean(config->query_sizes) : items);
+}
+
+static double query_ns(const struct sim_config *config, const struct pipeline *pipeline) {
+    double items[PIPELINE_STAGES_MAX], sum_ns = 0;
+    pipeline_items(pipeline, items);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        sum_ns += items[v] * item_ns(config, &config->models[pipeline->stages[v].model]);
+    return sum_ns;
 }
 
 double goodput_guess(const struct sim_config *config) {
@@ -140,6 +152,10 @@ double goodput_guess(const struct sim_config *config) {
     for (uint32_t m = 0; m < config->model_count; m++) {
         shares += config->models[m].share;
         work_ns += config->models[m].share * request_ns(config, &config->models[m]);
+    }
+    for (uint32_t p = 0; p < config->pipeline_count; p++) {
+        shares += config->pipelines[p].queries.share;
+        work_ns += config->pipelines[p].queries.share * query_ns(config, &config->pipelines[p].graph);
     }
     return work_ns > 0 ? GUESS_SHARE * config->accelerators * shares * (double)NS_PER_S / work_ns : 1;
 }

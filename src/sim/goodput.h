@@ -1,4 +1,5 @@
-/* goodput.h - the highest offered rate at which every model answers at least 99 % of its requests in time. */
+/* goodput.h - the highest offered rate at which every model answers at least 99 % of its requests in time, and
+ * every pipeline of its queries. */
 #pragma once
 
 #include "sim/sim.h"

@@ -17,8 +17,8 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
     struct sim_sources s = {.runs = 0};
     s.loads = s.runs + c->accelerators;
     s.arrivals = s.loads + c->accelerators;
-    s.cancels = s.arrivals + c->model_count;
-    s.fault = s.cancels + c->model_count;
+    s.cancels = s.arrivals + c->model_count + c->pipeline_count;
+    s.fault = s.cancels + c->model_count + c->pipeline_count;
     s.looks = s.fault + 1;
     s.starts = s.looks + 1;
     s.driver = s.starts + 1;
@@ -28,7 +28,7 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
 
 /* Requests at once, plenty: twice what arrives during the longest SLO, but not more than twice what arrives at all. */
 static uint32_t requests_most(const struct sim_config *c) {
-    double rate = 0, slo_s = 0, surge = 1, run_s = c->warmup_s + c->seconds;
+    double rate = 0, slo_s = 0, surge = 1, run_s = c->warmup_s + c->seconds, each = 1;
     uint32_t best_effort = 0;
     for (uint32_t i = 0; i < c->step_count; i++)
         rate = c->steps[i].rate_rps > rate ? c->steps[i].rate_rps : rate;
@@ -38,7 +38,13 @@ static uint32_t requests_most(const struct sim_config *c) {
         best_effort += c->models[m].best_effort > 0 ? BEST_EFFORT_MAX : 0;
         surge = c->models[m].surge_factor > surge ? c->models[m].surge_factor : surge;
     }
-    double most = 2 * rate * surge * (slo_s < run_s ? slo_s : run_s) + best_effort + REQUESTS_MORE;
+    for (uint32_t p = 0; p < c->pipeline_count; p++) {
+        double pipeline_slo_s = (double)c->pipelines[p].graph.slo_ns / (double)NS_PER_S;
+        double requests = pipeline_requests(&c->pipelines[p].graph);
+        slo_s = pipeline_slo_s > slo_s ? pipeline_slo_s : slo_s;
+        each = requests > each ? requests : each;
+    }
+    double most = 2 * rate * each * surge * (slo_s < run_s ? slo_s : run_s) + best_effort + REQUESTS_MORE;
     return most < REQUESTS_MOST ? (uint32_t)most : REQUESTS_MOST;
 }
 
@@ -72,8 +78,9 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     sim->sources = sources_of(c, sim->driver);
     tournament_take(arena, &sim->events, sim->sources.count);
     struct request_node *nodes = arena_take(arena, (size_t)requests_most(c) * sizeof(*nodes));
-    sim->streams = arena_take(arena, c->model_count * sizeof(*sim->streams));
+    sim->streams = arena_take(arena, (c->model_count + c->pipeline_count) * sizeof(*sim->streams));
     struct sim_model_result *results = arena_take(arena, c->model_count * sizeof(*results));
+    sim->pool.capacity = requests_most(c);
     if (arena->base) {
         request_pool_init(&sim->pool, nodes, requests_most(c));
         memset(results, 0, c->model_count * sizeof(*results));
@@ -81,7 +88,9 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     }
     batch_sizes_layout(arena, c, results);
     classes_layout(arena, c, results);
-    sim->bad_most = c->give_up_bad > 0 ? arena_take(arena, c->model_count * sizeof(*sim->bad_most)) : NULL;
+    size_t streams = c->model_count + c->pipeline_count;
+    sim->bad_most = c->give_up_bad > 0 ? arena_take(arena, streams * sizeof(*sim->bad_most)) : NULL;
+    sim_queries_layout(sim, arena);
     sim_accelerators_layout(sim, arena);
     sim_scaling_layout(sim, arena);
     sim->driver->layout(sim, arena);
@@ -144,8 +153,11 @@ void sim_refuse(struct sim *sim, uint32_t node) {
     while (node != REQUEST_NONE) {
         struct request_node *request = &sim->pool.nodes[node];
         uint32_t next = request->next;
-        sim_count(sim, request->model, request->priority, request->arrival_ns,
-                  request->refusal == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
+        if (sim_is_stage(request->handle))
+            sim_stage_refused(sim, request->handle, request->refusal);
+        else
+            sim_count(sim, request->model, request->priority, request->arrival_ns,
+                      request->refusal == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
         if (observer && observer->refused)
             observer->refused(observer->context, sim->now_ns, request->model, request->handle, request->refusal);
         request_pool_put(&sim->pool, node);
@@ -165,10 +177,11 @@ static void cancel_draw(struct sim *sim, uint32_t model, const struct request_me
     sim_source_set(sim, sim->sources.cancels + model, sim->now_ns + (after_ns > 0 ? after_ns : 0));
 }
 
-static void arrival_schedule(struct sim *sim, uint32_t model) {
-    struct sim_stream *stream = &sim->streams[model];
+/* Of a model, or, after them, of a pipeline. */
+static void arrival_schedule(struct sim *sim, uint32_t number) {
+    struct sim_stream *stream = &sim->streams[number];
     bool more = workload_stream_next(&stream->arrivals, &stream->next);
-    sim_source_set(sim, sim->sources.arrivals + model, more ? stream->next.arrival_ns : TIME_NEVER);
+    sim_source_set(sim, sim->sources.arrivals + number, more ? stream->next.arrival_ns : TIME_NEVER);
 }
 
 /* No room for one more request. */
@@ -177,8 +190,22 @@ static bool full(const struct sim *sim) {
            (sim->config->queue_capacity && sim->queued >= sim->config->queue_capacity);
 }
 
-static void request_arrives(struct sim *sim, uint32_t model) {
+bool sim_admit(struct sim *sim, const struct request_message *message) {
     const struct sim_observer *observer = sim->config->observer;
+    if (observer && observer->arrived)
+        observer->arrived(observer->context, sim->now_ns, message->handle, message->model, message->items,
+                          message->priority, message->deadline_ns);
+    if (full(sim)) {
+        if (observer && observer->refused)
+            observer->refused(observer->context, sim->now_ns, message->model, message->handle, REFUSAL_POOL_FULL);
+        return false;
+    }
+    sim->queued++;
+    sim->driver->arrived(sim, message);
+    return true;
+}
+
+static void request_arrives(struct sim *sim, uint32_t model) {
     struct sim_stream *stream = &sim->streams[model];
     struct request_message message = {
         .kind = REQUEST_ARRIVED,
@@ -195,19 +222,17 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     sim->result->requests++;
     result->offered += counted && message.priority != PRIORITY_BEST_EFFORT;
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
-    if (observer && observer->arrived)
-        observer->arrived(observer->context, sim->now_ns, message.handle, model, message.items, message.priority,
-                          message.deadline_ns);
-    if (full(sim)) {
+    if (!sim_admit(sim, &message))
         sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
-        if (observer && observer->refused)
-            observer->refused(observer->context, sim->now_ns, model, message.handle, REFUSAL_POOL_FULL);
-        return;
-    }
-    if (sim->config->cancel_share > 0)
+    else if (sim->config->cancel_share > 0)
         cancel_draw(sim, model, &message);
-    sim->queued++;
-    sim->driver->arrived(sim, &message);
+}
+
+static void query_arrives(struct sim *sim, uint32_t pipeline) {
+    uint32_t number = sim->config->model_count + pipeline;
+    int64_t slo_ns = sim->streams[number].next.slo_ns;
+    arrival_schedule(sim, number);
+    sim_query_arrives(sim, pipeline, slo_ns);
 }
 
 static void request_cancels(struct sim *sim, uint32_t model) {
@@ -247,14 +272,19 @@ static void fault_toggle(struct sim *sim) {
 
 static void source_handle(struct sim *sim, uint32_t source) {
     const struct sim_sources *s = &sim->sources;
+    uint32_t models = sim->config->model_count;
     if (source < s->loads)
         sim_runs_due(sim, source - s->runs);
     else if (source < s->arrivals)
         sim_loads_due(sim, source - s->loads);
-    else if (source < s->cancels)
+    else if (source < s->arrivals + models)
         request_arrives(sim, source - s->arrivals);
-    else if (source < s->fault)
+    else if (source < s->cancels)
+        query_arrives(sim, source - s->arrivals - models);
+    else if (source < s->cancels + models)
         request_cancels(sim, source - s->cancels);
+    else if (source < s->fault)
+        sim_query_cancels(sim, source - s->cancels - models);
     else if (source == s->fault)
         fault_toggle(sim);
     else if (source == s->looks)
@@ -265,12 +295,10 @@ static void source_handle(struct sim *sim, uint32_t source) {
         sim->driver->due(sim, source - s->driver);
 }
 
-/* How many bad requests of each model are too many. */
+/* How many bad requests of each model, and queries of each pipeline, are too many. */
 static void bad_most_set(struct sim *sim) {
     const struct sim_config *c = sim->config;
-    double shares = 0, offered = 0;
-    for (uint32_t m = 0; m < c->model_count; m++)
-        shares += c->models[m].share;
+    double shares = workload_shares(c), offered = 0;
     for (uint32_t i = 0; i < c->step_count; i++) {
         double from_s = c->steps[i].at_s > c->warmup_s ? c->steps[i].at_s : c->warmup_s;
         double to_s = c->warmup_s + c->seconds;
@@ -278,11 +306,17 @@ static void bad_most_set(struct sim *sim) {
             to_s = c->steps[i + 1].at_s;
         offered += to_s > from_s ? (to_s - from_s) * c->steps[i].rate_rps : 0;
     }
-    for (uint32_t m = 0; m < c->model_count; m++) {
-        double surge = c->models[m].surge_factor > 1 ? c->models[m].surge_factor : 1;
-        sim->bad_most[m] = c->trace ? UINT64_MAX /* who knows what is recorded for the rest of the run */
-                                    : (uint64_t)(c->give_up_bad * offered * surge * c->models[m].share / shares) + 10;
+    for (uint32_t i = 0; i < c->model_count + c->pipeline_count; i++) {
+        const struct sim_model *t = workload_traffic(c, i);
+        double surge = t->surge_factor > 1 ? t->surge_factor : 1;
+        sim->bad_most[i] = c->trace ? UINT64_MAX /* who knows what is recorded for the rest of the run */
+                                    : (uint64_t)(c->give_up_bad * offered * surge * t->share / shares) + 10;
     }
+}
+
+static void worst_set(struct sim_result *r, uint64_t bad, uint64_t offered) {
+    double rate = offered ? (double)bad / (double)offered : 0;
+    r->worst_bad_rate = rate > r->worst_bad_rate ? rate : r->worst_bad_rate;
 }
 
 static void result_sum(struct sim *sim) {
@@ -299,15 +333,23 @@ static void result_sum(struct sim *sim) {
         r->cancelled += model->cancelled;
         r->batches += model->batches;
         r->batch_items += model->batch_items;
-        double bad = model->offered ? (double)(model->dropped + model->late) / (double)model->offered : 0;
-        r->worst_bad_rate = bad > r->worst_bad_rate ? bad : r->worst_bad_rate;
+        worst_set(r, model->dropped + model->late, model->offered);
+    }
+    for (uint32_t p = 0; p < c->pipeline_count; p++) {
+        const struct sim_pipeline_result *pipeline = &r->pipelines[p];
+        r->offered += pipeline->offered;
+        r->good += pipeline->good;
+        r->dropped += pipeline->dropped;
+        r->late += pipeline->late;
+        r->cancelled += pipeline->cancelled;
+        worst_set(r, pipeline->dropped + pipeline->late, pipeline->offered);
     }
     for (uint32_t a = 0; a < c->accelerators; a++)
         r->accelerators_used += sim->accelerators[a].used;
     sim_scaling_end(sim);
     r->busy = sim->scaling.present_ns ? sim->busy_ns / sim->scaling.present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
-    r->unanswered = sim->pool.used;
+    r->unanswered = sim->pool.used + sim->queries.used;
 }
 
 void sim_run(const struct sim_config *config, void *memory, struct sim_result *result) {
@@ -322,10 +364,10 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     sim->count_until_ns = (int64_t)((config->warmup_s + config->seconds) * (double)NS_PER_S);
     rng_seed(&sim->rng, config->seed);
     double shares = workload_shares(config);
-    for (uint32_t m = 0; m < config->model_count; m++) {
-        memset(&sim->streams[m], 0, sizeof(sim->streams[m]));
-        workload_stream_init(&sim->streams[m].arrivals, config, m, shares);
-        arrival_schedule(sim, m);
+    for (uint32_t i = 0; i < config->model_count + config->pipeline_count; i++) {
+        memset(&sim->streams[i], 0, sizeof(sim->streams[i]));
+        workload_stream_init(&sim->streams[i].arrivals, config, i, shares);
+        arrival_schedule(sim, i);
     }
     if (config->fault_every_s > 0)
         sim_source_set(sim, sim->sources.fault,
@@ -333,6 +375,8 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     if (sim->bad_most)
         bad_most_set(sim);
     sim_scaling_begin(sim);
+    if (sim->driver->begin)
+        sim->driver->begin(sim);
     for (uint32_t events = 1; !result->gave_up && !result->stopped; events++) {
         struct tournament_entry next = tournament_top(&sim->events);
         if (next.key == TIME_NEVER)
@@ -342,6 +386,7 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
         sim->handled = next.item;
         source_handle(sim, next.item);
         sim->driver->deliver(sim);
+        sim_queries_go_on(sim);
         sim->handled = SIM_NOTHING;
         tournament_set(&sim->events, next.item, sim->handled_next_ns);
         if (config->go_on && events % GO_ON_EVENTS == 0)

@@ -1,7 +1,7 @@
 /* sim.h - an emulated cluster in virtual time: workloads, the scheduler's own cores, and accelerators that take l(b).
  *
  * A run is a function of its configuration and seed: one event after the other, in int64 nanoseconds, ties in a fixed
- * order. It drives the very model cores and rank core of the live server, through the same messages. */
+ * order. It drives the very model cores and rank cores of the live server, through the same messages. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/time.h"
+#include "pipeline/query.h"
 #include "plan/autoscale.h"
 #include "scenario/query_size.h"
 #include "scenario/trace.h"
@@ -17,6 +18,15 @@
 #include "table/profile.h"
 
 #define SIM_NAME_MAX 64
+
+/* A request's handle is its number in the run; for a stage's request, which query and which stage it is of besides. */
+#define SIM_NUMBER_BITS 38
+#define SIM_QUERY_BITS  20
+#define SIM_QUERIES_MAX ((1U << SIM_QUERY_BITS) - 1) /* at once; more are dropped */
+
+static inline uint64_t sim_request_number(uint64_t handle) {
+    return handle & ((1ULL << SIM_NUMBER_BITS) - 1);
+}
 
 enum sim_arrivals { SIM_POISSON, SIM_UNIFORM, SIM_GAMMA, SIM_TRACE };
 
@@ -35,6 +45,12 @@ struct sim_model {
     double surge_at_s, surge_factor;   /* from then on its rate is multiplied; factor 0: never */
     uint64_t weights_bytes;            /* that it takes on an accelerator, where memory is limited */
     int64_t load_ns;                   /* what loading it there takes */
+};
+
+/* Queries of several models. Each item of a stage is a request. */
+struct sim_pipeline {
+    struct sim_model queries; /* how they come: name, SLO, share; a query begins with one item */
+    struct pipeline graph;    /* its models are those of the config */
 };
 
 struct sim_rate_step {
@@ -57,6 +73,17 @@ struct sim_observer {
     void (*began)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items, int64_t end_ns);
     /* It ends, or goes down with the accelerator. */
     void (*ended)(void *context, int64_t now_ns, uint32_t accelerator);
+    /* With several sub-clusters: the model is of `part` from now on (UINT32_MAX: of none), and once a move is over, for
+     * how long no rank core knew the model. */
+    void (*assigned)(void *context, int64_t now_ns, uint32_t model, uint32_t part);
+    void (*moved)(void *context, int64_t now_ns, uint32_t model, int64_t wait_ns);
+    /* A request of it is answered; or it was not run, or went down. */
+    void (*answered)(void *context, int64_t now_ns, uint64_t handle, bool ran);
+    /* A query arrives, by a number from 0 on; a stage of it begins, with items that arrive at once as requests, or
+     * none; it ends. */
+    void (*query_arrived)(void *context, int64_t now_ns, uint64_t query, uint32_t pipeline, int64_t deadline_ns);
+    void (*stage_began)(void *context, int64_t now_ns, uint64_t query, uint32_t stage, uint32_t items);
+    void (*query_ended)(void *context, int64_t now_ns, uint64_t query, enum query_end end, enum refusal reason);
     /* A model was loaded onto an accelerator from begin_ns until now, or unloaded. */
     void (*loaded)(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, bool in, int64_t begin_ns);
 };
@@ -64,8 +91,16 @@ struct sim_observer {
 struct sim_config {
     const struct sim_model *models;
     uint32_t model_count;
+    const struct sim_pipeline *pipelines; /* [pipeline_count] */
+    uint32_t pipeline_count;
     const uint8_t *accelerator_type; /* [accelerators] */
     uint32_t accelerators, types;
+    uint32_t subclusters;       /* each with its rank core, its share of each type, and models; 0: one. Policies by
+                                   candidates; not with autoscale */
+    double epoch_s;             /* how often models may move between them (plan/balance.h); 0: they stay */
+    double subcluster_rate_max; /* items/s that each is to have at most; 0: any */
+    double forced_moves_rate;   /* besides, so many models a second move anywhere, for tests; 0: none */
+    double forced_away;         /* share of these that first leave for nowhere, for a while */
     const struct autoscale_config *autoscale; /* NULL: all accelerators are there throughout */
     uint32_t accelerators_first;              /* with autoscale: to begin with */
     enum sim_arrivals arrivals;
@@ -91,8 +126,8 @@ struct sim_config {
     const struct policy_ops *policy;
     struct policy_options options;
     const struct sim_observer *observer; /* or NULL */
-    double give_up_bad; /* the run ends early as soon as a model's bad requests exceed this share of all that it is to
-                           be offered, and ten; 0: never */
+    double give_up_bad; /* the run ends early as soon as the bad requests of a model, or queries of a pipeline, exceed
+                           this share of all that it is to be offered, and ten; 0: never */
     bool (*go_on)(void *context, int64_t now_ns); /* every few thousand events; false ends the run early. Or NULL */
     void *go_on_context;
 };
@@ -115,6 +150,7 @@ struct sim_class_result {
 struct sim_model_result {
     uint64_t offered, good, dropped, late, cancelled; /* requests; offered is the sum of the others */
     uint64_t batches, batch_items;
+    uint64_t moves;                     /* to another sub-cluster, in the whole run */
     uint64_t loads;                     /* onto an accelerator */
     uint64_t cold;                      /* requests that came while no accelerator had the model */
     uint32_t *batch_sizes;              /* [batch_max + 1] batches, by their items */
@@ -122,21 +158,39 @@ struct sim_model_result {
     struct sim_class_result *best_effort, *priorities; /* NULL: it has no such requests; [priority_count] */
 };
 
-struct sim_result {
-    struct sim_model_result *models; /* [model_count] */
+/* Requests of a stage: those that ended before the stage's deadline, were refused, ended later or were lost, or were
+ * taken back since their query had ended. */
+struct sim_stage_result {
+    uint64_t count[SIM_OUTCOMES];
+    struct sim_times latency; /* of those that ran */
+};
+
+/* Whole queries. */
+struct sim_pipeline_result {
     uint64_t offered, good, dropped, late, cancelled;
+    struct sim_times latency;        /* of the good ones */
+    struct sim_stage_result *stages; /* [stage_count] */
+};
+
+/* A model's requests are those of its own traffic, but batches, and what waits in them, are of all. */
+struct sim_result {
+    struct sim_model_result *models;                  /* [model_count] */
+    struct sim_pipeline_result *pipelines;            /* [pipeline_count] */
+    uint64_t offered, good, dropped, late, cancelled; /* requests of models' own traffic, and queries */
     uint64_t batches, batch_items;
     uint64_t loads, cold;
-    uint64_t requests;         /* warm-up included */
-    double worst_bad_rate;     /* of a model: bad over offered */
-    double busy;               /* share of the accelerators' time spent running, while requests counted */
-    double accelerators_mean;  /* in service, while requests counted */
-    uint32_t accelerators_max; /* in service at once, ever */
-    struct sim_advice *advice; /* [advice_count] changes, with autoscale */
+    uint64_t requests;                      /* warm-up included */
+    uint64_t moves;                         /* of models to another sub-cluster, warm-up included */
+    int64_t move_wait_ns, move_wait_max_ns; /* in which no rank core knew the model: of all moves together, and most */
+    double worst_bad_rate;                  /* of a model or pipeline: bad over offered */
+    double busy;                            /* share of the accelerators' time spent running, while requests counted */
+    double accelerators_mean;               /* in service, while requests counted */
+    uint32_t accelerators_max;              /* in service at once, ever */
+    struct sim_advice *advice;              /* [advice_count] changes, with autoscale */
     uint32_t advice_count;
     uint32_t accelerators_used; /* that ever ran a batch */
     uint32_t stuck;             /* accelerators that the rank core did not get back; 0 unless something is broken */
-    uint32_t unanswered;        /* requests still in the scheduler at the end; 0 unless something is broken */
+    uint32_t unanswered;        /* requests and queries still there at the end; 0 unless something is broken */
     bool gave_up, stopped;      /* ended early, by give_up_bad or go_on; the rest is of what ran until then */
 };
 

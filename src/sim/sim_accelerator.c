@@ -78,27 +78,38 @@ static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
     return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
 }
 
+/* A request of a model's own traffic is answered, or lost with its batch. */
+static void request_answer(struct sim *sim, const struct sim_batch *batch, const struct request_node *request,
+                           bool ran) {
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    struct sim_class_result *class = sim_class_of(sim, batch->model, request->priority);
+    bool good = ran && sim->now_ns <= request->deadline_ns;
+    sim_count(sim, batch->model, request->priority, request->arrival_ns, good ? SIM_GOOD : SIM_LATE);
+    if (!ran || !sim_counts(sim, request->arrival_ns))
+        return;
+    int64_t took_ns = sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns;
+    if (class)
+        sim_times_add(&class->latency, took_ns);
+    if (request->priority != PRIORITY_BEST_EFFORT) {
+        sim_times_add(&result->latency, took_ns);
+        sim_times_add(&result->queueing, batch->begin_ns - request->arrival_ns);
+    }
+}
+
 /* The requests of a batch that ended are answered, or lost with it. Returns how many are late. */
 static uint32_t requests_answer(struct sim *sim, const struct sim_batch *batch, bool ran) {
+    const struct sim_observer *observer = sim->config->observer;
     uint32_t late = 0;
-    struct sim_model_result *result = &sim->result->models[batch->model];
     for (uint32_t node = batch->first, next; node != REQUEST_NONE; node = next) {
         struct request_node *request = &sim->pool.nodes[node];
         next = request->next;
-        bool good = ran && sim->now_ns <= request->deadline_ns;
-        bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
-        struct sim_class_result *class = sim_class_of(sim, batch->model, request->priority);
-        late += !good && !best_effort;
-        sim_count(sim, batch->model, request->priority, request->arrival_ns, good ? SIM_GOOD : SIM_LATE);
-        if (ran && sim_counts(sim, request->arrival_ns)) {
-            int64_t took_ns = sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns;
-            if (class)
-                sim_times_add(&class->latency, took_ns);
-            if (!best_effort) {
-                sim_times_add(&result->latency, took_ns);
-                sim_times_add(&result->queueing, batch->begin_ns - request->arrival_ns);
-            }
-        }
+        late += request->priority != PRIORITY_BEST_EFFORT && !(ran && sim->now_ns <= request->deadline_ns);
+        if (observer && observer->answered)
+            observer->answered(observer->context, sim->now_ns, request->handle, ran);
+        if (sim_is_stage(request->handle))
+            sim_stage_answered(sim, request, ran);
+        else
+            request_answer(sim, batch, request, ran);
         request_pool_put(&sim->pool, node);
     }
     return late;

@@ -49,7 +49,7 @@ void sim_scaling_begin(struct sim *sim) {
 /* What has happened since the last look. */
 static struct autoscale_seen seen_since(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
-    double needed_ns = sim->driver->needed_ns ? sim->driver->needed_ns(sim) : sim->ran_ns;
+    double needed_ns = sim->driver->needed_ns(sim);
     struct autoscale_seen seen = {
         .present = s->present,
         .needed = (needed_ns - s->needed_ns) / (double)sim->config->autoscale->every_ns,

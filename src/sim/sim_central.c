@@ -5,7 +5,9 @@
 
 struct central {
     void *core;
-    int64_t timer_ns; /* when it wants to be stepped; the heap may still hold an earlier time */
+    double needed_ns;     /* time of accelerators that the load has needed, as the policy planned, */
+    int64_t needed_at_ns; /* until then */
+    int64_t timer_ns;     /* when it wants to be stepped; the heap may still hold an earlier time */
     struct central_output out;
     /* Ends that were not told yet, since a batch that a step sends may be over at once. A queue in a circle. */
     struct central_ended *ended;
@@ -35,6 +37,13 @@ static void models_set(const struct sim_config *c, struct central_model *models)
         };
         memcpy(models[m].profiles, from->profiles, sizeof(models[m].profiles));
     }
+    for (uint32_t p = 0; p < c->pipeline_count && c->rates_known; p++) {
+        const struct pipeline *pipeline = &c->pipelines[p].graph;
+        double items[PIPELINE_STAGES_MAX], rate = c->steps[0].rate_rps * c->pipelines[p].queries.share / shares;
+        pipeline_items(pipeline, items);
+        for (uint32_t v = 0; v < pipeline->stage_count; v++)
+            models[pipeline->stages[v].model].rate_hint += rate * items[v];
+    }
 }
 
 static void central_layout(struct sim *sim, struct arena *arena) {
@@ -44,6 +53,8 @@ static void central_layout(struct sim *sim, struct arena *arena) {
         central = &scratch;
     sim->driver_state = central;
     central->timer_ns = TIME_NEVER;
+    central->needed_ns = 0;
+    central->needed_at_ns = 0;
     central->ended_head = central->ended_count = 0;
     central->ended_most = sim->batch_count;
     central->ended = arena_take(arena, central->ended_most * sizeof(*central->ended));
@@ -91,9 +102,20 @@ static void action_send(struct sim *sim, const struct central_action *action) {
     sim_send(sim, action->accelerator, &batch);
 }
 
+/* Until now the load has needed what the core still says. */
+static void needed_count(struct sim *sim) {
+    struct central *central = central_of(sim);
+    const struct central_ops *ops = sim->config->policy->central;
+    if (sim->now_ns > central->needed_at_ns)
+        central->needed_ns += ops->needed(central->core) * (double)(sim->now_ns - central->needed_at_ns);
+    central->needed_at_ns = sim->now_ns;
+}
+
 static void step(struct sim *sim, const struct central_event *event) {
     struct central *central = central_of(sim);
     struct central_output *out = &central->out;
+    if (sim->config->autoscale && sim->config->policy->central->needed)
+        needed_count(sim);
     sim->config->policy->central->step(central->core, sim->now_ns, event, out);
     if (out->refused != REQUEST_NONE)
         sim_refuse(sim, out->refused);
@@ -158,6 +180,13 @@ static uint32_t central_stuck(const struct sim *sim) {
     return 0; /* it has no list of free accelerators that could be looked at */
 }
 
+static double central_needed_ns(struct sim *sim) {
+    if (!sim->config->policy->central->needed)
+        return sim->ran_ns;
+    needed_count(sim);
+    return central_of(sim)->needed_ns;
+}
+
 const struct sim_driver sim_driver_central = {
     .sources = central_sources,
     .layout = central_layout,
@@ -169,4 +198,5 @@ const struct sim_driver sim_driver_central = {
     .due = central_due,
     .deliver = central_deliver,
     .stuck = central_stuck,
+    .needed_ns = central_needed_ns,
 };

@@ -2,8 +2,10 @@
  *
  *     sim.c              the event loop: requests come, clients leave, faults; results
  *     sim_accelerator.c  accelerators: they run the batches sent to them one after the other
- *     sim_cores.c        the driver of model cores and a rank core, joined by messages that may take time
+ *     sim_cores.c        the driver of model cores and rank cores, joined by messages that may take time
+ *     sim_moves.c        models that move between rank cores
  *     sim_central.c      the driver of a central policy
+ *     sim_queries.c      queries of pipelines, made of requests
  *     sim_autoscale.c    accelerators that come and go with the load
  *
  * Every source of events (an accelerator's batches, a model's arrivals, a model core's timer, ...) has its next time;
@@ -74,6 +76,7 @@ struct sim_driver {
     uint32_t (*sources)(const struct sim_config *config);
     /* Takes its memory; with arena->base, also sets it up. */
     void (*layout)(struct sim *sim, struct arena *arena);
+    void (*begin)(struct sim *sim); /* the run begins; or NULL */
     void (*arrived)(struct sim *sim, const struct request_message *message);
     void (*cancelled)(struct sim *sim, const struct request_message *message);
     /* A batch or load is over; `batch` is unused afterwards. Not done: refused by the accelerator, or lost. */
@@ -86,9 +89,20 @@ struct sim_driver {
     void (*deliver)(struct sim *sim);
     /* At the end: accelerators that it did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
-    /* Time of accelerators that the load has needed so far, in nanoseconds, as it knows; NULL: as measured. */
-    double (*needed_ns)(const struct sim *sim);
+    /* Time of accelerators that the load has needed so far, in nanoseconds: as it knows, else as they were busy. */
+    double (*needed_ns)(struct sim *sim);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
+};
+
+/* Queries of pipelines that have not ended, or whose requests have not all come back. */
+struct sim_queries {
+    void *slots; /* [capacity], of slot_bytes each: struct sim_query */
+    size_t slot_bytes;
+    struct pipeline_times *times; /* [pipelines] */
+    uint32_t capacity, touched, used;
+    uint32_t unused;      /* a list; SIM_NOTHING: empty */
+    uint32_t first, last; /* those with something to do, a list */
+    uint64_t next_number;
 };
 
 /* Accelerators 0 to present - 1 are in service. */
@@ -116,9 +130,10 @@ struct sim {
     struct tournament events; /* sources by their next time */
     uint32_t handled; /* the source whose time it is, or SIM_NOTHING; it is given its next time once, in the end */
     int64_t handled_next_ns;
-    struct request_pool pool; /* requests in the scheduler, and in batches that have not ended */
-    uint32_t queued;          /* in the scheduler */
-    struct sim_stream *streams;
+    struct request_pool pool;   /* requests in the scheduler, and in batches that have not ended */
+    uint32_t queued;            /* in the scheduler */
+    struct sim_stream *streams; /* [models + pipelines] */
+    struct sim_queries queries;
     struct sim_accelerator *accelerators;
     struct sim_batch *batches;
     uint32_t batch_count, batch_free;
@@ -131,7 +146,7 @@ struct sim {
     double busy_ns, ran_ns; /* while requests count; always. Of many accelerators they outgrow 64 bits */
     uint64_t bad;           /* requests, warm-up included */
     struct sim_scaling scaling;
-    uint64_t *bad_most; /* [models] a run with more is given up; or NULL */
+    uint64_t *bad_most; /* [models + pipelines] a run with more is given up; or NULL */
     void *driver_state;
 };
 
@@ -149,6 +164,24 @@ void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arriva
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
 /* The scheduler refuses a list of requests. */
 void sim_refuse(struct sim *sim, uint32_t first);
+/* A request arrives at the scheduler. False: there is no room for it. */
+bool sim_admit(struct sim *sim, const struct request_message *message);
+
+/* ---- sim_queries.c ---- */
+
+/* Whether a request is of a stage. */
+static inline bool sim_is_stage(uint64_t handle) {
+    return handle >> SIM_NUMBER_BITS;
+}
+void sim_queries_layout(struct sim *sim, struct arena *arena);
+void sim_query_arrives(struct sim *sim, uint32_t pipeline, int64_t slo_ns);
+/* The client leaves whose leaving is due. */
+void sim_query_cancels(struct sim *sim, uint32_t pipeline);
+/* A stage's request comes back; what follows from it is done by sim_queries_go_on(). */
+void sim_stage_refused(struct sim *sim, uint64_t handle, enum refusal reason);
+void sim_stage_answered(struct sim *sim, const struct request_node *request, bool ran);
+/* After every event: begins stages, takes back what is left of dead queries. */
+void sim_queries_go_on(struct sim *sim);
 
 /* ---- sim_accelerator.c ---- */
 

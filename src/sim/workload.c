@@ -5,12 +5,19 @@ double workload_shares(const struct sim_config *config) {
     double shares = 0;
     for (uint32_t m = 0; m < config->model_count; m++)
         shares += config->models[m].share;
+    for (uint32_t p = 0; p < config->pipeline_count; p++)
+        shares += config->pipelines[p].queries.share;
     return shares;
 }
 
-void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model,
+const struct sim_model *workload_traffic(const struct sim_config *config, uint32_t number) {
+    return number < config->model_count ? &config->models[number]
+                                        : &config->pipelines[number - config->model_count].queries;
+}
+
+void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t number,
                           double shares) {
-    const struct sim_model *m = &config->models[model];
+    const struct sim_model *m = workload_traffic(config, number);
     *stream = (struct workload_stream){
         .config = config,
         .model = m,
@@ -21,8 +28,8 @@ void workload_stream_init(struct workload_stream *stream, const struct sim_confi
                      m->slo_spread <= 0 && m->best_effort <= 0 && m->priority_count == 0,
     };
     if (config->arrivals == SIM_TRACE)
-        stream->cursor = trace_cursor_at_start(config->trace, model);
-    rng_seed(&stream->rng, config->seed * 0x9e3779b97f4a7c15ULL + model + 1);
+        stream->cursor = trace_cursor_at_start(config->trace, number);
+    rng_seed(&stream->rng, config->seed * 0x9e3779b97f4a7c15ULL + number + 1);
 }
 
 /* Draws several at once, if nothing else is to be drawn in between: then the processor works on their logarithms at the
@@ -131,20 +138,34 @@ static uint8_t priority_draw(struct workload_stream *stream) {
     return priority;
 }
 
+static uint32_t items_draw(struct workload_stream *stream) {
+    const struct sim_model *model = stream->model;
+    if (stream->config->query_sizes)
+        return query_sizes_draw(stream->config->query_sizes, &stream->rng);
+    if (model->items_most <= model->items_least)
+        return model->items_least;
+    return model->items_least + (uint32_t)rng_below(&stream->rng, model->items_most - model->items_least + 1);
+}
+
 bool workload_stream_next(struct workload_stream *stream, struct workload_request *request) {
     const struct sim_config *config = stream->config;
-    const struct sim_model *model = stream->model;
     double end_s = config->warmup_s + config->seconds;
     bool recorded = config->arrivals == SIM_TRACE && !config->trace->rate_sum;
     if (!(recorded ? arrival_replay(stream, end_s) : arrival_draw(stream, end_s)))
         return false;
-    request->arrival_ns = (int64_t)(stream->at_s * (double)NS_PER_S);
+    struct trace_request said = recorded ? trace_request_taken(config->trace, &stream->cursor)
+                                         : (struct trace_request){.priority = TRACE_PRIORITY_ANY};
+    request->arrival_ns = (int64_t)(stream->at_s * (double)NS_PER_S + (recorded ? 0.5 : 0));
+    request->priority = said.priority;
     request->slo_ns = slo_draw(stream);
-    request->priority = priority_draw(stream);
-    if (request->priority == PRIORITY_BEST_EFFORT)
+    if (said.priority == TRACE_PRIORITY_ANY)
+        request->priority = priority_draw(stream);
+    if (said.slo_us)
+        request->slo_ns = (int64_t)said.slo_us * NS_PER_US;
+    else if (request->priority == PRIORITY_BEST_EFFORT)
         request->slo_ns = BEST_EFFORT_WAIT_NS;
-    request->items = config->query_sizes ? query_sizes_draw(config->query_sizes, &stream->rng) : model->items_least;
-    if (!config->query_sizes && model->items_most > model->items_least)
-        request->items += (uint32_t)rng_below(&stream->rng, model->items_most - model->items_least + 1);
+    request->items = said.items;
+    if (!said.items)
+        request->items = items_draw(stream);
     return true;
 }

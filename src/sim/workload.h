@@ -1,4 +1,5 @@
-/* workload.h - when requests come in a simulation, and what they are: one stream a model, a function of the seed. */
+/* workload.h - when requests and queries come in a simulation, and what they are: one stream a model or pipeline, a
+ * function of the seed. */
 #pragma once
 
 #include "base/rng.h"
@@ -27,10 +28,12 @@ struct workload_request {
     uint8_t priority;
 };
 
-/* The sum of all models' shares. */
+/* The sum of all models' and pipelines' shares. */
 double workload_shares(const struct sim_config *config);
-/* Sets up the stream of one model; `shares` is the sum. `config` must outlive it. */
-void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t model,
+/* A model's requests, by its number, or, after the models, a pipeline's queries. */
+const struct sim_model *workload_traffic(const struct sim_config *config, uint32_t number);
+/* Sets up the stream of one of them; `shares` is the sum. `config` must outlive it. */
+void workload_stream_init(struct workload_stream *stream, const struct sim_config *config, uint32_t number,
                           double shares);
 /* Draws the next request. False when there is none before the end of the run. */
 bool workload_stream_next(struct workload_stream *stream, struct workload_request *request);

@@ -78,6 +78,25 @@ static void render_expected(const struct scheduler_counters *s, const struct mod
         seconds_row(out, gather, &listed->models[*i], gather_ns(s, *i));
 }
 
+/* Where a served model is. */
+static void render_moves(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
+    const uint32_t *end = listed->listed + listed->count;
+    if (s->rank_threads < 2)
+        return;
+    metric_heading(out, "symphony_model_rank_thread", "gauge", "The rank thread that the model belongs to.");
+    for (const uint32_t *i = listed->listed; i < end; i++) {
+        uint32_t number;
+        const struct thread_rings *rings = rings_of(s, *i, &number);
+        uint32_t part = wiring_part(rings->wiring, rings->models[number].first_variant);
+        if (part != PART_NOBODY)
+            text_printf(out, "symphony_model_rank_thread{%s} %u\n", metric_model(&listed->models[*i]).text, part);
+    }
+    metric_heading(out, "symphony_model_moves_total", "counter", "Moves of the model to another rank thread.");
+    for (const uint32_t *i = listed->listed; i < end; i++)
+        text_printf(out, "symphony_model_moves_total{%s} %llu\n", metric_model(&listed->models[*i]).text,
+                    (unsigned long long)counter_get(&counters_of(s, *i)->moves));
+}
+
 static void render_refused(const struct scheduler_counters *s, const struct model_index *listed, struct text *out) {
     metric_heading(out, "symphony_refused_requests_total", "counter",
                    "Requests the scheduler gave back without running them.");
@@ -105,6 +124,7 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
     for (const uint32_t *i = listed->listed; i < end; i++)
         text_printf(out, "symphony_queued_requests{%s} %u\n", metric_model(&models[*i]).text, scheduler_queued(s, *i));
     render_refused(s, listed, out);
+    render_moves(s, listed, out);
     metric_heading(out, size, "histogram", "Items in the batches sent to accelerators.");
     for (const uint32_t *i = listed->listed; i < end; i++)
         metric_histogram(out, size, metric_model(&models[*i]).text, &counters_of(s, *i)->batch_items, batch_edges,
@@ -118,18 +138,20 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 /* ---- threads ---- */
 
 void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct text *out) {
-    double needed = 0;
+    double needed = s->rank_threads ? 0 : s->needed;
     uint64_t grants = 0;
 
-    if (s->rank_threads == 0)
-        return;
     for (uint32_t k = 0; k < s->rank_threads; k++) {
         needed += rank_thread_accelerators_needed(s->ranks[k]);
         grants += rank_thread_grants(s->ranks[k]);
     }
-    metric_heading(out, "symphony_accelerators_needed", "gauge",
-                   "How many the present load needs, at the best batch sizes.");
-    text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
+    if (needed >= 0) {
+        metric_heading(out, "symphony_accelerators_needed", "gauge",
+                       "How many the present load needs, at the best batch sizes.");
+        text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
+    }
+    if (s->rank_threads == 0)
+        return;
     metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");
     text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
 }

@@ -15,6 +15,7 @@ struct scheduler_counters {
     const uint32_t *thread_of_served;       /* [served models] the thread that schedules each */
     const struct rank_thread *const *ranks; /* [rank_threads] */
     uint32_t rank_threads;                  /* 0: a central thread does their work */
+    double needed;                          /* then: accelerators that it says the load needs; negative: it does not */
 };
 
 /* Requests of a served model in the scheduler's queues now. */
@@ -23,7 +24,7 @@ uint32_t scheduler_queued(const struct scheduler_counters *scheduler, uint32_t m
 /* The models that are listed: whether they are served, what is expected of them, their queue, refusals and batches. */
 void scheduler_metrics_render_models(const struct scheduler_counters *scheduler, const struct model_index *listed,
                                      struct text *out);
-/* Accelerators that the load needs, and grants. Nothing for a central thread. */
+/* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
 /* What the scheduler advises, and the bad rate by which it does. Nothing before the first look. */
 void scheduler_metrics_render_advice(int64_t wanted, double bad_rate, struct text *out);

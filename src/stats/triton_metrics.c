@@ -14,7 +14,9 @@ static void row(struct text *out, const char *name, const struct served_model *m
     text_printf(out, "%s{%s%s} %llu\n", name, metric_model(model).text, more, (unsigned long long)value);
 }
 
-static void render_sums(const struct statistics_source *source, const struct model_index *listed, struct text *out) {
+/* `batches`: they are counted here. */
+static void render_sums(const struct statistics_source *source, bool batches, const struct model_index *listed,
+                        struct text *out) {
     static const struct {
         const char *name, *help;
         size_t offset;
@@ -35,6 +37,8 @@ static void render_sums(const struct statistics_source *source, const struct mod
     struct model_statistics statistics;
 
     for (unsigned k = 0; k < ARRAY_COUNT(sums); k++) {
+        if (!batches && sums[k].offset == offsetof(struct model_statistics, batches))
+            continue;
         metric_heading(out, sums[k].name, "counter", sums[k].help);
         for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++) {
             source->read(source->context, *i, &statistics);
@@ -66,11 +70,13 @@ void triton_metrics_render(const struct statistics_source *source, const struct 
     static const char input[] = "nv_inference_compute_input_duration_us",
                       pending[] = "nv_inference_pending_request_count";
 
-    render_sums(source, listed, out);
+    render_sums(source, scheduler, listed, out);
     render_failures(source, listed, out);
     metric_heading(out, input, "counter", "0: inputs are gathered before the run, which counts as queueing.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
         row(out, input, &listed->models[*i], "", 0);
+    if (!scheduler)
+        return;
     metric_heading(out, pending, "gauge", "Requests that wait in the scheduler.");
     for (const uint32_t *i = listed->listed; i < listed->listed + listed->count; i++)
         row(out, pending, &listed->models[*i], "", scheduler_queued(scheduler, *i));

@@ -6,6 +6,6 @@
 #include "request/statistics.h"
 #include "stats/scheduler_metrics.h"
 
-/* Of the models that are listed. */
+/* Of the models that are listed. `scheduler` NULL: it is elsewhere, so batches and queues are not known here. */
 void triton_metrics_render(const struct statistics_source *statistics, const struct scheduler_counters *scheduler,
                            const struct model_index *listed, struct text *out);

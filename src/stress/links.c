@@ -138,6 +138,7 @@ static int scheduler_start(struct links *l, struct sy_error *err) {
         .grpc_port = -1,
         .metrics_port = -1,
         .queue_max = LINKS_OUTSTANDING_MAX,
+        .record_bytes = c->record_bytes,
         .learn = true,
     };
     pin_to(l, false);

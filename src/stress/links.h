@@ -28,6 +28,7 @@ struct links_config {
     double rate;                                /* requests per second over all models, Poisson; or, if 0, */
     uint32_t outstanding;                       /* a closed loop of so many requests */
     uint32_t feed_batch;                        /* requests handed over at once */
+    uint64_t record_bytes;                      /* of the scheduler, for the last requests */
     double warmup_s, seconds;
     uint64_t seed;
     cpu_set_t cores; /* feeders keep to the last of them, all others to the rest; one: all to it; empty: any */

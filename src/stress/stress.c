@@ -84,8 +84,13 @@ static int model_thread_make_one(struct stress *s, uint32_t index, struct sy_err
     const struct stress_config *c = s->config;
     struct thread_model *models = calloc(c->models, sizeof(*models));
     struct model_thread_config config = {
-        .rings =
-            {.wiring = &s->wiring, .index = index, .models = models, .queue_max = OUTSTANDING_MAX, .ctrl_ns = CTRL_NS},
+        .rings = {.wiring = &s->wiring,
+                  .index = index,
+                  .models = models,
+                  .queue_max = OUTSTANDING_MAX,
+                  .ctrl_ns = CTRL_NS,
+                  .types = 1,
+                  .record_bytes = c->record_bytes},
         .types = 1,
         .policy = c->policy,
         .policy_options = c->policy_options,

@@ -24,6 +24,7 @@ struct stress_config {
     double rate;                       /* requests per second over all models, Poisson; or, if 0, */
     uint32_t outstanding;              /* a closed loop of so many requests */
     uint32_t feed_batch;               /* requests handed over at once */
+    uint64_t record_bytes;             /* of each model thread, for the last requests (link/recorder.h) */
     bool sleep;                        /* the scheduler's threads sleep when idle; else they look again at once */
     double warmup_s, seconds;          /* how long is measured, and how long the same load lasts before */
     uint64_t seed;

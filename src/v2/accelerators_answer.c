@@ -9,7 +9,8 @@
 #include "v2/request_json.h"
 
 /* What a client is told to do about an order that the server does not take. */
-#define ORDERS_FIXED "accelerators are drained and joined by clients with --model-control-mode explicit only"
+#define ORDERS_FIXED                                                                                                   \
+    "accelerators are drained and joined by clients with --accelerator-control or --model-control-mode explicit only"
 
 static const struct {
     const char *name;

@@ -115,9 +115,20 @@ def test_where_models_are_fixed_accelerators_are_too(folder):
     with Server("--repository", folder, "--slo-ms", "60000", "--accelerators", "cpu:1") as fixed:
         status, answer = ask(fixed, "/0", "drain")
         assert status == 501
-        assert "--model-control-mode explicit" in answer["error"]
+        assert "--accelerator-control or --model-control-mode explicit" in answer["error"]
         assert states(fixed) == ["serving"]
         assert fixed.stop() == 0
+
+
+def test_emulated_accelerators_are_drained_too(tmp_path):
+    scenario = tmp_path / "three.yaml"
+    scenario.write_text("cluster: {accelerators: 3, type: x}\nmodels: [{name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 60000}]\n")
+    with Server("--scenario", scenario, "--accelerator-control") as server:
+        assert ask(server, "/1", "drain")[0] == 200
+        wait_until(lambda: states(server) == ["serving", "gone", "serving"])
+        assert ask(server, "/1", "join")[0] == 200
+        wait_until(lambda: states(server) == ["serving"] * 3)
+        assert server.stop() == 0
 
 
 def test_who_has_no_token_drains_nothing(folder, tmp_path):

@@ -2,7 +2,7 @@
 
 Needs nothing but pytest and the program.
 """
-# sanitizers: yes
+# sanitizers: address
 
 import asyncio
 import contextlib
@@ -267,6 +267,50 @@ def test_symphony_tells(tmp_path):
         assert figures["p50_ms"] < figures["client"]["p50_ms"] * 1.1  # both are of 50 requests, perhaps not of the same one
 
 
+WORKLOAD = """cluster: {accelerators: 8, type: test}
+models:
+  - {name: a, alpha_ms: 1, beta_ms: 1, slo_ms: 1000}
+  - {name: b, alpha_ms: 1, beta_ms: 2, slo_ms: 500}
+workload: {rate_rps: {steps: [[0, 40], [1, 200]]}, popularity: {zipf: 1}, arrivals: {gamma: 0.5}}
+run: {seconds: 2, warmup_seconds: 0.5, seed: 3}
+"""
+
+
+@pytest.mark.parametrize("live, simulated", [
+    ([], []),
+    (["--set", "workload.rate_rps=80", "--seed", "9", "--seconds", "1"],
+     ["--set", "workload.rate_rps=80", "--seed", "9", "--set", "run.seconds=1"]),
+])
+def test_a_scenario_s_workload_is_what_its_simulation_has(tmp_path, live, simulated):
+    """As many requests of each model, by every seed, and the scenario's SLOs."""
+    file = tmp_path / "workload.yaml"
+    file.write_text(WORKLOAD)
+    done = subprocess.run([BINARY, "simulate", file, "--json", *simulated], capture_output=True, text=True, timeout=60)
+    wanted = {model["name"]: model["offered_rps"] for model in json.loads(done.stdout)["models"]}
+    with Symphony("--scenario", file, "--pin", "none") as server:
+        found = {model["name"]: model for model in
+                 bench(server, "--warmup", "0.5", "--scenario", file, *live)["models"]}
+    assert {name: model["offered_rps"] for name, model in found.items()} == pytest.approx(wanted, abs=1e-3)
+    assert {name: model["slo_ms"] for name, model in found.items()} == {"a": 1000, "b": 500}
+
+
+@pytest.mark.parametrize("text, options, words", [
+    (WORKLOAD, ["--rate", "5"], "--scenario excludes --rate, --find, --closed and --models"),
+    (WORKLOAD.replace("rate_rps: {steps: [[0, 40], [1, 200]]}, ", ""), [], "it has no workload.rate_rps"),
+    (WORKLOAD.replace("popularity:", "query_size: 5, popularity:"), [], "workload.query_size is for simulations only"),
+    (WORKLOAD.replace("beta_ms: 2,", "beta_ms: 2, priorities: [1, 1],"), [], "priorities are for simulations only"),
+    (WORKLOAD.replace("beta_ms: 2,", "beta_ms: 2, best_effort: 0.5,"), [], "best_effort is for simulations only"),
+    (WORKLOAD.replace("name: b", "name: nobody"), [], "nobody"),
+    (WORKLOAD, ["--set", "workload.rate_rps=fast"], "workload.rate_rps: 'fast' is not a number"),
+])
+def test_workloads_that_cannot_be_sent(tmp_path, text, options, words):
+    file = tmp_path / "workload.yaml"
+    file.write_text(text)
+    with Server() as server:
+        done = subprocess.run(command(server, "--scenario", file, *options), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 def test_a_wrong_reuse_is_bad_usage():
     with Server() as server:
         done = subprocess.run(command(server, "--rate", "1", "--reuse", "best"), capture_output=True, text=True)
@@ -439,8 +483,9 @@ def test_an_interrupt_ends_the_load_and_reports():
 
 MISTAKES = [
     (["--rate", "0"], "--rate: 0 is not in"),
-    ([], "one of --rate, --find and --closed is needed"),
+    ([], "one of --rate, --find, --closed and --scenario is needed"),
     (["--rate", "1", "--closed", "1"], "exclude each other"),
+    (["--rate", "1", "--set", "a=b"], "--set goes with --scenario"),
     (["--rate", "1", "--models", "nope"], "model 'nope': the server answers 404"),
     (["--rate", "1", "--arrivals", "weekly"], "--arrivals: 'weekly' is not"),
     (["--rate", "1", "--shape", "ids:1,2"], "model 'a', input 'ids'"),

@@ -10,6 +10,12 @@ from frontend import for_a_frontend, server  # noqa: F401 (in the place of their
 def test_perf_analyzer_reads_metrics(server, tmp_path):  # noqa: F811
     """From the frontend's metrics port; and that counts what was asked."""
     name = 'symphony_requests_total{model="double",version="1",outcome="ok"}'
-    before = server.metrics()[name]
+    theirs = 'nv_inference_request_success{model="double",version="1"}'
+    before = server.metrics()
     check(clients.perf_analyzer(server, DOUBLE, tmp_path, requests=100, metrics=True), 100)  # noqa: F405
-    assert server.metrics()[name] >= before + 100
+    after = server.metrics()
+    assert after[name] >= before[name] + 100 and after[theirs] >= before[theirs] + 100
+    parts = [after[f'nv_inference_{part}_duration_us{{model="double",version="1"}}'] for part in
+             ("request", "queue", "compute_input", "compute_infer", "compute_output")]
+    assert parts[3] > 0 and abs(parts[0] - sum(parts[1:])) <= 5  # each is rounded down
+    assert not any(row.startswith("nv_inference_exec_count") for row in after)  # a frontend knows of no batches

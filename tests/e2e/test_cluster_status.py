@@ -131,7 +131,9 @@ def test_status(cluster):
     assert len({one["incarnation"] for one in status["members"]}) == 3
     assert backend["round_trip_us"] > 0 and backend["clock_error_us"] > 0
     wait_until(lambda: {one["name"]: one["backends"] for one in cluster.status()["models"]} == {"m-1": 2, "m-2": 2})
+    wait_until(lambda: cluster.status()["scheduler"]["accelerators_wanted"] in range(1, 5))
     table = cluster.ask("status").stdout
+    assert re.search(r"LOST +ACCELERATORS +WANTED\n.* 4 +[1-4]\n", table), table
     assert re.search(r"^backend +\d+ +b-1 +[0-9.]+ +[0-9]+ +[0-9a-f]{16} .* gpu:2/2 +2$", table, re.M), table
     assert re.search(r"^m-2 +1 +60000 +2 +0 +0$", table, re.M), table
 

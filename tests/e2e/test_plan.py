@@ -2,7 +2,7 @@
 
 Needs nothing but pytest and the program; where `cbc` is on the path, it says what the best partition is.
 """
-# sanitizers: yes
+# sanitizers: address
 
 import json
 import os
@@ -125,7 +125,7 @@ def test_a_full_disk_is_no_success():
 
 
 def test_help_says_each_thing_once():
-    for what in "pool", "squishy":
+    for what in "pool", "split", "squishy":
         assert plan(what, "--help").stdout.count("Exit status") == 1
 
 
@@ -230,6 +230,28 @@ def test_a_large_partition(tmp_path):
     freely = partition(tmp_path, problem, "--time-limit", "0.3")[1]
     is_what_it_says(problem, freely)
     assert freely["objective"] < answer["objective"]
+
+
+def test_an_slo_is_split(tmp_path):
+    done = plan("split", PLANS / "traffic.yaml", "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and answer["feasible"]
+    ssd, car, face = answer["best"]["stages"]
+    assert ssd["part_ms"] + car["part_ms"] <= 400 and ssd["part_ms"] + face["part_ms"] <= 400
+    for stage in answer["best"]["stages"]:
+        assert stage["latency_ms"] <= stage["part_ms"]
+        assert stage["gpus"] == pytest.approx(stage["rate_rps"] * stage["latency_ms"] / stage["batch"] / 1000)
+    assert [stage["part_ms"] for stage in answer["even"]["stages"]] == [200, 200, 200]
+    assert answer["best"]["gpus"] < answer["even"]["gpus"]
+    table = plan("split", PLANS / "traffic.yaml").stdout
+    assert "googlenet-car" in table and f"{answer['best']['gpus']:.3f} GPUs; in even parts" in table
+    file = tmp_path / "tight.yaml"
+    file.write_text("slo_ms: 10\nrate_rps: 1\nstages:\n  - {name: A, alpha_ms: 1, beta_ms: 5}\n"
+                    "  - {name: B, after: [A], alpha_ms: 1, beta_ms: 5}\n")
+    done = plan("split", file)
+    assert done.returncode == 1 and "this is no plan" in done.stdout
+    answer = json.loads(plan("split", file, "--json").stdout)
+    assert not answer["feasible"] and answer["best"] is None and answer["even"]["gpus"] is None
 
 
 @pytest.mark.parametrize("more, reason", [

@@ -5,7 +5,7 @@ dropped requests are counted anew. `sim/random_clusters` holds the scheduler's d
 what a user is told, with everything that a scenario may hold: traces, tables of sizes, autoscale, memory, prices,
 faults, noise. SYMPHONY_RUNS scenarios a policy from SYMPHONY_SEED on; a failure names its scenario.
 """
-# sanitizers: yes
+# sanitizers: address
 
 import collections
 import json

@@ -51,19 +51,42 @@ def test_a_thousand_accelerators_need_few_threads(tmp_path):
         assert sum(v for k, v in samples.items() if k.startswith("symphony_accelerator_items_total")) == 60
 
 
-def test_a_busy_model_moves_to_the_rank_thread_that_has_time(tmp_path):
-    path = scenario(tmp_path, accelerators=4, beta_ms=30, models=4)
-    with Server("--scenario", path, "--rank-threads", "2") as server:
-        assert server.metrics()["symphony_accelerators_serving"] == 4
-        asked = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # m-1 and m-3 begin in the same part
-            while "moves to another rank thread" not in server.log_text() and time.monotonic() < asked + 200:
-                answers = list(pool.map(lambda n: server.infer(("m-1", "m-3")[n % 2], ONE)[0], range(100)))
-                assert answers == [200] * 100
-            assert "moves to another rank thread" in server.log_text()
-            answers = list(pool.map(lambda n: server.infer("m-%d" % (n % 4 + 1), ONE)[0], range(100)))
-        assert answers == [200] * 100
+def moves(server, model):
+    return server.metrics()['symphony_model_moves_total{model="%s",version="1"}' % model]
+
+
+def part(server, model):
+    return server.metrics()['symphony_model_rank_thread{model="%s",version="1"}' % model]
+
+
+def test_models_move_to_rank_threads_that_have_room(tmp_path):
+    path = scenario(tmp_path, accelerators=8, alpha_ms=10, beta_ms=300, slo_ms=2000, models=8)
+    asked = 0
+    with Server("--scenario", path, "--rank-threads", "4", "--epoch", "1") as server:
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            for hot in (("m-1", "m-5"), ("m-2", "m-6")):  # who becomes popular begins in the same part
+                assert part(server, hot[0]) == part(server, hot[1])
+                until = time.monotonic() + 200
+                while part(server, hot[0]) == part(server, hot[1]) and time.monotonic() < until:
+                    answers = list(pool.map(lambda n: server.infer(hot[n % 2], ONE)[0], range(64)))
+                    assert answers == [200] * 64
+                    asked += 64
+                assert part(server, hot[0]) != part(server, hot[1])
+                assert moves(server, hot[0]) + moves(server, hot[1]) >= 1
+            answers = list(pool.map(lambda n: server.infer("m-%d" % (n % 8 + 1), ONE)[0], range(80)))
+        assert answers == [200] * 80
+        samples = server.metrics()
+        answered = {k: v for k, v in samples.items() if k.startswith("symphony_requests_total")}
+        assert sum(answered.values()) == asked + 80
+        assert sum(v for k, v in answered.items() if 'outcome="ok"' in k) == asked + 80
         assert server.stop() == 0
+
+
+def test_models_stay_without_an_epoch(tmp_path):
+    with Server("--scenario", scenario(tmp_path, accelerators=2, models=2), "--rank-threads", "2", "--epoch",
+                "0") as server:
+        assert [part(server, "m-1"), part(server, "m-2")] == [0, 1]
+        assert moves(server, "m-1") == 0
 
 
 def test_more_rank_threads_than_accelerators_make_no_sense(tmp_path):

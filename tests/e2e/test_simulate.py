@@ -2,7 +2,7 @@
 
 Needs nothing but pytest and the program (and gnuplot for the pictures, where it is installed).
 """
-# sanitizers: yes
+# sanitizers: address
 
 import json
 import os

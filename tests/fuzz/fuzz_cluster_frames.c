@@ -11,21 +11,11 @@
 #include "cluster/landing.h"
 #include "cluster/peer.h"
 #include "request/slab.h"
+#include "unit/cluster/landing_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct wiring wiring = {.link = LINK_BACKEND};
-static struct served_model model = {
-    .name = "m",
-    .batch_max = 8,
-    .signature = {.input_count = 3,
-                  .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
-                             {.name = "s", .type = DATATYPE_BYTES, .rank = 2, .dims = {-1, -1}},
-                             {.name = "o", .type = DATATYPE_INT8, .rank = 1, .dims = {-1}}},
-                  .inputs_optional = 4,
-                  .batched = true,
-                  .variable_shapes = true},
-};
 static struct landing landing;
 static struct landed *arriving;
 
@@ -34,7 +24,8 @@ static void set_up(void) {
     wiring.regions = calloc(2, sizeof(*wiring.regions));
     struct slab *slab = slab_create(1 << 24);
     wiring.regions[0].base = slab_range(slab, &wiring.regions[0].bytes);
-    CHECK_EQ(landing_init(&landing, &wiring, slab, &model, 1, 1, 4), 0);
+    landing_model.signature.variable_shapes = true;
+    CHECK_EQ(landing_init(&landing, &wiring, slab, &landing_model, 1, 1, 4), 0);
 }
 
 /* All of a head is there to be read. */

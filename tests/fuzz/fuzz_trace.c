@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "link/messages.h"
 #include "scenario/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -14,8 +15,13 @@ static void model_check(const struct trace *trace, uint32_t model) {
     double at_s = 0, until_s;
     for (uint64_t i = trace->first[model] + 1; i < trace->first[model + 1]; i++)
         CHECK(trace->at_s[i] >= trace->at_s[i - 1]);
-    while (!trace->rate_sum && trace_arrival(trace, &cursor, &at_s))
+    while (!trace->rate_sum && trace_arrival(trace, &cursor, &at_s)) {
+        struct trace_request request = trace_request_taken(trace, &cursor);
         CHECK(at_s >= 0);
+        CHECK_LE(request.items, 1024);
+        CHECK(request.priority <= (model == 1) || request.priority == TRACE_PRIORITY_ANY ||
+              request.priority == PRIORITY_BEST_EFFORT);
+    }
     for (; trace->rate_sum && at_s < 1e17; at_s = until_s) {
         CHECK(trace_rate(trace, &cursor, at_s, &until_s) >= -1e-3);
         CHECK(until_s > at_s);
@@ -25,7 +31,7 @@ static void model_check(const struct trace *trace, uint32_t model) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const struct trace_model models[] = {{"a", 0.5}, {"m-1", 0.25}, {"m-2", 0.25}};
+    static const struct trace_model models[] = {{"a", 0.5, 0}, {"m-1", 0.25, 2}, {"m-2", 0.25, 0}};
     struct trace_spec spec = {.scale = 1, .job_s = 60};
     struct trace trace;
     struct sy_error err;

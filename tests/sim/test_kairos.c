@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scenario/scenario.h"
 #include "sim/cluster.h"
 #include "unit/cmocka_all.h"
 

@@ -3,11 +3,12 @@
 
 #include "base/time.h"
 #include "cli/autoscale_option.h"
+#include "control/accelerators.h"
 #include "unit/cmocka_all.h"
 
 static void keys_are_read(void **state) {
     (void)state;
-    struct autoscale_config config = autoscale_default;
+    struct autoscale_config config = autoscale_usual(ACCELERATORS_MAX);
     struct sy_error err;
     assert_int_equal(autoscale_option_read("max=8,headroom=0.25", &config, &err), 0);
     assert_int_equal(config.min, 1);
@@ -40,7 +41,7 @@ static void mistakes_are_named(void **state) {
         {"min=9,max=8", "min 9 is more than max 8"},
     };
     for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct autoscale_config config = autoscale_default;
+        struct autoscale_config config = autoscale_usual(ACCELERATORS_MAX);
         struct sy_error err;
         assert_true(autoscale_option_read(cases[i].text, &config, &err) < 0);
         assert_string_equal(err.text, cases[i].says);

@@ -63,6 +63,32 @@ static void accelerators_with_prices_cost_something(void **state) {
     simulation_end(s);
 }
 
+static void queries_count_whole_and_by_stage(void **state) {
+    (void)state;
+    struct simulate_point alone = {.count = 0};
+    struct simulation *s =
+        simulation_new("cluster: {accelerators: 4}\n"
+                       "models: [{name: m, alpha_ms: 1, beta_ms: 2, slo_ms: 20}, {name: n, alpha_ms: 1, "
+                       "beta_ms: 1}]\n"
+                       "pipelines:\n  - {name: p, slo_ms: 50, stages: [{model: m},\n"
+                       "      {name: s, model: n, after: m, fan_out: {fixed: 3}}]}\n"
+                       "workload: {rate_rps: 100, arrivals: uniform, popularity: {shares: {p: 1, m: 1}}}\n"
+                       "run: {seconds: 2, warmup_seconds: 0}\n",
+                       NULL);
+    json_t *json = json_of(s, &alone), *pipeline = json_array_get(json_object_get(json, "pipelines"), 0);
+    json_t *stage = json_array_get(json_object_get(pipeline, "stages"), 1);
+    json_int_t queries = json_integer_value(json_object_get(pipeline, "requests"));
+    assert_in_range(queries, 99, 101);
+    assert_int_equal(json_integer_value(json_object_get(stage, "requests")), 3 * queries);
+    assert_string_equal(json_string_value(json_object_get(stage, "model")), "n");
+    assert_true(json_real_value(json_object_get(pipeline, "bad_rate")) == 0);
+    assert_true(s->result.offered == s->result.good && s->result.offered >= 199 && s->result.offered <= 201);
+    assert_int_equal(s->result.models[0].offered + (uint64_t)queries, s->result.offered);
+    assert_true(table_has(s, "\np              50 ") && table_has(s, "\n  s "));
+    json_decref(json);
+    simulation_end(s);
+}
+
 static void without_all_prices_nothing_is_said(void **state) {
     (void)state;
     struct simulate_point alone = {.count = 0};
@@ -136,6 +162,7 @@ static void a_sweeps_values_are_numbers_or_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accelerators_with_prices_cost_something),
+        cmocka_unit_test(queries_count_whole_and_by_stage),
         cmocka_unit_test(without_all_prices_nothing_is_said),
         cmocka_unit_test(without_good_requests_there_is_no_cost_of_one),
         cmocka_unit_test(with_autoscaling_those_in_service_cost),

@@ -7,22 +7,12 @@
 
 #include "cluster/landing.h"
 #include "request/slab.h"
+#include "unit/cluster/landing_model.h"
 #include "unit/cmocka_all.h"
 
 #define NUMBER 3
 #define LANES  2
 #define SLOTS  4
-
-static struct served_model model = {
-    .name = "m",
-    .batch_max = 8,
-    .signature = {.input_count = 3,
-                  .inputs = {{.name = "x", .type = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
-                             {.name = "s", .type = DATATYPE_BYTES, .rank = 2, .dims = {-1, -1}},
-                             {.name = "o", .type = DATATYPE_INT8, .rank = 1, .dims = {-1}}},
-                  .inputs_optional = 4,
-                  .batched = true},
-};
 
 struct card {
     struct wire_card card;
@@ -55,7 +45,7 @@ static int ground_make(void **state) {
     g->slab = slab_create((size_t)3 << 20);
     g->wiring.regions[0].base = slab_range(g->slab, &g->wiring.regions[0].bytes);
     *state = g;
-    return landing_init(&g->landing, &g->wiring, g->slab, &model, NUMBER, LANES, SLOTS);
+    return landing_init(&g->landing, &g->wiring, g->slab, &landing_model, NUMBER, LANES, SLOTS);
 }
 
 static int ground_free(void **state) {

@@ -1,12 +1,11 @@
 /* test_server_advice.c - a real server of emulated accelerators, idle: what it advises for what its threads are made to
  * have counted. */
+#include <sched.h>
 #include <string.h>
 
 #include "base/counter.h"
-#include "control/deployment.h"
-#include "control/server_state.h"
 #include "request/infer_counters.h"
-#include "unit/cmocka_all.h"
+#include "unit/control/world.h"
 
 static const char cluster[] = "cluster: {accelerators: 2, type: test}\n"
                               "models:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 50, copies: 2}\n"
@@ -14,39 +13,11 @@ static const char cluster[] = "cluster: {accelerators: 2, type: test}\n"
 /* Every call is a look. */
 static const struct autoscale_config always = {.min = 1, .max = 16, .headroom = 0.1, .every_ns = 1};
 
-struct world {
-    struct deployment deployment;
-    struct server *server;
-};
-
-static void world_begin(struct world *w, const struct policy_ops *policy, const struct autoscale_config *autoscale) {
-    struct scenario scenario;
-    struct sy_error err = {""};
-    memset(w, 0, sizeof(*w));
-    assert_int_equal(scenario_read_text("cluster", cluster, sizeof(cluster) - 1, NULL, 0, &scenario, &err), 0);
-    assert_int_equal(deployment_from_scenario(&w->deployment, &scenario, &err), 0);
-    scenario_free(&scenario);
-    struct server_config config = {
-        .models = w->deployment.models,
-        .model_count = w->deployment.model_count,
-        .accelerators = w->deployment.accelerators,
-        .type_count = w->deployment.type_count,
-        .model_threads = 1,
-        .rank_threads = 1,
-        .frontends = 1,
-        .policy = policy,
-        .host = "127.0.0.1",
-        .metrics_port = -1,
-        .queue_max = 16,
-        .autoscale = *autoscale,
-    };
-    policy_options_preset(policy, &config.policy_options);
-    assert_int_equal(server_start(&w->server, &config, &err), 0);
-}
-
-static void world_end(struct world *w) {
-    assert_int_equal(server_stop(w->server, 0, NS_PER_S), 0);
-    deployment_free(&w->deployment);
+static void begin(struct world *w, const struct policy_ops *policy, const struct autoscale_config *autoscale) {
+    world_plan(w, cluster);
+    struct server_config config = world_config(w, policy);
+    config.autoscale = *autoscale;
+    world_begin(w, &config);
 }
 
 /* Requests of a model that a frontend has answered, so many of them in time, or refused; nobody else counts. */
@@ -76,7 +47,7 @@ static bool shows(struct world *w, const char *row) {
 static void what_goes_badly_wants_more(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w, &policy_deferred, &always);
+    begin(&w, &policy_deferred, &always);
     count(&w, 0, 0, 1000, 0, 1000); /* before anybody looked */
     assert_int_equal(advised(&w), ADVICE_NONE);
     assert_false(shows(&w, "symphony_accelerators_wanted"));
@@ -96,7 +67,7 @@ static void what_goes_badly_wants_more(void **state) {
 static void counters_that_begin_anew_are_no_load(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w, &policy_deferred, &always);
+    begin(&w, &policy_deferred, &always);
     count(&w, 0, 0, 1000, 1000, 1000);
     advised(&w);
     struct model_infer_counters *c = &server_infer_counters(w.server, 0)->models[0];
@@ -111,7 +82,7 @@ static void counters_that_begin_anew_are_no_load(void **state) {
 static void a_central_policy_wants_what_batches_took(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w, &policy_clockwork, &always);
+    begin(&w, &policy_clockwork, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
     assert_in_range(advised(&w), 1, 2);
     struct model_counters *c = (struct model_counters *)server_model_counters(w.server, 1);
@@ -120,10 +91,24 @@ static void a_central_policy_wants_what_batches_took(void **state) {
     world_end(&w);
 }
 
+static void a_policy_that_plans_says_what_it_needs(void **state) {
+    (void)state;
+    struct world w;
+    begin(&w, &policy_nexus, &always);
+    assert_int_equal(advised(&w), ADVICE_NONE);
+    struct model_counters *c = (struct model_counters *)server_model_counters(w.server, 1);
+    histogram_add(&c->run_ns, 3600 * NS_PER_S);
+    while (central_thread_accelerators_needed(w.server->central_thread) < 0) /* its first turn */
+        sched_yield();
+    assert_in_range(advised(&w), 1, 3); /* it knows no rates: two are there */
+    assert_true(shows(&w, "\nsymphony_accelerators_needed 2\n"));
+    world_end(&w);
+}
+
 static void nobody_asks(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w, &policy_deferred, &(struct autoscale_config){0});
+    begin(&w, &policy_deferred, &(struct autoscale_config){0});
     assert_int_equal(advised(&w), ADVICE_NONE);
     assert_int_equal(advised(&w), ADVICE_NONE);
     world_end(&w);
@@ -134,6 +119,7 @@ int main(void) {
         cmocka_unit_test(what_goes_badly_wants_more),
         cmocka_unit_test(counters_that_begin_anew_are_no_load),
         cmocka_unit_test(a_central_policy_wants_what_batches_took),
+        cmocka_unit_test(a_policy_that_plans_says_what_it_needs),
         cmocka_unit_test(nobody_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

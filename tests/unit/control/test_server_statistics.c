@@ -1,51 +1,21 @@
 /* test_server_statistics.c - a real server of an emulated model, idle: what its threads are made to have counted,
  * summed up, as the metrics page shows it under Triton's names. */
-#include "unit/cmocka_all.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/counter.h"
 #include "base/log.h"
-#include "control/deployment.h"
-#include "control/server_state.h"
 #include "request/infer_counters.h"
+#include "unit/control/world.h"
 
 static const char cluster[] = "cluster: {accelerators: 1, type: test}\n"
                               "models:\n  - {name: m, alpha_ms: 1, beta_ms: 1, slo_ms: 50, copies: 2}\n"
                               "workload: {rate_rps: 10}\n";
 
-struct world {
-    struct deployment deployment;
-    struct server *server;
-};
-
-static void world_begin(struct world *w) {
-    struct scenario scenario;
-    struct sy_error err = {""};
-    memset(w, 0, sizeof(*w));
-    assert_int_equal(scenario_read_text("cluster", cluster, sizeof(cluster) - 1, NULL, 0, &scenario, &err), 0);
-    assert_int_equal(deployment_from_scenario(&w->deployment, &scenario, &err), 0);
-    scenario_free(&scenario);
-    struct server_config config = {
-        .models = w->deployment.models,
-        .model_count = w->deployment.model_count,
-        .accelerators = w->deployment.accelerators,
-        .type_count = w->deployment.type_count,
-        .model_threads = 1,
-        .rank_threads = 1,
-        .frontends = 1,
-        .policy = &policy_deferred,
-        .host = "127.0.0.1",
-        .metrics_port = -1,
-        .queue_max = 16,
-    };
-    assert_int_equal(server_start(&w->server, &config, &err), 0);
-}
-
-static void world_end(struct world *w) {
-    assert_int_equal(server_stop(w->server, 0, NS_PER_S), 0);
-    deployment_free(&w->deployment);
+static void begin(struct world *w) {
+    world_plan(w, cluster);
+    struct server_config config = world_config(w, &policy_deferred);
+    world_begin(w, &config);
 }
 
 /* What the page says under this name; fails if that is not there once. */
@@ -68,7 +38,7 @@ static struct model_infer_counters *counts_of(struct world *w, uint32_t frontend
 static void both_protocols_add_up(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w);
+    begin(&w);
     for (uint32_t f = 0; f < 2; f++) { /* HTTP, gRPC */
         struct model_infer_counters *c = counts_of(&w, f, 1);
         counter_add(&c->outcomes[OUTCOME_OK], 10);
@@ -104,7 +74,7 @@ static void both_protocols_add_up(void **state) {
 static void nothing_is_told_before_it_is_ready(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w);
+    begin(&w);
     counter_add(&counts_of(&w, 0, 0)->outcomes[OUTCOME_OK], 1);
     atomic_store(&w.server->ready, false);
     assert_int_equal(value(&w, "nv_inference_request_success{model=\"m-1\",version=\"1\"}"), 0);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "net/tls.h"
-#include "net/tls.h"
 #include "unit/certificate.h"
 
 #define TURNS_MAX 1000

@@ -17,34 +17,41 @@ static double scratch[2 * MODELS_MAX + 1];
 
 /* What an assignment is, from the definitions alone. */
 struct checked {
-    bool kept; /* (5), (6) and (11) */
+    bool kept; /* (5), (6) and (11), and nobody is where he must not be */
     double objective, moved_cost;
 };
 
 static struct checked check(const struct partition_problem *p, const uint32_t *subcluster) {
-    double rates = 0, sizes = 0, delta_rate = 0, delta_memory = 0;
+    double loads = 0, sizes = 0, delta_rate = 0, delta_memory = 0, capacity = 0, squares = 0;
     struct checked c = {.kept = true};
     for (uint32_t i = 0; i < p->models; i++) {
         assert_true(subcluster[i] < p->subclusters);
-        rates += p->model[i].rate / p->subclusters;
+        loads += p->model[i].load;
+        c.kept &= !(p->model[i].barred >> subcluster[i] & 1);
         sizes += p->model[i].static_mb / p->subclusters;
         if (p->model[i].current != PARTITION_NONE && p->model[i].current != subcluster[i])
             c.moved_cost += p->model[i].move_cost;
     }
+    for (uint32_t j = 0; j < p->subclusters; j++)
+        capacity += p->capacity ? p->capacity[j] : 1;
     for (uint32_t j = 0; j < p->subclusters; j++) {
-        double rate = 0, size = 0, dynamic = 0;
+        double rate = 0, load = 0, size = 0, dynamic = 0, part = (p->capacity ? p->capacity[j] : 1) / capacity;
         for (uint32_t i = 0; i < p->models; i++)
             if (subcluster[i] == j) {
                 rate += p->model[i].rate;
+                load += p->model[i].load;
                 size += p->model[i].static_mb;
                 dynamic = fmax(dynamic, p->model[i].dynamic_mb);
             }
         c.kept &= rate <= p->max_rate * (1 + 1e-8) && size + dynamic <= p->max_memory_mb * (1 + 1e-8);
-        delta_rate = rates > 0 ? fmax(delta_rate, fabs(rate / rates - 1)) : 0;
+        double deviation = loads > 0 ? fabs(load / (loads * part) - 1) : 0;
+        delta_rate = fmax(delta_rate, deviation);
+        squares += deviation * deviation * part;
         delta_memory = sizes > 0 ? fmax(delta_memory, fabs(size / sizes - 1)) : 0;
     }
     c.kept &= c.moved_cost <= p->max_move_cost * (1 + 1e-8);
-    c.objective = delta_rate + p->memory_weight * delta_memory;
+    c.objective = delta_rate + p->memory_weight * delta_memory + p->spread_weight * sqrt(squares) +
+                  p->moves_weight * c.moved_cost;
     return c;
 }
 
@@ -65,7 +72,7 @@ static double least_of_all(const struct partition_problem *p) {
 }
 
 static void models_draw(struct rng *rng, uint32_t count, uint32_t subclusters, bool placed) {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         models[i] = (struct partition_model){
             .rate = rng_below(rng, 8) ? 100 * rng_exponential(rng) : 0,
             .static_mb = (double)rng_below(rng, 500),
@@ -73,6 +80,22 @@ static void models_draw(struct rng *rng, uint32_t count, uint32_t subclusters, b
             .move_cost = (double)rng_below(rng, 4),
             .current = placed && rng_below(rng, 5) ? (uint32_t)rng_below(rng, subclusters) : PARTITION_NONE,
         };
+        models[i].load = models[i].rate;
+    }
+}
+
+/* What the paper has not. */
+static void more_draw(struct partition_problem *p, struct rng *rng) {
+    static double capacity[3];
+    for (uint32_t i = 0; i < p->models; i++) {
+        models[i].load = models[i].rate * rng_uniform(rng);
+        models[i].barred = rng_below(rng, 3) ? 0 : rng_below(rng, (1u << p->subclusters) - 1);
+    }
+    for (uint32_t j = 0; j < p->subclusters; j++)
+        capacity[j] = 0.5 + rng_uniform(rng);
+    p->capacity = rng_below(rng, 2) ? capacity : NULL;
+    p->spread_weight = (double)rng_below(rng, 2);
+    p->moves_weight = 0.01 * (double)rng_below(rng, 3);
 }
 
 static struct partition_problem small_draw(struct rng *rng) {
@@ -87,6 +110,8 @@ static struct partition_problem small_draw(struct rng *rng) {
         .max_move_cost = rng_below(rng, 2) ? INFINITY : (double)rng_below(rng, 8),
     };
     models_draw(rng, count, subclusters, rng_below(rng, 2));
+    if (rng_below(rng, 2))
+        more_draw(&p, rng);
     return p;
 }
 
@@ -101,7 +126,7 @@ static void says_what_it_is(const struct partition_problem *p, const struct part
     struct checked c = check(p, a->subcluster);
     assert_float_equal(c.objective, a->objective, 1e-9 * (1 + c.objective));
     assert_float_equal(c.moved_cost, a->moved_cost, 1e-9);
-    assert_int_equal(c.kept, a->over_rate <= 0 && a->over_memory_mb <= 0 && a->over_moves <= 0);
+    assert_int_equal(c.kept, a->over_rate <= 0 && a->over_memory_mb <= 0 && a->over_moves <= 0 && !a->barred);
 }
 
 static void small_ones_are_the_best_there_are(void **state) {

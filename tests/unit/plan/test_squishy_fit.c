@@ -40,6 +40,23 @@ static void spare_gpus_are_room_to_grow(void **state) {
     free(p);
 }
 
+static void rates_need_gpus_whatever_there_are(void **state) {
+    (void)state;
+    struct profile *p = line(1, 10);
+    struct squishy_session s = session(p, 40, 1000); /* B = 10: 500 items/s a GPU */
+    struct squishy_fit fit;
+    void *memory = fit_begin(&fit, 8, 1);
+    assert_true(squishy_fit_needed(&fit, &s, squishy_fit_update(&fit, &s)) == 2);
+    assert_int_equal(squishy_gpus_used(&fit.plan), 8); /* the plan in force is not touched */
+    s.rate = 8000;
+    double needed = squishy_fit_needed(&fit, &s, squishy_fit_update(&fit, &s));
+    assert_true(needed > 15.9 && needed < 16.4); /* to SCALE_WITHIN */
+    s.slo_ns = 20 * NS_PER_MS;                   /* 2 * 11 ms > 20 ms */
+    assert_true(squishy_fit_needed(&fit, &s, squishy_fit_update(&fit, &s)) == 0);
+    free(memory);
+    free(p);
+}
+
 static void a_session_that_never_fits_leaves_the_others_their_places(void **state) {
     (void)state;
     struct profile *p = line(1, 10);
@@ -123,6 +140,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spare_gpus_are_room_to_grow),
         cmocka_unit_test(a_hundred_thousand_gpus_are_planned_for),
+        cmocka_unit_test(rates_need_gpus_whatever_there_are),
         cmocka_unit_test(a_session_that_never_fits_leaves_the_others_their_places),
         cmocka_unit_test(the_same_rates_move_nothing),
         cmocka_unit_test(models_stay_where_they_are),

@@ -131,7 +131,7 @@ static void sessions_take_turns(void **state) {
     assert_int_equal(f->last[0].items, 3);
     end(f, 21, 0, CENTRAL_RUN, 0);
     assert_int_equal(f->sent[0], 3);
-    assert_true(f->out.wake_ns == TIME_NEVER);
+    assert_int_equal(f->out.wake_ns, 31 * NS_PER_S); /* nothing to do until the next plan */
     fixture_free(f);
 }
 
@@ -372,6 +372,50 @@ static void the_oblivious_plan_divides_by_rate(void **state) {
     fixture_free(f);
 }
 
+static double needed(const struct fixture *f) {
+    return policy_nexus.central->needed(f->core);
+}
+
+static void it_says_how_many_accelerators_its_rates_need(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus", 2, 4);
+    f->models[0].rate_hint = f->models[1].rate_hint = 600; /* more than half of an accelerator each */
+    begin(f);
+    timer(f, 0);
+    assert_true(needed(f) == 2);
+    step(f, 0, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = 1});
+    assert_true(needed(f) == 2);
+    step(f, 0, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = 2});
+    step(f, 0, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = 3}); /* one is left, for two that fill it */
+    assert_true(needed(f) > 1.2 && needed(f) < 4);
+    fixture_free(f);
+}
+
+static void a_plan_without_rates_needs_what_there_is(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus", 2, 4);
+    begin(f);
+    timer(f, 0);
+    assert_true(needed(f) == 4);
+    fixture_free(f);
+}
+
+static void when_requests_stop_coming_nothing_is_needed(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus:epoch_s=30", 1, 1);
+    f->models[0].rate_hint = 100;
+    begin(f);
+    timer(f, 0);
+    assert_true(needed(f) == 1);
+    assert_int_equal(f->out.wake_ns, 31 * NS_PER_S); /* a second for an arrival to begin the epoch */
+    timer(f, 30999);
+    assert_true(needed(f) == 1);
+    timer(f, 31000);
+    assert_true(needed(f) == 0);
+    assert_int_equal(f->out.wake_ns, TIME_NEVER);
+    fixture_free(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_take_turns),
@@ -388,6 +432,9 @@ int main(void) {
         cmocka_unit_test(models_are_loaded_before_they_run),
         cmocka_unit_test(a_change_of_rates_changes_the_plan),
         cmocka_unit_test(the_oblivious_plan_divides_by_rate),
+        cmocka_unit_test(it_says_how_many_accelerators_its_rates_need),
+        cmocka_unit_test(a_plan_without_rates_needs_what_there_is),
+        cmocka_unit_test(when_requests_stop_coming_nothing_is_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,9 +179,10 @@ static void mistakes_name_file_line_and_key(void **state) {
         {"", ":1: 'cluster' is missing"},
         {CLUSTER, ":1: 'models' is missing"},
         {CLUSTER MODELS "model: x\n",
-         ":3: model: unknown key (expected cluster, models, workload, policy, network, autoscale, run)"},
+         ":3: model: unknown key (expected cluster, models, pipelines, workload, policy, network, autoscale, run)"},
         {"cluster: 8\n" MODELS,
-         ":1: cluster: expected a mapping with the keys accelerators, type, price, memory_gib, noise, faults"},
+         ":1: cluster: expected a mapping with the keys accelerators, type, price, memory_gib, noise, "
+         "faults, subclusters, epoch_s, max_rate_rps"},
         {"cluster: {type: t}\n" MODELS, ":1: cluster: 'accelerators' is missing"},
         {"cluster: {accelerators: 0}\n" MODELS,
          ":1: cluster.accelerators: 0 is not in 1 to 1000000 (expected a number of accelerators or a list of {type, "
@@ -189,6 +190,8 @@ static void mistakes_name_file_line_and_key(void **state) {
         {"cluster: {accelerators: [{type: a}]}\n" MODELS, ":1: cluster.accelerators.0: 'count' is missing"},
         {"cluster: {accelerators: [{type: a, count: 1}, {type: a, count: 1}]}\n" MODELS,
          ":1: cluster.accelerators.1: the type 'a' is listed twice"},
+        {"cluster: {accelerators: [{type: a, count: 9}, {type: b, count: 3}], subclusters: 4}\n" MODELS,
+         ":1: cluster.subclusters: 4 for 3 accelerators of type b"},
         {CLUSTER "models: []\n", ":2: models: no models"},
         {CLUSTER "models: zoo\n", ":2: models: expected {zoo: ...} or a list of models"},
         {CLUSTER "models: {zoo: h100}\n", ":2: models.zoo: there is no zoo 'h100' (expected gtx1080ti, a100, "
@@ -324,9 +327,8 @@ static void scenarios_can_be_served(void **state) {
     scenario_free(&s);
 }
 
-static void the_examples_are_valid(void **state) {
-    (void)state;
-    DIR *dir = opendir(TESTS_DIR "/../scenarios");
+static void folder_is_valid(const char *folder, int least) {
+    DIR *dir = opendir(folder);
     assert_non_null(dir);
     int count = 0;
     for (struct dirent *entry; (entry = readdir(dir));) {
@@ -336,7 +338,7 @@ static void the_examples_are_valid(void **state) {
         char path[512];
         struct scenario s;
         struct sy_error err = {""};
-        snprintf(path, sizeof(path), TESTS_DIR "/../scenarios/%.200s", entry->d_name);
+        snprintf(path, sizeof(path), "%.200s/%.200s", folder, entry->d_name);
         struct cluster c;
         if (scenario_read(path, NULL, 0, &s, &err) || cluster_make(&c, &s, &err))
             fail_msg("%s", err.text);
@@ -345,7 +347,13 @@ static void the_examples_are_valid(void **state) {
         count++;
     }
     closedir(dir);
-    assert_true(count >= 3);
+    assert_true(count >= least);
+}
+
+static void the_examples_are_valid(void **state) {
+    (void)state;
+    folder_is_valid(TESTS_DIR "/../scenarios", 3);
+    folder_is_valid(TESTS_DIR "/../scenarios/pipelines", 4);
 }
 
 int main(void) {

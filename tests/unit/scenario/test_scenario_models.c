@@ -157,15 +157,16 @@ static void nexus_has_its_profiles_and_its_example(void **state) {
 static void own_models_take_lines_and_tables_by_type(void **state) {
     (void)state;
     struct scenario s;
-    read_well("cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}], noise: 0.05,\n"
-              "  faults: {every_s: 10, for_s: 2, kind: stall}}\n"
-              "models:\n"
-              "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2, weight: 4,\n"
-              "   types: {b: {alpha_ms: 1, beta_ms: 3}}}\n"
-              "- {name: n, slo_ms: 20, types: {a: {latency_ms: [[2, 4], [3, 7]]}, b: {latency_ms: {8: 8}}}}\n"
-              "- {name: o, slo_ms: 20, types: {a: {latency_ms: [[6, 0.6], [9, 1.8]]}, b: {latency_ms: [[6, 6], [9, "
-              "6.3]]}}}\n",
-              &s);
+    read_well(
+        "cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}], noise: 0.05,\n"
+        "  faults: {every_s: 10, for_s: 2, kind: stall}}\n"
+        "models:\n"
+        "- {name: m, latency_ms: {1: 2, 4: 5}, slo_ms: 20, weights_mb: 1.5, load_ms: 3, copies: 2, weight: 4,\n"
+        "   types: {b: {alpha_ms: 1, beta_ms: 3}}}\n"
+        "- {name: n, slo_ms: 20, batch_max: 64, types: {a: {latency_ms: [[2, 4], [3, 7]]}, b: {latency_ms: {8: 8}}}}\n"
+        "- {name: o, slo_ms: 20, types: {a: {latency_ms: [[6, 0.6], [9, 1.8]]}, b: {latency_ms: [[6, 6], [9, "
+        "6.3]]}}}\n",
+        &s);
     assert_int_equal(s.model_count, 4);
     assert_int_equal(latency(&s, 1, 0, 1), 2 * NS_PER_MS);
     assert_int_equal(latency(&s, 1, 0, 3), 4 * NS_PER_MS);
@@ -180,7 +181,7 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     assert_int_equal(s.models[1].load_ns, 3 * NS_PER_MS);
     assert_true(s.models[1].weight == 4 && s.models[2].weight == 1);
     assert_int_equal(s.models[1].batch_max, 19);
-    assert_int_equal(s.models[2].batch_max, 20); /* on b */
+    assert_int_equal(s.models[2].batch_max, 64); /* as given, whatever is in time */
     assert_true(s.noise == 0.05 && s.fault_every_s == 10 && s.fault_s == 2 && s.fault_stalls == 1);
     scenario_free(&s);
 }

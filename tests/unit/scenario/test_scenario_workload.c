@@ -89,6 +89,11 @@ static void mistakes_are_named(void **state) {
          "arrivals.scale: excludes rate_rps, to which the trace's mean is scaled"},
         {"rate_rps: {steps: [[0, 1], [1, 2]]}, arrivals: {trace: t}",
          "arrivals: a trace takes one rate_rps, or none, not steps"},
+        {"surges: 5", "surges: expected a list of {model: NAME, at_s: S, factor: X}"},
+        {"surges: [{model: nobody, factor: 2}]", "surges.0: there is no model 'nobody'"},
+        {"surges: [{model: BERT, at_s: 2}]", "surges.0: 'factor' is missing"},
+        {"surges: [{model: BERT, factor: 2}, {model: BERT, factor: 3}]",
+         "surges.1: the model 'BERT' has a surge already"},
         {"query_size: {gaussian: [9, x]}", "query_size.gaussian.1: 'x' is not a number"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {

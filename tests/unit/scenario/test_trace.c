@@ -8,9 +8,10 @@
 #include "base/container.h"
 #include "base/lines.h"
 #include "base/time.h"
+#include "link/messages.h"
 #include "unit/text_file.h"
 
-static const struct trace_model models[] = {{"a", 0.25}, {"m-1", 0.5}, {"m-2", 0.25}, {"m-3", 0}};
+static const struct trace_model models[] = {{"a", 0.25, 0}, {"m-1", 0.5, 3}, {"m-2", 0.25, 0}, {"m-3", 0, 0}};
 #define MODELS 4
 
 static int read_spec(struct trace_spec spec, const char *text, size_t bytes, double run_s, struct trace *trace,
@@ -95,6 +96,50 @@ static void timestamps_are_arrivals(void **state) {
     trace_free(&trace);
 }
 
+static void lines_may_say_more_of_their_request(void **state) {
+    (void)state;
+    static const char text[] = "seconds,model,items,slo_ms,priority\n"
+                               "1,m-1,4,12.5,2\n"
+                               "2,m-1,,,best_effort\n"
+                               "3,m-1,1024\n"
+                               "4,m-1,,3600000\n"
+                               "5,m-1\n"
+                               "1,a\n"
+                               "1,a,,,0\n"
+                               "1,a,2\n";
+    static const struct trace_request wanted[] = {{12500, 4, 2},
+                                                  {0, 0, PRIORITY_BEST_EFFORT},
+                                                  {0, 1024, TRACE_PRIORITY_ANY},
+                                                  {3600000000, 0, TRACE_PRIORITY_ANY},
+                                                  {0, 0, TRACE_PRIORITY_ANY}},
+                                      wanted_a[] = {{0, 0, 0}, {0, 0, TRACE_PRIORITY_ANY}, {0, 2, TRACE_PRIORITY_ANY}};
+    struct trace trace;
+    double at_s;
+    read_well((struct trace_spec){.scale = 1}, text, 10, &trace);
+    struct trace_cursor cursor = trace_cursor_at_start(&trace, 1);
+    for (uint32_t i = 0; i < ARRAY_COUNT(wanted); i++) {
+        struct trace_request got;
+        assert_true(trace_arrival(&trace, &cursor, &at_s));
+        got = trace_request_taken(&trace, &cursor);
+        assert_int_equal(got.slo_us, wanted[i].slo_us);
+        assert_int_equal(got.items, wanted[i].items);
+        assert_int_equal(got.priority, wanted[i].priority);
+    }
+    cursor = trace_cursor_at_start(&trace, 0);
+    for (uint32_t i = 0; i < ARRAY_COUNT(wanted_a); i++) { /* equal times: an order that does not depend on the sort */
+        assert_true(trace_arrival(&trace, &cursor, &at_s));
+        assert_int_equal(trace_request_taken(&trace, &cursor).items, wanted_a[i].items);
+        assert_int_equal(trace_request_taken(&trace, &cursor).priority, wanted_a[i].priority);
+    }
+    trace_free(&trace);
+    read_well((struct trace_spec){.scale = 1}, "seconds,model,items\n1,a\n", 10, &trace);
+    assert_null(trace.requests); /* no line says anything */
+    cursor = trace_cursor_at_start(&trace, 0);
+    assert_true(trace_arrival(&trace, &cursor, &at_s));
+    assert_int_equal(trace_request_taken(&trace, &cursor).priority, TRACE_PRIORITY_ANY);
+    trace_free(&trace);
+}
+
 static void nameless_arrivals_follow_the_shares_and_the_seed(void **state) {
     (void)state;
     static char text[1 << 18];
@@ -147,12 +192,21 @@ static void mistakes_name_file_and_line(void **state) {
         {TRACE_DETECT, "", ": the trace is empty"},
         {TRACE_DETECT, "# nothing\n\n", ": the trace is empty"},
         {TRACE_DETECT, "a,b,c\n",
-         ":1: expected 'HashOwner,...' (Azure Functions), 'seconds[,model]' or 'job_id,model,slo,rate,arrival'"},
-        {TRACE_DETECT, "1\n2,a,3\n", ":2: expected 'seconds' or 'seconds,model', the seconds from 0 to 1e+09"},
-        {TRACE_DETECT, "1\n-2\n", ":2: expected 'seconds'"},
-        {TRACE_DETECT, "1\nnan\n", ":2: expected 'seconds'"},
-        {TRACE_DETECT, "1\n1e99\n", ":2: expected 'seconds'"},
-        {TRACE_DETECT, "{trace}\n", ":1: expected 'seconds'"},
+         ":1: expected 'HashOwner,...' (Azure Functions), 'seconds[,model,...]' or 'job_id,model,slo,rate,arrival'"},
+        {TRACE_DETECT, "1\n-2\n",
+         ":2: expected 'seconds[,model[,items[,slo_ms[,priority]]]]', the seconds from 0 to 1e+09"},
+        {TRACE_DETECT, "1\nnan\n", ":2: expected 'seconds["},
+        {TRACE_DETECT, "1\n1e99\n", ":2: expected 'seconds["},
+        {TRACE_DETECT, "{trace}\n", ":1: expected 'seconds["},
+        {TRACE_DETECT, "1\n2,a,0\n", ":2: expected 'seconds,model,items,slo_ms,priority', the items from 1 to 1024"},
+        {TRACE_DETECT, "1\n2,a,1.5\n", ":2: expected 'seconds,model,items"},
+        {TRACE_DETECT, "1\n2,a,1025\n", ":2: expected 'seconds,model,items"},
+        {TRACE_DETECT, "1\n2,a,1,2,0,7\n", ":2: expected 'seconds,model,items"},
+        {TRACE_DETECT, "1\n2,a,,x\n", ":2: expected an SLO of 0.001 to 3.6e+06 ms, not 'x'"},
+        {TRACE_DETECT, "1\n2,a,,0\n", ":2: expected an SLO of 0.001"},
+        {TRACE_DETECT, "1\n2,a,,,1\n", ":2: expected best_effort or a priority of the model, 0 to 0, not '1'"},
+        {TRACE_DETECT, "1\n2,m-1,,,3\n", ":2: expected best_effort or a priority of the model, 0 to 2, not '3'"},
+        {TRACE_DETECT, "1\n2,m-1,,,0.5\n", ":2: expected best_effort or a priority"},
         {TRACE_DETECT, "1,b\n", ":1: the scenario has no model 'b'"},
         {TRACE_DETECT, "1,m-4\n", ":1: the scenario has no model 'm-4'"},
         {TRACE_DETECT, "99\n", ": no requests in the 60 s of the run"},
@@ -210,6 +264,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(azure_functions_go_round_the_models),
         cmocka_unit_test(timestamps_are_arrivals),
+        cmocka_unit_test(lines_may_say_more_of_their_request),
         cmocka_unit_test(nameless_arrivals_follow_the_shares_and_the_seed),
         cmocka_unit_test(blox_jobs_offer_their_rate_for_a_while),
         cmocka_unit_test(mistakes_name_file_and_line),

@@ -15,6 +15,7 @@
 #include "sched/central_thread.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
+#include "sim/decision_replay.h"
 #include "unit/cmocka_all.h"
 
 #define PORTS        2
@@ -24,6 +25,7 @@
 #define MODELS       4 /* the last has variable shapes */
 #define BATCH_MAX    16
 #define RANKS_MAX    2
+#define LOG_BYTES    (32 << 20) /* of what each thread decides */
 
 /* Two served models that the scheduler does not know at first, the second of variable shapes: rig_start_unused(). */
 #define COMES_ONE     MODELS
@@ -52,6 +54,8 @@ struct rig {
     uint32_t thread_of_served[SERVED], thread_of_model[VARIANTS + UNUSED_MAX];
     float input[64];
     double fixed_ns; /* a batch of b takes fixed * (1 + b/5) */
+    struct decision_log decisions[THREADS + RANKS_MAX];
+    bool threads_ended;
 };
 
 static void model_make(struct rig *rig, uint32_t i, bool variable) {
@@ -112,6 +116,28 @@ static void start_model_thread(struct rig *rig, uint32_t t) {
                                          .policy = rig->policy,
                                          .policy_options = &rig->options};
     assert_int_equal(model_thread_start(&rig->model_threads[t], &config, &err), 0);
+}
+
+/* What the threads decide is logged, in every test. */
+static void log_decisions(struct rig *rig) {
+    for (uint32_t t = 0; t < THREADS + RANKS_MAX && !rig->wiring.central; t++) {
+        char *memory = malloc(LOG_BYTES);
+        assert_non_null(memory);
+        decision_log_init(&rig->decisions[t], memory, LOG_BYTES);
+        rig->wiring.decisions = rig->decisions;
+    }
+}
+
+/* Fresh cores, told the same, decide the same. When the threads have ended. */
+static void decide_again(struct rig *rig) {
+    for (uint32_t t = 0; t < rig->wiring.model_threads + rig->wiring.rank_threads && rig->wiring.decisions; t++) {
+        struct decision_replay result;
+        struct sy_error err = {""};
+        if (decision_replay(rig->decisions[t].memory, LOG_BYTES, &result, &err) < 0)
+            fail_msg("thread %u: %s", t, err.text);
+    }
+    for (uint32_t t = 0; t < THREADS + RANKS_MAX; t++)
+        free(rig->decisions[t].memory);
 }
 
 static void start_scheduler(struct rig *rig) {
@@ -180,6 +206,7 @@ static struct rig *rig_start_unused(const struct policy_ops *policy, uint32_t ac
     }
     assert_int_equal(wiring_init(w, false, &err), 0);
     start_executors(rig);
+    log_decisions(rig);
     start_scheduler(rig);
     for (uint32_t f = 0; f < PORTS; f++) {
         rig->ports[f] = port_create(w, f, 100 * NS_PER_US);
@@ -201,13 +228,22 @@ static inline struct rig *rig_start(uint32_t accelerators, double fixed_ns) {
     return rig_start_with(&policy_deferred, accelerators, fixed_ns);
 }
 
-static void rig_stop(struct rig *rig) {
+/* Ends the scheduler's threads; the rest stays until rig_stop(). */
+static void rig_threads_stop(struct rig *rig) {
+    if (rig->threads_ended)
+        return;
+    rig->threads_ended = true;
     for (uint32_t t = 0; t < rig->wiring.model_threads && !rig->wiring.central; t++)
         model_thread_stop(rig->model_threads[t]);
     if (rig->wiring.central)
         central_thread_stop(rig->central_thread);
     for (uint32_t k = 0; k < rig->wiring.rank_threads && !rig->wiring.central; k++)
         rank_thread_stop(rig->rank_threads[k]);
+}
+
+static void rig_stop(struct rig *rig) {
+    rig_threads_stop(rig);
+    decide_again(rig);
     for (uint32_t e = 0; e < rig->wiring.executors; e++)
         executor_stop(rig->executors[e]);
     for (uint32_t f = 0; f < PORTS; f++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scenario/scenario.h"
 #include "unit/text_file.h"
 
 static void cluster_of(const char *text, struct cluster *cluster) {
@@ -134,6 +135,39 @@ static void test_it_runs(void **state) {
     cluster_free(&c);
 }
 
+/* One sub-cluster is what there was without the key; and models move as their surges ask. */
+static void test_subclusters(void **state) {
+    (void)state;
+    static const struct {
+        const char *cluster;
+        bool moves;
+    } cases[] = {{"cluster: {accelerators: 4}", false},
+                 {"cluster: {accelerators: 4, subclusters: 1}", false},
+                 {"cluster: {accelerators: 4, subclusters: 2, epoch_s: 0}", false},
+                 {"cluster: {accelerators: 4, subclusters: 2, epoch_s: 2}", true}};
+    struct sim_result results[4];
+    for (int i = 0; i < 4; i++) {
+        struct cluster c;
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "%s\nmodels: [{name: a, alpha_ms: 1, beta_ms: 4, slo_ms: 50, copies: 4}]\n"
+                 "workload: {rate_rps: 800, surges: [{model: a-1, at_s: 5, factor: 4}]}\n"
+                 "network: {message_us: 30}\nrun: {seconds: 20, warmup_seconds: 1}\n",
+                 cases[i].cluster);
+        cluster_of(text, &c);
+        void *memory = malloc(sim_bytes(&c.config));
+        sim_run(&c.config, memory, &results[i]);
+        assert_int_equal(results[i].moves > 0, cases[i].moves);
+        assert_int_equal(results[i].unanswered, 0);
+        assert_in_range(results[i].move_wait_max_ns, cases[i].moves ? 1 : 0, 4 * 30 * NS_PER_US);
+        assert_int_equal(results[i].offered, results[0].offered);
+        free(memory);
+        cluster_free(&c);
+    }
+    assert_int_equal(results[0].good, results[1].good);
+    assert_int_equal(results[0].batches, results[1].batches);
+}
+
 static void test_what_is_not_simulated_is_said(void **state) {
     (void)state;
     struct scenario scenario = {.autoscale.enabled = true, .fault_every_s = 1, .policy = &policy_deferred};
@@ -142,6 +176,14 @@ static void test_what_is_not_simulated_is_said(void **state) {
     assert_true(cluster_make(&c, &scenario, &err) < 0);
     assert_non_null(strstr(err.text, "autoscale is not simulated together with cluster.faults"));
     assert_null(c.models);
+    scenario.fault_every_s = 0;
+    scenario.subclusters = 2;
+    assert_true(cluster_make(&c, &scenario, &err) < 0);
+    assert_non_null(strstr(err.text, "cluster.subclusters: not with autoscale"));
+    scenario.autoscale.enabled = false;
+    scenario.policy = &policy_nexus;
+    assert_true(cluster_make(&c, &scenario, &err) < 0);
+    assert_non_null(strstr(err.text, "cluster.subclusters: not with the central policy nexus"));
 }
 
 /* One accelerator does 1000 a second, alpha being all there is: at 3500 a second 3.5 are needed, and 4 are 12 % idle.
@@ -219,6 +261,7 @@ int main(void) {
         cmocka_unit_test(test_memory_and_mishaps_arrive),
         cmocka_unit_test(test_sizes_of_requests_arrive),
         cmocka_unit_test(test_it_runs),
+        cmocka_unit_test(test_subclusters),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
         cmocka_unit_test(test_accelerators_follow_the_load),
         cmocka_unit_test(test_a_trace_is_replayed),

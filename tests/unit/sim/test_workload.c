@@ -145,6 +145,38 @@ static void items_follow_a_distribution(void **state) {
 }
 
 /* Two minutes of 10 and 30 requests a second for model 0, and jobs of two SLOs for model 1, all at twice the rate. */
+/* What a recording says of a request comes before what the scenario would draw. */
+static void recorded_requests_are_as_recorded(void **state) {
+    (void)state;
+    struct fixture f;
+    struct workload_stream stream;
+    struct workload_request request;
+    uint64_t first[] = {0, 3, 3, 3};
+    double at_s[] = {0.1, 0.2, 0.3}, model_rps[] = {3, 0, 0};
+    struct trace_request requests[] = {{25500, 4, 1}, {0, 0, PRIORITY_BEST_EFFORT}, {.priority = TRACE_PRIORITY_ANY}};
+    struct trace trace = {
+        .models = 3, .first = first, .at_s = at_s, .requests = requests, .mean_rps = 3, .model_rps = model_rps};
+    fixture_init(&f, 3, 1);
+    f.config.arrivals = SIM_TRACE;
+    f.config.trace = &trace;
+    f.models[0].items_least = f.models[0].items_most = 7;
+    workload_stream_init(&stream, &f.config, 0, 1);
+    assert_true(workload_stream_next(&stream, &request));
+    assert_int_equal(request.arrival_ns, 100000000);
+    assert_int_equal(request.slo_ns, 25500000);
+    assert_int_equal(request.items, 4);
+    assert_int_equal(request.priority, 1);
+    assert_true(workload_stream_next(&stream, &request));
+    assert_int_equal(request.slo_ns, BEST_EFFORT_WAIT_NS);
+    assert_int_equal(request.items, 7);
+    assert_int_equal(request.priority, PRIORITY_BEST_EFFORT);
+    assert_true(workload_stream_next(&stream, &request));
+    assert_int_equal(request.slo_ns, 1000000);
+    assert_int_equal(request.items, 7);
+    assert_int_equal(request.priority, 0);
+    assert_false(workload_stream_next(&stream, &request));
+}
+
 static void rates_of_a_trace_are_followed(void **state) {
     (void)state;
     double at_s[] = {0, 60, 0, 30}, rate_sum[] = {10, 40, 5, 20};
@@ -242,6 +274,7 @@ int main(void) {
         cmocka_unit_test(items_and_slos_vary_as_asked),
         cmocka_unit_test(items_follow_a_distribution),
         cmocka_unit_test(rates_of_a_trace_are_followed),
+        cmocka_unit_test(recorded_requests_are_as_recorded),
         cmocka_unit_test(streams_differ_by_model_and_seed_and_by_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

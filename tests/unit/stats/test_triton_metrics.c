@@ -66,6 +66,11 @@ static void each_number_has_its_name(void **state) {
         assert_int_equal(value(text_end(&page), rows[i].row), rows[i].value);
     assert_null(strstr(text_end(&page), "model=\"a\""));
     text_free(&page);
+    triton_metrics_render(&source, NULL, &index, &page); /* of a frontend, without a scheduler */
+    assert_int_equal(value(text_end(&page), rows[0].row), rows[0].value);
+    assert_null(strstr(text_end(&page), "nv_inference_exec_count"));
+    assert_null(strstr(text_end(&page), "nv_inference_pending_request_count"));
+    text_free(&page);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* symphony_table2.c - Symphony, table 2: how requests reach backends if several frontends deal them out in turn. */
+/* symphony_frontends.c - Symphony, table 2 and figure 1: frontends that each deal out requests on their own. */
 #include "base/rng.h"
 #include "memory.h"
 #include "symphony.h"
@@ -75,4 +75,59 @@ void table2_run(struct context *c) {
         c, rows[1].deviation > 2 * rows[0].deviation && rows[3].deviation > 2 * rows[2].deviation,
         "25 frontends make the deviation several times that of one (%.1f and %.1f times; published 3.3 and 4.7)",
         rows[1].deviation / rows[0].deviation, rows[3].deviation / rows[2].deviation);
+}
+
+/* ---- figure 1 ---- */
+
+static const struct crowd {
+    const char *name, *yaml, *sets;
+} crowds[] = {
+    {"1 model, 8 accelerators, SLO 20 ms", resnet50_yaml, "models.0.slo_ms=20"},
+    {"1 model, 8 accelerators, SLO 50 ms", resnet50_yaml, "models.0.slo_ms=50"},
+    {"5 models, 16 accelerators, SLO 20 ms", resnet50_yaml,
+     "models.0.slo_ms=20; models.0.copies=5; cluster.accelerators=16"},
+    {"5 models, 16 accelerators, SLO 100 ms", resnet50_yaml,
+     "models.0.slo_ms=100; models.0.copies=5; cluster.accelerators=16"},
+    {"20 models, 32 accelerators, SLO 50 ms", resnet50_yaml,
+     "models.0.slo_ms=50; models.0.copies=20; cluster.accelerators=32"},
+    {"20 models, 64 accelerators, SLO 100 ms", resnet50_yaml,
+     "models.0.slo_ms=100; models.0.copies=20; cluster.accelerators=64"},
+    {"37 models of the A100 zoo, 64 accelerators", "cluster: {accelerators: 64}\nmodels: {zoo: a100, select: all}\n",
+     ""},
+};
+#define CROWDS 7
+
+static const int frontends[] = {1, 2, 4, 8, 16};
+#define FRONTENDS 5
+
+void figure1_run(struct context *c) {
+    const struct outcome *found[CROWDS][FRONTENDS];
+    int step = figure_quick(c) ? 4 : 1, crowd_step = figure_quick(c) ? 3 : 1;
+    double tight_lost[2] = {1, 0}; /* the least and the most, with SLOs of 20 ms */
+    for (int i = 0; i < CROWDS; i += crowd_step)
+        for (int f = 0; f < FRONTENDS; f += step)
+            found[i][f] = goodput_add(c, crowds[i].yaml, "run.seconds=10; %s; policy={name: nexus, frontends: %d}",
+                                      crowds[i].sets, frontends[f]);
+    simulate(c);
+    struct plot *plot = report_plot(c, "Goodput of Nexus by frontends", "frontends", "share of one frontend's goodput");
+    report_table(c, "goodput of Nexus, requests/s | 1 frontend | 2 | 4 | 8 | 16 | lost by 16, %");
+    for (int i = 0; i < CROWDS; i += crowd_step) {
+        struct series *series = plot_series(plot, PLOT_LINES, crowds[i].name);
+        double one = found[i][0]->all.goodput_rps, lost = 1 - found[i][FRONTENDS - 1]->all.goodput_rps / one;
+        char cells[FRONTENDS][16];
+        for (int f = 0; f < FRONTENDS; f++) {
+            if (f % step == 0)
+                plot_point(series, frontends[f], found[i][f]->all.goodput_rps / one);
+            snprintf(cells[f], sizeof(cells[f]), f % step ? "-" : "%.0f", found[i][f - f % step]->all.goodput_rps);
+        }
+        report_row(c, "%s | %s | %s | %s | %s | %s | %.0f", crowds[i].name, cells[0], cells[1], cells[2], cells[3],
+                   cells[4], 100 * lost);
+        if (strstr(crowds[i].name, "SLO 20 ms")) {
+            tight_lost[0] = fmin(lost, tight_lost[0]);
+            tight_lost[1] = fmax(lost, tight_lost[1]);
+        }
+    }
+    report_check(c, tight_lost[0] >= 0.05 && tight_lost[1] <= 0.4,
+                 "with SLOs of 20 ms, 16 frontends lose 5 to 40 %% of the goodput (%.0f to %.0f %%)",
+                 100 * tight_lost[0], 100 * tight_lost[1]);
 }

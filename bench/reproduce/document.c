@@ -1,0 +1,87 @@
+/* document.c - a document of figures. */
+#include "document.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "memory.h"
+
+#define BEGIN_MARK "<!-- begin %s -->\n"
+#define END_MARK   "<!-- end %s -->\n"
+
+const struct figure *document_figure(const struct document *document, const char *id) {
+    for (const struct paper *paper = document->papers; paper->name; paper++)
+        for (const struct figure *f = paper->figures; f->id; f++)
+            if (strcmp(f->id, id) == 0)
+                return f;
+    return NULL;
+}
+
+void document_section_begin(const struct figure *figure, struct text *to) {
+    text_printf(to, BEGIN_MARK, figure->id);
+}
+
+void document_section_end(const struct figure *figure, struct text *to) {
+    text_printf(to, END_MARK, figure->id);
+}
+
+char *document_read(const char *path) {
+    FILE *file = fopen(path, "r");
+    struct text text;
+    text_init(&text, NULL, 0);
+    char piece[65536];
+    for (size_t got; file && (got = fread(piece, 1, sizeof(piece), file)) > 0;)
+        text_append(&text, piece, got);
+    if (file)
+        fclose(file);
+    char *copy = memory_copy(text_end(&text));
+    text_free(&text);
+    return copy;
+}
+
+void document_section_keep(const char *text, const struct figure *figure, struct text *to) {
+    char begin[128], end[128];
+    snprintf(begin, sizeof(begin), BEGIN_MARK, figure->id);
+    snprintf(end, sizeof(end), END_MARK, figure->id);
+    const char *from = strstr(text, begin), *until = from ? strstr(from, end) : NULL;
+    if (until)
+        text_append(to, from, (size_t)(until - from) + strlen(end));
+}
+
+static void contents_put(struct text *to, const struct text *sections, const struct paper *paper) {
+    for (const struct figure *f = paper->figures; f->id; f++)
+        if (sections[f - paper->figures].length)
+            text_printf(to, "- [%s, %s](#%s)\n", paper->name, f->title, f->id);
+}
+
+static void paper_put(struct text *to, const struct text *sections, const struct paper *paper) {
+    bool headed = false;
+    for (const struct figure *f = paper->figures; f->id; f++) {
+        const struct text *section = &sections[f - paper->figures];
+        if (section->length && !headed)
+            text_printf(to, "\n## %s\n\n%s.\n", paper->name, paper->text);
+        headed |= section->length > 0;
+        if (section->length)
+            text_put(to, "\n");
+        text_append(to, section->data, section->length);
+    }
+}
+
+int document_write(const struct document *document, const char *path, struct text *const *sections, bool quick) {
+    struct text to;
+    text_init(&to, NULL, 0);
+    text_printf(&to, "# %s\n\n%s\n%s\n\n%s\n\n", document->title, document->head,
+                quick ? document->quick : document->whole, document->notes);
+    for (const struct paper *p = document->papers; p->name; p++)
+        contents_put(&to, sections[p - document->papers], p);
+    for (const struct paper *p = document->papers; p->name; p++)
+        paper_put(&to, sections[p - document->papers], p);
+    FILE *file = fopen(path, "w");
+    int rc = file && fputs(text_end(&to), file) >= 0 ? 0 : -EIO;
+    rc = (file && fclose(file)) || to.failed ? -EIO : rc;
+    if (rc)
+        fprintf(stderr, "reproduce: cannot write '%s': %s\n", path, strerror(errno));
+    text_free(&to);
+    return rc;
+}

@@ -1,0 +1,65 @@
+/* whatif_check.c - decides again what a server's threads have logged. */
+#include "cli/whatif_check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "control/decision_files.h"
+#include "sim/decision_replay.h"
+
+static int log_check(const char *path, struct decision_replay *result, struct sy_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat about;
+    if (fd < 0 || fstat(fd, &about) < 0) {
+        int rc = error_set(err, -errno, "%s", strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    size_t bytes = (size_t)about.st_size;
+    char *memory = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    int rc;
+    if (memory == MAP_FAILED)
+        rc = error_set(err, -errno, "%s", strerror(errno));
+    else
+        rc = decision_replay(memory, bytes, result, err);
+    if (bytes && memory != MAP_FAILED)
+        munmap(memory, bytes);
+    close(fd);
+    return rc;
+}
+
+int whatif_check(const char *folder) {
+    char pattern[4096];
+    glob_t found;
+    int status = CLI_OK;
+    snprintf(pattern, sizeof(pattern), "%s/*" DECISION_FILE_END, folder);
+    if (glob(pattern, 0, NULL, &found) != 0) {
+        fprintf(stderr, "symphony whatif: --check: %s: there are no files *" DECISION_FILE_END "\n", folder);
+        return CLI_USAGE;
+    }
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct decision_replay result = {0};
+        struct sy_error err;
+        int rc = log_check(found.gl_pathv[i], &result, &err);
+        if (rc) {
+            fprintf(stderr, "symphony whatif: %s: %s\n", found.gl_pathv[i], err.text);
+            status = rc == -EBADMSG || status == CLI_FAILURE ? CLI_FAILURE : CLI_USAGE;
+            continue;
+        }
+        printf("%s: %llu steps decided again as they were, %llu grants, %llu refusals", found.gl_pathv[i],
+               (unsigned long long)result.steps, (unsigned long long)result.grants, (unsigned long long)result.refused);
+        if (result.missed)
+            printf("; %llu steps were not logged, as the file was full", (unsigned long long)result.missed);
+        putchar('\n');
+    }
+    globfree(&found);
+    return status;
+}

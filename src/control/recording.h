@@ -1,0 +1,76 @@
+/* recording.h - what a server has recorded of the last minutes, as a document that can be simulated (docs/whatif.md).
+ *
+ *     symphony recording 1
+ *     --- server
+ *     {JSON: how long, how many requests, what the server counted meanwhile}
+ *     --- scenario
+ *     a scenario's YAML: accelerators, models with what their batches took, policy, margins
+ *     --- trace
+ *     seconds,model,items,slo_ms,priority
+ *
+ * Who fills it in: server_recording.c. Any thread. */
+#pragma once
+
+#include "base/text.h"
+#include "link/recorder.h"
+#include "sched/policy.h"
+#include "table/profile.h"
+#include "tensor/tensor.h"
+
+#define RECORDING_REQUESTS_MAX  1000000 /* in a document: the newest; some 35 MB */
+#define RECORDING_SECONDS       300     /* unless it is asked for others */
+#define RECORDING_SECONDS_MAX   86400
+#define RECORDING_LOOKS_MAX     1024 /* that are remembered, one a second */
+#define RECORDING_WARMUP_PART   10   /* of the time: the cores learn the rates in it, and it does not count; */
+#define RECORDING_WARMUP_MOST_S 5    /* at most so long */
+
+struct recording_type {
+    const char *name;
+    uint32_t count; /* in service; 0: it is left out */
+};
+
+struct recording_model {
+    char name[MODEL_NAME_MAX];
+    uint32_t version, batch_max;
+    int64_t slo_ns;
+    double weight;                              /* 0: 1 */
+    uint32_t priorities;                        /* levels; 0: one */
+    int64_t *latency_ns[ACCELERATOR_TYPES_MAX]; /* [batch_max + 1] by type, what batches take, gathering included; NULL:
+                                                   does not run there */
+    int64_t since_ns;                           /* what was recorded of its number before is another model's */
+    uint64_t requests;                          /* recording_write() counts them */
+};
+
+/* What the server had counted when it looked, since it was started. */
+struct recording_look {
+    int64_t at_ns;
+    uint64_t requests, bad; /* that have ended */
+    double needed_ns;       /* time of accelerators that the load has needed */
+    int64_t wanted;         /* accelerators, by its advice; ADVICE_NONE */
+    uint32_t present;       /* accelerators in service */
+};
+
+struct recording {
+    struct recording_type types[ACCELERATOR_TYPES_MAX];
+    char type_names[ACCELERATOR_TYPES_MAX][64]; /* that some of these may point to */
+    uint32_t type_count;
+    struct recording_model *models; /* [model_count] */
+    uint32_t model_count;
+    uint32_t *model_of; /* [served] in `models`, by the number in a recorded request; UINT32_MAX: none */
+    uint32_t served;
+    const struct policy_ops *policy;
+    struct policy_options options;
+    int64_t ctrl_ns, reply_margin_ns;
+    int64_t start_ns, end_ns; /* all requests of this time are there */
+    struct recorded_request *requests;
+    uint64_t request_count, overwritten;
+    struct recording_look *looks; /* ascending */
+    uint32_t look_count;
+    bool cluster; /* the server is a cluster's scheduler: bad is what it refused, as it does not see answers arrive */
+};
+
+/* Writes the document. 0; -ENOENT: nothing was recorded in that time, or nothing serves; -EFBIG: the scenario would be
+ * larger than one may be; -ENOMEM; with a sentence. */
+int recording_write(struct recording *recording, struct text *out, struct sy_error *err);
+/* Frees what it holds. */
+void recording_free(struct recording *recording);

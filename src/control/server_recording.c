@@ -1,0 +1,211 @@
+/* server_recording.c - collects what the threads have recorded, and by which tables and margins they plan. Disturbs
+ * none of them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/counter.h"
+#include "base/margin.h"
+#include "cluster/scheduler_link.h"
+#include "control/recording.h"
+#include "control/server_state.h"
+
+#define RUNS_LEAST  8 /* of a size, so that their mean counts */
+#define MARGIN_PART 4 /* the reply margin takes this part of a request's time at most, as in request/port.c */
+
+/* ---- requests ---- */
+
+/* Reads the threads' rings. What one of them has overwritten is missing of the time before its oldest request. */
+static int requests_read(const struct server *s, struct recording *r) {
+    uint32_t threads = s->wiring.model_threads;
+    r->requests = malloc(RECORDING_REQUESTS_MAX * sizeof(*r->requests)); /* untouched pages cost nothing */
+    if (!r->requests)
+        return -ENOMEM;
+    for (uint32_t t = 0; t < threads; t++) {
+        const struct recorder *recorder = &server_rings(s, t)->recorder;
+        uint64_t most = RECORDING_REQUESTS_MAX / threads;
+        struct recorded_request *into = &r->requests[r->request_count];
+        uint64_t count = recorder_read(recorder, r->end_ns, into, most);
+        bool whole = recorder_overwritten(recorder) == 0 && count < most;
+        if (count && !whole && into[0].arrival_ns > r->start_ns)
+            r->start_ns = into[0].arrival_ns;
+        r->overwritten += recorder_overwritten(recorder);
+        r->request_count += count;
+    }
+    return 0;
+}
+
+/* ---- models ---- */
+
+/* What batches took, since the model is served, of what its profile says. Of several types it is not known which ran
+ * what: 1. */
+static double took_share(const struct thread_rings *rings, uint32_t m, const struct profile *profile) {
+    double took_ns = 0, profiled_ns = 0;
+    for (uint32_t b = 1; b <= rings->models[m].batch_max && rings->types == 1; b++) {
+        const struct batch_counters *batch = &rings->batches[m][b - 1];
+        took_ns += (double)counter_get(&batch->run_ns);
+        profiled_ns += (double)counter_get(&batch->batches) * (double)profile->latency_ns[b];
+    }
+    return took_ns > 0 && profiled_ns > 0 ? took_ns / profiled_ns : 1;
+}
+
+/* What a batch takes: the mean of those of its size, gathering included; of a size that has hardly run, by the profile,
+ * as far off as that was for the others. */
+static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_t type, int64_t data_ns) {
+    const struct profile *profile = rings->models[m].profiles[type];
+    double share = took_share(rings, m, profile);
+    int64_t *latency_ns = calloc(rings->models[m].batch_max + 1, sizeof(*latency_ns));
+    for (uint32_t b = 1; latency_ns && b <= rings->models[m].batch_max; b++) {
+        const struct batch_counters *batch = &rings->batches[m][b - 1];
+        uint64_t ran = rings->types == 1 ? counter_get(&batch->batches) : 0;
+        uint64_t took_ns = counter_get(&batch->run_ns) + counter_get(&batch->gather_ns);
+        int64_t ns = ran >= RUNS_LEAST ? (int64_t)(took_ns / ran)
+                                       : (int64_t)(share * (double)profile->latency_ns[b]) + data_ns * b;
+        latency_ns[b] = ns > latency_ns[b - 1] ? ns : latency_ns[b - 1] + 1;
+    }
+    return latency_ns;
+}
+
+static int model_read(const struct server *s, uint32_t served, const struct served_model *model,
+                      struct recording_model *to) {
+    const struct server_placement *p = &s->placements[served];
+    const struct thread_rings *rings = server_rings(s, p->thread);
+    const struct thread_model *told = &rings->models[p->thread_model];
+    int64_t ctrl_ns, data_ns;
+    rings_delays(rings, p->thread_model, &ctrl_ns, &data_ns);
+    *to = (struct recording_model){
+        .version = model->version,
+        .batch_max = told->batch_max,
+        .slo_ns = told->slo_ns,
+        .weight = told->weight,
+        .priorities = s->wiring.central ? 0 : model->queue.priorities, /* central policies know none */
+        .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model], memory_order_relaxed),
+    };
+    memcpy(to->name, model->name, sizeof(to->name));
+    for (uint32_t t = 0; t < s->wiring.types; t++)
+        if (told->profiles[t] && !(to->latency_ns[t] = table_make(rings, p->thread_model, t, data_ns)))
+            return -ENOMEM;
+    return 0;
+}
+
+/* What a cluster's link tells. */
+struct told {
+    const struct server *server;
+    struct recording *recording;
+    int rc;
+};
+
+/* Types of the same name whose backends have different models are different types. */
+static void told_type(void *context, uint32_t class, const char *type, uint32_t count) {
+    struct recording *r = ((struct told *)context)->recording;
+    char *name = r->type_names[class];
+    uint32_t alike = 0;
+    r->type_count = class + 1; /* they come in order */
+    for (uint32_t c = 0; c < class; c++) {
+        size_t length = strlen(type);
+        alike += strncmp(r->type_names[c], type, length) == 0 && strchr("#", r->type_names[c][length]) != NULL;
+    }
+    snprintf(name, sizeof(r->type_names[0]), alike ? "%.59s#%u" : "%.63s", type, alike + 1);
+    r->types[class] = (struct recording_type){name, count};
+}
+
+static void told_model(void *context, uint32_t served, const struct served_model *model) {
+    struct told *told = context;
+    struct recording *r = told->recording;
+    if (told->rc || r->model_count == r->served)
+        return;
+    r->model_of[served] = r->model_count;
+    told->rc = model_read(told->server, served, model, &r->models[r->model_count++]);
+}
+
+static int cluster_read(struct server *s, struct recording *r) {
+    struct told told = {s, r, 0};
+    const struct scheduler_link_describer to = {told_type, told_model, &told};
+    r->models = calloc(r->served + 1, sizeof(*r->models));
+    int rc = r->models ? scheduler_link_describe(s->scheduler_link, &to) : -ENOMEM;
+    return rc ? rc : told.rc;
+}
+
+/* Those that are served, under the lock that keeps them so. */
+static int models_read(struct server *s, struct recording *r) {
+    if (s->scheduler_link)
+        return cluster_read(s, r);
+    const struct model_index *listed = server_models_lock(s);
+    int rc = 0;
+    r->models = calloc(listed->count + 1, sizeof(*r->models));
+    rc = r->models ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < listed->count && !rc; i++) {
+        uint32_t served = listed->listed[i];
+        const struct served_model *model = &listed->models[served];
+        if (served_model_state(model) != MODEL_READY)
+            continue;
+        r->model_of[served] = r->model_count;
+        rc = model_read(s, served, model, &r->models[r->model_count++]);
+    }
+    server_models_unlock(s);
+    return rc;
+}
+
+static void types_read(const struct server *s, struct recording *r) {
+    if (s->scheduler_link) /* models_read() tells */
+        return;
+    r->type_count = s->config.type_count;
+    for (uint32_t t = 0; t < r->type_count; t++)
+        r->types[t].name = s->config.accelerators[t].type;
+    for (uint32_t a = 0; a < s->wiring.accelerators; a++)
+        r->types[s->accelerator_type[a]].count += wiring_accelerator_state(&s->wiring, a) == ACCELERATOR_SERVING;
+}
+
+/* ---- margins ---- */
+
+/* One of each for all models, as a scenario has them: not more than the scheduler allows the shortest SLO. */
+static void margins_read(const struct server *s, struct recording *r) {
+    int64_t slo_ns = INT64_MAX;
+    for (uint32_t m = 0; m < r->model_count; m++)
+        slo_ns = r->models[m].slo_ns < slo_ns ? r->models[m].slo_ns : slo_ns;
+    for (uint32_t t = 0; t < s->wiring.model_threads; t++) {
+        int64_t ctrl_ns = rings_ctrl_ns(server_rings(s, t), slo_ns);
+        r->ctrl_ns = ctrl_ns > r->ctrl_ns ? ctrl_ns : r->ctrl_ns;
+    }
+    for (uint32_t f = 0; f < server_frontends(s); f++) {
+        int64_t reply_ns = margin_ns(port_reply_margin(s->ports[f]));
+        r->reply_margin_ns = reply_ns > r->reply_margin_ns ? reply_ns : r->reply_margin_ns;
+    }
+    if (r->reply_margin_ns > slo_ns / MARGIN_PART)
+        r->reply_margin_ns = slo_ns / MARGIN_PART;
+}
+
+int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err) {
+    struct server *s = server;
+    int64_t now_ns = clock_now_ns(), from_ns = now_ns - (int64_t)(seconds * (double)NS_PER_S);
+    struct recording r = {
+        .policy = s->config.policy,
+        .options = s->config.policy_options,
+        .start_ns = from_ns > s->started_ns ? from_ns : s->started_ns,
+        .end_ns = now_ns,
+        .served = s->config.model_count,
+        .cluster = s->scheduler_link != NULL,
+    };
+    if (s->config.record_bytes == 0)
+        return error_set(err, -ENOENT, "nothing is recorded: the server runs with --record-mib 0");
+    r.model_of = malloc((r.served + 1) * sizeof(*r.model_of));
+    for (uint32_t i = 0; r.model_of && i < r.served; i++)
+        r.model_of[i] = UINT32_MAX;
+    r.looks = server_history_read(s, &r.look_count);
+    int rc = r.model_of && r.looks ? 0 : -ENOMEM;
+    if (!rc) {
+        types_read(s, &r);
+        rc = models_read(s, &r);
+    }
+    rc = rc ? rc : requests_read(s, &r);
+    if (rc) {
+        error_set(err, rc, "the recording cannot be made: %s", strerror(-rc));
+    } else {
+        margins_read(s, &r);
+        rc = recording_write(&r, out, err);
+    }
+    recording_free(&r);
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* split.h - the SLO of a query of several models, divided among its stages so that it takes the fewest GPUs (Nexus,
+ * SOSP 2019, section 6.2).
+ *
+ *     minimize  sum of R_v * l_v(b_v) / b_v      such that on every path from the first stages to the last ones
+ *                                                the sum of turns_v * l_v(b_v) <= SLO
+ *
+ * By dynamic programming over the time, cut into SPLIT_SEGMENTS pieces: the best for stages one after the other is a
+ * minimum over how their time is divided; for stages beside each other, that have the same time, it is a sum. So it is
+ * exact, to a piece a stage, for trees, forks and joins (series-parallel graphs). Other graphs are cut into levels, one
+ * after the other, by how many stages come before; that keeps every path within the SLO, but may take more GPUs than
+ * need be.
+ *
+ * Pure; memory is the caller's. Any thread, one at a time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "table/profile.h"
+
+#define SPLIT_STAGES_MAX 64
+#define SPLIT_SEGMENTS   400
+
+/* A stage: one model, run for each item that the stages before it hand on. */
+struct split_stage {
+    const struct profile *profile;
+    uint32_t batch_max; /* items a batch; at most the profile's */
+    double rate;        /* items per second that come here */
+    double turns;       /* times a batch's latency that an item may take: 2 if it may just miss a batch (section 4.1) */
+    uint64_t after;     /* bits of the stages before it, which have lower numbers; 0: it is a first one */
+};
+
+/* What a stage gets. */
+struct split_part {
+    int64_t budget_ns;
+    uint32_t batch; /* of those with turns * l(b) <= budget the one that takes the least time an item; 0: none */
+    double gpus;    /* that are busy with it */
+};
+
+/* Memory for split_best(), aligned as malloc's. */
+size_t split_bytes(uint32_t stages);
+/* The best division. False: not even one item at a time is within the SLO; `parts` is as of split_even() then. */
+bool split_best(const struct split_stage *stages, uint32_t count, int64_t slo_ns, void *memory,
+                struct split_part *parts);
+/* Each path's SLO in equal parts: a stage has the SLO divided by the stages of the longest path through it. */
+void split_even(const struct split_stage *stages, uint32_t count, int64_t slo_ns, struct split_part *parts);
+/* GPUs of all parts; INFINITY: some stage has no batch that fits its part. */
+double split_gpus(const struct split_part *parts, uint32_t count);

@@ -1,0 +1,89 @@
+/* decision_log.h - every step of a scheduling thread's cores: what a core was told, at which time, and what it said.
+ * From that the thread's decisions can be made again, message by message (sim/decision_replay.h), for tests and to find
+ * out why a server decided as it did. Pure.
+ *
+ * A log is memory of the caller's that is filled from its beginning, since a replay begins with cores that know
+ * nothing. When it is full nothing more is logged. It is of one thread, and readable by the program that wrote it
+ * only: structs are kept as they lie in memory. */
+#pragma once
+
+#include "sched/model_core.h"
+#include "sched/rank_core.h"
+
+#define DECISION_MAGIC "symphony steps 1"
+
+enum decision_kind {
+    DECISION_MODEL_THREAD, /* struct decision_thread */
+    DECISION_MODEL_INIT,   /* struct decision_init; the configuration; what it points to */
+    DECISION_MODEL_STEP,   /* struct decision_step; what the event brings; what the core said */
+    DECISION_RANK_INIT,
+    DECISION_RANK_STEP,
+    DECISION_RANK_TAKE,
+    DECISION_RANK_PARAMETERS, /* struct decision_step; the message to a model */
+};
+
+/* The beginning of a log. */
+struct decision_head {
+    char magic[16], version[32];
+    uint64_t used;   /* bytes, this struct included */
+    uint64_t missed; /* steps that found no room */
+};
+
+struct decision_entry {
+    uint32_t bytes; /* this struct included; a multiple of 8 */
+    uint32_t kind;  /* enum decision_kind */
+};
+
+struct decision_thread {
+    char policy[32];
+    struct policy_options options;
+    uint32_t types, pool; /* requests that it may hold */
+};
+
+struct decision_init {
+    uint32_t core;   /* the rank core's number of the variant */
+    uint32_t levels; /* number of the limits of its model's queue; UINT32_MAX: it has none */
+    uint32_t most[PRIORITIES_MAX];
+};
+
+struct decision_step {
+    int64_t now_ns;
+    uint32_t core;  /* of a model core; of parameters: the model */
+    uint32_t event; /* its kind */
+};
+
+struct decision_log {
+    char *memory;
+    size_t bytes, used;
+    size_t from; /* of the entry under way */
+    bool full;
+};
+
+/* Begins a log in `bytes` of memory, at least those of the head. */
+void decision_log_init(struct decision_log *log, char *memory, size_t bytes);
+
+/* ---- for the threads: after each step, before anything is done with what it said ---- */
+
+void decision_model_thread(struct decision_log *log, const struct policy_ops *policy,
+                           const struct policy_options *options, uint32_t types, uint32_t pool);
+/* `levels`: all of the thread's, that config->levels is one of. */
+void decision_model_init(struct decision_log *log, uint32_t core, const struct model_core_config *config,
+                         const struct queue_levels *levels);
+void decision_model_step(struct decision_log *log, uint32_t core, uint32_t types, int64_t now_ns,
+                         const struct model_event *event, const struct model_output *out,
+                         const struct request_pool *pool);
+void decision_rank_init(struct decision_log *log, const struct rank_core_config *config);
+/* `takes`: rank_core_take() instead of rank_core_step(). */
+void decision_rank_step(struct decision_log *log, uint32_t types, int64_t now_ns, const struct rank_event *event,
+                        bool takes, const struct rank_output *out);
+void decision_rank_parameters(struct decision_log *log, const struct grant_message *message);
+
+/* ---- for replays ---- */
+
+/* Bytes of what an event brings, for rank events once the message's head is there; and what is said, field by field:
+ * what lies between fields is nobody's. */
+size_t decision_model_event_bytes(enum model_event_kind kind);
+void decision_put_model_output(struct decision_log *log, enum model_event_kind kind, uint32_t types,
+                               const struct model_output *out, const struct request_pool *pool);
+void decision_put_rank_output(struct decision_log *log, bool takes, const struct rank_output *out);
+void decision_put_grant(struct decision_log *log, const struct grant_message *message);
