@@ -94,6 +94,8 @@ int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connec
                   void *owner);
 /* Closes it (without closed()), and has it buried at the end of the turn. Once. */
 void link_loop_drop(struct link_loop *loop, struct peer *peer);
+/* The same for one that is still connecting, but its socket is returned as it is, for another link_loop_add(). */
+int link_loop_release(struct link_loop *loop, struct peer *peer);
 /* Logs that somebody who is no member was sent away. A flood of them gets a line a second. */
 void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);
 /* Begins to connect. The socket, or -errno. */

@@ -99,6 +99,8 @@ void peer_pause(struct peer *peer, bool paused);
 void peer_welcome(struct peer *peer);
 /* Closes the connection, without calling closed(), and tells of all bodies that they are over. */
 void peer_close(struct peer *peer);
+/* The same for one that is still connecting, but its socket is returned, on which nothing was sent. */
+int peer_release(struct peer *peer);
 /* Frees what a closed one has. */
 void peer_free(struct peer *peer);
 

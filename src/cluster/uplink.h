@@ -9,6 +9,7 @@
 #include "cluster/registry.h"
 
 #define UPLINK_ADDRESSES_MAX 16 /* schedulers that may be named */
+#define UPLINK_PLACES_MAX    64 /* all addresses of all of them */
 
 struct uplink_ops {
     /* The scheduler has let us in; `welcome` has our number. */
@@ -19,6 +20,15 @@ struct uplink_ops {
     void (*down)(void *context);
 };
 
+/* An address at which a scheduler may be. */
+struct uplink_place {
+    struct name_address address;
+    const char *name;
+    int fd;           /* that is being connected there while others are tried; -1: none */
+    int64_t began_ns; /* when that began */
+    int64_t quiet_ns; /* nobody answered: until then others are tried */
+};
+
 struct uplink {
     struct link_loop *loop;
     const struct uplink_ops *ops;
@@ -27,13 +37,16 @@ struct uplink {
     int64_t beat_ns;
     char schedulers[UPLINK_ADDRESSES_MAX][HELLO_ADDRESS_MAX]; /* HOST:PORT; a name may have many addresses */
     uint32_t scheduler_count;
-    uint32_t next;             /* of all their addresses */
-    struct registry *registry; /* NULL: these are all there are */
+    struct uplink_place places[UPLINK_PLACES_MAX]; /* as of the last try */
+    uint32_t place_count, place; /* and the one that it went to */
+    uint32_t next;               /* place to be tried */
+    struct registry *registry;   /* NULL: these are all there are */
     struct peer peer;
     struct health health;
     bool open, up;
     uint32_t times; /* that it came up */
     int64_t retry_ns;
+    int64_t aside_ns; /* a connection that does not come about is put aside */
     uint32_t tries; /* since it was up last */
     bool complained;
     bool drains; /* the scheduler has asked this process to end */
