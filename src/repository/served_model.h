@@ -10,6 +10,8 @@
 #include "repository/queue_rules.h"
 #include "tensor/tensor.h"
 
+struct ensemble;
+
 enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
     MODEL_READY,
@@ -45,6 +47,7 @@ struct served_model {
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
     uint64_t weights_bytes, batch_bytes; /* memory of a CPU's session, and what its largest batch adds; 0: not known */
     bool weights_shared;                 /* sessions map the same file */
+    struct ensemble *ensemble;           /* its steps are other models', and it has no file; NULL: it has one */
     double weight;                       /* of its share under overload, relative to other models; 0 means 1 */
     char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
