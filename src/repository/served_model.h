@@ -11,6 +11,7 @@
 #include "tensor/tensor.h"
 
 struct ensemble;
+struct pipeline;
 
 enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
@@ -48,6 +49,7 @@ struct served_model {
     uint64_t weights_bytes, batch_bytes; /* memory of a CPU's session, and what its largest batch adds; 0: not known */
     bool weights_shared;                 /* sessions map the same file */
     struct ensemble *ensemble;           /* its steps are other models', and it has no file; NULL: it has one */
+    struct pipeline *pipeline;           /* of an ensemble that is served: when its steps are due (pipeline/pipeline.h) */
     double weight;                       /* of its share under overload, relative to other models; 0 means 1 */
     char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */

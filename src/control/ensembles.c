@@ -1,0 +1,150 @@
+/* ensembles.c - finds the models of ensembles' steps, and divides SLOs among them. */
+#include "control/ensembles.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "pipeline/pipeline.h"
+#include "plan/split.h"
+#include "profile/prepare.h"
+#include "repository/ensemble.h"
+
+#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for */
+#define TURNS     1.0 /* the paper's program: a batch takes its latency once */
+
+/* The models of an ensemble's steps, and what they take on the first type of accelerators that runs them. */
+struct steps {
+    const struct served_model *models[ENSEMBLE_STEPS_MAX];
+    const struct profile *profiles[ENSEMBLE_STEPS_MAX];
+};
+
+/* The model of this name, by version the highest that is ready; NULL: there is none. */
+static const struct served_model *model_find(const struct ensemble_world *world, const char *name, uint32_t version) {
+    const struct served_model *found = NULL;
+    for (uint32_t i = 0; i < world->count; i++) {
+        const struct served_model *model = &world->models[world->listed ? world->listed[i] : i];
+        if (strcmp(model->name, name) != 0 || (version && model->version != version))
+            continue;
+        bool ready = served_model_state(model) == MODEL_READY;
+        if (!found || (ready && (served_model_state(found) != MODEL_READY || model->version > found->version)))
+            found = model;
+    }
+    return found;
+}
+
+static int step_error(const struct ensemble *e, uint32_t v, struct sy_error *err, const char *why, const char *detail) {
+    const struct ensemble_step *step = &e->steps[v];
+    return error_set(err, -EINVAL, "%.300s:%u:%u: step %u: model '%.100s' %s%.200s", e->path, step->line, step->column,
+                     step->written, step->model, why, detail);
+}
+
+static int steps_find(const struct served_model *ensemble, const struct ensemble_world *world, struct steps *steps,
+                      struct sy_error *err) {
+    const struct ensemble *e = ensemble->ensemble;
+    for (uint32_t v = 0; v < e->step_count; v++) {
+        const struct served_model *model = model_find(world, e->steps[v].model, e->steps[v].version);
+        if (!model)
+            return step_error(e, v, err, "is not there", "");
+        if (model->ensemble)
+            return step_error(e, v, err, "is an ensemble itself; steps are models", "");
+        if (served_model_state(model) != MODEL_READY)
+            return step_error(e, v, err, "cannot be served: ",
+                              served_model_state(model) == MODEL_UNAVAILABLE ? model->reason : "it is still loading");
+        steps->models[v] = model;
+        steps->profiles[v] = NULL;
+        for (uint32_t t = 0; t < world->type_count && !steps->profiles[v]; t++)
+            steps->profiles[v] = world->accelerators[t].profiles[model - world->models];
+        if (!steps->profiles[v])
+            return step_error(e, v, err, "has no profile", "");
+    }
+    return ensemble_check(ensemble, steps->models, err);
+}
+
+/* The longest path, each step taking what its model has for an SLO if none is given. */
+static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
+    int64_t until_ns[ENSEMBLE_STEPS_MAX], longest_ns = 0;
+    for (uint32_t v = 0; v < e->step_count; v++) {
+        int64_t before_ns = 0;
+        for (uint64_t before = e->steps[v].after; before; before &= before - 1) {
+            int64_t ns = until_ns[__builtin_ctzll(before)];
+            before_ns = ns > before_ns ? ns : before_ns;
+        }
+        until_ns[v] = before_ns + profile_default_slo_ns(steps->profiles[v]);
+        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
+    }
+    return longest_ns;
+}
+
+static void graph_make(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+    const struct ensemble *e = model->ensemble;
+    pipeline->slo_ns = model->slo_ns;
+    pipeline->deadlines = PIPELINE_FLOATING;
+    pipeline->stage_count = e->step_count;
+    for (uint32_t v = 0; v < e->step_count; v++)
+        pipeline->stages[v] = (struct pipeline_stage){
+            .after = e->steps[v].after,
+            .fan_out = {e->steps[v].each == ENSEMBLE_NONE ? FAN_OUT_QUERY : FAN_OUT_POISSON,
+                        e->steps[v].each == ENSEMBLE_NONE ? 1 : EACH_MEAN, 0},
+            .least_ns = steps->profiles[v]->latency_ns[1],
+        };
+}
+
+/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. */
+static int split(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+    struct split_stage stages[PIPELINE_STAGES_MAX];
+    struct split_part parts[PIPELINE_STAGES_MAX];
+    double items[PIPELINE_STAGES_MAX];
+    void *memory = malloc(split_bytes(pipeline->stage_count));
+    if (!memory)
+        return -ENOMEM;
+    pipeline_items(pipeline, items);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        stages[v] = (struct split_stage){.profile = steps->profiles[v],
+                                         .batch_max = steps->models[v]->batch_max,
+                                         .rate = items[v],
+                                         .turns = TURNS,
+                                         .after = pipeline->stages[v].after};
+    if (!split_best(stages, pipeline->stage_count, pipeline->slo_ns, memory, parts))
+        log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
+                 model->name, (double)model->slo_ns / 1e6);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        pipeline->stages[v].part_ns = parts[v].budget_ns;
+    free(memory);
+    return 0;
+}
+
+int ensemble_prepare(struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
+    struct steps steps;
+    int rc = steps_find(model, world, &steps, err);
+    if (rc < 0)
+        return rc;
+    if (model->slo_ns == 0) {
+        model->slo_ns = slo_choose(model->ensemble, &steps);
+        model->slo_chosen = true;
+    }
+    struct pipeline *pipeline = calloc(1, sizeof(*pipeline));
+    if (pipeline) {
+        graph_make(model, &steps, pipeline);
+        rc = split(model, &steps, pipeline);
+    }
+    if (!pipeline || rc < 0) {
+        free(pipeline);
+        return error_set(err, -ENOMEM, "%.300s: out of memory", model->ensemble->path);
+    }
+    model->pipeline = pipeline;
+    return 0;
+}
+
+int ensemble_look(const struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
+    struct steps steps;
+    return steps_find(model, world, &steps, err);
+}
+
+void ensemble_release(struct served_model *model) {
+    free(model->pipeline);
+    model->pipeline = NULL;
+    ensemble_free(model->ensemble);
+    model->ensemble = NULL;
+}
