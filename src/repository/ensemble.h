@@ -55,6 +55,7 @@ struct ensemble_tensor {
     uint32_t step;   /* that gives it, at outputs[place]; ENSEMBLE_NONE: the client does, at the signature's */
     uint32_t place;  /* inputs[place] */
     uint32_t output; /* of the ensemble's signature; ENSEMBLE_NONE: it stays inside */
+    uint32_t line, column; /* of the ensemble's input */
 };
 
 struct ensemble {
@@ -67,10 +68,12 @@ struct ensemble {
 /* Reads `ensemble_scheduling` of a tree that model_config_check() has passed; `config` has its inputs and outputs.
  * -EINVAL, "FILE:LINE:COLUMN: step N (MODEL): sentence": no step; a step without model, input_map or output_map; a
  * tensor that two steps give, or a step and the client; one that nobody gives; steps in a circle; an output of the
- * ensemble that no step gives; an input of it, or an output of a step, that nobody takes. The caller frees it. */
+ * ensemble that no step gives. The caller frees it. */
 int ensemble_read(const char *origin, const struct pbtxt_node *root, const struct model_config *config,
                   struct ensemble **ensemble, struct sy_error *err);
-/* Adds the `steps` of symphony.yaml: for_each, limit, beyond, when. -EINVAL with a sentence. */
+/* Adds the `steps` of symphony.yaml: for_each, limit, beyond, when, and sorts the steps anew. With it the ensemble is
+ * complete, so that it is to be called without such a file, too (`yaml` all zeros), and finds what only then is known: an
+ * input of the ensemble, or an output of a step, that nobody takes. -EINVAL with a sentence. */
 int ensemble_settings(struct ensemble *ensemble, const struct symphony_yaml *yaml, struct sy_error *err);
 /* What the ensemble takes and gives, by its configuration: with max_batch_size a batch dimension in front. -EINVAL if
  * an input or output has no data type or no dims. */
@@ -80,6 +83,20 @@ int ensemble_signature(const struct model_config *config, struct signature *sign
  * required inputs, types, shapes (a dimension that either side leaves open fits anything; so does the number of rows of
  * a step with for_each), a BOOL for `when`. models[v] is the model of step v. -EINVAL, as ensemble_read(). */
 int ensemble_check(const struct served_model *ensemble, const struct served_model *const *models, struct sy_error *err);
+
+/* ---- for the files of this module ---- */
+
+/* Puts the steps into an order in which they may run, otherwise that of the file, by their `after`, whose bits and those
+ * of the tensors follow. -EINVAL that names the steps of a circle. */
+int ensemble_sort(struct ensemble *ensemble, struct sy_error *err);
+/* The tensor of that name, or ENSEMBLE_NONE. */
+uint32_t ensemble_tensor_find(const struct ensemble *ensemble, const char *name);
+/* -EINVAL with "FILE:LINE:COLUMN: step N (MODEL): sentence". */
+int ensemble_step_error(const struct ensemble *ensemble, const struct ensemble_step *step, uint32_t line,
+                        uint32_t column, struct sy_error *err, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* ---- for all ---- */
 
 /* NULL is allowed. */
 void ensemble_free(struct ensemble *ensemble);

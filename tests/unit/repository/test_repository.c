@@ -106,13 +106,13 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_refused(w, "newest", "@/newest/2/model.onnx: No such file or directory");
     assert_refused(w, "badconfig",
                    "@/badconfig/config.pbtxt:2:1: max_batch_size: expected a whole number, found 'many'");
-    assert_refused(w, "platform", "@/platform/config.pbtxt:1:1: platform: ensembles are not served yet");
+    assert_refused(w, "platform", "@/platform/config.pbtxt:1:1: platform: an ensemble needs ensemble_scheduling");
     assert_refused(w, "misnamed",
                    "@/misnamed/config.pbtxt: the name is 'other', but the folder's is 'misnamed'; they "
                    "must be the same");
     assert_refused(w, "badyaml",
                    "@/badyaml/symphony.yaml:2: slo: unknown key (expected slo_ms, max_batch, weight, "
-                   "profile, shapes)");
+                   "profile, shapes, steps)");
     assert_refused(w, "noprofile", "@/noprofile/symphony.yaml: profile: @/noprofile/p.json: No such file or directory");
     assert_refused(w, "dangling", "@/dangling.onnx: No such file or directory");
 }

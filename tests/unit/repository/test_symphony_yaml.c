@@ -62,7 +62,7 @@ static void mistakes_name_the_line(void **state) {
         {"weight: 0",
          ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},
         {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
-        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes, steps)"},
         {"shapes: [1]", ":1: shapes: expected a mapping of at most 16 inputs to lists of dimensions"},
         {"shapes:\n  x: 3", ":2: shapes.x: expected a list of 1 to 8 dimensions, without the batch dimension"},
         {"shapes:\n  x: [3, -1]", ":2: shapes.x.1: -1 is not in 1 to 2147483647 (expected a dimension)"},
