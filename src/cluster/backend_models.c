@@ -63,12 +63,15 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     for (uint32_t t = 0; t < c->type_count; t++)
         if (c->profiles[t][m])
             profiles[count++] = described(c->types[t], c->profiles[t][m]);
-    char *text = model_description_write(&c->models[m], profiles, count, NULL, NULL);
+    struct sy_error err = {""};
+    char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
     size_t bytes = text ? strlen(text) : 0;
-    if (sizeof(m) + bytes > most) {
+    if (!text) {
+        log_error("model not offered", "model=%s reason=\"%s\"", c->models[m].name, err.text);
+    } else if (sizeof(m) + bytes > most) {
         log_error("model not offered", "model=%s reason=\"its description takes %zu bytes, and %u may be sent\"",
                   c->models[m].name, bytes, most);
-    } else if (text) {
+    } else {
         char *head = peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0);
         if (head) {
             memcpy(head, &m, sizeof(m));

@@ -83,6 +83,7 @@ static void read_log(const char *text, char *log, size_t bytes) {
     close(pipe_fds[1]);
     ssize_t length = read(pipe_fds[0], log, bytes - 1);
     close(pipe_fds[0]);
+    model_config_release(&c);
     log[length > 0 ? length : 0] = '\0';
     assert_int_equal(rc, 0);
 }
@@ -101,6 +102,12 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
     assert_string_equal(log, "");
+    read_log("input { name: 'x' } output { name: 'y' label_filename: 'l' } instance_group { count: 2 } parameters { }\n"
+             "model_warmup { batch_size: 1 } ensemble_scheduling { max_inflight_requests: 2 step { model_name: 'a'\n"
+             "model_namespace: 'n' input_map { key: 'i' value: 'x' } output_map { key: 'o' value: 'y' } } }",
+             log, sizeof(log));
+    assert_non_null(strstr(log, "fields=\"ensemble_scheduling.max_inflight_requests, "
+                                "ensemble_scheduling.step.model_namespace, instance_group, parameters, model_warmup\""));
 }
 
 static void version_policies_are_read(void **state) {
