@@ -62,8 +62,8 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
     return ensemble_check(ensemble, steps->models, err);
 }
 
-/* The longest path, each step taking what its model has for an SLO if none is given. */
-static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
+/* The time of the longest path, with that of each step. */
+static int64_t longest_path(const struct ensemble *e, const int64_t *step_ns) {
     int64_t until_ns[ENSEMBLE_STEPS_MAX], longest_ns = 0;
     for (uint32_t v = 0; v < e->step_count; v++) {
         int64_t before_ns = 0;
@@ -71,10 +71,18 @@ static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
             int64_t ns = until_ns[__builtin_ctzll(before)];
             before_ns = ns > before_ns ? ns : before_ns;
         }
-        until_ns[v] = before_ns + profile_default_slo_ns(steps->profiles[v]);
+        until_ns[v] = before_ns + step_ns[v];
         longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
     }
     return longest_ns;
+}
+
+/* Each step takes what its model has for an SLO if none is given. */
+static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
+    int64_t step_ns[ENSEMBLE_STEPS_MAX];
+    for (uint32_t v = 0; v < e->step_count; v++)
+        step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
+    return longest_path(e, step_ns);
 }
 
 static void graph_make(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
@@ -91,10 +99,12 @@ static void graph_make(const struct served_model *model, const struct steps *ste
         };
 }
 
-/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. */
+/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. Where
+ * the largest batches leave time over, all parts grow alike until they fill the SLO. */
 static int split(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
+    int64_t parts_ns[PIPELINE_STAGES_MAX];
     double items[PIPELINE_STAGES_MAX];
     void *memory = malloc(split_bytes(pipeline->stage_count));
     if (!memory)
@@ -110,7 +120,10 @@ static int split(const struct served_model *model, const struct steps *steps, st
         log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
                  model->name, (double)model->slo_ns / 1e6);
     for (uint32_t v = 0; v < pipeline->stage_count; v++)
-        pipeline->stages[v].part_ns = parts[v].budget_ns;
+        parts_ns[v] = parts[v].budget_ns;
+    double fill = (double)pipeline->slo_ns / (double)longest_path(model->ensemble, parts_ns);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        pipeline->stages[v].part_ns = (int64_t)(fill * (double)parts_ns[v]);
     free(memory);
     return 0;
 }
@@ -120,6 +133,8 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
     int rc = steps_find(model, world, &steps, err);
     if (rc < 0)
         return rc;
+    if (model->batch_max > PROFILE_BATCH_MAX)
+        model->batch_max = PROFILE_BATCH_MAX;
     if (model->slo_ns == 0) {
         model->slo_ns = slo_choose(model->ensemble, &steps);
         model->slo_chosen = true;
@@ -140,6 +155,16 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
 int ensemble_look(const struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
     struct steps steps;
     return steps_find(model, world, &steps, err);
+}
+
+void ensemble_log(const struct served_model *model) {
+    char parts[512] = "";
+    size_t at = 0;
+    for (uint32_t v = 0; v < model->ensemble->step_count && at < sizeof(parts); v++)
+        at += (size_t)snprintf(parts + at, sizeof(parts) - at, "%s%s:%.6g", v ? "," : "",
+                               model->ensemble->steps[v].model, (double)model->pipeline->stages[v].part_ns / 1e6);
+    log_info("ensemble", "model=%s version=%u slo_ms=%.6g max_batch=%u steps=%u parts_ms=%s", model->name,
+             model->version, (double)model->slo_ns / 1e6, model->batch_max, model->ensemble->step_count, parts);
 }
 
 void ensemble_release(struct served_model *model) {

@@ -19,5 +19,7 @@ struct ensemble_world {
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
 /* Whether the ensemble can run with the models as they are now; else -EINVAL as above. */
 int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
-/* Frees what ensemble_prepare() made. */
+/* Says what is served, and what part of the SLO each step has. */
+void ensemble_log(const struct served_model *ensemble);
+/* Frees the ensemble and what ensemble_prepare() made of it. Nothing, if the model is none. */
 void ensemble_release(struct served_model *ensemble);

@@ -139,7 +139,7 @@ static int models_read(struct server *s, struct recording *r) {
     for (uint32_t i = 0; i < listed->count && !rc; i++) {
         uint32_t served = listed->listed[i];
         const struct served_model *model = &listed->models[served];
-        if (served_model_state(model) != MODEL_READY)
+        if (served_model_state(model) != MODEL_READY || model->ensemble) /* its steps' requests are there */
             continue;
         r->model_of[served] = r->model_count;
         rc = model_read(s, served, model, &r->models[r->model_count++]);
