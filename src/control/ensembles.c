@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "control/server_state.h"
 #include "pipeline/pipeline.h"
 #include "plan/split.h"
 #include "profile/prepare.h"
@@ -36,7 +37,7 @@ static const struct served_model *model_find(const struct ensemble_world *world,
 
 static int step_error(const struct ensemble *e, uint32_t v, struct sy_error *err, const char *why, const char *detail) {
     const struct ensemble_step *step = &e->steps[v];
-    return error_set(err, -EINVAL, "%.300s:%u:%u: step %u: model '%.100s' %s%.200s", e->path, step->line, step->column,
+    return error_set(err, -EINVAL, "%.300s:%u:%u: step %u (%.100s): %s%.200s", e->path, step->line, step->column,
                      step->written, step->model, why, detail);
 }
 
@@ -46,18 +47,18 @@ static int steps_find(const struct served_model *ensemble, const struct ensemble
     for (uint32_t v = 0; v < e->step_count; v++) {
         const struct served_model *model = model_find(world, e->steps[v].model, e->steps[v].version);
         if (!model)
-            return step_error(e, v, err, "is not there", "");
+            return step_error(e, v, err, "there is no such model", "");
         if (model->ensemble)
-            return step_error(e, v, err, "is an ensemble itself; steps are models", "");
+            return step_error(e, v, err, "it is an ensemble itself; steps are models", "");
         if (served_model_state(model) != MODEL_READY)
-            return step_error(e, v, err, "cannot be served: ",
+            return step_error(e, v, err, "the model cannot be served: ",
                               served_model_state(model) == MODEL_UNAVAILABLE ? model->reason : "it is still loading");
         steps->models[v] = model;
         steps->profiles[v] = NULL;
         for (uint32_t t = 0; t < world->type_count && !steps->profiles[v]; t++)
             steps->profiles[v] = world->accelerators[t].profiles[model - world->models];
         if (!steps->profiles[v])
-            return step_error(e, v, err, "has no profile", "");
+            return step_error(e, v, err, "the model has no profile", "");
     }
     return ensemble_check(ensemble, steps->models, err);
 }
@@ -99,8 +100,9 @@ static void graph_make(const struct served_model *model, const struct steps *ste
         };
 }
 
-/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. Where
- * the largest batches leave time over, all parts grow alike until they fill the SLO. */
+/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. What
+ * the steps' best batches leave over goes to all steps, each in proportion to the time of its own batch: a budget may be
+ * far more than that, and then the others' would be tight for nothing. */
 static int split(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
@@ -120,7 +122,8 @@ static int split(const struct served_model *model, const struct steps *steps, st
         log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
                  model->name, (double)model->slo_ns / 1e6);
     for (uint32_t v = 0; v < pipeline->stage_count; v++)
-        parts_ns[v] = parts[v].budget_ns;
+        parts_ns[v] = parts[v].batch ? (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch])
+                                     : parts[v].budget_ns;
     double fill = (double)pipeline->slo_ns / (double)longest_path(model->ensemble, parts_ns);
     for (uint32_t v = 0; v < pipeline->stage_count; v++)
         pipeline->stages[v].part_ns = (int64_t)(fill * (double)parts_ns[v]);
@@ -155,6 +158,33 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
 int ensemble_look(const struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
     struct steps steps;
     return steps_find(model, world, &steps, err);
+}
+
+/* The ensemble was served before, and its state is READY or UNAVAILABLE. */
+static void state_look(struct served_model *model, const struct ensemble_world *world) {
+    struct sy_error err;
+    int ready = MODEL_READY;
+    bool able = ensemble_look(model, world, &err) == 0;
+    if (able && served_model_state(model) == MODEL_UNAVAILABLE) {
+        atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
+        log_info("ensemble is back", "model=%s", model->name);
+    }
+    /* relaxed: nobody reads the reason before the store that follows in served_model_refuse() */
+    if (able || !atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
+                                                         memory_order_relaxed))
+        return;
+    served_model_refuse(model, "%s", err.text);
+    log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, model->reason);
+}
+
+void server_ensembles_look(struct server *s) {
+    const struct model_index *now = server_models_lock(s);
+    const struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
+                                         s->config.type_count};
+    for (uint32_t i = 0; i < now->count; i++)
+        if (s->config.models[now->listed[i]].pipeline)
+            state_look(&s->config.models[now->listed[i]], &world);
+    server_models_unlock(s);
 }
 
 void ensemble_log(const struct served_model *model) {

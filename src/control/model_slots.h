@@ -33,9 +33,10 @@ int model_slots_init(struct model_slots *slots, struct server *server, const str
 /* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
 
-/* Completes a model that the repository found, and loads it on every executor; nobody sees it yet. 0 with its place, or
+/* Completes a model that the repository found, and loads it on every executor; of an ensemble, whose `ensemble` the
+ * place takes over, finds the models of its steps. Nobody sees it yet. 0 with its place, or
  * -errno with a sentence: -EBUSY there is no place, -EINTR the server is being stopped, else the model is at fault. */
-int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err);
+int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err);
 /* Frees a LOADED place. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);
 /* Hands the model to the executors and the scheduler: it can be served. */

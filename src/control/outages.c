@@ -104,6 +104,7 @@ void server_outages(struct server *s) {
     uint32_t left[RANK_THREADS_MAX];
     if (s->config.cluster) /* the scheduler says what runs */
         return;
+    server_ensembles_look(s);
     bool out = types_left(s, left);
 
     if (!out && !s->outage)

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "cluster/backend_link.h"
 #include "control/model_slots.h"
+#include "repository/ensemble.h"
 #include "repository/model_name.h"
 #include "repository/model_override.h"
 #include "repository/repository.h"
@@ -48,6 +49,7 @@ struct repository_thread {
     struct repository_desk *desk;
     struct known_model *known;
     uint32_t known_count, known_room;
+    bool nested;     /* the model of an ensemble's step is being loaded */
     int64_t look_ns; /* when to look at the repository again */
     pthread_t thread;
     _Atomic bool stop;
@@ -131,6 +133,7 @@ static void publish(struct repository_thread *t) {
     if (!absent || model_slots_publish(&t->slots, absent, count) < 0)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
+    server_ensembles_look(t->server);
 }
 
 /* ---- loading ---- */
@@ -147,6 +150,7 @@ struct source {
 static void source_close(struct source *source) {
     if (*source->folder)
         override_folder_remove(source->folder);
+    served_model_ensembles_free(source->models, source->count);
     free(source->models);
 }
 
@@ -185,7 +189,7 @@ static void known_retire(struct repository_thread *t, struct known_model *k) {
 }
 
 /* Loads all versions or, if one fails, none; *version is the last one tried. */
-static int versions_load(struct repository_thread *t, const struct source *source, struct places *loaded,
+static int versions_load(struct repository_thread *t, struct source *source, struct places *loaded,
                          uint32_t *version, struct sy_error *err) {
     int rc = 0;
     *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
@@ -205,7 +209,7 @@ static int versions_load(struct repository_thread *t, const struct source *sourc
 }
 
 /* Loads the found versions beside those that serve, and then lets them replace those. */
-static int source_load(struct repository_thread *t, struct known_model *k, const struct source *source,
+static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
                        struct sy_error *err) {
     struct sy_error why = {""};
     struct places loaded;
@@ -242,6 +246,31 @@ static int source_load(struct repository_thread *t, struct known_model *k, const
     return 200;
 }
 
+static int load(struct repository_thread *t, const char *name, const struct model_override *override,
+                struct sy_error *err);
+
+/* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
+static int steps_load(struct repository_thread *t, const char *name, const struct source *source,
+                      struct sy_error *err) {
+    static const struct model_override none;
+    const struct ensemble *ensemble = source->models[0].ensemble;
+    struct sy_error why;
+    int status = 200;
+    if (t->nested)
+        return error_set(err, 400, "load failed for model '%s': it is an ensemble itself; steps are models", name);
+    t->nested = true;
+    for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
+        const struct known_model *k = known_find(t, ensemble->steps[v].model);
+        if (!k || !k->serving.count)
+            status = load(t, ensemble->steps[v].model, &none, &why);
+        if (status != 200)
+            error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
+                      why.text);
+    }
+    t->nested = false;
+    return status == 200 ? 0 : status;
+}
+
 /* Loads a model. 200, or a status with a sentence: then what served before goes on. */
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err) {
@@ -253,6 +282,8 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     }
     int status = source_open(t, name, override, &source, err);
     bool plain = !*source.folder;
+    if (status == 0 && source.models[0].ensemble)
+        status = steps_load(t, name, &source, err);
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
     if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source.stamp)
         status = 200; /* it serves already */
@@ -350,7 +381,7 @@ static void look(struct repository_thread *t) {
 static void follow(struct repository_thread *t) {
     struct sy_error err;
     look(t);
-    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) { /* loading adds none to the list */
+    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
         struct known_model *k = &t->known[i];
         uint64_t stamp = k->found ? repository_stamp(t->control.path, k->name) : 0;
         if (!k->found && (k->serving.count || k->failed)) {
@@ -358,7 +389,7 @@ static void follow(struct repository_thread *t) {
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
             if (load(t, k->name, &nothing, &err) == 503) /* not the model's own fault: try again */
-                k->tried = 0;
+                t->known[i].tried = 0; /* where it is now: the models of steps may have been added to the list */
         }
         drain(t);
     }

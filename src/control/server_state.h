@@ -190,6 +190,11 @@ void server_balance_free(struct server *s);
 int server_advice_init(struct server *s);
 void server_advice_free(struct server *s);
 
+/* ---- ensembles.c ---- */
+
+/* Sets ensembles aside while the model of a step cannot be asked, and takes them back. Any thread. */
+void server_ensembles_look(struct server *s);
+
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
 

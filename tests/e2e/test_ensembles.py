@@ -199,3 +199,94 @@ def test_nothing_is_left_behind(server):
     wait_until(lambda: all(v == 0 for k, v in server.metrics().items() if k.startswith("symphony_requests_in_flight")))
     assert any(k.startswith("symphony_requests_in_flight") for k in server.metrics())
     wait_until(lambda: server.metrics().get("symphony_inputs_bytes", 0) == 0)
+
+
+# ---- loading ----
+
+def reason(client, model):
+    index = {m["name"]: m for m in client.get_model_repository_index()}
+    return index[model].get("state"), index[model].get("reason", "")
+
+
+def test_mistakes_name_file_line_and_step(tmp_path):
+    save_models(tmp_path)
+    x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
+    save_ensemble(tmp_path, "nobody", 8, [x, y], [step("nobody-there", {"x": "X"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "circle", 8, [x, y], [step("sum", {"a": "X", "b": "B"}, {"s": "A"}),
+                                                  step("next", {"x": "A"}, {"y": "B"}), step("scale", {"x": "B"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "typed", 8, [x, y], [step("pick", {"i": "X"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "inner", 8, [x, y], [step("scale", {"x": "X"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "outer", 8, [x, y], [step("inner", {"X": "X"}, {"Y": "Y"})])
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
+        with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            for model, sentence in [("nobody", "nobody/config.pbtxt:6:3: step 1 (nobody-there): there is no such model"),
+                                    ("circle", "circle/config.pbtxt:6:3: step 1 (sum): the steps wait for each other in a circle"), ("typed", "step 1 (pick)"),
+                                    ("outer", "outer/config.pbtxt:6:3: step 1 (inner): it is an ensemble itself")]:
+                state, why = reason(client, model)
+                assert state == "UNAVAILABLE" and sentence in why
+                assert not client.is_model_ready(model)
+            assert client.is_model_ready("inner")
+        assert server.stop() == 0
+
+
+def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
+    save_models(tmp_path)
+    save_ensembles(tmp_path)
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit") as server:
+        with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+            assert not client.is_model_ready("scale")
+            client.load_model("diamond")
+            assert all(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum"))
+            assert not client.is_model_ready("pick")
+            assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+            client.unload_model("next")
+            wait_until(lambda: not client.is_model_ready("diamond"))
+            assert "step 2 (next): there is no such model" in reason(client, "diamond")[1]
+            with pytest.raises(Exception, match="step 2 .next.: there is no such model"):
+                infer(http, client, "diamond", {"X": X})
+            client.load_model("next")
+            wait_until(lambda: client.is_model_ready("diamond"))
+            assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+            client.unload_model("diamond")
+            wait_until(lambda: reason(client, "diamond") == ("UNAVAILABLE", "unloaded"))
+            client.load_model("diamond")
+            assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+        assert server.stop() == 0
+
+
+def test_models_are_replaced_under_it(tmp_path):
+    """Every answer is that of the model before or after; no request is lost."""
+    save_models(tmp_path)
+    save_ensembles(tmp_path)
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
+                "chain") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+        stop, wrong, answers = threading.Event(), [], [0]
+
+        def asks():
+            with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as c:
+                while not stop.is_set():
+                    try:
+                        y = infer(grpc, c, "chain", {"X": X}).as_numpy("Y")
+                        answers[0] += 1
+                        if not any(np.array_equal(y, f * X + 1) for f in (2, 3)):
+                            wrong.append(y)
+                    except Exception as error:
+                        wrong.append(error)
+
+        thread = threading.Thread(target=asks)
+        thread.start()
+        three = helper.make_tensor("three", FLOAT, [1], [3])
+        save_model(tmp_path, "new", [helper.make_node("Mul", ["x", "three"], ["y"])], [("x", FLOAT, ["N", 4])],
+                   [("y", FLOAT, ["N", 4])], [three])
+        for version in (2, 3, 4):
+            path = tmp_path / "scale" / str(version)
+            path.mkdir(exist_ok=True)
+            (path / "model.onnx").write_bytes((tmp_path / "new" / "1" / "model.onnx").read_bytes())
+            client.load_model("scale")
+        now = answers[0]
+        wait_until(lambda: answers[0] > now + 10 or wrong)
+        stop.set()
+        thread.join()
+        assert not wrong, wrong[0]
+        assert np.array_equal(infer(http, client, "chain", {"X": X}).as_numpy("Y"), 3 * X + 1)
+        assert server.stop() == 0
