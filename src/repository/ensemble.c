@@ -31,9 +31,8 @@ int ensemble_step_error(const struct ensemble *e, const struct ensemble_step *st
                      step->model[0] ? " (" : "", step->model, step->model[0] ? ")" : "", sentence);
 }
 
-static int __attribute__((format(printf, 4, 5)))
-node_error(const struct reader *r, const struct ensemble_step *step, const struct pbtxt_node *node, const char *fmt,
-           ...) {
+static int __attribute__((format(printf, 4, 5))) node_error(const struct reader *r, const struct ensemble_step *step,
+                                                            const struct pbtxt_node *node, const char *fmt, ...) {
     char sentence[sizeof(r->err->text)];
     va_list ap;
     va_start(ap, fmt);

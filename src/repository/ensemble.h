@@ -52,9 +52,9 @@ struct ensemble_step {
 
 struct ensemble_tensor {
     char name[TENSOR_NAME_MAX];
-    uint32_t step;   /* that gives it, at outputs[place]; ENSEMBLE_NONE: the client does, at the signature's */
-    uint32_t place;  /* inputs[place] */
-    uint32_t output; /* of the ensemble's signature; ENSEMBLE_NONE: it stays inside */
+    uint32_t step;         /* that gives it, at outputs[place]; ENSEMBLE_NONE: the client does, at the signature's */
+    uint32_t place;        /* inputs[place] */
+    uint32_t output;       /* of the ensemble's signature; ENSEMBLE_NONE: it stays inside */
     uint32_t line, column; /* of the ensemble's input */
 };
 
@@ -72,8 +72,8 @@ struct ensemble {
 int ensemble_read(const char *origin, const struct pbtxt_node *root, const struct model_config *config,
                   struct ensemble **ensemble, struct sy_error *err);
 /* Adds the `steps` of symphony.yaml: for_each, limit, beyond, when, and sorts the steps anew. With it the ensemble is
- * complete, so that it is to be called without such a file, too (`yaml` all zeros), and finds what only then is known: an
- * input of the ensemble, or an output of a step, that nobody takes. -EINVAL with a sentence. */
+ * complete, so that it is to be called without such a file, too (`yaml` all zeros), and finds what only then is known:
+ * an input of the ensemble, or an output of a step, that nobody takes. -EINVAL with a sentence. */
 int ensemble_settings(struct ensemble *ensemble, const struct symphony_yaml *yaml, struct sy_error *err);
 /* What the ensemble takes and gives, by its configuration: with max_batch_size a batch dimension in front. -EINVAL if
  * an input or output has no data type or no dims. */
@@ -86,8 +86,8 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
 
 /* ---- for the files of this module ---- */
 
-/* Puts the steps into an order in which they may run, otherwise that of the file, by their `after`, whose bits and those
- * of the tensors follow. -EINVAL that names the steps of a circle. */
+/* Puts the steps into an order in which they may run, otherwise that of the file, by their `after`, whose bits and
+ * those of the tensors follow. -EINVAL that names the steps of a circle. */
 int ensemble_sort(struct ensemble *ensemble, struct sy_error *err);
 /* The tensor of that name, or ENSEMBLE_NONE. */
 uint32_t ensemble_tensor_find(const struct ensemble *ensemble, const char *name);

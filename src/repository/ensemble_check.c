@@ -129,7 +129,8 @@ static int inputs_check(const struct checker *c, const struct ensemble_step *ste
             return at;
         given |= 1u << at;
         if (may_miss(c, flow->tensor) && !(s->inputs_optional >> at & 1))
-            return FLOW_ERROR(c, step, flow, "the ensemble's input '%.100s' is optional, but the model's '%.100s' is not",
+            return FLOW_ERROR(c, step, flow,
+                              "the ensemble's input '%.100s' is optional, but the model's '%.100s' is not",
                               c->e->tensors[flow->tensor].name, flow->name);
         rc = specs_fit(c, step, flow, "input", &s->inputs[at], c->specs[flow->tensor]);
     }

@@ -36,8 +36,9 @@ static int step_find(const struct ensemble *e, const struct symphony_yaml *yaml,
     }
     if (*step)
         return 0;
-    return setting_error(yaml, setting, err, "step: the ensemble has no step '%s' (expected a model's name, or 1 to %u)",
-                         setting->step, e->step_count);
+    return setting_error(yaml, setting, err,
+                         "step: the ensemble has no step '%s' (expected a model's name, or 1 to %u)", setting->step,
+                         e->step_count);
 }
 
 static bool step_takes(const struct ensemble_step *step, uint32_t tensor) {

@@ -3,9 +3,9 @@
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
  * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h), model_warmup
  * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h); of an ensemble name, platform,
- * max_batch_size, input, output and ensemble_scheduling (ensemble.h). Other fields of ModelConfig have no effect yet and
- * are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong is refused with
- * file, line and column. Set-up only; any thread. */
+ * max_batch_size, input, output and ensemble_scheduling (ensemble.h). Other fields of ModelConfig have no effect yet
+ * and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong is refused
+ * with file, line and column. Set-up only; any thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -16,7 +16,7 @@ struct symphony_yaml_shape {
 
 /* Of an ensemble. */
 struct symphony_yaml_step {
-    char step[MODEL_NAME_MAX]; /* the number in config.pbtxt, or the model */
+    char step[MODEL_NAME_MAX];                             /* the number in config.pbtxt, or the model */
     char for_each[TENSOR_NAME_MAX], when[TENSOR_NAME_MAX]; /* tensors; "": not given */
     int64_t limit;                                         /* of for_each; 0: not given */
     bool beyond_given;

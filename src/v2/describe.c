@@ -207,8 +207,8 @@ static void instance_groups(struct description *d, const struct served_model *mo
 
 static Inference__ModelEnsembling__Step__InputMapEntry *input_entry(struct description *d, const char *name,
                                                                     const char *tensor) {
-    Inference__ModelEnsembling__Step__InputMapEntry *entry =
-        NEW(d, Inference__ModelEnsembling__Step__InputMapEntry, INFERENCE__MODEL_ENSEMBLING__STEP__INPUT_MAP_ENTRY__INIT);
+    Inference__ModelEnsembling__Step__InputMapEntry *entry = NEW(
+        d, Inference__ModelEnsembling__Step__InputMapEntry, INFERENCE__MODEL_ENSEMBLING__STEP__INPUT_MAP_ENTRY__INIT);
     entry->key = text_of(name);
     entry->value = text_of(tensor);
     return entry;

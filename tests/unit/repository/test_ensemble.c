@@ -21,8 +21,9 @@
 
 /* One step a line, from line 4 on; x -> a -> t -> b -> y. */
 #define CHAIN                                                                                                          \
-    X Y STEPS "step { model_name: 'a'" IN("i", "x") OUT("o", "t") " }\n"                                                \
-              "step { model_name: 'b'" IN("i", "t") OUT("o", "y") " }\n }"
+    X Y STEPS "step { model_name: 'a'" IN("i", "x") OUT("o", "t") " }\n"                                               \
+                                                                  "step { model_name: 'b'" IN("i", "t")                \
+                                                                      OUT("o", "y") " }\n }"
 
 struct world {
     struct model_config config;
@@ -74,10 +75,10 @@ static int settings_apply(struct world *w) {
 
 static void a_chain_is_put_in_order(void **state) {
     struct world *w = *state;
-    const struct ensemble *e = read_good(w, X Y STEPS "step { model_name: 'b' model_version: 3" IN("i", "t")
-                                                OUT("o", "y") " }\n"
-                                                              "step { model_name: 'a' model_version: -1" IN("i", "x")
-                                                                  OUT("o", "t") " }\n }");
+    const struct ensemble *e =
+        read_good(w, X Y STEPS "step { model_name: 'b' model_version: 3" IN("i", "t")
+                         OUT("o", "y") " }\n"
+                                       "step { model_name: 'a' model_version: -1" IN("i", "x") OUT("o", "t") " }\n }");
     assert_string_equal(e->path, "c");
     assert_int_equal(e->step_count, 2);
     assert_string_equal(e->steps[0].model, "a");
@@ -296,8 +297,8 @@ static void rows_become_items(void **state) {
 static void conditions_are_waited_for(void **state) {
     struct world *w = *state;
     char text[256];
-    struct ensemble *e = read_good(w, X Y STEPS STEP("a", IN("i", "x") OUT("o", "y"))
-                                          STEP("gate", IN("i", "x") OUT("o", "go")) "}");
+    struct ensemble *e =
+        read_good(w, X Y STEPS STEP("a", IN("i", "x") OUT("o", "y")) STEP("gate", IN("i", "x") OUT("o", "go")) "}");
     order_format(e, text);
     assert_string_equal(text, "a gate");
     strcpy(setting_add(w, "1")->when, "go");
@@ -325,8 +326,7 @@ static void mistakes_in_settings_are_named(void **state) {
         {"2", "y", "", "y:1: steps.0: for_each: 'y' is no tensor that step 2 (b) takes"},
         {"2", "q", "", "y:1: steps.0: for_each: 'q' is no tensor that step 2 (b) takes"},
         {"2", "", "q", "y:1: steps.0: when: the ensemble has no tensor 'q'"},
-        {"1", "", "t",
-         "c:4:1: step 1 (a): the steps wait for each other in a circle: 1 (a), which waits for 1 (a)"},
+        {"1", "", "t", "c:4:1: step 1 (a): the steps wait for each other in a circle: 1 (a), which waits for 1 (a)"},
         {"1", "", "y",
          "c:4:1: step 1 (a): the steps wait for each other in a circle: 1 (a), which waits for 3 (b), which waits for "
          "2 (b), which waits for 1 (a)"},
@@ -399,9 +399,9 @@ static void signatures_lack_nothing(void **state) {
 struct fit {
     enum datatype a_in, a_out, b_in;
     int64_t a_dims[2], t_dims[2], b_dims[2];
-    bool b_flat;         /* b has no batch dimension */
-    uint32_t b_max;      /* 0: 8 */
-    bool b_more;         /* b has a second input */
+    bool b_flat;    /* b has no batch dimension */
+    uint32_t b_max; /* 0: 8 */
+    bool b_more;    /* b has a second input */
     bool b_more_may_miss;
     const char *each, *when; /* of b */
     const char *want;        /* NULL: it fits */
@@ -478,13 +478,11 @@ static void names_must_be_the_models_(void **state) {
     assert_int_equal(fit_check(w, &good), 0);
     strcpy(w->models[0].signature.inputs[0].name, "in");
     assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);
-    assert_string_equal(w->err.text,
-                        "c:4:24: step 1 (a): the model has no input 'i' (it has 1, the first is 'in')");
+    assert_string_equal(w->err.text, "c:4:24: step 1 (a): the model has no input 'i' (it has 1, the first is 'in')");
     assert_int_equal(fit_check(w, &good), 0);
     strcpy(w->models[1].signature.outputs[0].name, "out");
     assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);
-    assert_string_equal(w->err.text,
-                        "c:5:58: step 2 (b): the model has no output 'o' (it has 1, the first is 'out')");
+    assert_string_equal(w->err.text, "c:5:58: step 2 (b): the model has no output 'o' (it has 1, the first is 'out')");
     assert_int_equal(fit_check(w, &good), 0);
     w->models[1].signature.outputs[0].type = DATATYPE_FP16;
     assert_int_equal(ensemble_check(&w->whole, models, &w->err), -EINVAL);

@@ -106,8 +106,9 @@ static void fields_without_effect_are_warned_of_once(void **state) {
              "model_warmup { batch_size: 1 } ensemble_scheduling { max_inflight_requests: 2 step { model_name: 'a'\n"
              "model_namespace: 'n' input_map { key: 'i' value: 'x' } output_map { key: 'o' value: 'y' } } }",
              log, sizeof(log));
-    assert_non_null(strstr(log, "fields=\"ensemble_scheduling.max_inflight_requests, "
-                                "ensemble_scheduling.step.model_namespace, instance_group, parameters, model_warmup\""));
+    assert_non_null(strstr(log,
+                           "fields=\"ensemble_scheduling.max_inflight_requests, "
+                           "ensemble_scheduling.step.model_namespace, instance_group, parameters, model_warmup\""));
 }
 
 static void version_policies_are_read(void **state) {

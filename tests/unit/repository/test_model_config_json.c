@@ -36,7 +36,8 @@ static void fields_become_text(void **state) {
          "\"model_name\": \"a\", \"model_version\": -1, \"input_map\": {\"i\": \"x\"}, \"output_map\": {\"o\": "
          "\"y\"}}]}}",
          "input: {\nname: \"x\"\n}\n\noutput: {\nname: \"y\"\n}\n\nensemble_scheduling: {\nstep: {\nmodel_name: \"a\"\n"
-         "model_version: -1\ninput_map: { key: \"i\" value: \"x\"\n}\noutput_map: { key: \"o\" value: \"y\"\n}\n}\n\n}\n\n"},
+         "model_version: -1\ninput_map: { key: \"i\" value: \"x\"\n}\noutput_map: { key: \"o\" value: "
+         "\"y\"\n}\n}\n\n}\n\n"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct model_config config;

@@ -200,8 +200,7 @@ static void ensembles_need_no_files(void **state) {
     put(w, "versions/1/.keep", "");
     put(w, "versions/12/model.onnx", "not looked at");
     put(w, "versions/config.pbtxt", "max_batch_size: 16 " CHAIN);
-    put(w, "versions/symphony.yaml",
-        "slo_ms: 20\nweight: 2\nsteps: [{step: b, for_each: t, limit: 3, beyond: cut}]");
+    put(w, "versions/symphony.yaml", "slo_ms: 20\nweight: 2\nsteps: [{step: b, for_each: t, limit: 3, beyond: cut}]");
     put(w, "large/config.pbtxt", "max_batch_size: 2000000000 " CHAIN);
     assert_int_equal(scan(w, ""), 0);
     assert_int_equal(w->count, 3);
