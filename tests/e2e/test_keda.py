@@ -8,8 +8,8 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from server import BINARY, Server, wait_until
-from test_standby import Frontend, Role, free_port
+from server import BINARY, Server, free_port, wait_until
+from test_standby import Frontend, Role
 
 METRIC = "symphony_accelerators_wanted"
 SERVICE = "/externalscaler.ExternalScaler/"
