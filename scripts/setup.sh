@@ -373,7 +373,7 @@ run_tests() {
     fixed_addresses="setarch $(uname -m) --addr-no-randomize"
     $fixed_addresses true 2>/dev/null || fixed_addresses=
     $fixed_addresses ctest --preset tsan -j "$(nproc)" -L 'unit|sanitized' </dev/null || failed="$failed tsan"
-    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-30} s each"
+    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-15} s each"
     ctest --preset fuzz -j "$(nproc)" -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
     say "testing: everything, release"
     [ -z "$failed" ] || say "failed before:$failed (see above)"
