@@ -1,6 +1,7 @@
 """test_cluster_weather.py - a cluster on hosts of their own whose processes die and whose network fails: what clients see, and
 who notices what. docs/cluster.md ("What a failure looks like") is what is checked here. Under sanitizers test_cluster_chaos.py
 does the same all at once; this one takes minutes there (SYMPHONY_BINARY=build/tsan/symphony SYMPHONY_SANITIZED=1)."""
+# serial: yes, what it does to hosts lasts for seconds, in which others are to have done something
 import contextlib
 import http.client
 import json
