@@ -15,7 +15,7 @@ from server import BINARY, free_port, wait_until
 from test_control import put, remove, scaled
 from test_standby import Frontend, Role
 
-WAIT_S = 120
+WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine has nothing better to do
 
 
 class Backend(Role):
@@ -56,6 +56,7 @@ class Cluster:
         self.folder, self.backends = folder, []
         self.join = ("--join", "127.0.0.1:%d" % free_port())
         self.scheduler = Role("scheduler", "--listen", self.join[1], "--policy", policy)
+        wait_until(lambda: self.scheduler.says('msg="ready"'))
         self.frontend = Frontend(*self.join)
 
     def backend(self, mode="explicit", *args, models=(), env=None):

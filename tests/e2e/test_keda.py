@@ -15,7 +15,7 @@ from test_standby import Frontend, Role
 
 METRIC = "symphony_accelerators_wanted"
 SERVICE = "/externalscaler.ExternalScaler/"
-WAIT_S = 120  # sanitizers are slow
+WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine has nothing better to do
 # A request takes 40 ms in whatever batch: 100 a second are four accelerators' worth.
 SCENARIO = ("cluster: {accelerators: 2, type: test}\n"
             "models:\n  - {name: m, alpha_ms: 40, beta_ms: 0.1, slo_ms: 200}\n"
