@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from server import BINARY, MODELS, Server, wait_until
+from server import BINARY, MODELS, Server, free_port, wait_until
 
 DATA = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
 
@@ -225,8 +225,9 @@ def test_an_idle_server_sleeps(tmp_path):
 def test_killed_under_load_it_comes_up_again_on_the_same_ports(tmp_path):
     path = scenario(tmp_path, accelerators=2, beta_ms=600e3, slo_ms=3600e3)
     body = json.dumps({"inputs": ONE}).encode()
-    with Server("--scenario", path) as server:
-        ports = server.port, server.metrics_port
+    ports = free_port(), free_port()
+    with Server("--scenario", path, http_port=ports[0], metrics_port=ports[1]) as server:
+        assert (server.port, server.metrics_port) == ports
         clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
         for client in clients:
             client.sendall(raw_request("m", body))
