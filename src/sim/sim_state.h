@@ -91,6 +91,8 @@ struct sim_driver {
     uint32_t (*stuck)(const struct sim *sim);
     /* Time of accelerators that the load has needed so far, in nanoseconds: as it knows, else as they were busy. */
     double (*needed_ns)(struct sim *sim);
+    /* At the end: adds what only the scheduler knows to the result; or NULL. */
+    void (*sum)(const struct sim *sim, struct sim_result *result);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
 };
 

@@ -56,6 +56,20 @@ def test_a_run_says_what_happened():
         assert model[key] == r[key]
 
 
+def test_placement_keeps_models_where_they_are():
+    """The share that stays; no move waits for longer than a load and those before it."""
+    at = {p: result(SCENARIOS / "blox-placement.yaml", "--set", "run.seconds=300", "--set", "policy.placement=" + p)
+          for p in ("kept", "local", "random")}
+    hits = {p: r["placement"]["hit_rate"] for p, r in at.items()}
+    assert hits["random"] < 0.2 and 0.6 < hits["local"] < 1 and 0.6 < hits["kept"] < 1
+    assert at["random"]["loads"] > 2 * at["kept"]["loads"] and at["random"]["bad_rate"] > at["kept"]["bad_rate"]
+    for r in at.values():
+        p = r["placement"]
+        assert p["plans"] >= 9 and p["moves"] > 0 and 0 < p["wait_mean_ms"] <= p["wait_max_ms"] <= 6000
+    assert "of their models' places were there before" in simulate(SCENARIOS / "blox-placement.yaml", "--set", "run.seconds=60").stdout
+    assert "placement" not in result(RESNET, *SHORT)
+
+
 def test_overload_is_counted_as_dropped():
     r = result(RESNET, *SHORT, "--set", "workload.rate_rps=9000")
     assert r["dropped_rate"] > 0.3 and r["late_rate"] == 0
