@@ -286,7 +286,7 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
                     (double)r->move_wait_max_ns / NS_PER_MS);
     if (binds(s))
         text_printf(to,
-                    "plans: %llu after the first; %.2f %% of their models' places were there before; %llu moves, each "
+                    "plans: %llu since the first request; %.2f %% of their models' places were there before; %llu moves, each "
                     "%.4g ms until loaded, at most %.4g\n",
                     (unsigned long long)r->placement.plans, 100 * hit_rate(&r->placement),
                     (unsigned long long)placement_moves(&r->placement), placement_wait_ms(&r->placement),

@@ -50,6 +50,7 @@ static void rates_take(struct nexus *n, int64_t now_ns, bool changed) {
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t m, uint32_t items, struct central_output *out) {
     n->model[m].epoch_items += items;
     n->model[m].look_items += items;
+    n->counts = true;
     if (now_ns - n->looked_ns < NEXUS_LOOK_NS)
         return;
     bool changed = rates_look(n, now_ns);
@@ -282,5 +283,4 @@ void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *ou
     }
     n->planned_ns = n->looked_ns = now_ns;
     n->moves.plans += n->counts;
-    n->counts = true;
 }

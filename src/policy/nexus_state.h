@@ -94,7 +94,7 @@ struct nexus {
     bool silent;   /* the plan is for no requests at all */
     double needed; /* accelerators that the planned rates need; all that are up, while no rate is known */
     int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */
-    bool counts;                   /* there was a plan before: what is planned now counts as moved or kept */
+    bool counts;                   /* a request has come: what is planned from now on counts as moved or kept */
     struct central_moves moves;
 };
 

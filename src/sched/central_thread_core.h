@@ -104,7 +104,7 @@ int64_t central_wake_ns(const struct central_thread_core *core);
 
 /* How many accelerators the load needs, as the policy plans (central_ops.needed); negative: it does not say. */
 double central_needed(const struct central_thread_core *core);
-/* How models have moved between accelerators, by all plans but the first of each of the policy's cores. */
+/* How models have moved between accelerators, by all plans since the first request. */
 struct central_moves central_moves(const struct central_thread_core *core);
 
 /* ---- another core for the policy ---- */

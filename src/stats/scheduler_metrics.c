@@ -152,7 +152,7 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
     }
     if (s->moves) {
         metric_heading(out, "symphony_placement_plans_total", "counter",
-                       "Plans that bound models to accelerators, but for the first.");
+                       "Plans that bound models to accelerators, since the first request.");
         text_printf(out, "symphony_placement_plans_total %llu\n", (unsigned long long)s->moves->plans);
         metric_heading(out, "symphony_placement_places_total", "counter",
                        "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");

@@ -340,6 +340,7 @@ static void a_move_waits_for_its_load(void **state) {
     f->models[0].load_ns = 7 * NS_PER_MS;
     begin(f);
     moves = policy_nexus.central->moves(f->core);
+    arrive(f, 0, 0, 400);
     step(f, 0, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = 1});
     end(f, 5, 0, CENTRAL_LOAD, 0);
     assert_int_equal(moves->plans, 1);
