@@ -150,6 +150,13 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
                        "How many the present load needs, at the best batch sizes.");
         text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
     }
+    if (s->rank_threads > 1) {
+        metric_heading(out, "symphony_rank_thread_accelerators_needed", "gauge",
+                       "The same, of the models of one rank thread, which has accelerators of its own.");
+        for (uint32_t k = 0; k < s->rank_threads; k++)
+            text_printf(out, "symphony_rank_thread_accelerators_needed{rank_thread=\"%u\"} %.6g\n", k,
+                        rank_thread_accelerators_needed(s->ranks[k]));
+    }
     if (s->moves) {
         metric_heading(out, "symphony_placement_plans_total", "counter",
                        "Plans that bound models to accelerators, since the first request.");

@@ -76,6 +76,8 @@ def test_models_move_to_rank_threads_that_have_room(tmp_path):
             answers = list(pool.map(lambda n: server.infer("m-%d" % (n % 8 + 1), ONE)[0], range(80)))
         assert answers == [200] * 80
         samples = server.metrics()
+        needed = [samples['symphony_rank_thread_accelerators_needed{rank_thread="%d"}' % k] for k in range(4)]
+        assert sum(needed) == pytest.approx(samples["symphony_accelerators_needed"], rel=0.01, abs=0.01)
         answered = {k: v for k, v in samples.items() if k.startswith("symphony_requests_total")}
         assert sum(answered.values()) == asked + 80
         assert sum(v for k, v in answered.items() if 'outcome="ok"' in k) == asked + 80

@@ -70,6 +70,25 @@ def test_placement_keeps_models_where_they_are():
     assert "placement" not in result(RESNET, *SHORT)
 
 
+@pytest.mark.parametrize("policy, loads", [("nexus", True), ("clockwork", True), ("deferred", False)])
+def test_accelerators_come_with_nothing_loaded(tmp_path, policy, loads):
+    """The load is high, low, and high again: whoever comes back loads its model again."""
+    path = tmp_path / "cold.yaml"
+    path.write_text("cluster: {accelerators: 6, type: t, memory_gib: 1}\n"
+                    "models: [{name: R, alpha_ms: 1, beta_ms: 5, slo_ms: 40, weights_mb: 100, load_ms: 20}]\n"
+                    "workload: {rate_rps: {steps: [[0, 2600], [30, 300], [90, 2600]]}}\n"
+                    "autoscale: {max: 8, start_delay_s: 3, every_s: 1}\nrun: {seconds: 130, warmup_seconds: 0}\n")
+    r = result(path, "--policy", policy)
+    counts = [6] + [a["accelerators"] for a in r["advice"]]
+    least = counts.index(min(counts))
+    assert min(counts) < max(counts[least:])
+    assert r["bad_rate"] < 0.2
+    if loads:
+        assert r["loads"] > max(counts)
+    else:
+        assert "loads" not in r
+
+
 def test_overload_is_counted_as_dropped():
     r = result(RESNET, *SHORT, "--set", "workload.rate_rps=9000")
     assert r["dropped_rate"] > 0.3 and r["late_rate"] == 0
