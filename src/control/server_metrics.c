@@ -44,6 +44,8 @@ void server_render_metrics(void *server, struct text *out) {
     struct frontend_counters frontends[frontend_count + 1];
     const struct thread_rings *rings[threads + 1];
     const struct model_thread_times *times[threads + 1];
+    struct central_moves moves;
+    bool binds = s->central_thread && central_thread_moves(s->central_thread, &moves);
     const struct scheduler_counters scheduler = {
         .thread = s->central_thread ? "central" : "model",
         .rings = rings,
@@ -52,6 +54,7 @@ void server_render_metrics(void *server, struct text *out) {
         .thread_of_served = s->wiring.thread_of_served,
         .ranks = (const struct rank_thread *const *)s->rank_threads,
         .rank_threads = s->central_thread ? 0 : s->wiring.rank_threads,
+        .moves = binds ? &moves : NULL,
         .needed = s->central_thread ? central_thread_accelerators_needed(s->central_thread) : 0,
     };
     const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};

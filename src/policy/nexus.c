@@ -5,7 +5,12 @@
 #include "base/assert.h"
 #include "policy/nexus_state.h"
 
-static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL};
+static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL},
+                  *const placements[] = {[SQUISHY_KEPT] = "kept",
+                                         [SQUISHY_LOCAL] = "local",
+                                         [SQUISHY_RANDOM] = "random",
+                                         [SQUISHY_TURNS] = "round_robin",
+                                         NULL};
 
 static const struct policy_option nexus_options[] = {
     [NEXUS_FRONTEND_COUNT] = {.key = "frontends",
@@ -19,6 +24,7 @@ static const struct policy_option nexus_options[] = {
     [NEXUS_EPOCH_MIN_S] =
         {.key = "epoch_min_s", .help = "and the least, when rates change", .preset = 10, .least = 0.1, .most = 86400},
     [NEXUS_PLAN] = {.key = "plan", .help = "which accelerators sessions are bound to", .words = planners},
+    [NEXUS_PLACEMENT] = {.key = "placement", .help = "which of them a new plan's are", .words = placements},
     {.key = NULL},
 };
 
@@ -47,6 +53,12 @@ static void models_take(struct nexus *n, struct arena *arena, const struct centr
                 continue;
             n->model[m].profiles[t] = profile ? memcpy(copy, profile, bytes) : NULL;
         }
+}
+
+static void fit_init(struct squishy_fit *fit, void *memory, const struct central_config *c) {
+    squishy_fit_init(fit, memory, c->accelerators, c->model_count, c->memory_bytes);
+    fit->placing = (enum squishy_placing)c->options->value[NEXUS_PLACEMENT];
+    rng_seed(&fit->rng, c->seed);
 }
 
 /* Lays out all arrays of the core, or only counts their bytes. */
@@ -80,7 +92,7 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
     for (uint32_t t = 0; t < c->types; t++) {
         void *fit = arena_take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
         if (arena->base)
-            squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, c->memory_bytes);
+            fit_init(&n->fit[t], fit, c);
     }
     models_take(n, arena, c);
 }
@@ -277,11 +289,16 @@ static double nexus_needed(const void *core) {
     return ((const struct nexus *)core)->needed;
 }
 
+static const struct central_moves *nexus_moves(const void *core) {
+    return &((const struct nexus *)core)->moves;
+}
+
 static const struct central_ops nexus_central = {
     .bytes = nexus_bytes,
     .init = nexus_init,
     .step = nexus_step,
     .needed = nexus_needed,
+    .moves = nexus_moves,
     .uses_memory = true,
 };
 
