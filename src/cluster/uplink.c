@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define RETRY_NS       (20 * NS_PER_MS) /* first RETRY_OFTEN times: another scheduler may be about to lead */
+#define RETRY_NS       (20 * NS_PER_MS) /* the first RETRY_OFTEN times, since another may be about to lead */
 #define RETRY_OFTEN    100
 #define RETRY_LATER_NS (500 * NS_PER_MS)
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
@@ -60,7 +60,7 @@ void uplink_destroy(struct uplink *u) {
     u->registry = NULL;
 }
 
-/* Another scheduler leads: it is the next one to be tried. */
+/* Another scheduler leads: it is tried next. */
 static void leader_take(struct uplink *u, const char *address, int64_t now_ns) {
     struct sy_error err;
     if (u->scheduler_count == 1 && strcmp(u->schedulers[0], address) == 0)
@@ -155,7 +155,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 
 static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
-/* Where a scheduler may be: all addresses of all names, as far as they are known. */
+/* A possible address of a scheduler: all known addresses of all names. */
 struct candidate_address {
     struct name_address address;
     const char *name;
@@ -172,7 +172,7 @@ static uint32_t candidates(struct uplink *u, int64_t now_ns, struct candidate_ad
     return count;
 }
 
-/* The next one in turn. */
+/* Tries the next address in turn. */
 static void try_connect(struct uplink *u, int64_t now_ns) {
     struct candidate_address list[CANDIDATES_MAX];
     char text[96];
@@ -186,7 +186,7 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
         return;
     u->open = true;
-    u->peer.flushed_last = true; /* the scheduler hears that a batch is over when its results have been sent */
+    u->peer.flushed_last = true; /* so the scheduler learns of a batch's end only after its results were sent */
     link_address_text(at, text, sizeof(text));
     bool is_name = strcmp(to->name, text) != 0;
     snprintf(u->peer.name, sizeof(u->peer.name), "%.100s%s%.50s", to->name, is_name ? "/" : "", is_name ? text : "");
@@ -212,7 +212,8 @@ void uplink_leave(struct uplink *u) {
 }
 
 void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
-    bool leaves = atomic_load_explicit(&u->leaves, memory_order_relaxed); /* who leaves rings until it is seen */
+    bool leaves = atomic_load_explicit(&u->leaves, memory_order_relaxed); /* the leaving thread rings until the link
+                                                                           * thread has seen it */
     if (leaves && !u->said_bye)
         say_bye(u);
     if (leaves && !u->up) {
@@ -229,7 +230,8 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     if (!u->open || u->peer.closed)
         return;
     if (!u->up) {
-        /* A host that is gone answers nothing, one whose scheduler is stopped connects: then the next one. */
+        /* A dead host does not answer; a host whose scheduler is stopped accepts the connection. Either way the next
+         * address is tried then. */
         int64_t over_ns = u->peer.heard_ns + HEALTH_BEATS * u->beat_ns;
         if (now_ns > over_ns)
             lost(u, "it does not answer");

@@ -37,7 +37,7 @@ static void append_json(const struct served_model *model, const char *url, char 
         const struct tensor_spec *input = &model->signature.inputs[i];
         int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
         if (model->signature.inputs_optional & 1u << i)
-            continue; /* optional inputs come behind the others */
+            continue; /* optional inputs come after the others */
         append(line, bytes, used, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[", i ? "," : "", input->name,
                datatype_name(input->type));
         for (uint32_t d = 0; d < input->rank; d++)

@@ -1,4 +1,5 @@
-/* model_slots.c - loads models into places, hands them over, and takes them back when nobody holds them. */
+/* model_slots.c - loads models into places, hands them to the serving threads, and frees them when no request holds
+ * them. */
 #include "control/model_slots.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "profile/prepare.h"
 #include "request/infer_counters.h"
 
-#define WAIT_NS (200 * NS_PER_US) /* between two looks at what other threads have done */
+#define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
 
 static void wait_a_little(void) {
     const struct timespec ts = {.tv_nsec = WAIT_NS};
@@ -175,7 +176,7 @@ int model_slot_load(struct model_slots *slots, struct served_model *found, uint3
 
 /* ---- handing over, and taking back ---- */
 
-/* Makes the model resident on every executor, or no longer so, and waits until they have answered. */
+/* Makes the model resident on every executor, or no longer resident, and waits until they have answered. */
 static void executors_tell(struct model_slots *slots, uint32_t slot, bool resident) {
     struct server *s = slots->server;
     struct model_answer answer;
@@ -186,11 +187,11 @@ static void executors_tell(struct model_slots *slots, uint32_t slot, bool reside
     for (uint32_t e = 0; e < s->wiring.executors; e++) {
         while (!wiring_model_answer(&s->wiring, e, &answer))
             wait_a_little();
-        CHECK_EQ(answer.served_model, slot); /* nobody else gives such orders */
+        CHECK_EQ(answer.served_model, slot); /* only this thread gives such orders */
     }
 }
 
-/* Waits until the scheduler has all variants of a model, or none. */
+/* Waits until the scheduler has all variants of a model (`there`), or none. */
 static void scheduler_await(const struct model_slots *slots, const struct thread_model *model, bool there) {
     for (uint32_t v = 0; v < model->variant_count; v++)
         while ((wiring_part(&slots->server->wiring, model->first_variant + v) != PART_NOBODY) != there)
@@ -227,7 +228,7 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* counted for the model that had the place before */
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* the counts are of the model that had the place before */
         counters_clear(&server_infer_counters(s, f)->models[slot], sizeof(struct model_infer_counters));
     if (!served(slots, slot)->ensemble) {
         executors_tell(slots, slot, true);
@@ -242,7 +243,7 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
         backend_link_model_comes(s->backend_link, slot);
 }
 
-/* Whether nobody has anything of a place's model any more. */
+/* Whether no frontend, scheduling thread or executor has anything of a place's model any more. */
 static bool is_left(struct server *s, uint32_t slot) {
     if (!s->backend_link)
         return !server_model_held(s, slot);
@@ -304,7 +305,7 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
         return rc;
     for (uint32_t i = 0; i < slots->count; i++)
         if (slots->slots[i].use == SLOT_RETIRED)
-            slots->slots[i].use = SLOT_DRAINING; /* nobody finds it any more */
+            slots->slots[i].use = SLOT_DRAINING; /* it is no longer in the published list */
     slots->retired = 0;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* repository_control.c - the thread that loads and unloads models: keeps what is known of each, carries out orders, and
- * looks at the repository. */
+/* repository_control.c - the thread that loads and unloads models: keeps the state of each, carries out orders, and
+ * checks the repository for changes. */
 #include "control/repository_control.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ struct known_model {
     bool found;             /* in the repository, when it was looked at last */
     bool failed;            /* it could not be loaded */
     bool overridden;        /* it serves a client's version, not the repository's */
-    uint64_t stamp, tried;  /* of what serves; of the last that CONTROL_POLL tried to load, whether it worked or not */
+    uint64_t stamp, tried;  /* of the version that serves; of the last one that CONTROL_POLL tried to load, successfully
+                             * or not */
     char reason[512];
 };
 
@@ -96,7 +97,7 @@ static bool is_stranger(const struct known_model *k) {
     return k->failed && !is_alive(k);
 }
 
-/* Forgets models that nobody can ask for any more, and the oldest strangers if there are too many: clients may make up
+/* Forgets models that can no longer be asked for, and the oldest strangers if there are too many: clients may invent
  * any number of names. */
 static void known_forget(struct repository_thread *t) {
     uint32_t kept = 0, strangers = 0;
@@ -117,7 +118,7 @@ static void known_fail(struct known_model *k, const char *reason) {
     utf8_clean(k->reason, strlen(k->reason));
 }
 
-/* Publishes what is known. Without memory everybody sees the earlier list, until drain() tries again. */
+/* Publishes the models. Without memory the earlier list stays, until drain() tries again. */
 static void publish(struct repository_thread *t) {
     struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
     uint32_t count = 0;
@@ -271,7 +272,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
     return status == 200 ? 0 : status;
 }
 
-/* Loads a model. 200, or a status with a sentence: then what served before goes on. */
+/* Loads a model. 200, or another status with a sentence: then the versions that served before go on. */
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err) {
     struct source source;
@@ -310,7 +311,7 @@ static void unload(struct repository_thread *t, const char *name) {
         return;
     if (k->serving.count) {
         known_retire(t, k);
-        free(k->draining.slots); /* if something unloaded earlier still drains, its end is not reported */
+        free(k->draining.slots); /* if an earlier unload still drains, its end is not reported */
         k->draining = k->serving;
         k->serving = (struct places){.count = 0};
         k->state = MODEL_UNLOADING;
@@ -356,7 +357,7 @@ static bool drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
-/* Looks which models the repository holds. */
+/* Finds the models that the repository holds. */
 static void look(struct repository_thread *t) {
     struct repository_entry *entries;
     uint32_t count;
@@ -377,7 +378,7 @@ static void look(struct repository_thread *t) {
     known_forget(t);
 }
 
-/* Serves what the repository holds now. Models that appear while others load are seen the next time. */
+/* Serves the models that the repository holds now. Models that appear while others load are found the next time. */
 static void follow(struct repository_thread *t) {
     struct sy_error err;
     look(t);
@@ -388,7 +389,7 @@ static void follow(struct repository_thread *t) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
-            if (load(t, k->name, &nothing, &err) == 503) /* not the model's own fault: try again */
+            if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
                 t->known[i].tried = 0; /* where it is now: the models of steps may have been added to the list */
         }
         drain(t);

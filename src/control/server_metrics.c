@@ -1,4 +1,4 @@
-/* server_metrics.c - the metrics page: gives the writers of its parts (stats/) what they read. Disturbs no thread. */
+/* server_metrics.c - the metrics page: passes the counters to the writers of its parts (stats/). Disturbs no thread. */
 #include "base/clock.h"
 #include "control/server_state.h"
 #include "control/server_statistics.h"
@@ -65,7 +65,7 @@ void server_render_metrics(void *server, struct text *out) {
         times[t] = s->central_thread ? NULL : model_thread_times(s->model_threads[t]);
     }
     render_server(s, out);
-    bool whole = server_role(s) == LINK_NONE; /* a role alone has what is its own */
+    bool whole = server_role(s) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (whole)
         scheduler_metrics_render_models(&scheduler, listed, out);
     if (server_runs(s))

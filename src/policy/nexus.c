@@ -1,5 +1,6 @@
-/* nexus.c - the policy `nexus` (Shen et al., SOSP 2019): sessions are bound to accelerators epoch by epoch, frontends
- * send requests there without knowing of each other, and each accelerator runs its sessions' batches in turn. */
+/* nexus.c - the policy `nexus` (Shen et al., SOSP 2019): sessions are assigned to accelerators epoch by epoch,
+ * frontends send requests there independently of each other, and each accelerator runs its sessions' batches in
+ * turn. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -191,8 +192,8 @@ static void request_cancelled(struct nexus *n, const struct request_message *mes
     }
 }
 
-/* Membership has changed: plans at once, without waiting for the epoch's end. What waits for an accelerator that leaves
- * goes where the new plan has its model. */
+/* Membership has changed: plans at once, without waiting for the epoch's end. Requests that wait for an accelerator
+ * that leaves go where the new plan has their model. */
 static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     accelerator->up = up;
@@ -247,7 +248,7 @@ static void event_handle(struct nexus *n, int64_t now_ns, const struct central_e
     }
 }
 
-/* Looks at the accelerators to which something happened, until the output is full. */
+/* Sends batches of the accelerators to which something happened, until the output is full. */
 static void due_dispatch(struct nexus *n, int64_t now_ns, struct central_output *out) {
     while (n->due_count > 0) {
         uint32_t a = n->due[n->due_head];

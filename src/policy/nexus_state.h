@@ -112,7 +112,7 @@ static inline const struct profile *nexus_profile(const struct nexus *n, const s
 
 /* ---- nexus.c ---- */
 
-/* Makes the step look at an accelerator before it ends; if there is too much to do, the next step does. */
+/* Makes this step handle the accelerator before it ends; if there is too much to do, the next step does. */
 void nexus_due(struct nexus *n, uint32_t accelerator);
 
 /* ---- nexus_plan.c ---- */
@@ -121,7 +121,7 @@ void nexus_due(struct nexus *n, uint32_t accelerator);
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t items, struct central_output *out);
 /* Makes a new plan, and moves the requests of places that are not in it. */
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out);
-/* Plans when requests have stopped coming, so that the plan says so. */
+/* Makes a plan without load when requests have stopped coming. */
 void nexus_plan_look(struct nexus *n, int64_t now_ns, struct central_output *out);
 int64_t nexus_plan_wake_ns(const struct nexus *n);
 
