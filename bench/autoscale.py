@@ -1,17 +1,22 @@
 """autoscale.py - a day of load in minutes, live: emulated accelerators come and go as the server advises.
 
-    build/venv/bin/python bench/autoscale.py [--faster 100] [--until SECOND] [--every S] [--start-delay S]
+    build/venv/bin/python bench/autoscale.py [--faster 100] [--slower 10] [--until SECOND] [--every S]
+                                             [--start-delay S]
 
-scenarios/day.yaml, its steps --faster times as short, is served by `symphony serve` with 40 emulated accelerators, of which
+scenarios/day.yaml, its steps --faster times as short, its batches and SLOs --slower times as long, and its rates as much lower, so
+that the load is the same and a busy machine matters less, is served by `symphony serve` with 40 emulated accelerators, of which
 four are in service at first. `symphony bench --scenario` puts its requests on it. Meanwhile an autoscaler, here, reads the
 advice from the metrics page, lets accelerators join --start-delay seconds after they were asked for, and drains those with
 the highest numbers, by `POST /v2/symphony/accelerators/N`. Then `symphony simulate` runs the same scenario, with the margins
-that the server measured, in the median. Prints Markdown: both, and how far the number of accelerators was apart. Server, client and autoscaler share this machine.
+that the server measured, in the median. Prints Markdown: both, and how far the number of accelerators was apart.
+Server, client and autoscaler share this machine.
 """
 import argparse
+import csv
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -28,10 +33,17 @@ DAY = TOP / "scenarios"
 FIRST, MOST = 4, 40
 
 
+def models_of(options):
+    """The day's models, with batches and SLOs as much slower."""
+    rows = csv.DictReader(line for line in open(TOP / "data" / "symphony_model_zoo.csv") if not line.startswith("#"))
+    return {row["model"]: {"name": row["model"]} | {key: float(row[key]) * options.slower for key in ("alpha_ms", "beta_ms", "slo_ms")}
+            for row in rows if row["gpu"] == "GTX1080Ti"}
+
+
 def scenario_make(folder, options):
     """The day, shorter: its jobs, and a scenario of them; `served.yaml` has all accelerators from the start. Returns the
     scenario's path and how long it lasts."""
-    last = 0
+    last, zoo, names = 0, models_of(options), {}
     with open(folder / "day.csv", "w") as to:
         for line in open(DAY / "day.csv"):
             fields = line.rstrip("\n").split(",")
@@ -39,9 +51,11 @@ def scenario_make(folder, options):
                 continue
             at = float(fields[4]) / options.faster
             last = max(last, at + 300 / options.faster)
-            to.write(",".join([*fields[:4], f"{at:g}"]) + "\n")
+            names[fields[1]] = zoo[fields[1]]
+            to.write(",".join([fields[0], fields[1], f"{float(fields[2]) * options.slower:g}", f"{float(fields[3]) / options.slower:g}",
+                               f"{at:g}"]) + "\n")
     seconds = min(last, options.until)
-    text = (DAY / "day.yaml").read_text()
+    text = re.sub(r"models: \{[^}]*\}", lambda _: "models: " + json.dumps(list(names.values())), (DAY / "day.yaml").read_text())
     for old, new in [("job_s: 300", f"job_s: {300 / options.faster:g}"), ("max: 100", f"max: {MOST}"),
                      ("start_delay_s: 60, every_s: 10", f"start_delay_s: {options.start_delay:g}, every_s: {options.every:g}"),
                      ("seconds: 86400", f"seconds: {seconds:g}")]:
@@ -116,6 +130,7 @@ def counts(first, changes, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faster", type=float, default=100)
+    parser.add_argument("--slower", type=float, default=10, help="batches and SLOs are so many times as long (default: 10)")
     parser.add_argument("--until", type=float, default=1e9, metavar="SECOND", help="end there (default: the whole day)")
     parser.add_argument("--every", type=float, default=1, metavar="S", help="between two looks at the load (default: 1)")
     parser.add_argument("--start-delay", type=float, default=1, metavar="S", help="of an accelerator (default: 1)")

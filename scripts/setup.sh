@@ -366,17 +366,19 @@ build() { # PRESET
 # The release tests come last, so that the output ends with their summary.
 run_tests() {
     failed=
+    cores=$(nproc)
+    at_once=$((2 * cores)) # end to end they wait more than they compute
     say "testing: under AddressSanitizer and UndefinedBehaviorSanitizer"
-    ctest --preset asan -j "$(nproc)" -L 'unit|sim|sanitized|address' </dev/null || failed="$failed asan"
+    ctest --preset asan -j $at_once -L 'unit|sim|sanitized|address' </dev/null || failed="$failed asan"
     say "testing: under ThreadSanitizer"
     # gcc 12's ThreadSanitizer does not start where the kernel spreads addresses widely (vm.mmap_rnd_bits over 30).
     fixed_addresses="setarch $(uname -m) --addr-no-randomize"
     $fixed_addresses true 2>/dev/null || fixed_addresses=
-    $fixed_addresses ctest --preset tsan -j "$(nproc)" -L 'unit|sanitized' </dev/null || failed="$failed tsan"
-    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-30} s each"
-    ctest --preset fuzz -j "$(nproc)" -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
+    $fixed_addresses ctest --preset tsan -j $at_once -L 'unit|sanitized' </dev/null || failed="$failed tsan"
+    say "testing: fuzz targets, ${SYMPHONY_FUZZ_SECONDS:-15} s each"
+    ctest --preset fuzz -j "$cores" -L fuzz --no-tests=ignore </dev/null || failed="$failed fuzz"
     say "testing: everything, release"
     [ -z "$failed" ] || say "failed before:$failed (see above)"
-    ctest --preset release -j "$(nproc)" </dev/null || failed="$failed release"
+    ctest --preset release -j $at_once </dev/null || failed="$failed release"
     [ -z "$failed" ] || exit 1
 }

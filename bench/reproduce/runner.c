@@ -199,6 +199,7 @@ static void outcome_fill(struct outcome *outcome, const struct simulation *s) {
         .accelerators_mean = r->accelerators_mean,
         .advice = memory_take((r->advice_count + 1) * sizeof(*r->advice)),
         .advice_count = r->advice_count,
+        .placement = r->placement,
         .model_count = s->cluster.config.model_count,
         .models = memory_take(s->cluster.config.model_count * sizeof(struct model_outcome)),
     };

@@ -24,6 +24,7 @@ struct outcome {
     double accelerators_mean;                 /* in service */
     struct sim_advice *advice;                /* [advice_count] with autoscale */
     uint32_t advice_count;
+    struct central_moves placement;              /* of a policy that binds models to accelerators */
     struct sim_times latency, queueing;          /* of all models */
     uint64_t batch_sizes[PROFILE_BATCH_MAX + 1]; /* batches by their items, of all models */
     struct model_outcome *models;                /* [model_count], in the scenario's order */

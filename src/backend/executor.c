@@ -60,9 +60,10 @@ bool executor_serve(struct executor *x) {
             return false;
         if (any)
             continue;
-        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full: nobody rings when it has room */
+        if (x->news && x->wake_ns > clock_now_ns() + NEWS_AGAIN_NS) /* a ring was full, and its consumer does not ring
+                                                                     * when it has room again */
             x->wake_ns = clock_now_ns() + NEWS_AGAIN_NS;
-        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* nor when the lost thread comes back */
+        if (x->lost && x->wake_ns > clock_now_ns() + LOST_AGAIN_NS) /* no bell rings when the lost thread comes back */
             x->wake_ns = clock_now_ns() + LOST_AGAIN_NS;
         if (clock_now_ns() < x->spin_until_ns)
             continue;

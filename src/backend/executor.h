@@ -17,10 +17,11 @@ struct executor_config {
     const struct engine_ops *engine;
     struct engine_options options;
     struct served_model *models;           /* [model_count]; those MODEL_READY are loaded at the start */
-    const struct profile *const *profiles; /* [model_count] on this type; the emulated engine sleeps so long */
+    const struct profile *const *profiles; /* [model_count] on this type; the emulated engine sleeps for the profiled
+                                            * time */
     uint32_t model_count;
     bool shared;         /* other threads of the server may need its core */
-    int64_t run_ns_most; /* any run may take so long before it is told to end; 0: RUN_NS_MOST */
+    int64_t run_ns_most; /* any run may take at least this long before it is told to end; 0: RUN_NS_MOST */
     double spin;         /* after a batch it polls for `spin` times the batch's duration before it sleeps */
     bool pin;
     cpu_set_t cores; /* with `pin` */
@@ -48,19 +49,19 @@ int executor_start(struct executor **executor, const struct executor_config *con
 int executor_wait_ready(struct executor *executor, struct sy_error *err);
 /* Loads a model beside the running executor, runs a batch of every size once, and runs the samples of its model_warmup.
  * For a thread that loads models, one at a time, once the executor is ready. The served model and its profile are
- * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true. The model then
- * lies beside the executor until a command makes it resident (wiring_model_command()). */
+ * complete. 0 or -errno with the engine's sentence, -EINTR when `stop`, which may be NULL, becomes true. The model is
+ * then loaded but not resident: it is not run until a command makes it resident (wiring_model_command()). */
 int executor_load(struct executor *executor, uint32_t served_model, const _Atomic bool *stop, struct sy_error *err);
-/* Frees the model of this number that lies beside the executor, if there is one: it is not resident yet, or the
+/* Frees the model of this number that is loaded but not resident, if there is one: it is not resident yet, or the
  * executor has answered that it no longer is. The same thread. */
 void executor_unload(struct executor *executor, uint32_t served_model);
-/* One thread at a time, every second or so. Stops a run that hangs. If the run does not stop, it is given up, with all
- * that its accelerator has, and another thread stands in for the hanging one. If the run comes back after all, the
- * accelerator serves again. `ending`: runs get RUN_STOP_NS at most, and another second to stop. */
+/* Called about every second, by one thread at a time. Stops a run that hangs. If the run does not stop, it is given up,
+ * with all batches of its accelerator, and another thread takes the place of the hanging one. If the run ends later,
+ * the accelerator serves again. `ending`: runs get at most RUN_STOP_NS, and another second to stop. */
 void executor_watch(struct executor *executor, int64_t now_ns, bool ending);
 /* Ends the thread, after the batch that runs, and frees everything; meanwhile does executor_watch() with `ending`.
- * -EBUSY: a run that was given up is not back, so all that it may read must stay: the executor, the models, the
- * requests' memory. Try again later, or end the process as it is. */
+ * -EBUSY: a run that was given up has not ended, so all that it may read must stay: the executor, the models, the
+ * requests' memory. Try again later, or end the process without freeing them. */
 int executor_stop(struct executor *executor);
 
 /* Any thread. */

@@ -11,7 +11,7 @@
 
 #define INPUT_ALIGN 64 /* of each input within the gather buffer */
 
-/* Makes room for a batch's inputs. Grows seldom: to the largest batch seen. */
+/* Makes room for a batch's inputs. The buffer grows to the largest batch seen, so seldom. */
 static int gather_reserve(struct executor *x, size_t bytes, struct sy_error *err) {
     if (bytes <= x->gather_bytes)
         return 0;
@@ -54,7 +54,7 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
         return rc;
     char *at = x->gather;
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        if (!inputs[i].data) /* no request has it, since they are alike */
+        if (!inputs[i].data) /* no request has this input, since all have the same ones */
             continue;
         inputs[i].data = at;
         inputs[i].dims[0] = plan->items;
@@ -76,8 +76,8 @@ static bool input_alike(const struct card_input *a, const struct card_input *b, 
 }
 
 /* Marks the requests whose shapes differ from the first one's. The scheduler batches by a hash of the shapes. Two
- * shapes may have the same hash, by chance or because a client knows the secret: its requests must not read or spoil
- * what others asked for. A model of one shape needs no check: requests of other shapes were refused. */
+ * shapes may have the same hash, by chance or because a client knows the secret; such requests must not read or change
+ * the results of others. A model of one shape needs no check: requests of other shapes were refused. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone) {
     const struct served_model *model = &x->config.models[plan->served_model];
     const struct signature *signature = &model->signature;
@@ -167,7 +167,7 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     struct ring *ring = &w->ran[x->config.index * w->model_threads + model_thread];
     struct ran_message *message = ring_reserve(ring);
     CHECK(message || !w->central); /* it has room for all that a central policy may have under way */
-    if (message) {                 /* else the model thread is far behind, and can do without this measurement */
+    if (message) {                 /* else the model thread is far behind; the measurement is dropped */
         *message = *ran;
         ring_push(ring);
     }
@@ -175,8 +175,8 @@ void batch_report(struct executor *x, uint32_t model_thread, const struct ran_me
     x->reports++;
 }
 
-/* Wakes a scheduling thread, or does its work itself if that is little and this thread has a core of its own. The link
- * thread of a backend process stands for all others: it is rung once, when all news are published. */
+/* Wakes a scheduling thread, or does its work itself if that is little and this thread has a core of its own. In a
+ * backend process the link thread is the only one: it is rung once, when all messages are published. */
 static void ring_or_help(struct executor *x, struct doorbell *bell) {
     if (x->wiring->link == LINK_BACKEND)
         x->link_rung = true;
@@ -223,7 +223,7 @@ void executor_publish(struct executor *x) {
     executor_publish_freed(x);
     publish_answers(x);
     publish_ran(x);
-    if (x->link_rung) /* its turn is short, and saves a wake-up between a result and its frontend */
+    if (x->link_rung) /* its turn is short; taking it here saves a wake-up between a result and its frontend */
         doorbell_ring_or_help(wiring_link_bell(x->wiring), x->reports <= WIRING_HELP_MOST);
     x->link_rung = false;
     x->reports = 0;

@@ -35,7 +35,8 @@ struct emulated_accelerator {
 
 struct emulation {
     struct emulated_accelerator *accelerators; /* [config.accelerators] */
-    struct held_plan *free[SIZES]; /* free lists; they grow to the most plans ever held, which the wiring bounds */
+    struct held_plan *free[SIZES]; /* free lists by size; they grow to the largest number of plans ever held, which the
+                                    * wiring bounds */
     struct heap due;               /* accelerators, by when their first plan starts or ends */
     struct heap_entry *due_entries;
     uint32_t *due_positions;
@@ -239,7 +240,7 @@ static bool poll_due(struct executor *x) {
 }
 
 bool emulation_poll(struct executor *x) {
-    bool any = poll_due(x); /* first what has ended: its answers are waited for */
+    bool any = poll_due(x); /* first the ends of runs: clients wait for their answers */
 
     executor_publish(x);
     any |= poll_plans(x);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "profile/measure.h"
 
-#define TRIED_FOR_NS NS_PER_S /* after a trial run that worked, no further one for so long */
+#define TRIED_FOR_NS NS_PER_S /* no further trial run for this time after one that worked */
 
 struct member *executor_member(struct executor *x, uint32_t accelerator) {
     CHECK_LT(accelerator - x->config.first_accelerator, x->config.accelerators);

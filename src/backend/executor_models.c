@@ -1,5 +1,5 @@
-/* executor_models.c - the models of an executor: those there from the start, which its thread loads, and those that
- * come and go, which another thread loads and frees beside it. */
+/* executor_models.c - the models of an executor: its own thread loads those of the start; the repository's thread loads
+ * and frees those that come and go while the executor runs. */
 #include <errno.h>
 
 #include "backend/executor_state.h"
@@ -9,11 +9,11 @@
 #include "profile/measure.h"
 #include "profile/warmup.h"
 
-#define TRY_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that are left then are not run */
+#define TRY_NS_MAX (2 * NS_PER_S) /* for one model; batch sizes that have not run by then are left out */
 
 /* A model's first run, and the first of a batch size, take up to twice as long (memory is mapped, weights are read).
- * Clients should not wait for that, and it should not be learnt as the model's latency. So every size that was profiled
- * is run once, up to the greatest that the scheduler makes of several requests. True if a run worked. */
+ * Clients should not wait for that, and it should not be learnt as the model's latency. So every profiled size is run
+ * once, up to the largest batch that the scheduler makes of several requests. True if a run worked. */
 static bool sizes_try(const struct executor *x, uint32_t served_model, struct engine_model *loaded) {
     struct served_model *model = &x->config.models[served_model];
     const struct queue_rules *queue = &model->queue;
@@ -105,7 +105,7 @@ void executor_model_obey(struct executor *x, const struct accelerator_command *c
     struct ring *ring = &x->wiring->answers[x->config.index];
     struct model_answer *answer = ring_reserve(ring);
 
-    CHECK(answer); /* as many slots as commands have, and who commands reads the answers */
+    CHECK(answer); /* the ring has as many slots as that of the commands, whose sender reads the answers */
     if (command->resident != (resident->model != NULL) && command->version == x->config.models[m].version) {
         *resident = *beside;
         *beside = was;

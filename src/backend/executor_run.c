@@ -1,4 +1,4 @@
-/* executor_run.c - runs a batch, together if that works, else in parts. */
+/* executor_run.c - runs a batch as a whole if that works, else in parts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 /* Once a run has failed, the parts of its batch may run for APART_TIMES times the profiled latency of the whole batch,
  * plus APART_NS. Halving finds one bad request among 64, and answers the others, in 8 runs that together cost less than
- * two batches. Requests that are left when the time is up go back to be batched anew, and run alone. */
+ * two batches. Requests that are left when the time is up go back to their frontends, are submitted again, and run
+ * alone. */
 #define APART_TIMES 8
 #define APART_NS    (10 * NS_PER_MS)
 
@@ -28,8 +29,8 @@ void batch_under_way_destroy(struct executor *x) {
 
 /* ---- parts ---- */
 
-/* Orders the requests: those that are under suspicion, or whose shape differs from the first one's, come last, and run
- * alone. */
+/* Orders the requests: those suspected of making a run fail, and those whose shape differs from the first one's, come
+ * last, and run alone. */
 static void requests_order(struct executor *x) {
     struct batch_under_way *b = &x->batch;
     uint32_t count = b->plan->request_count, together = 0, apart = 0;
@@ -53,7 +54,7 @@ static uint32_t part_next(const struct batch_under_way *b) {
     return b->bad_end == b->done + 1 || b->done >= b->together ? 1 : b->together - b->done;
 }
 
-/* The `count` requests that run next, as a plan of their own. */
+/* Makes a plan of the `count` requests that run next. */
 static const struct batch_plan *part_of(struct executor *x, uint32_t count) {
     struct batch_under_way *b = &x->batch;
     struct batch_plan *part = b->part;
@@ -78,9 +79,9 @@ static bool is_last(const struct batch_under_way *b, const struct batch_plan *pa
 
 /* ---- the end ---- */
 
-/* Reports the batch before its last answers are handed out: the next batch is chosen meanwhile, and a client that asks
- * again at once finds the accelerator free. Nothing is learnt from a batch of which a run failed, or that ran in parts:
- * one request decided how long it took, and which requests were late. */
+/* Reports the batch before its last answers are sent: so the next batch is chosen meanwhile, and a client that
+ * immediately sends another request finds the accelerator free. A batch that had a failed run, or ran in parts, does
+ * not correct the tables: a single request decided how long it took, and which requests were late. */
 static void batch_over(struct executor *x, const struct batch_plan *part, const struct run_result *result) {
     struct batch_under_way *b = &x->batch;
     struct run_result whole = *result;
@@ -117,8 +118,8 @@ static void part_over(struct executor *x, const struct batch_plan *part, const s
     executor_publish(x);
 }
 
-/* Hands all requests without an answer back, to be sent again. Those before `suspect_end` may be why a run ended badly.
- * `broke`: that run broke the accelerator. `read`: it may still read the first request. */
+/* Hands all requests without an answer back, to be sent again. Those before `suspect_end` may have made a run fail or
+ * hang. `broke`: that run broke the accelerator. `read`: that run may still read the first request. */
 static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool read) {
     struct batch_under_way *b = &x->batch;
     struct run_result result = {.status = REQUEST_LOST, .start_ns = b->ended_ns, .end_ns = b->ended_ns};
@@ -157,7 +158,7 @@ enum outcome {
     OUTCOME_ANSWER, /* the result is the requests' */
     OUTCOME_HALVE,  /* it failed, and has several requests */
     OUTCOME_BROKEN, /* it failed, and so has the engine: the requests that are left are lost */
-    OUTCOME_GIVE,   /* it was stopped: the requests that are left are lost, but the accelerator goes on */
+    OUTCOME_GIVE,   /* it was stopped: the requests that are left are lost, but the accelerator stays in service */
     OUTCOME_GONE,   /* the thread has lost the executor */
 };
 
@@ -190,7 +191,7 @@ static enum outcome run_stopped(struct executor *x, const struct batch_plan *par
 
 static enum outcome engine_run(struct executor *x, struct engine_model *model, const struct tensor_view *inputs,
                                const struct batch_plan *part, struct run_result *result) {
-    const struct engine_ops *engine = x->config.engine; /* needed when the executor may be lost already */
+    const struct engine_ops *engine = x->config.engine; /* used when this thread may have lost the executor */
     uint32_t items = batch_items(x, part);
     float work = wiring_card(x->wiring, part->handles[0])->work;
 

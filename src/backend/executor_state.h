@@ -1,36 +1,36 @@
-/* executor_state.h - what an executor is made of; for the executor's files only. */
+/* executor_state.h - the state of an executor; for the executor's files only. */
 #pragma once
 
 #include "backend/executor.h"
 #include "base/doorbell.h"
 
 struct emulation; /* executor_emulated.c: the accelerators of an engine that emulates them */
-struct run_watch; /* executor_watch.c: what the executor shows of its runs */
+struct run_watch; /* executor_watch.c: the state of the present run, for the thread that watches */
 
 /* A model as an executor has it. */
 struct executor_model {
     struct engine_model *model; /* NULL: not loaded */
-    bool tried;                 /* a trial run has worked, so one that fails says something */
+    bool tried;                 /* a trial run has worked, so a later failure means that the engine is broken */
 };
 
-/* Whether an accelerator takes part. */
+/* The membership of an accelerator. */
 struct member {
     bool dead;     /* all batches that it has, or that are sent to it, are lost */
     bool out;      /* it gets no more batches: it is dead or drains */
     bool told_out; /* `out` as the scheduler knows it */
 };
 
-/* The batch that really runs (no emulation). It does not lie on the thread's stack, so that another thread can end it.
- */
+/* The batch that runs on a real engine (no emulation). It is not on the thread's stack, so that another thread can take
+ * it over. */
 struct batch_under_way {
-    const struct batch_plan *plan; /* in its ring, whose consumer the executor is; NULL: nothing runs */
+    const struct batch_plan *plan; /* in its ring, consumed by the executor; NULL: nothing runs */
     uint32_t model_thread;
     struct ran_message ran;
     int64_t start_ns, ended_ns;
     uint32_t together;       /* the first so many requests may run together; each of the others runs alone */
     uint32_t done;           /* the first so many are answered */
     uint32_t run_count;      /* the next so many run now */
-    int64_t apart_ns;        /* parts may run until then; 0: the batch has run in no parts */
+    int64_t apart_ns;        /* parts may run until then; 0: the batch has not been divided */
     uint32_t bad_end;        /* a request before this index makes runs fail; 0: none is known */
     uint32_t failed_end;     /* one past the last request of a run that failed */
     bool engine_ran;         /* a run of this batch has worked */
@@ -47,25 +47,25 @@ struct executor {
     struct engine *engine;
     struct executor_model *models; /* [model_count] resident */
     struct executor_model *beside; /* [model_count] loaded, not resident; owned by the thread that loads models.
-                                    * Commands and answers about a model hand both over */
+                                    * Commands and their answers hand a model over from one array to the other */
     char *gather;                  /* inputs of a batch of several requests, one after the other */
     size_t gather_bytes;
     struct executor_counters *counters; /* [config.accelerators] */
-    struct emulation *emulation;        /* NULL: batches really run, one at a time */
+    struct emulation *emulation;        /* NULL: the engine is real and runs one batch at a time */
     struct member *members;             /* [config.accelerators] */
-    bool news;                          /* the scheduler is to be told of some members */
-    bool engine_lost;                   /* until the run that was given up comes back; else for good */
+    bool news;                          /* changes of some members have not been told to the scheduler yet */
+    bool engine_lost;                   /* until the run that was given up ends; without such a run, for good */
     struct batch_under_way batch;
     int64_t tried_ns;        /* when a trial run last showed that the engine works */
-    int64_t ended_ns;        /* of the last batch that really ran */
+    int64_t ended_ns;        /* of the last batch on a real engine */
     int64_t spin_until_ns;   /* it does not sleep before then */
     int64_t wake_ns;         /* something is due then; TIME_NEVER: nothing is */
     struct doorbell loaded;  /* rung when loading is over */
     _Atomic int load_status; /* 1: loading, else 0 or -errno */
     struct sy_error load_error;
     bool *plan_waits;                 /* [model_threads] the ring's first plan waits for its earliest start */
-    bool *frontend_rung, *model_rung; /* whose bells ring when what was pushed is published */
-    bool link_rung;   /* of a process without schedulers and frontends: its link thread's one bell does */
+    bool *frontend_rung, *model_rung; /* whose bells are to ring when the pushed messages are published */
+    bool link_rung;   /* in a process without scheduler and frontends: ring the link thread's bell instead */
     uint32_t reports; /* since the bells were last rung */
     pthread_t thread;
     _Atomic bool stop;
@@ -78,7 +78,7 @@ struct executor {
     struct {           /* owned by the thread that started it */
         uint64_t word; /* of the watch, at the last look */
         int64_t looked_ns, waited_ns;
-        bool vacant; /* no thread has the executor: the stand-in could not be started yet, or has ended */
+        bool vacant; /* no thread has the executor: the substitute thread could not be started yet, or has ended */
     } watching;
 };
 
@@ -92,10 +92,10 @@ bool executor_serve(struct executor *x);
 /* Opens the engine and loads the models that are there from the start. */
 int executor_load_all(struct executor *x);
 void executor_unload_all(struct executor *x);
-/* Makes the model that lies beside the executor resident, or the reverse, and answers. */
+/* Makes a loaded model resident, or no longer resident, and answers. */
 void executor_model_obey(struct executor *x, const struct accelerator_command *command);
 
-/* ---- executor_batch.c: what every batch needs, however it runs ---- */
+/* ---- executor_batch.c: for every batch, on a real or an emulated engine ---- */
 
 struct run_result {
     enum request_status status;
@@ -132,7 +132,7 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
 bool request_release(struct executor *x, uint64_t handle);
 /* Publishes what was reported and answered. */
 void executor_publish(struct executor *x);
-/* Only that accelerators are free: before the rest is ready. */
+/* Publishes only the messages that accelerators are free, before the others are ready. */
 void executor_publish_freed(struct executor *x);
 
 /* ---- executor_run.c: batches that really run ---- */
@@ -142,10 +142,10 @@ int batch_under_way_init(struct executor *x);
 void batch_under_way_destroy(struct executor *x);
 /* Runs a batch until all its requests are answered: together if possible, else in parts. If a part of several requests
  * fails, or batch_gather() cannot put its inputs together, it is halved. So a request that makes runs fail is answered
- * alone; executor_run.c has the bounds. False: the thread has lost the executor, and touches it no more. */
+ * alone; executor_run.c has the bounds. False: the thread has lost the executor, and must not touch it. */
 bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
-/* For the thread that takes over from one whose run does not come back. The batch's requests without an answer are
- * lost. The hanging run may still read its requests until it comes back (result_message.read). */
+/* For the thread that takes over from one whose run hangs. The batch's requests without an answer are lost. The hanging
+ * run may still read its requests until it ends (result_message.read). */
 void batch_abandon(struct executor *x);
 
 /* ---- executor_watch.c: runs that hang ---- */
@@ -154,22 +154,22 @@ void batch_abandon(struct executor *x);
 enum run_end {
     RUN_ENDED,   /* by itself */
     RUN_STOPPED, /* it was told to */
-    RUN_LOST,    /* too late: another thread has the executor, and the caller touches nothing of it any more */
+    RUN_LOST,    /* it ended too late: another thread has the executor, and the caller must not touch it */
 };
 
 /* 0 or -ENOMEM. */
 int run_watch_init(struct executor *x);
 void run_watch_destroy(struct executor *x);
-/* Enclose every call of the engine that may hang: with how long it may take, and which model to stop. The watch belongs
- * to the thread, even after it has lost the executor. */
+/* run_begin() and run_over() enclose every call of the engine that may hang; they say how long it may take, and which
+ * model to stop. The watch belongs to the thread, even after it has lost the executor. */
 struct run_watch *run_begin(struct executor *x, struct engine_model *model, int64_t limit_ns);
 enum run_end run_over(struct run_watch *watch, const struct engine_ops *engine, struct engine_model *model);
 /* How long a batch may take whose items cost `work` times the profiled ones. */
 int64_t run_limit(const struct executor *x, uint32_t served_model, uint32_t items, float work);
-/* Says that a thread which lost the executor is back from its run, and reads nothing any more: the last thing that the
- * thread does. */
+/* Says that the run of a thread which lost the executor has ended, and reads nothing any more. It is the last thing
+ * that the thread does. */
 void run_back(struct run_watch *watch);
-/* Whether the lost thread is back; then it may be joined. */
+/* Whether the lost thread's run has ended; then the thread may be joined. */
 bool run_is_back(const struct run_watch *watch);
 
 /* ---- executor_membership.c ---- */
@@ -179,15 +179,16 @@ struct member *executor_member(struct executor *x, uint32_t accelerator);
 void batch_lose(struct executor *x, uint32_t model_thread, const struct batch_plan *plan);
 /* All that the accelerator has, and what is sent to it until it joins again, is lost. */
 void accelerator_fail(struct executor *x, uint32_t accelerator);
-/* After a failed run: whether a trial run still works, of any model whose trial run once did. A GPU whose context is
- * broken fails everything from then on. A trial run that works is good for a second. RUN_LOST as run_over(). */
+/* After a failed run: whether a trial run of any model still works, among those whose trial run once worked. On a GPU
+ * whose context is broken everything fails from then on. A trial run that works counts for a second. RUN_LOST as
+ * run_over(). */
 enum run_end engine_works(struct executor *x, bool *works);
 /* The engine does not work any more, so its accelerator has failed. */
 void engine_lose(struct executor *x, uint32_t accelerator, const char *reason);
-/* If the run that was given up has come back, and the engine works, the accelerator serves again. False: RUN_LOST. */
+/* If the run that was given up has ended, and the engine works, the accelerator serves again. False: RUN_LOST. */
 bool engine_return(struct executor *x);
-/* Obeys the commands, tells the scheduler of changes, and publishes. True if there was a command. x->news: not all is
- * told yet, look again soon. */
+/* Obeys the commands, tells the scheduler of changes, and publishes. True if there was a command. x->news: not all
+ * changes are told yet, call it again soon. */
 bool membership_poll(struct executor *x);
 
 /* ---- executor_emulated.c ---- */

@@ -1,19 +1,19 @@
 /* executor_watch.c - notices runs that hang, and gives an executor whose thread is in one to another thread.
  *
- * The thread that runs keeps one word: the number of the run, and its state. The thread that started the executor looks
- * at it every second, so the watch costs a run a store and an exchange. A look counts for LOOK_NS_MOST at most: no run
- * is blamed if the whole process was stopped for a while.
+ * The thread that runs batches keeps one word: the number of the run, and its state. The thread that started the
+ * executor reads it every second, so watching costs a run only a store and an exchange. The time between two looks
+ * counts as at most LOOK_NS_MOST, so that no run seems to hang because the whole process was stopped for a while.
  *
  *     IDLE --run_begin()--> RUNNING --too long--> STOPPING --engine's stop()--> STOPPED --RUN_STOP_NS--> LOST
  *       ^---- run_over() ----'                                                     |                      |
  *       '------------------------------- run_over(), go_on() ----------------------'      run_back() --> BACK
  *
- * The thread that changes the word from RUNNING or STOPPED has the executor. If a thread finds LOST when its run comes
- * back, it has lost the executor: it lets go of what it held, says BACK, and ends. Meanwhile another thread stands in
- * for it. That one answers the requests left behind, and serves a failed accelerator. When the lost thread is back and
- * a trial run works, the accelerator joins again. Until then all that the hanging run may read stays as it is. The
- * gathered inputs do, since nothing else runs. So do a request's inputs that were not copied, and its model: its
- * frontend was told that they are read, and keeps them until it is told that they are not (REQUEST_RELEASED). */
+ * The thread that changes the word from RUNNING or STOPPED has the executor. If a thread finds LOST when its run ends,
+ * it has lost the executor: it frees what it held, says BACK, and ends. Meanwhile a substitute thread has taken its
+ * place. It answers the requests left behind, and serves the failed accelerator. When the lost thread is back and a
+ * trial run works, the accelerator joins again. Until then all that the hanging run may read stays unchanged: the
+ * gathered inputs, since nothing else runs; and a request's inputs that were not copied, and its model, since its
+ * frontend was told that they are read, and keeps them until it is told that they no longer are (REQUEST_RELEASED). */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ enum watch_state { WATCH_IDLE, WATCH_RUNNING, WATCH_STOPPING, WATCH_STOPPED, WAT
 
 struct run_watch {
     _Alignas(CACHE_LINE) _Atomic uint64_t word; /* number << STATE_BITS | enum watch_state */
-    /* of the run, written before it */
+    /* of the run, written before it begins */
     _Atomic int64_t limit_ns;
     _Atomic(struct engine_model *) model;
 };
@@ -48,7 +48,7 @@ static uint64_t with_state(uint64_t word, enum watch_state state) {
 }
 
 static bool word_change(struct run_watch *watch, uint64_t *from, enum watch_state to) {
-    /* release and acquire: what the executor owns goes along */
+    /* release and acquire: the executor's state is handed over, too */
     return atomic_compare_exchange_strong_explicit(&watch->word, from, with_state(*from, to), memory_order_acq_rel,
                                                    memory_order_acquire);
 }
@@ -89,7 +89,7 @@ struct run_watch *run_begin(struct executor *x, struct engine_model *model, int6
 
     atomic_store_explicit(&watch->limit_ns, limit_ns, memory_order_relaxed);
     atomic_store_explicit(&watch->model, model, memory_order_relaxed);
-    /* release: the thread that takes over sees all that was done with the executor */
+    /* release: the thread that takes over sees all changes of the executor */
     atomic_store_explicit(&watch->word, with_state(word + (1U << STATE_BITS), WATCH_RUNNING), memory_order_release);
     return watch;
 }
@@ -127,11 +127,11 @@ void run_back(struct run_watch *watch) {
 }
 
 bool run_is_back(const struct run_watch *watch) {
-    /* acquire: whatever the run did comes before what is done with the engine from now on */
+    /* acquire: all that the run did comes before any further use of the engine */
     return state_of(atomic_load_explicit(&watch->word, memory_order_acquire)) == WATCH_BACK;
 }
 
-/* ---- the thread that stands in ---- */
+/* ---- the substitute thread ---- */
 
 static void *stand_in_main(void *argument) {
     struct executor *x = argument;
@@ -144,7 +144,7 @@ static void *stand_in_main(void *argument) {
     return NULL;
 }
 
-/* Starts the stand-in thread on the cores of the lost one. */
+/* Starts the substitute thread on the cores of the lost one. */
 static int stand_in_start(struct executor *x) {
     pthread_attr_t attributes;
     cpu_set_t cores;
@@ -183,7 +183,7 @@ static void run_stop(struct executor *x, uint64_t word) {
 
     if (!word_change(x->watch, &word, WATCH_STOPPING))
         return;
-    x->config.engine->stop(model); /* the run waits for this before it ends, so the model stays */
+    x->config.engine->stop(model); /* run_over() waits for this, so the model stays */
     /* release: with run_over() */
     atomic_store_explicit(&x->watch->word, with_state(word, WATCH_STOPPED), memory_order_release);
     log_warn("a run takes too long, and is told to end", "accelerator=%u", x->config.first_accelerator);

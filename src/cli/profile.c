@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -147,6 +148,20 @@ static int accelerator_parse(const char *text, char *provider, size_t size, int 
     return 0;
 }
 
+/* Leaves out ensembles: what they take is their steps' models'. */
+static void ensembles_drop(struct served_model *models, uint32_t *count) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *count; i++) {
+        bool ensemble = models[i].ensemble;
+        served_model_ensembles_free(&models[i], 1);
+        if (ensemble)
+            log_info("ensemble not profiled", "model=%s", models[i].name);
+        else
+            memmove(&models[kept++], &models[i], sizeof(models[0]));
+    }
+    *count = kept;
+}
+
 /* Puts the models of all arguments into one list. */
 static int models_find(char **paths, int count, struct served_model **models, uint32_t *model_count,
                        struct sy_error *err) {
@@ -156,7 +171,9 @@ static int models_find(char **paths, int count, struct served_model **models, ui
         struct served_model *found, *grown;
         uint32_t found_count;
         int rc = repository_scan(paths[i], &found, &found_count, err);
-        if (!rc && !(grown = realloc(*models, (*model_count + found_count) * sizeof(**models))))
+        if (!rc)
+            ensembles_drop(found, &found_count);
+        if (!rc && !(grown = realloc(*models, (*model_count + found_count + 1) * sizeof(**models))))
             rc = error_set(err, -ENOMEM, "%s: out of memory", paths[i]);
         if (!rc) {
             *models = grown;
@@ -164,6 +181,8 @@ static int models_find(char **paths, int count, struct served_model **models, ui
             *model_count += found_count;
             free(found);
         }
+        if (!rc && i == count - 1 && *model_count == 0)
+            rc = error_set(err, -ENOENT, "%s: there are ensembles only, which are not profiled", paths[i]);
         if (rc) {
             free(*models);
             *models = NULL;

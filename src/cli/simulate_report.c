@@ -247,6 +247,24 @@ static void models_put(struct text *to, const struct simulation *s, const struct
     free(order);
 }
 
+/* ---- models bound to accelerators ---- */
+
+static bool binds(const struct simulation *s) {
+    return s->scenario.policy->central && s->scenario.policy->central->moves;
+}
+
+static uint64_t placement_moves(const struct central_moves *m) {
+    return m->places - m->kept;
+}
+
+static double hit_rate(const struct central_moves *m) {
+    return m->places ? (double)m->kept / (double)m->places : 1;
+}
+
+static double placement_wait_ms(const struct central_moves *m) {
+    return ratio((double)m->wait_ns, (double)placement_moves(m)) / NS_PER_MS;
+}
+
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {
     const struct sim_result *r = &s->result;
     const char *whose = s->scenario.pipeline_count ? "model's requests and pipeline's queries" : "model's";
@@ -266,6 +284,13 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
                     s->scenario.subclusters, (unsigned long long)r->moves,
                     ratio((double)r->move_wait_ns, (double)r->moves) / NS_PER_MS,
                     (double)r->move_wait_max_ns / NS_PER_MS);
+    if (binds(s))
+        text_printf(to,
+                    "plans: %llu since the first request; %.2f %% of their models' places were there before; %llu moves, each "
+                    "%.4g ms until loaded, at most %.4g\n",
+                    (unsigned long long)r->placement.plans, 100 * hit_rate(&r->placement),
+                    (unsigned long long)placement_moves(&r->placement), placement_wait_ms(&r->placement),
+                    (double)r->placement.wait_max_ns / NS_PER_MS);
     if (s->cluster.config.autoscale)
         text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
                     r->accelerators_max, r->advice_count);
@@ -455,6 +480,16 @@ static void moves_json(json_t *json, const struct simulation *s) {
                                       (double)r->move_wait_max_ns / NS_PER_MS));
 }
 
+static void placement_json(json_t *json, const struct simulation *s) {
+    const struct central_moves *m = &s->result.placement;
+    if (binds(s))
+        json_object_set_new(json, "placement",
+                            json_pack("{s:I,s:f,s:I,s:I,s:f,s:f}", "plans", (json_int_t)m->plans, "hit_rate",
+                                      hit_rate(m), "moves", (json_int_t)placement_moves(m), "requests_moved",
+                                      (json_int_t)m->requests, "wait_mean_ms", placement_wait_ms(m), "wait_max_ms",
+                                      (double)m->wait_max_ns / NS_PER_MS));
+}
+
 static void cost_json(json_t *json, const struct simulation *s) {
     if (cost_per_hour(s) <= 0)
         return;
@@ -479,6 +514,7 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     json_object_set_new(json, "accelerator_idle", json_real(1 - r->busy));
     autoscale_json(json, s);
     moves_json(json, s);
+    placement_json(json, s);
     cost_json(json, s);
     json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
     loads_json(json, s, r->loads, r->cold, r->offered);

@@ -1,4 +1,4 @@
-/* backend_frontends.c - the frontends that a backend pulls from: connections, and what becomes of cards that come. */
+/* backend_frontends.c - the frontends that a backend pulls from: connections, and received cards. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #define PULL_GUESS_NS (1 * NS_PER_MS)
 #define RETRY_NS      (200 * NS_PER_MS) /* to connect to a frontend */
 #define REFUSED_NS    (2 * NS_PER_S)    /* likewise, once it has refused us */
-#define LOOK_UP_NS    (10 * NS_PER_MS)  /* to see whether its name is known by now */
+#define LOOK_UP_NS    (10 * NS_PER_MS)  /* between checks whether its name has been looked up */
 
 /* ---- cards ---- */
 
@@ -21,7 +21,7 @@ struct landed *backend_card_wanted(const struct backend_link *l, struct frontend
     (void)l;
     if (!landed || landed->handle != handle || landed->block || landed->arrives)
         return NULL;
-    if (landed->state == LANDED_GONE) /* given up, and now nothing of it comes any more */
+    if (landed->state == LANDED_GONE) /* the pull was given up, and now its transfer has ended */
         landing_give(&f->landing, landed);
     return landed->state == LANDED_PULLING ? landed : NULL;
 }
@@ -39,13 +39,13 @@ bool backend_card_take(struct backend_link *l, struct frontend_peer *f, struct l
 
 void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct landed *landed) {
     struct sy_error err;
-    margin_add(&f->pulls, clock_now_ns() - landed->begun_ns); /* of those that were given up, too: it has to learn */
+    margin_add(&f->pulls, clock_now_ns() - landed->begun_ns); /* given-up pulls count, too, so that the margin learns */
     if (landed->state == LANDED_GONE) {
         landing_give(&f->landing, landed);
     } else if (landing_over(&f->landing, landed, &err) < 0) {
         log_warn("inputs refused", "frontend=%s reason=\"%s\"", f->peer.name, err.text);
         backend_landed_lose(l, landed);
-    } else if (!landed->plan) { /* its plan went without it */
+    } else if (!landed->plan) { /* its plan went to the executor without it */
         landing_give(&f->landing, landed);
     } else {
         backend_landed_settle(l, landed);
@@ -54,7 +54,7 @@ void backend_card_over(struct backend_link *l, struct frontend_peer *f, struct l
 
 /* ---- connections ---- */
 
-/* It has let us in: which transport both use. */
+/* The frontend has accepted us: chooses the transport. */
 static int welcomed(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const char *head,
                     struct sy_error *err) {
     struct hello hello;
@@ -69,7 +69,7 @@ static int welcomed(struct backend_link *l, struct frontend_peer *f, const struc
         return rc;
     f->known = true;
     f->complained = false;
-    /* until the other is there, which begins with a frame of its own */
+    /* until the other transport is ready, which a frame announces */
     f->transport = l->uplink.self.transports & TRANSPORT_BIT(TRANSPORT_TCP) ? &transport_tcp : NULL;
     log_info("frontend connected", "frontend=%s number=%u transport=%s", f->peer.name, f->hello.number,
              transport_name(kind));
@@ -106,7 +106,7 @@ static int frontend_frame(struct peer *peer, const struct frame *frame, const vo
     return f->known ? transport->frame(l, f, frame, head, err) : error_set(err, -EPROTO, "it has not let us in");
 }
 
-/* Nothing more comes from it: what was pulled is lost. */
+/* The frontend's connection is lost, and so are requests that were being pulled. */
 static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const char *reason) {
     if (f->known || !f->complained)
         log_warn(f->known ? "frontend lost" : "frontend not reached", "frontend=%s reason=\"%s\"", f->peer.name,
@@ -124,7 +124,7 @@ static void frontend_lost(struct backend_link *l, struct frontend_peer *f, const
             continue;
         landed->arrives = false;
         if (landed->state == LANDED_PULLING && landed->plan)
-            backend_landed_lose(l, landed); /* its plan gives it back */
+            backend_landed_lose(l, landed); /* its plan may free it */
         else if (!landed->plan)
             landing_give(&f->landing, landed);
     }
@@ -206,7 +206,8 @@ int backend_frontend_told(struct backend_link *l, const struct frame *frame, con
     f->told = same;
     f->leaving = !same;
     f->heir = same ? (struct hello){.number = 0} : hello;
-    /* The plans that come next are about the new one's requests: nobody is asked for them before it is in its place. */
+    /* The next plans name requests of the new frontend: nothing is pulled for them before it has taken the place of the
+     * old one. */
     if (!same && f->open && !f->peer.closed)
         frontend_lost(l, f, "its number is another frontend's now");
     return 0;
@@ -227,7 +228,7 @@ static bool frontend_used(const struct frontend_peer *f) {
     return false;
 }
 
-/* Nothing of it is here any more. */
+/* Nothing of the frontend is here any more: frees it, or puts its heir in its place. */
 static void frontend_end(struct backend_link *l, struct frontend_peer *f) {
     struct hello heir = f->heir;
     struct sy_error err;
@@ -245,7 +246,7 @@ void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unt
         if (f->leaving && !f->open && !frontend_used(f)) {
             *at = f->next;
             frontend_end(l, f);
-            *until_ns = now_ns; /* an heir is the first of the list now */
+            *until_ns = now_ns; /* the heir is now the first of the list */
             continue;
         }
         if (f->leaving) {
@@ -255,7 +256,7 @@ void backend_frontends_look(struct backend_link *l, int64_t now_ns, int64_t *unt
                 frontend_connect(l, f, now_ns);
             *until_ns = f->retry_ns < *until_ns ? f->retry_ns : *until_ns;
         } else if (f->peer.closed) {
-            ; /* buried at the end of this turn; then the loop looks again */
+            ; /* freed at the end of this turn; then the loop calls this again */
         } else if (!transport_fabric_look(l, f)) {
             frontend_lost(l, f, f->fabric_reason);
         } else if (f->known && !health_look(&f->health, &f->peer, now_ns, until_ns)) {

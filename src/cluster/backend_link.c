@@ -1,4 +1,4 @@
-/* backend_link.c - a backend's link: what the scheduler is told, results, turns, start and end. Plans are in
+/* backend_link.c - a backend's link: reports to the scheduler, results, turns, start and end. Plans are in
  * backend_plans.c, frontends in backend_frontends.c. */
 #include <errno.h>
 #include <stdio.h>
@@ -32,8 +32,9 @@ static void tell_ran(struct backend_link *l, const struct ran_message *ran) {
         *place = *ran;
 }
 
-/* Tells both: a frontend that has sent the request's card waits for us, whatever becomes of the scheduler; one that has
- * not may have given up the connection, and hears of it from the scheduler. What comes second says nothing new. */
+/* Tells both the frontend and the scheduler. A frontend that has sent the request's card waits for us, whatever happens
+ * to the scheduler; one that has not may have closed the connection, and hears of it from the scheduler. The second
+ * message to arrive has no effect. */
 void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost_reason reason) {
     struct frontend_peer *f = backend_frontend_of(l, handle);
     l->lost[reason]++;
@@ -45,7 +46,7 @@ void backend_tell_undelivered(struct backend_link *l, uint64_t handle, enum lost
         lost_tell(&l->uplink.peer, FRAME_UNDELIVERED, handle, reason);
 }
 
-/* An accelerator takes batches from the scheduler of now once it has none of another's. */
+/* An accelerator takes batches from the present scheduler once it has none of a previous one. */
 void backend_tell_joins(struct backend_link *l, uint32_t accelerator) {
     struct accelerator_queue *q = &l->queues[accelerator];
     bool quiesced = atomic_load_explicit(&l->quiesced, memory_order_relaxed); /* a lone flag */
@@ -62,10 +63,10 @@ static void tell_leaves(struct backend_link *l, uint32_t accelerator) {
         return;
     tell_freed(l, &(struct freed_message){.news = NEWS_LEAVES, .accelerator = accelerator});
     q->told = false;
-    q->awaited = l->uplink.peer.format >= WIRE_FORMAT_RESTS; /* an older scheduler says nothing */
+    q->awaited = l->uplink.peer.format >= WIRE_FORMAT_RESTS; /* an older scheduler sends no such message */
 }
 
-/* No accelerator takes batches any more: those that have been sent still run. */
+/* From now on no accelerator takes batches; those already sent still run. */
 static void quiesce(struct backend_link *l) {
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         tell_leaves(l, a);
@@ -74,7 +75,7 @@ static void quiesce(struct backend_link *l) {
 /* The end of a batch that never reached its executor. */
 void backend_tell_not_run(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns) {
     if (!l->queues[plan->accelerator].ours)
-        return; /* who sent it has forgotten it */
+        return; /* the scheduler that sent it has forgotten it */
     tell_freed(l, &(struct freed_message){
                       .news = NEWS_ENDED, .unlike = true, .accelerator = plan->accelerator, .ended_ns = now_ns});
     tell_ran(l, &(struct ran_message){.news = NEWS_ENDED,
@@ -142,7 +143,7 @@ static void send_outputs(struct frontend_peer *f, const struct landed *landed, c
 static void send_result(struct backend_link *l, struct frontend_peer *f, const struct landed *landed,
                         const struct result_message *result) {
     if (!f->known || f->peer.closed) {
-        if (!f->heir.number) /* else the scheduler would tell that one of a request that it never had */
+        if (!f->heir.number) /* else the scheduler would tell the heir of a request that it never had */
             backend_tell_undelivered(l, result->handle, LOST_ANSWER);
         return;
     }
@@ -172,7 +173,7 @@ static void take_result(struct backend_link *l, const struct result_message *res
     }
     send_result(l, f, landed, result);
     output_block_put(result->block);
-    if (!result->read) /* else a run that was given up may read it still */
+    if (!result->read) /* else a run that was given up may still read it */
         landing_give(&f->landing, landed);
 }
 
@@ -229,8 +230,8 @@ static bool take_reports(struct backend_link *l) {
 
 /* ---- the scheduler ---- */
 
-/* What we have: models, then accelerators, then those of them that are idle. Once the scheduler's clock is known, since
- * plans may come from then on. */
+/* Tells the scheduler what we have: models, then accelerators, then which of these are idle. Only when its clock is
+ * known, since plans may come from then on. */
 static void introduce(struct backend_link *l) {
     const struct backend_link_config *c = &l->config;
     bool begun = atomic_load_explicit(&l->begun, memory_order_relaxed); /* a lone flag */
@@ -325,7 +326,7 @@ static void report(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
                                                       .given_up = l->given_up});
 }
 
-/* Whether everything that was here has gone. */
+/* Whether no batch, request or result is left here. */
 static bool all_gone(const struct backend_link *l) {
     if (l->pulling > 0)
         return false;
@@ -338,7 +339,7 @@ static bool all_gone(const struct backend_link *l) {
     return true;
 }
 
-/* Takes leave of the scheduler step by step, from backend_link_quiesce() on. */
+/* Leaves the scheduler step by step, after backend_link_quiesce(). */
 static void end(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     quiesce(l);
     if (all_gone(l))
@@ -489,7 +490,7 @@ bool backend_link_ended(const struct backend_link *l) {
 void backend_link_stop(struct backend_link *l) {
     if (!l)
         return;
-    if (backend_link_ended(l)) /* else what is here is lost, and the scheduler is to say so */
+    if (backend_link_ended(l)) /* else batches are lost, and the scheduler has to report them */
         uplink_leave(&l->uplink);
     link_loop_stop(&l->loop);
 }

@@ -1,10 +1,11 @@
-/* backend_models.c - the models that a backend offers, as they come and go while it serves.
+/* backend_models.c - the models that a backend offers to the scheduler; they come and go while it serves.
  *
  *     the repository's thread: comes() ---> offers ---> the link's thread: FRAME_MODEL
  *                              goes()                                      FRAME_MODEL_ENDS
  *                              gone() <--- nothing is here <-------------- FRAME_MODEL_RESTS from the scheduler
  *
- * A scheduler of an earlier release hears of models only when it is joined; so its connection is made anew. */
+ * A scheduler of an earlier release accepts models only when a backend joins; so the connection to it is closed and
+ * made again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #define LOOK_NS (5 * NS_PER_MS) /* while models go */
 
-/* ---- for who has models come and go ---- */
+/* ---- for the thread that loads models ---- */
 
 static void offer_set(struct backend_link *l, uint32_t model, enum offer_state state) {
     atomic_store_explicit(&l->offers[model].state, (uint8_t)state, memory_order_release); /* with offer_of() */
@@ -63,12 +64,15 @@ static void model_tell(struct backend_link *l, uint32_t m) {
     for (uint32_t t = 0; t < c->type_count; t++)
         if (c->profiles[t][m])
             profiles[count++] = described(c->types[t], c->profiles[t][m]);
-    char *text = model_description_write(&c->models[m], profiles, count, NULL, NULL);
+    struct sy_error err = {""};
+    char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
     size_t bytes = text ? strlen(text) : 0;
-    if (sizeof(m) + bytes > most) {
+    if (!text) {
+        log_error("model not offered", "model=%s reason=\"%s\"", c->models[m].name, err.text);
+    } else if (sizeof(m) + bytes > most) {
         log_error("model not offered", "model=%s reason=\"its description takes %zu bytes, and %u may be sent\"",
                   c->models[m].name, bytes, most);
-    } else if (text) {
+    } else {
         char *head = peer_frame(&l->uplink.peer, FRAME_MODEL, 1, sizeof(m) + bytes, 0);
         if (head) {
             memcpy(head, &m, sizeof(m));
@@ -98,7 +102,7 @@ void backend_models_untold(struct backend_link *l) {
     l->offers_left = true;
 }
 
-/* Whether a plan for it is here, or a request. */
+/* Whether a plan or a request for the model is here. */
 static bool is_held(const struct backend_link *l, uint32_t model) {
     for (uint32_t a = 0; a < l->wiring->accelerators; a++)
         for (const struct pulled_plan *p = l->queues[a].first; p; p = p->next)
@@ -110,7 +114,7 @@ static bool is_held(const struct backend_link *l, uint32_t model) {
     return false;
 }
 
-/* The next step of a model. True: more are to come. */
+/* The next step of a model. True: more steps follow. */
 static bool model_look(struct backend_link *l, uint32_t m) {
     struct model_offer *offer = &l->offers[m];
     enum offer_state state = offer_of(l, m);

@@ -1,4 +1,5 @@
-/* backend_plans.c - plans whose requests are pulled, or read where they lie, and that then go to their executors. */
+/* backend_plans.c - plans: their requests are pulled, or read in the frontend's memory; then they go to their
+ * executors. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +9,18 @@
 #include "base/log.h"
 #include "cluster/backend_link_state.h"
 
-/* A pull that takes longer than PULL_TIMES what nineteen of twenty take, and than PULL_LEAST_NS, is given up: its
- * request is left out of its batch, which others wait for. Large inputs on a slow link take longer than that while they
- * come: a frontend that has sent DELIVERS_BYTES in the last PULL_LEAST_NS has until PULL_MOST_NS. */
+/* A pull is given up if it takes longer than PULL_TIMES the 95th percentile, and longer than PULL_LEAST_NS: the other
+ * requests of the batch should not wait for it. Large inputs on a slow link take longer, but they arrive: a frontend
+ * that has sent DELIVERS_BYTES in the last PULL_LEAST_NS has until PULL_MOST_NS. */
 #define PULL_TIMES     4
 #define PULL_LEAST_NS  (20 * NS_PER_MS)
 #define PULL_MOST_NS   (1 * NS_PER_S)
 #define DELIVERS_BYTES ((uint64_t)64 * 1024)
-/* A batch of which nothing is left, because its frontends are not reached, keeps its accelerator for as long as it
- * would have run, but no longer than this. If it were free at once, the scheduler would send it all that those
- * frontends have. */
+/* If no request of a batch is left, because its frontends cannot be reached, the batch still occupies its accelerator
+ * for as long as it would have run, but no longer than this. If the accelerator were free immediately, the scheduler
+ * would send it all requests of those frontends. */
 #define UNREACHED_MOST_NS (100 * NS_PER_MS)
-#define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* between two lines in the log that say so of a frontend */
+#define GIVEN_UP_LOG_NS   (1 * NS_PER_S) /* between two lines in the log about a frontend */
 
 struct frontend_peer *backend_frontend_of(const struct backend_link *l, uint64_t handle) {
     return l->by_number[handle_frontend(handle) / HELLO_LANES_MAX];
@@ -58,8 +59,8 @@ static void plan_free(struct backend_link *l, struct pulled_plan *p) {
     l->free = p;
 }
 
-/* Leaves out the requests that are not here. A handle that is here for another plan, which a scheduler before sent, is
- * not of this one. */
+/* Leaves out the requests that are not here. A request that is here for a plan of an earlier scheduler does not belong
+ * to this plan. */
 static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
     uint32_t kept = 0, items = 0;
     if (p->tight)
@@ -85,12 +86,12 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
     p->plan.request_count = kept;
 }
 
-/* Whether a plan may go to its executor: it fits what the executor takes. */
+/* Whether the executor can take a plan: its model, size and so on are valid. */
 static bool plan_possible(const struct backend_link *l, const struct batch_plan *plan) {
     return plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
 }
 
-/* Until when a plan of which nothing is left keeps its accelerator. */
+/* Until when a plan without requests occupies its accelerator. */
 static int64_t plan_unreached_ns(const struct backend_link *l, const struct batch_plan *plan, int64_t begun_ns) {
     const struct backend_link_config *c = &l->config;
     const struct profile *profile = c->profiles[c->accelerator_type[plan->accelerator]][plan->served_model];
@@ -98,7 +99,7 @@ static int64_t plan_unreached_ns(const struct backend_link *l, const struct batc
     return begun_ns + (run_ns < UNREACHED_MOST_NS ? run_ns : UNREACHED_MOST_NS);
 }
 
-/* Hands plans over that are complete, in order, as far as there is room. */
+/* Hands complete plans to the executor, in order, as far as there is room. */
 static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t now_ns) {
     struct accelerator_queue *q = &l->queues[accelerator];
     struct wiring *w = l->wiring;
@@ -113,7 +114,7 @@ static void queue_go_on(struct backend_link *l, uint32_t accelerator, int64_t no
             return;
         struct batch_plan *plan = runs ? ring_reserve_run(ring, slots) : NULL;
         if (runs && !plan)
-            return; /* the executor lags: in the next turn */
+            return; /* the executor is behind: again in the next turn */
         q->first = p->next;
         if (!q->first)
             q->last = &q->first;
@@ -145,7 +146,7 @@ void backend_landed_settle(struct backend_link *l, struct landed *landed) {
         queue_go_on(l, p->plan.accelerator, clock_now_ns());
 }
 
-/* A request cannot be had: it is left out, and its frontend hears of it. */
+/* A request cannot be had: it is left out, and its frontend is told. */
 void backend_landed_lose(struct backend_link *l, struct landed *landed) {
     landed->state = LANDED_GONE;
     if (!backend_frontend_of(l, landed->handle)->heir.number)
@@ -153,7 +154,7 @@ void backend_landed_lose(struct backend_link *l, struct landed *landed) {
     backend_landed_settle(l, landed);
 }
 
-/* Begins to pull the requests of a plan; of a frontend that is not connected nothing can be had. */
+/* Begins to pull the requests of a plan; those of a frontend that is not connected are lost. */
 static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
     for (uint32_t i = 0; i < p->plan.request_count; i++) {
         uint64_t handle = p->plan.handles[i];
@@ -178,7 +179,7 @@ static void plan_pull(struct backend_link *l, struct pulled_plan *p) {
     }
 }
 
-/* A plan from the scheduler, whose times are ours by now. */
+/* Takes a plan from the scheduler; its times are already converted to our clock. */
 static int take_plan(struct backend_link *l, const struct batch_plan *plan, int64_t now_ns, struct sy_error *err) {
     if (plan->accelerator >= l->wiring->accelerators || plan->served_model >= l->config.model_count ||
         plan->request_count > l->wiring->batch_max)
@@ -221,7 +222,7 @@ int backend_take_plans(struct backend_link *l, const struct frame *frame, const 
     return rc;
 }
 
-/* Whether so much has come from a frontend lately that more will. */
+/* Whether a frontend has sent DELIVERS_BYTES lately. */
 static bool delivers(struct frontend_peer *f, int64_t now_ns) {
     uint64_t bytes = f->peer.bytes_in + f->fabric_bytes;
     if (bytes - f->mark_bytes >= DELIVERS_BYTES) {
@@ -242,7 +243,7 @@ static void pull_give_up(struct backend_link *l, struct frontend_peer *f, struct
     backend_tell_undelivered(l, landed->handle, LOST_INPUTS);
 }
 
-/* A plan's time is over: gives up what is missing, but for what is coming. */
+/* The time for a plan's pulls is over: gives up the missing requests, except those of frontends that deliver. */
 static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t now_ns) {
     bool last = now_ns - p->begun_ns >= PULL_MOST_NS;
     for (uint32_t i = 0; i < p->plan.request_count && p->missing > 0; i++) {
@@ -259,7 +260,8 @@ static void plan_give_up(struct backend_link *l, struct pulled_plan *p, int64_t 
     p->over_ns = now_ns + PULL_LEAST_NS;
 }
 
-/* Gives up pulls that take too long, and hands over what waited for room. Lowers *until_ns to when to look again. */
+/* Gives up pulls that take too long, and hands over plans that waited for room. Lowers *until_ns to when to call it
+ * again. */
 void backend_queues_look(struct backend_link *l, int64_t now_ns, int64_t *until_ns) {
     for (uint32_t a = 0; l->pulling > 0 && a < l->wiring->accelerators; a++) {
         struct pulled_plan *p = l->queues[a].first;

@@ -1,4 +1,4 @@
-/* catalogue.c - which models there are in the cluster, and which accelerators run them. */
+/* catalogue.c - the models of the cluster, and which accelerators run them. */
 #include "cluster/catalogue.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static bool is_same(const struct known_model *known, const struct served_model *
     return known->model && known->model->version == model->version && strcmp(known->model->name, model->name) == 0;
 }
 
-/* A model of that name and version, with that hash; or else another one, that some backend has. */
+/* The model of that name, version and hash; else another one of that name and version that some backend has. */
 static uint32_t known_find(const struct catalogue *c, const struct served_model *model, uint64_t hash) {
     uint32_t found = CATALOGUE_NONE;
     for (uint32_t i = 0; i < c->known_count; i++) {
@@ -63,14 +63,14 @@ static void profiles_share(const struct known_model *known, struct brought_model
     brought->shared = true;
 }
 
-/* Most backends bring what others have brought. To read a description takes some 100 us, to compare it less than one. A
- * model that no backend has any more is looked at as if it were new. */
+/* Most backends bring models that others have brought before. Reading a description takes some 100 us, comparing it
+ * less than one. A model that no backend has any more is read as if it were new. */
 static bool bring_again(struct catalogue *c, const char *description, size_t bytes, struct brought_model *brought) {
     for (uint32_t i = 0; i < c->known_count; i++) {
         struct known_model *known = &c->known[i];
         if (known->backends == 0 || known->description_bytes != bytes ||
             memcmp(known->description, description, bytes) != 0)
-            continue; /* of one that no backend has any more another of its name may have come */
+            continue; /* no backend has this one any more, so another of its name may have come */
         known->backends++;
         brought->known = i;
         profiles_share(known, brought);
@@ -174,7 +174,7 @@ static struct profile *profile_copy(const struct profile *profile) {
     return copy ? memcpy(copy, profile, bytes) : NULL;
 }
 
-/* A class takes its profiles from the backend that it begins with. */
+/* A class takes the profiles of its first backend. */
 static void class_begin(struct catalogue *c, uint32_t k, const char *type, const struct brought_model *brought,
                         uint32_t count, const uint64_t *models) {
     struct accelerator_class *class = &c->classes[k];

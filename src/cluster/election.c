@@ -7,14 +7,14 @@ static int64_t later(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* ---- who is silent ---- */
+/* ---- silence ---- */
 
 /* When a scheduler counts as dead unless it is heard again. */
 static int64_t peer_dead_ns(const struct election *e, uint32_t peer) {
     return e->peers[peer].heard_ns + (e->peers[peer].up ? ELECTION_SILENCE_NS : ELECTION_DOWN_NS);
 }
 
-/* Where a scheduler of that incarnation is linked; ELECTION_PEERS_MAX: nowhere. */
+/* The link to the scheduler of that incarnation; ELECTION_PEERS_MAX: none. */
 static uint32_t peer_find(const struct election *e, uint64_t incarnation) {
     for (uint32_t p = 0; p < e->config.peers; p++)
         if (incarnation && e->peers[p].incarnation == incarnation)
@@ -30,7 +30,8 @@ static int64_t leader_dead_ns(const struct election *e) {
     return e->leader_ns + (e->leader_heard ? silence_ns : silence_ns << e->unheard);
 }
 
-/* Who was stopped for a while has neither sent nor read anything. It must not take its own silence for others'. */
+/* A process that was stopped for a while has neither sent nor read anything. It must not mistake its own pause for the
+ * silence of others. */
 static void stall_forgive(struct election *e, int64_t now_ns) {
     int64_t late_ns = now_ns - e->wake_ns;
     if (late_ns < 2 * ELECTION_HEARTBEAT_NS)
@@ -38,7 +39,7 @@ static void stall_forgive(struct election *e, int64_t now_ns) {
     e->leader_ns += late_ns;
     for (uint32_t p = 0; p < e->config.peers; p++)
         e->peers[p].heard_ns += late_ns;
-    e->check_ns = now_ns; /* others may have elected another meanwhile */
+    e->check_ns = now_ns; /* the others may have elected a new leader meanwhile */
 }
 
 /* ---- changes ---- */
@@ -67,7 +68,7 @@ static void stand_down(struct election *e, int64_t now_ns, struct election_actio
     out->change = ELECTION_STAND_DOWN;
 }
 
-/* A term is heard of, whoever leads it. */
+/* Takes note of a term, whichever scheduler leads it. */
 static void term_hear(struct election *e, int64_t now_ns, uint64_t term, struct election_actions *out) {
     if (term <= e->term)
         return;
@@ -93,10 +94,11 @@ static void heard(struct election *e, int64_t now_ns, const struct election_even
     term_hear(e, now_ns, event->term, out);
     if (!event->leads || event->term < e->term)
         return;
-    /* It leads the highest term. Without a registry another may lead it, too: the better rank does. */
+    /* The sender leads the highest term. Without a registry another scheduler may lead the same term: then the better
+     * rank keeps it. */
     uint32_t rank = e->leads ? e->config.rank : e->leader ? e->leader_at : ELECTION_PEERS_MAX;
     if (e->leads && (e->config.registry || rank < event->peer))
-        return; /* the registry's key, or its next heartbeat, will tell one of the two */
+        return; /* the registry's key, or the next heartbeat, will correct one of the two */
     if (!e->config.registry && e->leader != event->incarnation && rank < event->peer)
         return;
     if (e->leads)
@@ -113,16 +115,17 @@ static void told(struct election *e, int64_t now_ns, const struct election_event
     if (!e->leads || !other || event->term < e->term)
         term_hear(e, now_ns, event->term, out);
     else if (!e->config.registry && event->peer == e->config.rank && event->term < ELECTION_TERM_MAX)
-        lead(e, now_ns, event->term + 1, out); /* a former life of this process led it, and nobody else does */
+        lead(e, now_ns, event->term + 1, out); /* an earlier incarnation of this process led the term, and no scheduler
+                                                * leads it now */
     else if (event->term > e->term || e->config.registry || event->peer < e->config.rank) {
-        /* The same term with a registry: that has forgotten the other, and the member has not. */
+        /* The same term, with a registry: the registry has lost the other leader, but the member remembers it. */
         stand_down(e, now_ns, out);
         e->term = event->term;
     }
 }
 
-/* Whether what was seen of the key is news. A watch and an answer may overtake each other. But if even an answer to
- * what was asked later shows an older revision, the registry has begun anew. */
+/* Whether a received key is newer than the known one. A watch and an answer may overtake each other. But if the answer
+ * to a later question shows an older revision, the registry has lost its data and started again. */
 static bool key_is_news(const struct election *e, const struct election_event *event) {
     if (!e->key_known || event->key.revision >= e->key.revision)
         return true;
@@ -138,7 +141,7 @@ static void key_seen(struct election *e, int64_t now_ns, const struct election_e
     if (!e->key.exists)
         return;
     if (e->key.incarnation == e->config.incarnation) {
-        /* Not a term that was given up, and not one that others have gone beyond. */
+        /* Not if this term was given up, or a higher one is known. */
         if (!e->leads && e->key.term > e->term_led && e->key.term >= e->term)
             lead(e, now_ns, e->key.term, out);
         return;
@@ -186,7 +189,7 @@ static int64_t registry_ask(struct election *e, int64_t now_ns, struct election_
     return TIME_NEVER;
 }
 
-/* Leads if no leader and no better rank is alive. Returns until when one is. */
+/* Leads if neither a leader nor a better rank is alive. Returns the time until which one counts as alive. */
 static int64_t rank_lead(struct election *e, int64_t now_ns, struct election_actions *out) {
     int64_t due_ns = e->config.peers == 1 && e->term_led == 0 ? now_ns : leader_dead_ns(e);
     for (uint32_t p = 0; p < e->config.rank; p++)

@@ -1,31 +1,33 @@
-/* election.h - decides which of several schedulers leads, and what members obey. A pure state machine.
+/* election.h - decides which of several schedulers leads, and which one members obey. A pure state machine.
  *
- * Terms are numbered. Who leads a term may grant; a higher term ends all lower ones. Schedulers send each other a
- * heartbeat every 50 ms: the highest term they have heard of, and whether they lead it. There are two ways to win:
+ * Terms are numbered. The scheduler that leads a term may grant; a higher term ends all lower ones. Schedulers send
+ * each other a heartbeat every 50 ms: the highest term they have heard of, and whether they lead it. There are two ways
+ * to win:
  *
  *   registry   One key holds {term, incarnation}. It changes only by compare-and-swap on its revision, so a term is won
- *              once. Its leases are not used: they last 2 s at the least. Heartbeats notice death:
+ *              once. Its leases are not used, since they last at least 2 s. A dead leader is noticed by its heartbeats:
  *
  *                       reads the key            the leader is silent: writes {term + 1, itself}
  *                start ---------------> standby ---------------------------------------------> leads
  *                                          ^  the key names another, or a higher term is heard   |
  *                                          '-----------------------------------------------------'
  *
- *              While the registry is down nobody is elected, and whoever leads goes on.
- *   ranks      Without a registry, schedulers are ranked by their place in a list that all know. The best of those that
- *              are alive leads when it has heard no leader for the silence; its term is one more than any it was told
- * of. A leader is not deposed by a better rank that comes back. In a partition both sides may lead, even in the same
- * term: members obey the highest term, and of one term the best rank.
+ *              While the registry is down no scheduler is elected, and the leader goes on.
+ *   ranks      Without a registry, schedulers are ranked by their place in a list that all know. The best one that is
+ *              alive leads when it has heard no leader for the time of silence (below); its term is one more than any
+ *              that it was told of. A leader is not deposed by a better rank that comes back. In a partition both sides
+ *              may lead, even in the same term: members obey the highest term, and of one term the best rank.
  *
  * A scheduler is silent 300 ms after its last heartbeat, or 150 ms (three heartbeats) if its link is down as well. A
- * process that was stopped starts these times anew when it goes on, since it has not read what lies in its sockets.
+ * process that was stopped restarts these times when it goes on, since it has not read what is in its sockets.
  *
  * Two schedulers that do not hear each other, but both reach the registry (or a common member), depose each other. Each
  * then waits twice as long as before, up to 9.6 s, and 300 ms again once it has heard a leader.
  *
- * A registry that has lost its data has also lost the terms. The leader then writes its own back. A new term is always
- * higher than all that its winner has heard of, and a leader who hears of a higher one from a member stands down, so
- * such a cluster comes to one leader again; but that no term is won twice is promised only while the data last.
+ * A registry that has lost its data has also lost the terms. The leader then writes its term back. A new term is always
+ * higher than all terms that its winner has heard of, and a leader that hears of a higher term from a member stands
+ * down. So such a cluster comes to one leader again; but a term might be won twice after the registry has lost its
+ * data.
  *
  * Reads no clock and allocates nothing. One thread. Times are of one monotonic clock of this process. */
 #pragma once
@@ -37,12 +39,12 @@
 
 #define ELECTION_PEERS_MAX    8
 #define ELECTION_HEARTBEAT_NS (50 * NS_PER_MS)
-#define ELECTION_DOWN_NS      (3 * ELECTION_HEARTBEAT_NS) /* silence that is enough where the link is down */
+#define ELECTION_DOWN_NS      (3 * ELECTION_HEARTBEAT_NS) /* of silence, if the link is down as well */
 #define ELECTION_SILENCE_NS   (300 * NS_PER_MS)
 #define ELECTION_RETRY_NS     (100 * NS_PER_MS) /* after the registry has failed */
 #define ELECTION_CHECK_NS     NS_PER_S          /* a leader reads the key this often, in case its watch is broken */
 #define ELECTION_DOUBLINGS    5                 /* of the silence, at most */
-#define ELECTION_TERM_MAX     (UINT64_MAX / 2)  /* what claims to be higher is not believed */
+#define ELECTION_TERM_MAX     (UINT64_MAX / 2)  /* higher terms are taken for errors and ignored */
 
 struct election_config {
     uint64_t incarnation; /* of this process: random, not 0 */
@@ -62,11 +64,11 @@ enum election_event_kind {
     ELECTION_TIMER, /* also to be used once at start */
     ELECTION_HEARD, /* a heartbeat from a scheduler: peer, incarnation, term, leads */
     ELECTION_LINK,  /* the link to a scheduler came up, or went down or could not be made: peer, up */
-    ELECTION_TOLD,  /* a member refuses a lower term, or says at joining whom it obeyed last: term, and that leader's
-                       incarnation (0: not known) and, without a registry, its rank in `peer` */
+    ELECTION_TOLD,  /* a member refuses a lower term, or says at joining which leader it obeyed last: its term, its
+                     * incarnation (0: not known) and, without a registry, its rank in `peer` */
     ELECTION_KEY_CHANGED,     /* by the watch: key */
     ELECTION_KEY_ANSWER,      /* to a read or a swap, the key as it is now, whether the swap succeeded or not: key */
-    ELECTION_REGISTRY_FAILED, /* no answer to a read or a swap; a swap may yet come true */
+    ELECTION_REGISTRY_FAILED, /* no answer to a read or a swap; the swap may still take effect */
 };
 
 struct election_event {
@@ -100,10 +102,10 @@ struct election {
     bool leads;
     uint64_t term;      /* the highest heard of */
     uint64_t term_led;  /* the highest led */
-    uint64_t leader;    /* incarnation of who leads `term`, as far as known; 0: not known */
+    uint64_t leader;    /* the incarnation of the leader of `term`; 0: not known */
     uint32_t leader_at; /* its rank or link; ELECTION_PEERS_MAX: not known */
     bool leader_heard;  /* a heartbeat of it as leader has come */
-    int64_t leader_ns;  /* when the last came, or when it was learnt of */
+    int64_t leader_ns;  /* when its last heartbeat came, or when it became known as leader */
     uint32_t unheard;   /* times deposed since a leader was heard */
     struct {
         uint64_t incarnation;
@@ -132,7 +134,7 @@ static inline uint64_t election_term(const struct election *election) {
     return election->term;
 }
 
-/* Incarnation of who leads that term, as far as known; 0: not known. */
+/* The incarnation of that term's leader; 0: not known. */
 static inline uint64_t election_leader(const struct election *election) {
     return election->leader;
 }
@@ -145,7 +147,7 @@ struct fence {
     uint32_t rank;
 };
 
-/* Whether a message of that leader is to be obeyed. If not, answer it with what the fence holds: ELECTION_TOLD. With a
+/* Whether to obey a message of that leader. If not, answer it with the contents of the fence: ELECTION_TOLD. With a
  * registry all ranks are 0. */
 static inline bool fence_admit(struct fence *fence, uint64_t term, uint32_t rank, uint64_t incarnation) {
     bool higher = term > fence->term || (term == fence->term && rank < fence->rank);

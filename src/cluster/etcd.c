@@ -10,7 +10,7 @@
 
 #include "base/container.h"
 
-/* ---- where it is ---- */
+/* ---- addresses ---- */
 
 static int endpoint_add(struct registry_place *place, const char *at, size_t length, struct sy_error *err) {
     const char *port = memrchr(at, ':', length);
@@ -48,7 +48,7 @@ int registry_place_parse(const char *url, struct registry_place *place, struct s
     }
 }
 
-/* ---- what is kept there ---- */
+/* ---- values ---- */
 
 bool registry_address_valid(const char *address) {
     size_t length = strlen(address);
@@ -191,7 +191,7 @@ void etcd_swap_write(struct text *body, const char *name, int64_t revision, uint
 
 /* ---- answers ---- */
 
-/* A number of 64 bits: etcd writes a string; what is 0 it leaves out. */
+/* A number of 64 bits: etcd writes it as a string, and leaves it out if it is 0. */
 static int64_t number(const json_t *object, const char *name) {
     const json_t *value = json_object_get(object, name);
     return json_is_integer(value)  ? (int64_t)json_integer_value(value)
@@ -199,7 +199,7 @@ static int64_t number(const json_t *object, const char *name) {
                                    : 0;
 }
 
-/* Base64 of a member; a terminating zero follows. NULL: it is none. An absent one is empty. */
+/* Decodes the base64 of a JSON member; a terminating zero follows. NULL: it is no base64. An absent member is empty. */
 static char *bytes_read(const json_t *object, const char *name, size_t *length) {
     const json_t *value = json_object_get(object, name);
     gnutls_datum_t coded = {(unsigned char *)json_string_value(value), (unsigned)json_string_length(value)};
@@ -235,8 +235,8 @@ static int pair_read(const json_t *kv, bool deleted, etcd_each *each, void *cont
     return good ? 0 : error_set(err, -EBADMSG, "the registry answered with a key that is none");
 }
 
-/* The document; etcd's own errors are refused. What streams is wrapped in "result". NULL after an error. The caller
- * releases `root`, also after an error. */
+/* The parsed answer; etcd's error messages become errors. Streamed answers are wrapped in "result". NULL after an
+ * error. The caller releases `root`, also after an error. */
 static const json_t *answer_read(const char *body, size_t bytes, json_t **root, int *rc, struct sy_error *err) {
     json_error_t why;
     *root = json_loadb(body, bytes, 0, &why);
@@ -323,7 +323,7 @@ int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *ea
     const json_t *events = json_object_get(answer, "events");
     for (size_t i = 0; !rc && i < json_array_size(events); i++) {
         const json_t *event = json_array_get(events, i);
-        const char *type = json_string_value(json_object_get(event, "type")); /* a put's is left out */
+        const char *type = json_string_value(json_object_get(event, "type")); /* etcd leaves out the type of a put */
         rc = pair_read(json_object_get(event, "kv"), type && strcmp(type, "DELETE") == 0, each, context, err);
     }
     json_decref(root);

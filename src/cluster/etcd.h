@@ -1,9 +1,9 @@
-/* etcd.h - what is said to etcd 3 and what it answers, in the JSON of its gateway; and what we keep there.
+/* etcd.h - requests to etcd 3 and its answers, in the JSON of its gateway; and the keys that we keep there.
  *
  *     NAME/leader                {"term":7,"incarnation":"00c0ffee...","address":"HOST:PORT"}
  *     NAME/members/INCARNATION   {"role":"backend","incarnation":"00c0ffee...","addresses":"HOST:PORT,..."}
  *
- * Keys and values travel in base64, numbers of 64 bits as strings. Answers come from elsewhere: whatever they hold is
+ * Keys and values travel in base64, numbers of 64 bits as strings. Answers are not trusted: whatever they contain is
  * read or refused with a sentence. Pure but for memory; any thread. */
 #pragma once
 
@@ -45,7 +45,7 @@ struct registry_leader {
     char address[REGISTRY_ADDRESS_MAX + 1]; /* as a member's */
 };
 
-/* Whether what is to be written there is as said above. */
+/* Whether a member to be written there has the form above. */
 bool registry_member_valid(const struct registry_member *member);
 bool registry_address_valid(const char *address);
 
@@ -63,8 +63,8 @@ void etcd_lease_id_write(struct text *body, int64_t lease); /* /v3/lease/keepali
 void etcd_member_write(struct text *body, const char *name, const struct registry_member *member, int64_t lease);
 /* /v3/watch: all of NAME/ from that revision on */
 void etcd_watch_write(struct text *body, const char *name, int64_t revision);
-/* /v3/kv/txn: the leader key becomes this one if its revision is `revision` (0: if there is none); answers with what it
- * is if not. */
+/* /v3/kv/txn: sets the leader key if its revision is `revision` (0: if there is no key); otherwise the answer has the
+ * present key. */
 void etcd_swap_write(struct text *body, const char *name, int64_t revision, uint64_t term, uint64_t incarnation,
                      const char *address);
 
@@ -76,13 +76,13 @@ struct etcd_pair {
     int64_t revision; /* of its last change */
     bool deleted;     /* no value then */
 };
-/* Called for every key of an answer; what it is given lives until it returns. */
+/* Called for every key of an answer; its argument is valid until it returns. */
 typedef void etcd_each(void *context, const struct etcd_pair *pair);
 
-/* 0, or -errno and a sentence: -EBADMSG for what is no such answer, -EREMOTEIO for etcd's own error. */
+/* 0, or -errno and a sentence: -EBADMSG if it is not such an answer, -EREMOTEIO for an error of etcd. */
 int etcd_range_read(const char *body, size_t bytes, int64_t *revision, etcd_each *each, void *context,
                     struct sy_error *err);
-/* The header's revision is the new key's if it succeeded; else `each` is called with the key that is there. */
+/* If the swap succeeded, the header's revision is that of the new key; else `each` is called with the present key. */
 int etcd_swap_read(const char *body, size_t bytes, bool *succeeded, int64_t *revision, etcd_each *each, void *context,
                    struct sy_error *err);
 /* Of a lease granted or kept alive. Time 0: there is no such lease any more. */
@@ -90,7 +90,7 @@ int etcd_lease_read(const char *body, size_t bytes, int64_t *lease, int64_t *ttl
 /* One line of a watch. -ECANCELED if etcd has ended it, for example because the revision is compacted. */
 int etcd_watch_read(const char *line, size_t bytes, bool *created, etcd_each *each, void *context,
                     struct sy_error *err);
-/* Of what answers nothing that is needed. */
+/* For answers whose contents are not needed. */
 int etcd_done_read(const char *body, size_t bytes, struct sy_error *err);
 
 /* The key of the leader, and of a member. `key` has room for ETCD_KEY_MAX bytes. */

@@ -1,16 +1,16 @@
-/* fabric.c - libfabric by its interface of version 1.15, loaded at run time.
+/* fabric.c - libfabric with its interface of version 1.15, loaded at run time.
  *
- * One event queue and one completion queue for all connections. Reads wait in a list of their own while the provider,
- * or the completion queue, has no room.
+ * There is one event queue and one completion queue for all connections. Reads wait in a list while the provider, or
+ * the completion queue, has no room.
  *
- * The provider "tcp" needs a completion queue for each connection up to version 1.17, which Debian 12 has. It keeps its
- * records of reads in a pool of the queue, and puts the one of a read whose answer is coming in there twice when the
- * connection is closed: later reads by that queue share records, and get lost. A queue of its own ends with the
- * connection, and its pool with it. Each is asked by system calls of its own in every turn; later versions and other
- * providers are spared that. */
+ * The provider "tcp" up to version 1.17, which Debian 12 has, needs a completion queue for each connection. It keeps
+ * its records of reads in a pool of the queue. When a connection is closed while the answer to a read is arriving, it
+ * puts that record into the pool twice; later reads by that queue then share records, and get lost. With a queue for
+ * each connection the pool ends with the connection. Each queue costs system calls in every turn, so later versions and
+ * other providers share one queue. */
 #include "cluster/fabric.h"
 
-#include "base/container.h" /* libfabric makes its own macro of that name if there is none */
+#include "base/container.h" /* libfabric defines its own macro of that name if there is none */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,18 +34,18 @@
 #define INTERFACE   FI_VERSION(1, 15)
 #define LIBRARY     "libfabric.so.1"
 #define READS_MOST  1024 /* under way at once, of all connections */
-#define READS_CHUNK 256  /* made at once */
-#define LOOK_MOST   256  /* completions and events that are handed out in a row */
+#define READS_CHUNK 256  /* allocated at once */
+#define LOOK_MOST   256  /* completions and events handled in a row */
 
-/* A part of what is read. */
+/* A part of a read. */
 struct fabric_part {
     struct fi_context2 context; /* the provider's, while it reads */
-    struct list_node link;      /* of those that are free, or that wait */
+    struct list_node link;      /* in the list of free parts, or of waiting ones */
     struct fabric_end *end;     /* NULL: closed, while the provider had the part */
     void *to, *desc;
     uint64_t remote, key, tag;
     size_t bytes;
-    int error; /* of libfabric; 0: it is here */
+    int error; /* of libfabric; 0: it was read */
 };
 
 struct part_chunk {
@@ -57,12 +57,12 @@ struct fabric_end {
     struct list_node link;
     struct fabric *fabric;
     struct fid_ep *ep;
-    struct fid_cq *cq; /* its own, or that of all */
+    struct fid_cq *cq; /* its own, or the one of all connections */
     void *of;
     bool up, down;
-    struct list_node waits;  /* parts that the provider has not got yet, */
-    struct list_node posted; /* that it has, */
-    struct list_node done;   /* and that it has read, or failed to; not handed out yet */
+    struct list_node waits;  /* parts not yet given to the provider, */
+    struct list_node posted; /* given to it, */
+    struct list_node done;   /* and finished or failed, but not yet reported */
 };
 
 struct region_open {
@@ -86,14 +86,14 @@ struct fabric {
     struct fid_eq *eq;
     struct fid_domain *domain;
     struct fid_cq *cq; /* of all connections; NULL: each has its own, */
-    int queues_fd;     /* an epoll that has them all; else -1 */
+    int queues_fd;     /* an epoll of all these queues; else -1 */
     struct fid_pep *pep;
     struct list_node ends;
     struct list_node free; /* parts */
     struct part_chunk *chunks;
     struct region_open *regions;
     uint32_t reads; /* that providers have */
-    uint32_t done;  /* parts that are to be handed out */
+    uint32_t done;  /* parts to be reported */
     bool starved;   /* parts wait */
 };
 
@@ -119,7 +119,7 @@ static int library_load(struct fabric *f, struct sy_error *err) {
     return 0;
 }
 
-/* What a provider offers of what we need; for an address to listen at, or none. */
+/* Asks a provider for an endpoint of the kind that we need; with an address to listen at, or none. */
 static int info_get(struct fabric *f, const char *host, struct fi_info **info, struct sy_error *err) {
     struct fi_info *hints = f->dupinfo(NULL);
     if (!hints)
@@ -268,7 +268,7 @@ int fabric_region(struct fabric *f, void *base, uintptr_t from, size_t bytes, bo
                   struct sy_error *err) {
     struct region_open *open = malloc(sizeof(*open));
     uint64_t wanted = 0;
-    if (!open || getrandom(&wanted, sizeof(wanted), 0) != sizeof(wanted)) { /* a key that is not to be guessed */
+    if (!open || getrandom(&wanted, sizeof(wanted), 0) != sizeof(wanted)) { /* a key that cannot be guessed */
         free(open);
         return error_set(err, -ENOMEM, "no memory for libfabric, or no random numbers");
     }
@@ -362,7 +362,7 @@ static void part_free(struct fabric *f, struct fabric_part *part) {
     list_append(&f->free, &part->link);
 }
 
-/* What the provider has read, or failed to read, is noted; so many at most. */
+/* Takes at most so many completions: parts that the provider has read, or failed to read. */
 static void completions_note(struct fabric *f, struct fid_cq *cq, uint32_t most) {
     struct fi_cq_entry entry;
     ssize_t got;
@@ -403,7 +403,7 @@ static void end_down(struct fabric_end *e, const char *reason) {
     e->fabric->events->down(e->of, reason);
 }
 
-/* Somebody asks to be connected. */
+/* A connection request. */
 static void asked(struct fabric *f, const struct fi_eq_cm_entry *entry, size_t bytes) {
     uint64_t secret[2];
     struct fabric_end *end;
@@ -453,7 +453,7 @@ static bool event_take(struct fabric *f) {
     } else if ((end = end_find(f, entry->fid))) {
         if (event == FI_CONNECTED && !end->down) {
             end->up = true;
-            f->starved = true; /* what waited for it goes */
+            f->starved = true; /* parts that waited for the provider can go on */
             f->events->up(end->of);
         } else if (event == FI_SHUTDOWN) {
             end_down(end, "the other end closed the connection");
@@ -462,13 +462,13 @@ static bool event_take(struct fabric *f) {
     return true;
 }
 
-/* What the provider had to read goes back, once the endpoint is closed. */
+/* Takes back the provider's unfinished parts, once the endpoint is closed. */
 static void end_queue_close(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     int fd;
     if (e->cq && e->cq == f->cq) {
         completions_note(f, f->cq, UINT32_MAX);
-        list_for_each_safe (node, &e->posted) { /* the provider may tell of them later, or never */
+        list_for_each_safe (node, &e->posted) { /* their completions may come later, or never */
             list_remove(node);
             list_entry(node, struct fabric_part, link)->end = NULL;
             f->reads--;
@@ -486,7 +486,7 @@ void fabric_end_close(struct fabric_end *e) {
         return;
     struct fabric *f = e->fabric;
     parts_free(f, &e->waits);
-    /* What the queue still has of it goes first: the next endpoint may get the same address. */
+    /* First removes its completions from the queue: the next endpoint may get the same address. */
     e->down = true;
     for (int i = 0; i < LOOK_MOST && event_take(f); i++)
         ;
@@ -514,7 +514,7 @@ static struct fabric_part *part_new(struct fabric *f) {
     return part;
 }
 
-/* Hands the provider what waits, as far as it takes it. */
+/* Gives the provider waiting parts, as many as it accepts. */
 static void end_post(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     list_for_each_safe (node, &e->waits) {
@@ -569,7 +569,7 @@ int fabric_read(struct fabric_end *e, const struct fabric_region *region, void *
     return 0;
 }
 
-/* Hands out what was read of a connection. */
+/* Reports the finished parts of a connection. */
 static void end_done(struct fabric_end *e) {
     struct fabric *f = e->fabric;
     list_for_each_safe (node, &e->done) {

@@ -15,16 +15,16 @@
 
 #define GREET_NS      (5 * NS_PER_S) /* from being accepted to the introduction */
 #define STRANGERS_MAX 64             /* connected, and not introduced */
-#define FLUSH_BYTES   65536          /* of cards and inputs, after which it is seen whether the socket takes more */
+#define FLUSH_BYTES   65536          /* of cards and inputs; then it checks whether the socket takes more */
 #define NO_OUTPUTS    "the backend sent no outputs that the model gives"
 
-/* Outputs of one request that came over a link. */
+/* The outputs of one request, received over a link. */
 struct received_block {
     struct output_block block;
     _Alignas(CACHE_LINE) char data[];
 };
 
-/* ---- backends pull ---- */
+/* ---- pulls of backends ---- */
 
 /* A piece of a request's inputs was sent, or never will be. */
 static void piece_sent(void *context, uint64_t tag) {
@@ -38,7 +38,7 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     const struct request_card *card = &w->cards[away_lane(a)][handle_slot(a->message.handle)];
     uint64_t bytes = 0;
 
-    CHECK_EQ(card->handle, a->message.handle); /* it stays until its end has come back */
+    CHECK_EQ(card->handle, a->message.handle); /* the card stays until the request has come back */
     for (uint32_t i = 0; i < card->input_count; i++)
         bytes += card->inputs[i].bytes;
     size_t head_bytes = sizeof(struct wire_card) + card->input_count * sizeof(struct card_input);
@@ -64,7 +64,7 @@ static uint64_t send_card(struct frontend_link *l, struct backend *b, struct awa
     return bytes;
 }
 
-/* Bytes of inputs that go out. */
+/* Sends the card and inputs, or that there are none. Returns the bytes of inputs. */
 static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_t handle) {
     struct away *a = away_find(l, handle);
     if (a && !a->over)
@@ -73,8 +73,8 @@ static uint64_t card_or_none(struct frontend_link *l, struct backend *b, uint64_
     return 0;
 }
 
-/* Sends what was asked for while the socket takes it. A pull that is given up before its turn comes costs the link
- * nothing then, and its request need not wait until its inputs have gone. */
+/* Sends the inputs that were asked for, as long as the socket takes them. So a pull that is given up before its turn
+ * costs the link nothing, and its request need not wait until its inputs are sent. */
 static void pulls_go_on(struct frontend_link *l, struct backend *b) {
     uint64_t bytes = 0;
     while (b->asked_count > 0 && !b->peer.closed && !b->peer.writable_wanted) {
@@ -87,7 +87,7 @@ static void pulls_go_on(struct frontend_link *l, struct backend *b) {
     }
 }
 
-/* One more that is asked for. False: no memory. */
+/* Adds a request to those asked for. False: no memory. */
 static bool pull_add(struct backend *b, uint64_t handle) {
     if (b->asked_count == b->asked_room) {
         uint32_t room = b->asked_room ? 2 * b->asked_room : 64;
@@ -118,7 +118,7 @@ static void pull(struct frontend_link *l, struct backend *b, const uint64_t *han
     pulls_go_on(l, b);
 }
 
-/* A backend of this host has read requests where they lie. */
+/* A backend of this host has read requests in our memory. */
 static void taken(struct frontend_link *l, const struct backend *b, const uint64_t *handles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         struct away *a = away_find(l, handles[i]);
@@ -134,7 +134,7 @@ static void received_release(struct output_block *block) {
     free(r);
 }
 
-/* Room for what a result brings. NULL without memory. */
+/* Allocates room for a result's outputs. NULL without memory. */
 static struct received_block *received_new(const struct frame *frame, const struct wire_result *result) {
     const struct wire_tensor *tensors = (const struct wire_tensor *)(result + 1);
     size_t bytes = (size_t)frame->body_bytes + (size_t)(result->tensor_count + 1) * CACHE_LINE;
@@ -158,7 +158,7 @@ static struct received_block *received_new(const struct frame *frame, const stru
     return r;
 }
 
-/* Whether outputs are what the model gives: who writes answers does not look. */
+/* Whether outputs fit the model's signature; the code that writes answers does not check. */
 static bool outputs_fit(const struct frontend_link *l, const struct away *a, const struct output_block *block) {
     const struct signature *signature = &l->config.models[a->message.model].signature;
     if (block->output_count != signature->output_count)
@@ -195,14 +195,14 @@ static void result_over(struct frontend_link *l, struct backend *b) {
         block = output_block_failed(NO_OUTPUTS);
         result = (struct wire_outcome){.status = REQUEST_FAILED};
     }
-    if (block && result.status != REQUEST_OK && result.status != REQUEST_FAILED) { /* it has nothing to bring */
+    if (block && result.status != REQUEST_OK && result.status != REQUEST_FAILED) { /* such a result has no outputs */
         output_block_put(block);
         block = NULL;
     }
     if (result.status == REQUEST_LOST && !a->over)
         l->lost[result.reason && result.reason < LOST_REASONS ? result.reason : LOST_ACCELERATOR]++;
     bool wanted_elsewhere = a->sent && l->uplink.up && a->taker == NO_TAKER && !a->over;
-    if (wanted_elsewhere) /* it was sent again, and the first run has answered */
+    if (wanted_elsewhere) /* the request was sent again, and its first run has answered */
         away_tell(l, a, REQUEST_CANCELLED);
     away_over(l, a, &result, block, false);
 }
@@ -219,7 +219,7 @@ static bool regions_visible(const struct wiring *w) {
     return visible;
 }
 
-/* It gets that memory, so that it reads requests there. If that fails, the link ends. */
+/* Sends a backend that memory, so that it can read requests there. If that fails, the link is closed. */
 static void regions_send(struct frontend_link *l, struct backend *b) {
     const struct wiring *w = l->wiring;
     struct wire_region regions[PEER_FDS_MAX];
@@ -327,9 +327,10 @@ static void backend_body_over(struct peer *peer) {
     result_over(peer->owner, container_of(peer, struct backend, peer));
 }
 
-/* Requests that it has taken are sent again: nobody else may know that their answers did not come, for their batches
- * may have ended well. If the scheduler knows them, they are given back to their port, which sends them under new
- * handles, so that what is said of the old ones is not believed; else they are sent to it as they are. */
+/* A backend is lost: sends the requests that it has taken again. No other process may know that their answers did not
+ * come, for their batches may have ended well. If the scheduler knows them, they are given back to their port, which
+ * sends them with new handles, so that messages about the old handles are ignored; else they are sent to the scheduler
+ * unchanged. */
 static void taken_again(struct frontend_link *l, uint32_t place) {
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
@@ -367,8 +368,8 @@ static void backend_closed(struct peer *peer, const char *reason) {
 
 static const struct peer_events backend_events = {backend_frame, backend_body, backend_body_over, backend_closed};
 
-/* One more stranger comes. If there are too many, the oldest goes that has said nothing, which a backend does at once,
- * or else the oldest, who has had more time than a backend needs. */
+/* A new stranger has connected. If there are too many, closes the oldest that has sent nothing (a backend sends its
+ * introduction immediately), or else the oldest, which has had more time than a backend needs. */
 static void stranger_evict(struct frontend_link *l) {
     struct backend *oldest = NULL, *silent = NULL;
     uint32_t strangers = 0;
@@ -434,7 +435,7 @@ void frontend_backends_look(struct frontend_link *l, int64_t now_ns, int64_t *un
         int64_t over_ns = b->since_ns + GREET_NS;
         pulls_go_on(l, b);
         if (l->backends[i] != b)
-            continue; /* the connection broke in that */
+            continue; /* the connection broke meanwhile */
         if (!b->known && now_ns > over_ns)
             backend_drop(l, b, "it did not introduce itself");
         else if (!b->known)

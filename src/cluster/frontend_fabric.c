@@ -1,5 +1,5 @@
-/* frontend_fabric.c - backends that read inputs by libfabric: they are told where those lie, and the inputs stay until
- * the backend has read them or its connection is closed (transport_fabric.c is the other end). */
+/* frontend_fabric.c - backends that read inputs by libfabric: they are told where the inputs are, which stay there
+ * until the backend has read them or its connection is closed (transport_fabric.c is the other end). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "cluster/frontend_link_state.h"
 #include "link/visible.h"
 
-/* Inputs of a request that are no longer together go over the link: one way less. On one host they take as long either
- * way at this size. */
+/* A request's inputs go over the link if all together they are no longer than this: that saves a round trip. On one
+ * host both ways take equally long at this size. */
 #define SEND_MOST ((uint64_t)16 * 1024)
 
 /* ---- connections ---- */
@@ -24,7 +24,7 @@ void fabric_offer(struct frontend_link *l, struct backend *b) {
         struct wire_fabric_region regions[WIRE_REGIONS_MAX];
     } offer = {.fabric = {.region_count = wiring_regions(w)}};
     if (getrandom(b->secret, sizeof(b->secret), 0) != sizeof(b->secret))
-        return; /* then inputs come by tcp */
+        return; /* then inputs go by tcp */
     b->secret_told = true;
     memcpy(offer.fabric.secret, b->secret, sizeof(b->secret));
     memcpy(offer.fabric.address, &l->fabric_address, sizeof(l->fabric_address));
@@ -41,7 +41,7 @@ static void *asked(void *owner, const uint64_t secret[2]) {
     for (uint32_t i = 0; i < l->backend_room; i++) {
         struct backend *b = l->backends[i];
         if (b && b->secret_told && b->secret[0] == secret[0] && b->secret[1] == secret[1]) {
-            b->secret_told = false; /* once */
+            b->secret_told = false; /* the secret is good for one connection */
             return b;
         }
     }

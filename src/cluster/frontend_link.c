@@ -1,5 +1,5 @@
-/* frontend_link.c - a frontend's link: the requests that are away, the scheduler, turns, start and end. Backends are in
- * frontend_backends.c. */
+/* frontend_link.c - a frontend's link: requests that are away (sent, or waiting to be), the scheduler, turns, start and
+ * end. Backends are in frontend_backends.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,21 +13,21 @@
 #include "link/advice.h"
 
 #define TAKE_MOST 256               /* messages from one ring a turn */
-#define SWEEP_NS  (10 * NS_PER_MS)  /* while no scheduler takes requests: looks for those that are too late */
-#define LOOK_NS   (5 * NS_PER_MS)   /* how often the owner looks at its models while some go, */
-#define REST_NS   (100 * NS_PER_MS) /* and else */
-/* A model that no backend has any more is kept for a while, with its requests: a backend, or another scheduler that
- * knows of one, may be back soon. */
+#define SWEEP_NS  (10 * NS_PER_MS)  /* between two searches for requests that are too late, without a scheduler */
+#define LOOK_NS   (5 * NS_PER_MS)   /* between two calls of the owner's look() while models go, */
+#define REST_NS   (100 * NS_PER_MS) /* and otherwise */
+/* A model that no backend has any more is kept for this time, with its requests: a backend, or another scheduler that
+ * knows one, may be back soon. */
 #define FORGET_NS (2 * NS_PER_S)
 #define NO_MODEL  UINT32_MAX
 
-/* ---- handles: a port's here, and the cluster's ---- */
+/* ---- handles: of ports in this process, and of the cluster ---- */
 
 uint64_t away_handle(const struct frontend_link *l, uint64_t handle) {
     return handle + ((uint64_t)l->number * HELLO_LANES_MAX << HANDLE_SLOT_BITS);
 }
 
-/* The request of a handle as others know it, if it is away. */
+/* The request of a cluster's handle, if it is away. */
 struct away *away_find(const struct frontend_link *l, uint64_t handle) {
     uint32_t number = handle_frontend(handle), lane = number % HELLO_LANES_MAX, slot = handle_slot(handle);
     if (number / HELLO_LANES_MAX != l->number || lane >= l->wiring->frontends || slot >= l->wiring->port_requests)
@@ -86,7 +86,7 @@ void away_give_back(struct frontend_link *l, struct away *a) {
     a->message.handle = 0;
 }
 
-/* A request's end: its port learns of it once nobody reads its inputs any more. */
+/* A request has ended: its port is told once its inputs are no longer read. */
 void away_over(struct frontend_link *l, struct away *a, const struct wire_outcome *last, struct output_block *block,
                bool refused) {
     if (a->over) { /* the first end counts */
@@ -107,17 +107,17 @@ static void refuse(struct frontend_link *l, struct away *a, uint32_t reason) {
 
 /* ---- to the scheduler ---- */
 
-/* The scheduler is up, and knows the model. */
+/* Whether the scheduler is connected, and knows the model. */
 bool away_can_send(const struct frontend_link *l, const struct away *a) {
     return l->uplink.up && l->remote_of_local[a->message.model] != NO_MODEL;
 }
 
-/* One more request in the frame that is being filled. */
+/* Adds a request to the frame that is being filled. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     struct peer *peer = &l->uplink.peer;
     struct request_message *message = peer_frame_more(peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY);
     if (!message)
-        return; /* the connection is about to end, and then it is sent again */
+        return; /* the connection is about to be closed; then the request is sent again */
     *message = a->message;
     message->handle = away_handle(l, a->message.handle);
     message->model = a->remote;
@@ -155,7 +155,7 @@ static void take_request(struct frontend_link *l, const struct request_message *
             refuse(l, a, REFUSAL_CANCELLED);
         return;
     }
-    CHECK_EQ(a->message.handle, 0); /* a port submits to a slot again when it has come back */
+    CHECK_EQ(a->message.handle, 0); /* a port reuses a slot only when its request has come back */
     *a = (struct away){.message = *message, .taker = NO_TAKER, .reader = NO_TAKER};
     l->held++;
     if (away_can_send(l, a))
@@ -177,7 +177,7 @@ static bool take_requests(struct frontend_link *l) {
     return more;
 }
 
-/* The next request that waits here, from *i on; `left` of them may come, at first l->held. NULL: no more. */
+/* The next request that waits here, from *i on. `left` counts those not yet found, at first l->held. NULL: no more. */
 static struct away *held_next(const struct frontend_link *l, size_t *i, uint32_t *left) {
     while (*left > 0 && *i < away_count(l)) {
         struct away *a = &l->away[(*i)++];
@@ -190,7 +190,7 @@ static struct away *held_next(const struct frontend_link *l, size_t *i, uint32_t
     return NULL;
 }
 
-/* Of the requests that wait here, refuses those that cannot be in time any more, and sends those that can be. */
+/* Of the requests that wait here, refuses those that can no longer be in time, and sends those that can be sent. */
 static void sweep(struct frontend_link *l, int64_t now_ns) {
     uint32_t left = l->held;
     size_t i = 0;
@@ -215,13 +215,13 @@ static int model_serve(struct frontend_link *l, const struct frame *frame, const
     l->remote_of_local[local] = remote;
     l->forget_ns[local] = TIME_NEVER;
     l->told[local] = l->served[local] = true;
-    l->look_ns = 0; /* it may take the place of another one */
+    l->look_ns = 0; /* it may replace another model */
     if (l->held > 0)
         sweep(l, clock_now_ns());
     return 0;
 }
 
-/* The scheduler does not serve it now. */
+/* The scheduler does not serve the model now. */
 static void model_miss(struct frontend_link *l, uint32_t local) {
     l->remote_of_local[local] = NO_MODEL;
     l->served[local] = false;
@@ -238,7 +238,7 @@ static void model_refuse(struct frontend_link *l, uint32_t local) {
             refuse(l, a, REFUSAL_STRANDED);
 }
 
-/* True: some are still to be forgotten. */
+/* Forgets models after FORGET_NS. True: some are left. */
 static bool models_forget(struct frontend_link *l, int64_t now_ns) {
     bool left = false;
     for (uint32_t local = 0; local < l->config.models_max && l->uplink.up; local++) {
@@ -252,7 +252,7 @@ static bool models_forget(struct frontend_link *l, int64_t now_ns) {
     return left;
 }
 
-/* Takes the requests of a model that no backend has any more out of the scheduler's queue: they wait here. */
+/* Takes the requests of a model that no backend has any more out of the scheduler's queue; they wait here instead. */
 static void requests_take_back(struct frontend_link *l, uint32_t remote) {
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
@@ -265,8 +265,8 @@ static void requests_take_back(struct frontend_link *l, uint32_t remote) {
     }
 }
 
-/* No request with this number is sent any more: the scheduler has told of another for its model before, or the model
- * is gone. */
+/* From now on no request is sent with this number of a model: the scheduler has given the model another number before,
+ * or the model is gone. */
 static void model_gone(struct frontend_link *l, uint32_t remote) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->remote_of_local[local] == remote) {
@@ -276,8 +276,8 @@ static void model_gone(struct frontend_link *l, uint32_t remote) {
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
-/* The same of a model that its last backend unloads, which still runs what the scheduler has; also what ports have
- * handed over before they knew of another model in its place. */
+/* The same for a model that its last backend unloads. That backend still runs the requests in the scheduler, and those
+ * that ports handed over before they knew the model's successor. */
 static void model_ends(struct frontend_link *l, uint32_t remote) {
     while (take_requests(l)) {
     }
@@ -289,7 +289,7 @@ static void model_ends(struct frontend_link *l, uint32_t remote) {
     peer_send(&l->uplink.peer, FRAME_MODEL_LEFT, 1, &remote, sizeof(remote));
 }
 
-/* The scheduler has told of all models that it serves. */
+/* The scheduler has announced all models that it serves. */
 static void all_told(struct frontend_link *l) {
     for (uint32_t local = 0; local < l->config.models_max; local++)
         if (l->served[local] && !l->told[local])
@@ -298,7 +298,7 @@ static void all_told(struct frontend_link *l) {
     sweep(l, clock_now_ns());
 }
 
-/* How many accelerators there should be, or ADVICE_NONE: who asks is not told what a scheduler said that is gone. */
+/* Sets the advice, or ADVICE_NONE: the advice of a scheduler that is gone is not shown. */
 static void advise(const struct frontend_link *l, int64_t wanted) {
     if (l->config.advice)
         advice_set(l->config.advice, wanted);
@@ -345,7 +345,7 @@ static int from_scheduler(void *context, const struct frame *frame, const void *
     }
 }
 
-/* What backends have by our old number, nobody can tell us of any more. */
+/* We have a new number, so requests that backends have under the old one cannot be reported to us any more. */
 static void renumbered(struct frontend_link *l) {
     for (size_t i = 0; i < away_count(l); i++) {
         struct away *a = &l->away[i];
@@ -362,7 +362,7 @@ static void uplink_up(void *context, const struct hello *welcome) {
     l->number = welcome->number;
     memset(l->told, 0, l->config.models_max);
     memset(l->remote_of_local, 0xff,
-           l->config.models_max * sizeof(*l->remote_of_local)); /* it has numbers of its own */
+           l->config.models_max * sizeof(*l->remote_of_local)); /* the new scheduler has other numbers */
 }
 
 static void uplink_down(void *context) {
@@ -372,7 +372,7 @@ static void uplink_down(void *context) {
         struct away *a = &l->away[i];
         if (!a->message.handle || !a->sent || a->over)
             continue;
-        if (a->cancelled && a->taker == NO_TAKER) { /* nobody would tell */
+        if (a->cancelled && a->taker == NO_TAKER) { /* no process would report it */
             refuse(l, a, REFUSAL_CANCELLED);
         } else if (a->taker == NO_TAKER) {
             away_hold(l, a);
@@ -438,7 +438,7 @@ static int64_t turn(void *owner, int64_t now_ns) {
         }
         until_ns = l->sweep_ns < until_ns ? l->sweep_ns : until_ns;
     }
-    if (now_ns >= l->look_ns && !l->loop.lent) { /* it waits for the frontends' threads, one of which may be this */
+    if (now_ns >= l->look_ns && !l->loop.lent) { /* look() waits for the frontends; one may take this turn */
         bool forgets = models_forget(l, now_ns), soon = l->config.ops->look(l->config.context);
         l->look_ns = now_ns + (forgets || soon ? LOOK_NS : REST_NS);
     }
@@ -489,7 +489,7 @@ int frontend_link_start(struct frontend_link **link, const struct frontend_link_
     l->config = *config;
     l->wiring = w;
     link_report_init(&l->report);
-    l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* touched as slots are used */
+    l->away = calloc((size_t)w->frontends * w->port_requests, sizeof(*l->away)); /* pages are used only as slots are */
     l->remote_of_local = malloc(config->models_max * sizeof(*l->remote_of_local));
     l->forget_ns = malloc(config->models_max * sizeof(*l->forget_ns));
     l->served = calloc(config->models_max, sizeof(*l->served));

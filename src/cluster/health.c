@@ -1,4 +1,4 @@
-/* health.c - pings, and what follows from them. */
+/* health.c - pings, liveness and clocks. */
 #include "cluster/health.h"
 
 #include "base/clock.h"
@@ -40,7 +40,7 @@ bool health_frame(struct health *health, struct peer *peer, const struct frame *
     int64_t now_ns = clock_now_ns();
     if (frame->kind == FRAME_PONG) {
         struct clock_exchange exchange = {ping->sent_ns, ping->came_ns, ping->went_ns, now_ns};
-        clock_sync_answered(&health->clock, &exchange); /* what cannot be says nothing */
+        clock_sync_answered(&health->clock, &exchange); /* impossible exchanges are ignored */
         return true;
     }
     struct wire_ping pong = {.sent_ns = ping->sent_ns, .came_ns = now_ns, .went_ns = clock_now_ns()};

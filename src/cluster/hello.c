@@ -64,7 +64,7 @@ struct text_field {
     { #field, offsetof(struct hello, field), sizeof(((struct hello *)0)->field) }
 static const struct text_field texts[] = {TEXT(version), TEXT(name), TEXT(address), TEXT(token)};
 
-struct word_field { /* 64 bits, which JSON's numbers do not hold everywhere */
+struct word_field { /* 64 bits, which JSON numbers cannot represent everywhere */
     const char *name;
     size_t at;
 };
@@ -84,7 +84,7 @@ char *hello_write(const struct hello *hello) {
         rc |= json_object_set_new(json, numbers[i].name, json_integer(*(uint32_t *)field(hello, numbers[i].at)));
     if (hello->format_newest > hello->format) /* format 1 had no such field */
         rc |= json_object_set_new(json, "format_newest", json_integer(hello->format_newest));
-    if (hello->transports) { /* nor had it these */
+    if (hello->transports) { /* nor these */
         rc |= json_object_set_new(json, "transports", json_integer(hello->transports));
         rc |= json_object_set_new(json, "fabric", json_string(hello->fabric));
     }
@@ -109,7 +109,7 @@ static int wrong(const char *name, struct sy_error *err) {
     return error_set(err, -EPROTO, "an introduction whose '%s' is missing or will not do", name);
 }
 
-/* Who has no such fields has none to say. */
+/* Without the field no transports are named. */
 static int transports_read(const json_t *json, struct hello *hello, struct sy_error *err) {
     const json_t *transports = json_object_get(json, "transports"), *fabric = json_object_get(json, "fabric");
     json_int_t number = json_integer_value(transports);

@@ -20,36 +20,37 @@ enum cluster_role {
     ROLE_SCHEDULER,
     ROLE_FRONTEND,
     ROLE_BACKEND,
-    ROLE_VISITOR, /* asks the scheduler something, and goes; no member */
+    ROLE_VISITOR, /* asks the scheduler one question, and leaves; no member */
     ROLE_COUNT
 };
 
-/* Of a process. In FRAME_HELLO the sender's; in FRAME_WELCOME the answerer's, with `number` the one it gives; in
- * FRAME_FRONTEND the one that is spoken of. */
+/* Describes a process. In FRAME_HELLO it is the sender; in FRAME_WELCOME the answering process, where `number` is the
+ * one given to the other; in FRAME_FRONTEND the announced frontend. */
 struct hello {
     uint32_t format;        /* of frames: the oldest that it speaks, */
-    uint32_t format_newest; /* and the newest; who does not say it speaks only that one */
+    uint32_t format_newest; /* and the newest; if it is missing, it equals `format` */
     enum cluster_role role;
-    uint64_t incarnation;            /* drawn at its start: tells a process from its successor */
+    uint64_t incarnation;            /* random, drawn at its start: distinguishes a process from its successor */
     uint64_t term;                   /* the highest that it has heard of; 0: none */
-    uint32_t number;                 /* within the cluster, from 1; given by the scheduler, if it can the one it had */
+    uint32_t number;                 /* within the cluster, from 1; given by the scheduler, if possible the same as
+                                      * before */
     uint32_t lanes;                  /* of a frontend: its threads, */
     uint32_t slots;                  /* and requests that each may have */
     uint32_t accelerators;           /* of a backend */
-    uint32_t transports;             /* that it has for inputs: bits of enum transport_kind; 0: it does not say */
+    uint32_t transports;             /* its transports for inputs: bits of enum transport_kind; 0: not named */
     char version[32];                /* of the program */
     char name[HELLO_NAME_MAX];       /* for people */
     char address[HELLO_ADDRESS_MAX]; /* where others reach it, HOST:PORT; of a frontend: the backends. "": nowhere.
                                       * An empty host means: where this connection comes from */
     char token[HELLO_TOKEN_MAX];     /* "": none */
-    char fabric[HELLO_FABRIC_MAX];   /* libfabric's provider, of who has that transport; "": who has not */
+    char fabric[HELLO_FABRIC_MAX];   /* libfabric's provider, if it has that transport; else "" */
 };
 
-/* What a Unix socket of a process is called, for those of its host. */
+/* The name of a process's Unix socket, for processes of its host. */
 #define HELLO_LOCAL_MAX 64
 void hello_local_name(uint64_t incarnation, char name[HELLO_LOCAL_MAX]);
 
-/* Says which formats this process speaks. For tests, SYMPHONY_TEST_FORMATS=1,1 makes it speak others. */
+/* Sets the formats that this process speaks. For tests, SYMPHONY_TEST_FORMATS=1,1 sets others. */
 void hello_formats(struct hello *hello);
 /* The newest format that both ends speak. 0, or -EPROTO with a sentence that names both versions. */
 int hello_agree(const struct hello *ours, const struct hello *theirs, uint32_t *format, struct sy_error *err);

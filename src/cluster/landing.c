@@ -1,4 +1,4 @@
-/* landing.c - takes cards and inputs that were pulled, and holds them against the model's signature. */
+/* landing.c - takes cards and inputs that were pulled, and checks them against the model's signature. */
 #include "cluster/landing.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ const struct request_card *landing_card(const struct landing *l, const struct la
 
 /* ---- what fits ---- */
 
-/* Whether an input is what the model takes: the executors, and the engine, do not look. */
+/* Whether an input fits the model's signature; the executors and the engine do not check. */
 static bool input_fits(const struct signature *signature, uint32_t i, const struct card_input *input, uint32_t items) {
     const struct tensor_spec *spec = &signature->inputs[i];
     if (input->region == REGION_NONE)

@@ -1,6 +1,6 @@
-/* landing.h - what a backend has of requests that it runs: their cards and inputs, pulled into memory of its own, where
- * handles resolve for its executors as those of frontends in the same process do. Owned by the link thread; executors
- * read cards and inputs from the hand-over of a plan until its results. */
+/* landing.h - the cards and inputs of requests that a backend runs, pulled into its own memory, where its executors
+ * resolve handles in the same way as those of frontends in the same process. Owned by the link thread; executors read
+ * cards and inputs from the hand-over of a plan until its results. */
 #pragma once
 
 #include <sys/uio.h>
@@ -14,17 +14,17 @@ enum landed_state {
     LANDED_NOT,
     LANDED_PULLING,
     LANDED_ALL,
-    LANDED_GONE, /* it cannot be had; nothing of it is here */
+    LANDED_GONE, /* it cannot be had, and has no memory here */
 };
 
 /* A request that a plan named. */
 struct landed {
     uint64_t handle; /* 0: none is in this slot */
     void *block;     /* its inputs; NULL: it has none, or is not here */
-    void *plan;      /* who waits for it; NULL: nobody does any more */
+    void *plan;      /* the plan that waits for it; NULL: none any more */
     uint32_t model;
     uint8_t state;    /* enum landed_state */
-    bool arrives;     /* the body is under way, into `block` */
+    bool arrives;     /* the body is arriving in `block` */
     uint64_t reads;   /* bytes of it that are still to be read, by transport_fabric.c */
     int64_t begun_ns; /* its pull */
 };
@@ -39,26 +39,26 @@ struct landing {
     const struct served_model *models;
 };
 
-/* Makes room for a frontend's requests, and shows it to the executors. 0 or -ENOMEM. */
+/* Allocates room for a frontend's requests, and makes it known to the executors. 0 or -ENOMEM. */
 int landing_init(struct landing *landing, struct wiring *wiring, struct slab *slab, const struct served_model *models,
                  uint32_t number, uint32_t lanes, uint32_t slots);
-/* When no executor may read anything of it. */
+/* Call it when no executor can read it any more. */
 void landing_destroy(struct landing *landing);
 
-/* The place of a request of this frontend; NULL: there can be none of this handle. */
+/* The slot of a request of this frontend; NULL: the handle is not valid. */
 struct landed *landing_place(const struct landing *landing, uint64_t handle);
 const struct request_card *landing_card(const struct landing *landing, const struct landed *landed);
 /* A card has come, checked against its frame (wire.h), for a request that is LANDED_PULLING. Takes it, and says where
- * its body goes. `deadline_ns` is local. 0 and the pieces' count; -EINVAL: it does not fit its model, or -ENOMEM, with
- * a sentence: the request is GONE. */
+ * its body goes. `deadline_ns` is local. 0 and the number of pieces; -EINVAL (it does not fit its model) or -ENOMEM,
+ * with a sentence: the request is GONE. */
 int landing_take(struct landing *landing, struct landed *landed, const struct wire_card *card, int64_t deadline_ns,
                  struct iovec pieces[TENSORS_MAX], uint32_t *count, struct sy_error *err);
-/* Where the body of one that was taken goes; the pieces' count. */
+/* Where the body of a taken request goes; returns the number of pieces. */
 uint32_t landing_pieces(const struct landing *landing, const struct landed *landed, const struct region *regions,
                         struct iovec pieces[TENSORS_MAX]);
-/* Its body is there, or it has none. -EINVAL: what it says is no strings; GONE. */
+/* Its body is here, or it has none. -EINVAL: its strings are malformed; the request is GONE. */
 int landing_over(struct landing *landing, struct landed *landed, struct sy_error *err);
-/* Whether a request for a model is here. It looks at all, so ask seldom. */
+/* Whether a request for a model is here. It walks all slots, so call it rarely. */
 bool landing_holds(const struct landing *landing, uint32_t model);
-/* Nobody needs it any more. */
+/* Frees a request's memory: it is not needed any more. */
 void landing_give(struct landing *landing, struct landed *landed);

@@ -22,10 +22,10 @@
 
 #define EVENTS_MAX  64
 #define ACCEPT_MOST 16                /* a turn */
-#define GREET_PART  4                 /* handshakes may have this part of the thread's time, */
-#define GREET_NS    (250 * NS_PER_MS) /* and so much at once after a quiet while */
+#define GREET_PART  4                 /* handshakes may take one in so many parts of the thread's time, */
+#define GREET_NS    (250 * NS_PER_MS) /* and this much in a row after a quiet time */
 
-/* What epoll gives back for what is no peer. */
+/* The epoll data of descriptors that are no peers. */
 static char bell_mark, listen_mark, local_mark, ready_mark;
 
 static int watch(int epoll_fd, int fd, uint32_t events, void *mark) {
@@ -61,14 +61,14 @@ int link_loop_secure(struct link_loop *loop, struct tls *tls) {
 
 /* ---- Unix sockets ---- */
 
-/* Whether a Unix socket's other end belongs to the user that we are: only then is memory shared. */
+/* Whether the other end of a Unix socket belongs to our user: only then is memory shared. */
 static bool same_user(int fd) {
     struct ucred other;
     socklen_t bytes = sizeof(other);
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.uid == geteuid();
 }
 
-/* A name that is in no folder begins with a zero. */
+/* An abstract address, which is not in the file system, begins with a zero byte. */
 static socklen_t local_address(const char *name, struct sockaddr_un *address) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     int length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
@@ -176,7 +176,7 @@ void link_address_text(const struct sockaddr *address, char *text, size_t bytes)
         snprintf(text, bytes, "local");
 }
 
-/* True if there were any: their owners may have something to do about it. */
+/* Frees closed peers. True if there were any: their owners may have work to do then. */
 static bool bury_dead(struct link_loop *loop) {
     bool any = false;
     list_for_each_safe (node, &loop->dead) {
@@ -191,7 +191,7 @@ static bool bury_dead(struct link_loop *loop) {
 
 /* ---- turns ---- */
 
-/* Without a file for it, who connects would wait, and the thread would be told of him again and again. */
+/* Out of file descriptors: without this the connection would wait, and epoll would report it again and again. */
 static bool refuse_for_files(struct link_loop *loop, int listen_fd) {
     bool out = errno == EMFILE || errno == ENFILE;
     if (!out || loop->spare_fd < 0)
@@ -232,13 +232,13 @@ static bool stops(struct link_loop *loop) {
 
 /* ---- handshakes ---- */
 
-/* What handshakes may take by now. Negative: they have taken more than their part. */
+/* The time that handshakes may take now. Negative: they have taken more than their part. */
 static int64_t greet_credit(const struct link_loop *loop, int64_t now_ns) {
     int64_t credit_ns = loop->greet_credit_ns + (now_ns - loop->greet_since_ns) / GREET_PART;
     return credit_ns < GREET_NS ? credit_ns : GREET_NS;
 }
 
-/* When the next step of one may be done. */
+/* When the next step of a handshake may be done. */
 static int64_t greet_at(const struct link_loop *loop, int64_t now_ns) {
     if (list_empty(&loop->greets))
         return TIME_NEVER;
@@ -246,8 +246,8 @@ static int64_t greet_at(const struct link_loop *loop, int64_t now_ns) {
     return credit_ns > 0 ? now_ns : now_ns + (1 - credit_ns) * GREET_PART;
 }
 
-/* Does it, for the one that came last: in a flood the others' time will be over before it is their turn, and so would
- * be everybody's if they came in order. */
+/* Does one step, for the newest connection: in a flood the older ones will time out before their turn, and if they were
+ * served in order, all would. */
 static void greet(struct link_loop *loop, int64_t now_ns) {
     if (greet_at(loop, now_ns) > now_ns)
         return;
@@ -269,7 +269,7 @@ static void peer_event(struct link_loop *loop, struct peer *peer, uint32_t event
     }
 }
 
-/* Waits for sockets and the bell, and hands on what they say. */
+/* Waits for sockets and the bell, and passes their events on. */
 static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns) {
     struct epoll_event events[EVENTS_MAX];
     struct timespec wait = {0}, *limit = &wait;
@@ -304,12 +304,12 @@ static void wait_ready(struct link_loop *loop, int64_t until_ns, int64_t now_ns)
 }
 
 static void flush_some(struct link_loop *loop, bool last) {
-    struct list_node flushes; /* those that want it again meanwhile are for the next turn */
+    struct list_node flushes; /* peers that want another flush meanwhile are for the next turn */
     list_take(&flushes, &loop->flushes);
     while (!list_empty(&flushes)) {
         struct peer *peer = list_entry(flushes.next, struct peer, flush);
         if (last || !peer->flushed_last) {
-            peer_flush(peer); /* takes it off */
+            peer_flush(peer); /* removes it from the list */
             continue;
         }
         list_remove(&peer->flush);
@@ -322,7 +322,7 @@ static void flush_all(struct link_loop *loop) {
     flush_some(loop, true);
 }
 
-/* A turn that somebody else takes: of peers that end in it, the thread is left to do the rest. */
+/* A turn that another thread takes: closed peers are freed later, by the link thread. */
 static int64_t lent_turn(void *argument) {
     struct link_loop *loop = argument;
     loop->lent = true;

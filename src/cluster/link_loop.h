@@ -1,17 +1,17 @@
-/* link_loop.h - the link thread: turns, its peers' sockets, its doorbell, who connects.
+/* link_loop.h - the link thread: turns, its peers' sockets, its doorbell, new connections.
  *
  *     turn():  the rings of this process are read, and frames sent
  *     flush    every peer that has something, one system call each
  *     sleep    until a socket, the doorbell, or the time that turn() named
  *
- * While it sleeps, who would ring its bell may take its turn instead, which saves waking it (base/doorbell.h). Sockets
- * are read by the thread alone, and by it alone peers are freed.
+ * While it sleeps, a thread that would ring its bell may take its turn instead, which saves waking it
+ * (base/doorbell.h). Only the link thread reads sockets and frees peers.
  *
- * Over TLS a stranger's handshake costs the thread up to a millisecond, so handshakes wait: a turn does one step of
- * one, and all together have a quarter of the thread's time, after a first quarter of a second that a quiet while has
- * saved up for the members of a scheduler that is gone.
+ * Over TLS a stranger's handshake costs the thread up to a millisecond, so handshakes wait in a queue: a turn does one
+ * step of one, and all together get a quarter of the thread's time. After a quiet time they may first take a quarter of
+ * a second in a row, for the members of a scheduler that is gone.
  *
- * What the thread's owner does is in its table of functions, called by the thread or by who takes its turn. */
+ * The owner's part is in its table of functions, called by the thread or by the thread that takes its turn. */
 #pragma once
 
 #include <pthread.h>
@@ -25,13 +25,13 @@
 struct link_loop;
 
 struct link_loop_ops {
-    /* Does what there is to do. Returns until when the thread may sleep; 0: not at all. */
+    /* Does the owner's work. Returns until when the thread may sleep; 0: not at all. */
     int64_t (*turn)(void *owner, int64_t now_ns);
-    /* Whether a ring has something: looked at once more before the thread sleeps. */
+    /* Whether a ring has something: checked once more before the thread sleeps. */
     bool (*pending)(void *owner);
-    /* Somebody connected; NULL: nobody may. The socket is the owner's. */
+    /* A process has connected; NULL: none may. The owner gets the socket. */
     void (*accepted)(void *owner, int fd, const char *from);
-    /* A peer that is closed is nobody's any more: free what it lies in. */
+    /* A closed peer is no longer used: free the struct that it is in. */
     void (*bury)(void *owner, struct peer *peer);
 };
 
@@ -40,20 +40,21 @@ struct link_loop {
     void *owner;
     const char *name; /* of the thread */
     int epoll_fd, listen_fd;
-    int spare_fd;            /* closed for a moment when there are no files left, to refuse who connects; -1: none */
-    int local_fd;            /* a Unix socket that listens, for those of this host and user; -1: none */
+    int spare_fd;            /* closed for a moment when there are no descriptors left, to accept and refuse a
+                              * connection; -1: none */
+    int local_fd;            /* a Unix socket that listens, for processes of this host and user; -1: none */
     struct tls *tls;         /* of all sockets but Unix ones; NULL: plain text */
-    char *arrived;           /* [PEER_TLS_BYTES] for peers that speak it */
+    char *arrived;           /* [PEER_TLS_BYTES] for peers with TLS */
     struct list_node greets; /* struct peer.greet: handshakes that wait for their next step */
-    int64_t greet_credit_ns, greet_since_ns; /* what handshakes may take, as of when */
-    int64_t stranger_ns;                     /* when the log last told of one */
+    int64_t greet_credit_ns, greet_since_ns; /* the time that handshakes may take, as of `since` */
+    int64_t stranger_ns;                     /* when the last line about a stranger was logged */
     uint64_t strangers_untold;
     void (*ready)(void *owner); /* of link_loop_watch() */
     struct doorbell *bell;
     struct names *names;      /* where others are */
     struct list_node peers;   /* struct peer.link */
     struct list_node dead;    /* closed in this turn */
-    struct list_node flushes; /* struct peer.flush: those that have something to send */
+    struct list_node flushes; /* struct peer.flush: peers that have something to send */
     struct link_counts counts;
     bool lent; /* another thread takes this turn */
     pthread_t thread;
@@ -64,22 +65,22 @@ struct link_loop {
 /* `listen_fd` is the loop's from then on; -1: nobody connects. 0 or -errno with a sentence. */
 int link_loop_init(struct link_loop *loop, const struct link_loop_ops *ops, void *owner, struct doorbell *bell,
                    int listen_fd, struct sy_error *err);
-/* All connections speak TLS, but those over Unix sockets, which do not leave the host. `tls` outlives the loop. 0 or
- * -ENOMEM. Before it is started. */
+/* Makes all connections use TLS, except those over Unix sockets, which do not leave the host. `tls` outlives the loop.
+ * 0 or -ENOMEM. Call it before the start. */
 int link_loop_secure(struct link_loop *loop, struct tls *tls);
-/* Processes of this host and of the same user may connect to a Unix socket, too, which has this name without being in
- * any folder. 0 or -errno. Before it is started. */
+/* Also listens at a Unix socket of this name, which is not in the file system, for processes of this host and user. 0
+ * or -errno. Call it before the start. */
 int link_loop_listen_local(struct link_loop *loop, const char *name);
-/* Begins to connect to one. The socket, or -errno: nobody of this host and user listens by that name. */
+/* Begins to connect to such a socket. The socket, or -errno: no process of this host and user listens by that name. */
 int link_connect_local(const char *name);
-/* Watches one more descriptor: when it can be read, `ready` is called, the same for all of them. Before it is started.
- * 0 or -errno. */
+/* Watches one more descriptor: when it can be read, `ready` is called; all have the same `ready`. Call it before the
+ * start. 0 or -errno. */
 int link_loop_watch(struct link_loop *loop, int fd, void (*ready)(void *owner));
-/* Lends the turns. Before it is started. */
+/* Lends the turns. Call it before the start. */
 void link_loop_lend(struct link_loop *loop);
 /* 0 or -errno with a sentence. */
 int link_loop_start(struct link_loop *loop, const char *name, struct sy_error *err);
-/* One turn of a loop that was not started, by the caller: for tests. `sleeps`: until there is something to do. */
+/* For tests: takes one turn of a loop that was not started. `sleeps`: waits until there is something to do. */
 void link_loop_turn(struct link_loop *loop, bool sleeps);
 /* Ends the thread, if it was started, and closes all peers. */
 void link_loop_stop(struct link_loop *loop);
@@ -89,14 +90,15 @@ int64_t link_loop_cpu_ns(const struct link_loop *loop);
 
 /* ---- its thread ---- */
 
-/* A peer for a socket; it is in `peers`. 0, or -errno, and the socket is closed. */
+/* Initialises a peer for a socket, and adds it to `peers`. 0, or -errno, and the socket is closed. */
 int link_loop_add(struct link_loop *loop, struct peer *peer, int fd, bool connecting, const struct peer_events *events,
                   void *owner);
-/* Closes it (without closed()), and has it buried at the end of the turn. Once. */
+/* Closes a peer (without calling closed()); bury() is called at the end of the turn. Only once for each peer. */
 void link_loop_drop(struct link_loop *loop, struct peer *peer);
-/* The same for one that is still connecting, but its socket is returned as it is, for another link_loop_add(). */
+/* Removes a peer that is still connecting, as link_loop_drop() does, but returns its socket open: nothing was sent on it,
+ * and it may be given to another link_loop_add(). */
 int link_loop_release(struct link_loop *loop, struct peer *peer);
-/* Logs that somebody who is no member was sent away. A flood of them gets a line a second. */
+/* Logs that a stranger was refused; at most one line a second. */
 void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason);
 /* Begins to connect. The socket, or -errno. */
 int link_connect(const struct sockaddr *address, socklen_t bytes);

@@ -1,4 +1,4 @@
-/* link_report.c - copies, and Prometheus' text of them. */
+/* link_report.c - copies the report, and writes it as Prometheus' text. */
 #include "cluster/link_report.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "stats/metric_text.h"
 
 #define EVERY_NS (250 * NS_PER_MS)
-#define AGAIN_NS (1 * NS_PER_MS) /* while somebody reads */
+#define AGAIN_NS (1 * NS_PER_MS) /* while another thread reads it */
 
 void link_report_init(struct link_report *report) {
     *report = (struct link_report){.due_ns = 0};
@@ -82,7 +82,7 @@ enum { SCHEDULER = 1 << ROLE_SCHEDULER, FRONTEND = 1 << ROLE_FRONTEND, BACKEND =
 
 struct figure {
     const char *name, *type, *help;
-    unsigned roles; /* that show it */
+    unsigned roles; /* roles that show the metric */
     uint64_t value;
 };
 

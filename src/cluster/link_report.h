@@ -1,7 +1,7 @@
-/* link_report.h - what a process's link shows on its metrics page.
+/* link_report.h - the metrics of a process's link.
  *
- * The link thread copies it here four times a second, and never waits for who reads it: if somebody does just then, the
- * copy is made a little later. */
+ * The link thread copies them here four times a second, and never waits for readers: if a thread is reading just then,
+ * the copy is made a little later. */
 #pragma once
 
 #include <pthread.h>
@@ -17,11 +17,13 @@ struct link_totals {
     enum cluster_role role;     /* of this process */
     bool ready;                 /* a member: it has joined; a scheduler: it leads */
     uint64_t term;              /* of the scheduler; 0: none yet */
-    const uint64_t *lost;       /* [LOST_REASONS] requests; of a backend: that it did not deliver. NULL: none */
+    const uint64_t *lost;       /* [LOST_REASONS] lost requests; in a backend: those that it did not deliver. NULL:
+                                 * none */
     uint64_t again;             /* frontend: requests sent to a scheduler again */
     uint64_t given_up;          /* backend: pulls */
-    uint64_t requests, batches; /* scheduler: taken, and sealed */
-    uint32_t requests_now, models, accelerators; /* scheduler: that it has; that it serves; in service */
+    uint64_t requests, batches; /* scheduler: requests received, batches sealed */
+    uint32_t requests_now, models, accelerators; /* scheduler: requests that it has now, models that it serves,
+                                                  * accelerators in service */
 };
 
 /* One connection. */
@@ -44,12 +46,12 @@ struct link_report {
 };
 
 void link_report_init(struct link_report *report);
-/* When nobody reads it any more. */
+/* Call it when no thread reads it any more. */
 void link_report_free(struct link_report *report);
 
 /* ---- the link thread: begin, add for each connection, end ---- */
 
-/* Whether it is time for a copy. Lowers *until_ns to when to look again. True: end() has to follow. */
+/* Whether it is time for a copy. Lowers *until_ns to when to call it again. True: link_report_end() must follow. */
 bool link_report_begin(struct link_report *report, int64_t now_ns, int64_t *until_ns);
 void link_report_add(struct link_report *report, const char *name, enum cluster_role role, uint32_t number,
                      const struct peer *peer, const struct health *health, int64_t now_ns);

@@ -1,4 +1,4 @@
-/* lost.c - the frames that tell of lost requests, in all formats. */
+/* lost.c - the frames that report lost requests, in all formats. */
 #include "cluster/lost.h"
 
 #include "cluster/peer.h"

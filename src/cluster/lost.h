@@ -1,4 +1,4 @@
-/* lost.h - requests that are lost on their way: why, and how one process tells another. Their frontend sends them
+/* lost.h - requests that are lost on their way: the reasons, and the frames that report them. Their frontend sends them
  * again, if there is time. Owned by the link thread. */
 #pragma once
 
@@ -7,17 +7,17 @@
 struct peer; /* cluster/peer.h */
 
 enum lost_reason {
-    LOST_UNSAID,      /* who told of it speaks format 1, or gives a reason that is not known here */
+    LOST_UNSAID,      /* the reporting process speaks format 1, or gives an unknown reason */
     LOST_BACKEND,     /* the backend that had the batch is gone */
     LOST_ACCELERATOR, /* its accelerator failed */
     LOST_INPUTS,      /* the backend did not get its inputs from its frontend */
-    LOST_ANSWER,      /* the backend had no connection to its frontend when it had run */
+    LOST_ANSWER,      /* after the run the backend had no connection to its frontend */
     LOST_PLAN,        /* the backend could not take its batch */
-    LOST_PLACE,       /* its model had another place in the scheduler when it came */
+    LOST_PLACE,       /* when it came, its model had another place in the scheduler */
     LOST_REASONS,
 };
 
-/* In metrics. */
+/* Its name in metrics. */
 const char *lost_reason_name(enum lost_reason reason);
 
 /* Of all reasons. */
@@ -28,7 +28,7 @@ static inline uint64_t lost_sum(const uint64_t lost[LOST_REASONS]) {
     return sum;
 }
 
-/* Tells of one, in FRAME_UNDELIVERED or FRAME_RESULTS of the peer's format. */
+/* Reports one, in FRAME_UNDELIVERED or FRAME_RESULTS of the peer's format. */
 void lost_tell(struct peer *peer, enum frame_kind kind, uint64_t handle, enum lost_reason reason);
-/* The i-th of such a frame, checked. */
+/* Reads the i-th of such a frame, which has been checked. */
 uint64_t lost_read(const struct peer *peer, const void *head, uint32_t i, enum lost_reason *reason);

@@ -1,4 +1,4 @@
-/* names.c - the names that somebody wants to know, and the thread that looks them up. */
+/* names.c - the names that are wanted, and the thread that looks them up. */
 #include "cluster/names.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 #include "base/thread.h"
 
 #define NAME_MAX_BYTES 256
-#define AGAIN_NS       (1 * NS_PER_S)  /* from when a name was asked for: then it is looked up again */
-#define FORGET_NS      (60 * NS_PER_S) /* of which nobody has wanted to know anything */
+#define AGAIN_NS       (1 * NS_PER_S)  /* a result older than this is looked up again */
+#define FORGET_NS      (60 * NS_PER_S) /* a name that was not wanted for this time is forgotten */
 
 enum name_state {
     NAME_IDLE,
-    NAME_WANTED, /* the thread is to look it up, */
-    NAME_ASKED,  /* and does */
+    NAME_WANTED, /* the thread is to look it up */
+    NAME_ASKED,  /* the thread looks it up now */
 };
 
 struct name {
@@ -28,7 +28,7 @@ struct name {
     char text[NAME_MAX_BYTES];
     enum name_state state;
     int64_t asked_ns, used_ns;
-    bool missed; /* the last time: it was logged */
+    bool missed; /* it was not found the last time, and that was logged */
     uint32_t count;
     struct name_address found[NAME_ADDRESSES_MAX];
 };
@@ -38,12 +38,12 @@ struct names {
     pthread_cond_t news;  /* for the thread */
     struct name *first;
     bool started;
-    bool closing; /* the thread frees all */
+    bool closing; /* the thread frees everything */
 };
 
 /* ---- one name ---- */
 
-/* Takes HOST:PORT apart. */
+/* Splits HOST:PORT. */
 static int name_split(const char *name, char host[NAME_MAX_BYTES], const char **port, struct sy_error *err) {
     const char *colon = strrchr(name, ':');
     char *end;
@@ -106,7 +106,7 @@ static struct name *wanted(const struct names *names) {
     return n;
 }
 
-/* What was found takes the place of what was known; what was not found leaves it. */
+/* Found addresses replace the known ones; if none are found, the known ones stay. */
 static void name_found(struct name *n, const struct name_address *found, int count, const struct sy_error *err) {
     n->state = NAME_IDLE;
     if (count < 0) {
@@ -134,7 +134,7 @@ static void *names_main(void *context) {
             pthread_cond_wait(&names->news, &names->lock);
             continue;
         }
-        n->state = NAME_ASKED; /* it stays while it is */
+        n->state = NAME_ASKED; /* in this state it is not freed */
         pthread_mutex_unlock(&names->lock);
         int count = look_up(n->text, 0, found, &err);
         pthread_mutex_lock(&names->lock);
@@ -149,7 +149,7 @@ static void *names_main(void *context) {
 static void thread_start(struct names *names) {
     pthread_t thread;
     int rc = pthread_create(&thread, NULL, names_main, names);
-    if (rc != 0) { /* the next who asks tries again */
+    if (rc != 0) { /* the next caller tries again */
         log_error("names cannot be looked up", "reason=\"%s\"", strerror(rc));
         return;
     }
@@ -157,7 +157,7 @@ static void thread_start(struct names *names) {
     names->started = true;
 }
 
-/* ---- who wants to know ---- */
+/* ---- the callers' side ---- */
 
 struct names *names_create(void) {
     struct names *names = calloc(1, sizeof(*names));
@@ -180,7 +180,7 @@ void names_destroy(struct names *names) {
         names_free(names);
 }
 
-/* Its entry; a new one if there is none, and what nobody wants any more goes. NULL without memory. */
+/* The entry of a name; adds one if there is none, and frees entries that are no longer wanted. NULL without memory. */
 static struct name *name_of(struct names *names, const char *text, int64_t now_ns) {
     for (struct name *n = names->first; n; n = n->next)
         if (strcmp(n->text, text) == 0)

@@ -1,8 +1,8 @@
-/* names.h - where HOST:PORT is: an address, or a name, which may have several addresses, and others later.
+/* names.h - the addresses of HOST:PORT. A host name may have several, and they may change.
  *
- * To look a name up may take seconds. So a thread does that, and who wants to know asks as often as it tries to
- * connect: it gets what was found last, and if that is old the thread looks again meanwhile. The thread starts with the
- * first name that is no address. That a name is not found is logged once, and so is that it is found after all. */
+ * Looking up a name may take seconds, so a thread does that. A caller asks each time that it tries to connect: it gets
+ * the last result, and if that is old the thread looks the name up again meanwhile. The thread starts with the first
+ * name that is no address. A name that is not found is logged once, and once more when it is found. */
 #pragma once
 
 #include <stdint.h>
@@ -19,15 +19,15 @@ struct name_address {
 
 /* Whether it is HOST:PORT (or [HOST]:PORT). 0, or -EINVAL with a sentence. */
 int name_check(const char *name, struct sy_error *err);
-/* Looks it up, and waits for that. How many addresses, at least 1; or -EINVAL, -ENOENT with a sentence. */
+/* Looks a name up; blocks. The number of addresses, at least 1; or -EINVAL, -ENOENT with a sentence. */
 int name_look_up(const char *name, struct name_address found[NAME_ADDRESSES_MAX], struct sy_error *err);
 
 struct names;
 
 /* NULL without memory. */
 struct names *names_create(void);
-/* Waits for nobody: what the thread is looking up it forgets. NULL is allowed. */
+/* Does not wait: the thread frees everything when its look-up is over. NULL is allowed. */
 void names_destroy(struct names *names);
-/* What is known of a name. How many addresses; 0: none yet. One thread at a time. */
+/* The known addresses of a name, and their number; 0: none yet. One thread at a time. */
 uint32_t names_find(struct names *names, const char *name, int64_t now_ns,
                     struct name_address found[NAME_ADDRESSES_MAX]);

@@ -1,4 +1,5 @@
-/* peer.c - frames over a non-blocking socket: what has come is parsed where it lies, what goes out waits in pieces. */
+/* peer.c - frames over a non-blocking socket: received frames are parsed in the buffer, outgoing ones wait in
+ * pieces. */
 #include "cluster/peer.h"
 
 #include <errno.h>
@@ -15,18 +16,18 @@
 #include "cluster/peer_tls.h"
 
 #define IN_BYTES     ((size_t)256 * 1024)
-#define IN_STRANGER  ((size_t)16 * 1024) /* that, and the longest frame's head, of who has not introduced himself */
-#define CHUNK_BYTES  ((size_t)64 * 1024) /* of copies that lie together */
-#define COPY_MOST    4096                /* a piece of a body that is no longer is copied */
+#define IN_STRANGER  ((size_t)16 * 1024) /* before the peer has introduced itself; also its longest head */
+#define CHUNK_BYTES  ((size_t)64 * 1024) /* of copies in one piece of memory */
+#define COPY_MOST    4096                /* pieces of a body up to this size are copied */
 #define SEND_PIECES  64                  /* of one system call */
 #define READS_MOST   8                   /* system calls a turn, so that no peer starves another */
 #define PIECES_FIRST 64
-/* What comes behind a body is read along with it into the buffer. Behind a long one that is only the next head: the
- * rest would be the next body's, and be copied once more from there. */
+/* Bytes after a body are read into the buffer together with it. After a long body that is only the next head: further
+ * bytes would belong to the next body, and would have to be copied again from the buffer. */
 #define BODY_LONG   ((size_t)16 * 1024)
 #define AHEAD_BYTES ((size_t)4096)
 
-/* Bytes that go out: copied into memory of the piece's own, or somebody else's. */
+/* Outgoing bytes: copied into the piece's own memory, or in memory of someone else. */
 struct out_piece {
     const char *data;
     size_t bytes, done;
@@ -55,7 +56,7 @@ static void count_out(const struct peer *peer, uint64_t bytes) {
     counter_add(&peer->counts->bytes_out, bytes);
 }
 
-/* ---- who is to be flushed ---- */
+/* ---- peers to be flushed ---- */
 
 static void want_flush(struct peer *peer) {
     if (peer->flush_wanted)
@@ -77,7 +78,7 @@ static void watch(struct peer *peer, int operation) {
     uint32_t events = (peer->paused ? 0 : EPOLLIN) | (peer->writable_wanted ? EPOLLOUT : 0);
     struct epoll_event event = {.events = events, .data.ptr = peer};
     if (epoll_ctl(peer->epoll_fd, operation, peer->fd, &event) < 0)
-        want_flush(peer); /* no memory in the kernel: the next turn tries again */
+        want_flush(peer); /* the kernel has no memory: the next turn tries again */
 }
 
 int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const struct peer_events *events, void *owner) {
@@ -130,17 +131,18 @@ void peer_pause(struct peer *peer, bool paused) {
 }
 
 void peer_welcome(struct peer *peer) {
-    peer->stranger = false; /* what has come lies in the small buffer still, and is being read */
+    peer->stranger = false; /* received bytes are still in the small buffer, and are being read */
 }
 
 static struct out_piece *piece_at(const struct peer *peer, uint32_t n) {
     return &peer->out[(peer->out_first + n) & (peer->out_room - 1)];
 }
 
-/* The first piece has gone, or never will. Its copy's memory stays for the next piece in its place. */
+/* The first piece was sent, or never will be. Memory for its copy is kept for the next piece in its slot. */
 static void piece_over(struct peer *peer) {
     struct out_piece *piece = piece_at(peer, 0);
-    peer->out_first = --peer->out_count ? peer->out_first + 1 : 0; /* whose memory is in the caches */
+    peer->out_first = --peer->out_count ? peer->out_first + 1 : 0; /* start again with the slot whose memory is in the
+                                                                    * caches */
     if (piece->sent)
         piece->sent(piece->context, piece->tag);
     else if (piece->data == piece->copy)
@@ -152,7 +154,7 @@ static void piece_over(struct peer *peer) {
 static void end(struct peer *peer) {
     peer->closed = true;
     flush_over(peer);
-    /* A process that was forked meanwhile may still have the socket, which would stay in the epoll set then. */
+    /* A child process forked meanwhile may still have the socket, which would then stay in the epoll set. */
     epoll_ctl(peer->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
     while (peer->out_count > 0)
         piece_over(peer);
@@ -184,7 +186,7 @@ void peer_free(struct peer *peer) {
     peer->in = NULL;
 }
 
-/* The connection is at its end by itself. */
+/* The connection has failed or was closed by the other end. */
 static void fail(struct peer *peer, const char *reason) {
     if (peer->closed)
         return;
@@ -194,7 +196,7 @@ static void fail(struct peer *peer, const char *reason) {
 
 /* ---- out ---- */
 
-/* A place for one more piece. NULL without memory. */
+/* A slot for one more piece. NULL without memory. */
 static struct out_piece *piece_new(struct peer *peer) {
     if (peer->out_count == peer->out_room) {
         struct out_piece *grown = calloc((size_t)2 * peer->out_room, sizeof(*grown));
@@ -213,7 +215,7 @@ static struct out_piece *piece_new(struct peer *peer) {
     return piece;
 }
 
-/* Room for `bytes` more that are copied, in one piece of memory; at a multiple of 8 in it, if they are structs. */
+/* Room for `bytes` more of copies, in one piece of memory; for structs, at a multiple of 8 in it. */
 static char *copy_room(struct peer *peer, size_t bytes, bool structs) {
     struct out_piece *last = peer->out_count ? piece_at(peer, peer->out_count - 1) : NULL;
     if (!last || last->data != last->copy || last->sent || last->room - last->bytes < bytes ||
@@ -239,7 +241,7 @@ static char *copy_room(struct peer *peer, size_t bytes, bool structs) {
     return at;
 }
 
-/* Without memory, or with a peer that takes nothing, the connection ends when it is flushed next. */
+/* Without memory, or if the peer reads nothing, the connection is closed at its next flush. */
 static void give_up(struct peer *peer) {
     shutdown(peer->fd, SHUT_RDWR);
 }
@@ -288,7 +290,7 @@ void peer_send(struct peer *peer, enum frame_kind kind, uint32_t count, const vo
         memcpy(at, head, head_bytes);
 }
 
-/* Bodies are padded like heads, by their last piece. */
+/* Bodies are padded like heads, in their last piece. */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag) {
     bool copied = bytes <= COPY_MOST && !peer->closed;
     char *at = copied ? copy_room(peer, bytes, false) : NULL;
@@ -309,7 +311,7 @@ void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sen
         sent(context, tag);
 }
 
-/* Takes `bytes` that were sent off the pieces. */
+/* Removes `bytes` that were sent from the pieces. */
 static void pieces_take(struct peer *peer, size_t bytes) {
     while (peer->out_count > 0) {
         struct out_piece *piece = piece_at(peer, 0);
@@ -330,7 +332,7 @@ static void want_writable(struct peer *peer, bool wanted) {
     watch(peer, EPOLL_CTL_MOD);
 }
 
-/* Encrypts the next pieces, about as much as the socket takes. False: it cannot. */
+/* Encrypts the next pieces, about as much as the socket takes. False: it failed. */
 static bool encrypt(struct peer *peer) {
     while (peer_tls_established(peer->tls) && peer->out_count > 0 && peer_tls_unsent(peer->tls) < PEER_TLS_BYTES) {
         const struct out_piece *piece = piece_at(peer, 0);
@@ -343,7 +345,7 @@ static bool encrypt(struct peer *peer) {
     return true;
 }
 
-/* Notes what a send has returned. Bytes that went, 0 if a signal came between; -1: that is all for now. */
+/* Handles the result of a send. The bytes sent; 0: interrupted by a signal; -1: no more for now. */
 static ssize_t sent_note(struct peer *peer, ssize_t sent) {
     if (sent >= 0) {
         peer->bytes_out += (uint64_t)sent;
@@ -423,7 +425,7 @@ int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const
     ssize_t sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == (ssize_t)(sizeof(frame) + head_bytes))
         return 0;
-    give_up(peer); /* half a frame is no use */
+    give_up(peer); /* half a frame is useless */
     return sent < 0 ? -errno : -EAGAIN;
 }
 
@@ -447,7 +449,7 @@ static void body_over(struct peer *peer) {
         peer->events->body_over(peer);
 }
 
-/* So many bytes of the body have come, and lie in its pieces. */
+/* So many bytes of the body have been received into its pieces. */
 static void body_advance(struct peer *peer, size_t bytes) {
     peer->body_left -= bytes;
     while (bytes > 0 && peer->piece < peer->piece_count) {
@@ -460,7 +462,7 @@ static void body_advance(struct peer *peer, size_t bytes) {
     }
 }
 
-/* What lies in the buffer of the body. */
+/* Copies the part of the body that is in the buffer. */
 static void body_from_buffer(struct peer *peer) {
     while (peer->body_left > 0 && peer->in_taken < peer->in_used) {
         size_t part = peer->in_used - peer->in_taken;
@@ -478,8 +480,8 @@ static void body_from_buffer(struct peer *peer) {
     }
 }
 
-/* Moves what is left to the buffer's begin: frames begin at multiples of 8 there, so that heads can be read in place.
- */
+/* Moves the remaining bytes to the start of the buffer. Frames begin at multiples of 8 there, so that heads can be read
+ * in place. */
 static void buffer_compact(struct peer *peer) {
     memmove(peer->in, peer->in + peer->in_taken, peer->in_used - peer->in_taken);
     peer->in_used -= peer->in_taken;
@@ -500,7 +502,7 @@ static int buffer_room(struct peer *peer, size_t bytes) {
     return 0;
 }
 
-/* The next frame's head, if all of it is there. 1: taken; 0: more has to come; -errno with a sentence. */
+/* Takes the next frame's head, if it is complete. 1: taken; 0: incomplete; -errno with a sentence. */
 static int frame_take(struct peer *peer, struct sy_error *err) {
     if (peer->in_taken % 8)
         buffer_compact(peer);
@@ -533,7 +535,7 @@ static int frame_take(struct peer *peer, struct sy_error *err) {
     return 1;
 }
 
-/* Takes all that is in the buffer. False: the connection is closed. */
+/* Takes all frames in the buffer. False: the connection is closed. */
 static bool frames_take(struct peer *peer) {
     struct sy_error err = {.text = ""};
     int rc = 1;
@@ -555,7 +557,7 @@ static bool frames_take(struct peer *peer) {
     return !peer->closed;
 }
 
-/* Descriptors that came along; those that nobody waits for are closed with the peer. */
+/* Takes received descriptors; those that are not used are closed with the peer. */
 static void fds_take(struct peer *peer, struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -572,7 +574,7 @@ static void fds_take(struct peer *peer, struct msghdr *message) {
     }
 }
 
-/* Who has introduced himself gets the buffer that a member has. */
+/* A peer that has introduced itself gets the larger buffer of a member. */
 static void buffer_grow(struct peer *peer) {
     char *grown = peer->stranger || peer->in_room >= IN_BYTES ? NULL : realloc(peer->in, IN_BYTES);
     if (!grown)
@@ -581,7 +583,7 @@ static void buffer_grow(struct peer *peer) {
     peer->in_room = IN_BYTES;
 }
 
-/* One system call. Bytes, 0 at the end, or -errno. `*drained`: it brought less than there was room for. */
+/* One system call. The bytes read, 0 at the end, or -errno. `*drained`: fewer bytes than there was room for. */
 static ssize_t receive(struct peer *peer, bool *drained) {
     struct iovec pieces[PEER_PIECES_MAX + 1];
     uint32_t count = 0;
@@ -595,7 +597,7 @@ static ssize_t receive(struct peer *peer, bool *drained) {
     if (peer->in_used == peer->in_room)
         buffer_compact(peer);
     size_t room = peer->in_room - peer->in_used;
-    if (peer->frame.body_bytes >= BODY_LONG && room > AHEAD_BYTES) /* of the frame that had a body last */
+    if (peer->frame.body_bytes >= BODY_LONG && room > AHEAD_BYTES) /* the last frame with a body */
         room = AHEAD_BYTES;
     pieces[count++] = (struct iovec){peer->in + peer->in_used, room};
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(PEER_FDS_MAX * sizeof(int))];
@@ -618,7 +620,7 @@ static ssize_t receive(struct peer *peer, bool *drained) {
 
 /* ---- in, over TLS ---- */
 
-/* Tells who speaks plain frames where TLS is needed, in plain text. */
+/* Refuses, in plain text, a peer that sends plain frames although TLS is needed. */
 static void refuse_plain(struct peer *peer, const char *why) {
     char text[sizeof(struct frame) + 256] = {0};
     struct frame frame = {.head_bytes = (uint32_t)strlen(why), .kind = FRAME_REFUSED, .count = 1};
@@ -628,7 +630,8 @@ static void refuse_plain(struct peer *peer, const char *why) {
     send(peer->fd, text, sizeof(frame) + padded(frame.head_bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Decrypts what was given to the stream to where it belongs, and takes it. False: the connection is closed. */
+/* Decrypts the bytes given to the stream, into the buffer or the body's pieces, and takes them. False: the connection
+ * is closed. */
 static bool decrypt(struct peer *peer) {
     for (;;) {
         while (peer->in_body && peer->piece < peer->piece_count && peer->pieces[peer->piece].iov_len == 0)
@@ -693,11 +696,11 @@ static void read_tls(struct peer *peer, int64_t now_ns) {
             return;
     }
     if (!peer->closed && (peer_tls_unsent(peer->tls) > 0 || peer->out_count > 0))
-        peer_flush(peer); /* of the handshake, and what waited for its end */
+        peer_flush(peer); /* sends the handshake's bytes, and frames that waited for its end */
 }
 
 static void read_ready(struct peer *peer, int64_t now_ns) {
-    bool drained = false; /* if more comes meanwhile, epoll says so again */
+    bool drained = false; /* if more comes meanwhile, epoll reports it again */
     for (int i = 0; i < READS_MOST && !peer->closed && !drained; i++) {
         buffer_grow(peer);
         bool first = peer->bytes_in == 0;
@@ -721,7 +724,7 @@ static void read_ready(struct peer *peer, int64_t now_ns) {
     }
 }
 
-/* A connection that was begun has come about, or not. */
+/* A connection attempt has succeeded or failed. */
 static void connected(struct peer *peer) {
     int error = 0;
     socklen_t length = sizeof(error);
@@ -742,7 +745,7 @@ void peer_ready(struct peer *peer, uint32_t epoll_events, int64_t now_ns) {
     if (peer->closed)
         return;
     if (peer_greets(peer) && epoll_events & (EPOLLERR | EPOLLHUP)) {
-        fail(peer, "the other end closed the connection"); /* nobody is there whom an answer would reach */
+        fail(peer, "the other end closed the connection"); /* no answer would reach the other end */
         return;
     }
     if (peer->connecting && epoll_events & (EPOLLOUT | EPOLLERR | EPOLLHUP))

@@ -1,12 +1,12 @@
 /* peer.h - one connection to another process: frames in, frames out, over a non-blocking socket and epoll.
  *
- * Owned by one thread, the link thread, which alone calls these functions. What is sent in a turn is kept until
- * peer_flush(), which makes one system call for all of it while the socket takes it. Small heads are copied, bodies are
- * sent from where they lie. What has come is handed to peer_events: a head when all of it is there, a body when all of
- * it lies where begin_body() wanted it.
+ * Owned by the link thread, which alone calls these functions. Frames sent in a turn are kept until peer_flush(), which
+ * sends them by one system call as far as the socket takes them. Small heads are copied, bodies are sent from their own
+ * memory. Received frames are passed to peer_events: a head when it is complete, a body when it is complete in the
+ * memory that body() has given.
  *
- * Over TLS (peer_secure()) pieces are encrypted as the socket takes them, which is also when their memory is free
- * again, and what comes is decrypted to where it belongs. */
+ * Over TLS (peer_secure()) pieces are encrypted when the socket takes them, after which their memory is no longer
+ * needed, and received bytes are decrypted into the buffer or the body's memory. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,112 +16,114 @@
 #include "base/list.h"
 #include "cluster/wire.h"
 
-#define PEER_FDS_MAX    64                  /* descriptors that may come with a frame */
+#define PEER_FDS_MAX    64                  /* most descriptors that come with a frame */
 #define PEER_PIECES_MAX (TENSORS_MAX + 1)   /* of a body */
-#define PEER_OUT_MAX    ((size_t)256 << 20) /* bytes copied and not sent, from which on a peer is too slow: closed */
+#define PEER_OUT_MAX    ((size_t)256 << 20) /* bytes copied and not sent; a peer with more is too slow and closed */
 
 struct peer;
 struct peer_tls; /* cluster/peer_tls.h */
 struct tls;      /* net/tls.h */
 
 struct peer_events {
-    /* A frame's head, checked, which is gone afterwards, and of one without a body the whole frame. -errno with a
-     * sentence closes the connection. */
+    /* A frame's head, already checked; it is valid only during the call. A frame without a body is complete. -errno
+     * with a sentence closes the connection. */
     int (*frame)(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err);
-    /* Where the body of the frame goes whose head was just taken: pieces that have `body_bytes` together. Without
-     * pieces (0), or where this is NULL, it is read and thrown away. */
+    /* Where the body of that frame goes: pieces of `body_bytes` together. Without pieces (0), or if this is NULL, the
+     * body is read and discarded. */
     uint32_t (*body)(struct peer *peer, const struct frame *frame, struct iovec pieces[PEER_PIECES_MAX]);
-    /* All of that body has come. NULL: of no concern. */
+    /* That body is complete. May be NULL. */
     void (*body_over)(struct peer *peer);
-    /* The connection is over, and peer_free() is due, at once or later: nothing is called any more. */
+    /* The connection is closed; no further function is called. Call peer_free(), immediately or later. */
     void (*closed)(struct peer *peer, const char *reason);
 };
 
-/* Tells that a body was sent (or never will be): its memory may be used for something else. */
+/* A piece of a body was sent, or never will be: its memory may be reused. */
 typedef void peer_sent(void *context, uint64_t tag);
 
 struct out_piece;
 
-/* What a link thread's connections have cost; written by that thread, read by anyone. */
+/* The cost of a link thread's connections; written by that thread, read by anyone. */
 struct link_counts {
     _Atomic uint64_t turns;        /* of the thread */
-    _Atomic uint64_t reads, sends; /* system calls that brought or took something */
+    _Atomic uint64_t reads, sends; /* system calls that transferred something */
     _Atomic uint64_t frames_in, frames_out, bytes_in, bytes_out;
 };
 
 struct peer {
     const struct peer_events *events;
-    void *owner;                /* who the events are for */
+    void *owner;                /* context of the events */
     struct list_node link;      /* of the owner */
     struct list_node flush;     /* of `flushes`, while flush_wanted */
-    struct list_node *flushes;  /* where the thread's peers wait to be flushed; NULL: the owner looks at flush_wanted */
-    struct link_counts *counts; /* of all connections of the thread; NULL: nobody counts */
-    struct list_node greet;     /* of the loop: it waits for its next step of the handshake */
+    struct list_node *flushes;  /* the thread's list of peers to be flushed; NULL: the owner checks flush_wanted */
+    struct link_counts *counts; /* of all connections of the thread; NULL: not counted */
+    struct list_node greet;     /* of the loop, while it waits for the next step of its handshake */
     int fd, epoll_fd;
     char name[160]; /* in logs: "backend 10.0.0.3:41234" */
     bool connecting, closed, writable_wanted, flush_wanted;
-    bool flushed_last;    /* of the owner's peers, in a turn: what it hears is true of what others were sent */
-    bool stranger;        /* it connected to us, and has not introduced itself: only short frames, please */
+    bool flushed_last;    /* flushed after the owner's other peers in a turn: so what it is told of frames to others is
+                           * true when it reads it */
+    bool stranger;        /* it connected to us, and has not introduced itself: only short frames are accepted */
     bool paused;          /* nothing is read */
     struct peer_tls *tls; /* NULL: plain text */
-    int64_t heard_ns;     /* when something last came */
+    int64_t heard_ns;     /* when something was last received */
     uint32_t format;      /* of frames, once both ends have introduced themselves; before that the oldest */
     /* in */
     char *in;
     size_t in_room, in_used, in_taken;
-    struct frame frame; /* whose head or body is under way */
+    struct frame frame; /* whose head or body is being received */
     bool in_body;
     struct iovec pieces[PEER_PIECES_MAX];
     uint32_t piece, piece_count;
     uint64_t body_left;
-    int fds[PEER_FDS_MAX]; /* that came and nobody has taken */
+    int fds[PEER_FDS_MAX]; /* received and not taken yet */
     uint32_t fd_count;
     /* out */
     struct out_piece *out; /* [out_room] a ring */
     uint32_t out_room, out_first, out_count;
-    size_t out_copied;  /* bytes of copies in it */
-    struct frame *last; /* the frame that was begun last, while it may get more structs; in the last piece */
+    size_t out_copied;  /* bytes of all copies in it */
+    struct frame *last; /* the last frame, while more structs may be added to it; in the last piece */
     uint64_t bytes_in, bytes_out;
 };
 
-/* Takes a connected or connecting socket over, and watches it. 0, or -errno: the socket is the caller's still. */
+/* Takes over a connected or connecting socket, and watches it. 0, or -errno: the socket still belongs to the caller. */
 int peer_init(struct peer *peer, int fd, bool connecting, int epoll_fd, const struct peer_events *events, void *owner);
-/* Speaks TLS on it, as the client where the connection is ours. Right after peer_init(). `arrived` is PEER_TLS_BYTES of
- * memory for all peers of a thread. 0 or -ENOMEM: it is to be closed. */
+/* Uses TLS on the connection, as the client if we made it. Call it right after peer_init(). `arrived` is PEER_TLS_BYTES
+ * of memory for all peers of a thread. 0 or -ENOMEM: close the peer. */
 int peer_secure(struct peer *peer, struct tls *tls, char *arrived);
-/* Whether it is a stranger's TLS handshake that what epoll says next goes on with: that takes a millisecond. */
+/* Whether the next epoll event continues a stranger's TLS handshake, which takes a millisecond. */
 bool peer_greets(const struct peer *peer);
-/* Whether nothing has come from it so far. */
+/* Whether nothing has been received from it so far. */
 bool peer_is_silent(const struct peer *peer);
-/* Reads nothing for now, or reads again. The end of the connection is told either way. */
+/* Stops reading for now, or reads again. The end of the connection is reported either way. */
 void peer_pause(struct peer *peer, bool paused);
-/* It has introduced itself: frames may be as long as they need. */
+/* It has introduced itself: longer frames are accepted from now on. */
 void peer_welcome(struct peer *peer);
-/* Closes the connection, without calling closed(), and tells of all bodies that they are over. */
+/* Closes the connection, without calling closed(); calls the peer_sent of all bodies. */
 void peer_close(struct peer *peer);
-/* The same for one that is still connecting, but its socket is returned, on which nothing was sent. */
+/* Ends a peer that is still connecting, as peer_close() does, but returns its socket open: nothing was sent on it. */
 int peer_release(struct peer *peer);
-/* Frees what a closed one has. */
+/* Frees the memory of a closed peer. */
 void peer_free(struct peer *peer);
 
-/* What epoll says. The peer may be closed afterwards. */
+/* Handles an epoll event. The peer may be closed afterwards. */
 void peer_ready(struct peer *peer, uint32_t epoll_events, int64_t now_ns);
 
-/* One more frame, copied. The head's place is returned, to be filled in before anything else is sent, or NULL without
- * memory (then the connection is closed soon). */
+/* Adds a frame. Returns the memory of its head, to be filled in before anything else is sent, or NULL without memory
+ * (then the connection is closed soon). */
 void *peer_frame(struct peer *peer, enum frame_kind kind, uint32_t count, size_t head_bytes, uint64_t body_bytes);
-/* The same with a head that is there. */
+/* The same with a given head, which is copied. */
 void peer_send(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes);
-/* The place of one more struct in the last frame, if that is of this kind, has fewer than `most` and no body, and
- * nothing was sent since; else in a new one. */
+/* Adds a struct, and returns its memory: in the last frame, if that is of this kind, has fewer than `most` structs and
+ * no body, and has not been sent; else in a new frame. */
 void *peer_frame_more(struct peer *peer, enum frame_kind kind, size_t struct_bytes, uint32_t most);
-/* A piece of the body of the last frame, copied if it is small, else sent from where it lies until `sent` is called
- * (with the context; NULL: it stays in place anyway). Pieces of all bodies' bytes must follow their frame. */
+/* Adds a piece of the body of the last frame. It is copied if it is small; otherwise its memory must stay until `sent`
+ * is called with the context (NULL: it always stays). A frame must be followed by pieces of all bytes of its body. */
 void peer_body(struct peer *peer, const void *data, size_t bytes, peer_sent *sent, void *context, uint64_t tag);
-/* A frame with descriptors, over a Unix socket, at once. The descriptors stay the caller's. 0 or -errno. */
+/* Sends a frame with descriptors over a Unix socket, immediately. The descriptors still belong to the caller. 0 or
+ * -errno. */
 int peer_send_fds(struct peer *peer, enum frame_kind kind, uint32_t count, const void *head, size_t head_bytes,
                   const int *fds, uint32_t fd_count);
-/* Sends what the socket takes. */
+/* Sends as much as the socket takes. */
 void peer_flush(struct peer *peer);
-/* Bytes that the other end's host has not got yet: they wait here, or in the socket. */
+/* Bytes that have not reached the other end's host yet: they wait here, or in the socket. */
 size_t peer_unsent(const struct peer *peer);

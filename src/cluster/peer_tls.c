@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* What a record begins with (RFC 8446, 5.1): its type, and the major number of a version. */
+/* The first bytes of a record (RFC 8446, 5.1): its type, and the major version. */
 #define RECORD_ALERT     21
 #define RECORD_HANDSHAKE 22
 #define RECORD_VERSION   3

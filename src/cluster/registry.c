@@ -22,7 +22,7 @@
 #define RETRY_MIN_NS        (100 * NS_PER_MS)
 #define RETRY_MAX_NS        (2 * NS_PER_S)
 
-/* What the thread can be asking etcd; one of each at a time. The first five keep the session, in this order. */
+/* The calls to etcd; at most one of each kind at a time. The first five make up the session, in this order. */
 enum call_kind { CALL_KEEP, CALL_LEASE, CALL_PUT, CALL_LIST, CALL_WATCH, CALL_QUESTION, CALL_REVOKE, CALL_KINDS };
 
 static const char *const paths[CALL_KINDS] = {
@@ -38,7 +38,7 @@ struct call {
     bool busy;
     uint32_t endpoint;
     struct text body, answer;
-    struct sy_error why; /* a watch's answer could not be read */
+    struct sy_error why; /* the reason why a watch's answer could not be read */
 };
 
 struct question {
@@ -60,16 +60,16 @@ struct registry {
     _Atomic bool closing;
     struct push_list questions; /* user -> thread */
     struct push_list events;    /* thread -> user */
-    struct push_node *taken;    /* the user's: events taken, not yet handed out */
+    struct push_node *taken;    /* owned by the user: events taken, not yet returned */
     /* owned by the thread from here on */
     struct push_node *waiting; /* questions, the oldest first */
-    struct question *question; /* being asked */
+    struct question *question; /* the question being asked */
     struct curl_slist *headers;
     struct call calls[CALL_KINDS];
     uint32_t endpoint;
     bool up, ever_up;              /* for the log */
-    enum registry_event_kind told; /* REGISTRY_UP or REGISTRY_DOWN; at first something else */
-    enum call_kind next;           /* of the session; CALL_KINDS: it watches */
+    enum registry_event_kind told; /* the last of REGISTRY_UP and REGISTRY_DOWN that was reported; at first neither */
+    enum call_kind next;           /* next call of the session; CALL_KINDS: it watches */
     int64_t next_ns, keep_ns, retry_ns;
     int64_t lease, revision;
     bool leader_listed, self_listed;
@@ -81,7 +81,7 @@ struct registry {
 
 static struct registry_event *event_new(enum registry_event_kind kind) {
     struct registry_event *event = calloc(1, sizeof(*event));
-    CHECK(event != NULL); /* who waits for an answer would wait for ever */
+    CHECK(event != NULL); /* else a user that waits for an answer would wait for ever */
     event->kind = kind;
     return event;
 }
@@ -101,7 +101,7 @@ static void member_tell(struct registry *r, enum registry_event_kind kind, const
     event_send(r, event);
 }
 
-/* ---- what is there ---- */
+/* ---- keys ---- */
 
 static struct known *member_find(struct registry *r, uint64_t incarnation) {
     for (uint32_t i = 0; i < r->member_count; i++)
@@ -142,7 +142,7 @@ static void leader_tell(struct registry *r, enum registry_event_kind kind, const
     event_send(r, event);
 }
 
-/* A key of ours in a list or a watch. */
+/* A key of our cluster in a list or a watch. */
 static void pair_seen(void *context, const struct etcd_pair *pair) {
     struct registry *r = context;
     char leader_key[ETCD_KEY_MAX];
@@ -165,7 +165,7 @@ static void pair_seen(void *context, const struct etcd_pair *pair) {
     else if (known)
         member_forget(r, known);
     if (pair->deleted && incarnation == r->config.self.incarnation)
-        r->lease = 0; /* it ran out while this process was stopped, or somebody took it */
+        r->lease = 0; /* it expired while this process was stopped, or was revoked */
 }
 
 /* ---- calls ---- */
@@ -203,7 +203,7 @@ static void endpoint_leave(struct registry *r, uint32_t endpoint) {
 
 /* ---- the session: lease, member, list, watch ---- */
 
-/* A session begins, or goes on with what it has. */
+/* Begins a session, or continues it with its lease. */
 static void session_begin(struct registry *r) {
     for (int kind = CALL_KEEP; kind <= CALL_WATCH; kind++)
         call_stop(r, kind);
@@ -233,14 +233,14 @@ static void session_up(struct registry *r) {
     r->up = r->ever_up = true;
 }
 
-/* The list is complete: who is not in it has gone. */
+/* The list is complete: members not in it have gone. */
 static void list_end(struct registry *r) {
     for (uint32_t i = r->member_count; i-- > 0;)
         if (!r->members[i].listed)
             member_forget(r, &r->members[i]);
     if (!r->leader_listed)
         leader_tell(r, REGISTRY_LEADER, &(struct registry_leader){.key = {.revision = r->revision}});
-    /* We are missing only if the registry has lost its data. */
+    /* Our member is missing only if the registry has lost its data. */
     r->next = r->config.self.role[0] && !r->self_listed ? CALL_LEASE : CALL_WATCH;
 }
 
@@ -254,7 +254,7 @@ static int list_read(struct registry *r, struct call *c, struct sy_error *err) {
     return etcd_range_read(c->answer.data, c->answer.length, &r->revision, pair_seen, r, err);
 }
 
-/* An answer has come whole. A watch has none: it has ended. */
+/* A complete answer has come. For a watch that means that it has ended. */
 static int session_answer(struct registry *r, struct call *c, struct sy_error *err) {
     int64_t lease = 0, ttl_s = 0;
     int rc = 0;
@@ -271,7 +271,7 @@ static int session_answer(struct registry *r, struct call *c, struct sy_error *e
         else if (r->lease)
             r->next = CALL_PUT;
         else
-            session_begin(r); /* it ran out */
+            session_begin(r); /* the lease expired */
         return 0;
     case CALL_PUT:
         rc = etcd_done_read(c->answer.data, c->answer.length, err);
@@ -288,7 +288,7 @@ static int session_answer(struct registry *r, struct call *c, struct sy_error *e
     }
 }
 
-/* Lines of a watch, while it goes on. */
+/* Takes the lines of a watch that goes on. */
 static int watch_lines_take(struct registry *r, struct call *c) {
     for (char *end; (end = memchr(c->answer.data, '\n', c->answer.length));) {
         size_t length = (size_t)(end - c->answer.data);
@@ -316,10 +316,10 @@ static size_t answer_take(char *bytes, size_t size, size_t count, void *context)
     return length;
 }
 
-/* Starts what is due; says when the next is. */
+/* Starts calls that are due; returns when the next is due. */
 static int64_t session_step(struct registry *r, int64_t now_ns) {
     bool keeping = r->next > CALL_PUT && r->lease;
-    if (r->next == CALL_KINDS && r->config.self.role[0] && !r->lease) { /* our member has gone */
+    if (r->next == CALL_KINDS && r->config.self.role[0] && !r->lease) { /* our member is no longer in etcd */
         session_begin(r);
         r->next_ns = now_ns;
     }
@@ -434,7 +434,7 @@ static void call_end(struct registry *r, struct call *c, CURLcode code) {
     }
 }
 
-/* Moves bytes, and ends the calls that have come to an end. */
+/* Transfers bytes, and ends calls that are finished. */
 static void calls_step(struct registry *r) {
     int left;
     curl_multi_perform(r->multi, &left);
@@ -446,7 +446,7 @@ static void calls_step(struct registry *r) {
     }
 }
 
-/* The others need not wait for our lease to end. */
+/* Revokes our lease, so that the others need not wait for its end. */
 static void farewell(struct registry *r) {
     int64_t until_ns = clock_now_ns() + FAREWELL_TIMEOUT_MS * NS_PER_MS;
     if (!r->lease || r->told == REGISTRY_DOWN)

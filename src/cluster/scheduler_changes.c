@@ -1,15 +1,15 @@
 /* scheduler_changes.c - a backend's models come and go while it serves.
  *
- * To the scheduler a backend's accelerators are of a class, which is their type and the backend's models (catalogue.h).
- * So other models make another class of them:
+ * The scheduler treats a backend's accelerators as a class, which is their type together with the backend's models
+ * (catalogue.h). So when the models change, the accelerators change their class:
  *
- *     choose the class, which counts from now on: models get places that know both     (reconcile())
- *     wait until no place is left for which only the class before counts              (may_switch())
- *     each accelerator leaves, ends what it has, and joins as one of the new class     (class_switch())
- *     models that ended: the backend is told that no plan for them comes any more      (ends_look())
+ *     choose the new classes, which count from now on: models get places that know both   (reconcile())
+ *     wait until no place is needed any more that knows only an old class                 (may_switch())
+ *     each accelerator leaves, ends its batches, and joins as one of the new class        (class_switch())
+ *     models that ended: the backend is told that no more plans for them come             (ends_look())
  *
- * A model that ends is no model of its backend from the first step on. If no other backend has it, its place leaves,
- * and its last requests still run where it ends. */
+ * A model that ends does not count as a model of its backend from the first step on. If no other backend has it, its
+ * place leaves, and its last requests still run on that backend. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,9 @@
 #include "base/log.h"
 #include "cluster/scheduler_link_state.h"
 
-#define CHOOSE_NS (100 * NS_PER_MS) /* after there was no class left */
+#define CHOOSE_NS (100 * NS_PER_MS) /* between attempts while no class is free */
 
-/* ---- models that others stand in the way of ---- */
+/* ---- models that wait for others of their name to go ---- */
 
 int late_note(struct scheduler_link *l, struct member *m, uint32_t number, const char *text, uint32_t bytes,
               struct sy_error *err) {
@@ -44,7 +44,7 @@ void late_free(struct member *m) {
     m->late = NULL;
 }
 
-/* Takes those that nothing stands in the way of any more. */
+/* Takes the waiting models whose names are free now. */
 static void late_look(struct scheduler_link *l, struct member *m) {
     struct sy_error err;
     for (struct late_model **at = &m->late, *late; (late = *at);) {
@@ -94,7 +94,7 @@ int member_model_ends(struct scheduler_link *l, struct member *m, uint32_t numbe
             l->changed = l->changing = true;
             return 0;
         }
-    rests_tell(m, number); /* it was never taken */
+    rests_tell(m, number); /* its model was never taken */
     return 0;
 }
 
@@ -105,7 +105,7 @@ static bool is_settled(const struct member *m) {
     return !m->models_changed;
 }
 
-/* Lets go of models that nothing runs any more. True: some are left. */
+/* Forgets ended models that no plan needs any more. True: some are left. */
 static bool ends_look(struct scheduler_link *l, struct member *m) {
     bool left = false;
     for (uint32_t i = 0; i < m->brought_count; i++) {
@@ -123,14 +123,14 @@ static bool ends_look(struct scheduler_link *l, struct member *m) {
 
 /* ---- classes ---- */
 
-/* Chooses what a backend's accelerators are to become. False: there are too many classes. */
+/* Chooses the new classes of a backend's accelerators. False: there are too many classes. */
 static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t now_ns) {
     struct catalogue *c = l->catalogue;
     for (uint32_t i = 0; i < m->class_count; i++) {
         m->targets[i] =
             catalogue_class(c, c->classes[m->classes[i]].type, m->brought, m->brought_count, classes_used(l));
         if (m->targets[i] == m->classes[i])
-            catalogue_class_leave(c, m->targets[i]); /* it is of that class already */
+            catalogue_class_leave(c, m->targets[i]); /* the accelerators already have that class */
         if (m->targets[i] != CATALOGUE_NONE)
             continue;
         m->targets[i] = m->classes[i];
@@ -141,7 +141,8 @@ static bool classes_choose(struct scheduler_link *l, struct member *m, int64_t n
     return !m->models_changed;
 }
 
-/* Whether every place that the class before runs has another one that runs it. */
+/* Whether the accelerators may change: of the places that know only the old class, none is coming, and none is of a
+ * model that the backend keeps or that no backend has any more. */
 static bool may_switch(const struct scheduler_link *l, uint32_t before, uint32_t target) {
     const struct catalogue *c = l->catalogue;
     for (uint32_t p = 0; p < l->config.models_max; p++) {
@@ -155,13 +156,13 @@ static bool may_switch(const struct scheduler_link *l, uint32_t before, uint32_t
     return !l->changed;
 }
 
-/* An accelerator on its way from one class to another. True: it has not arrived. */
+/* The next step of an accelerator that changes its class. True: more steps follow. */
 static bool accelerator_switch(struct scheduler_link *l, uint32_t accelerator, uint32_t target) {
     struct accelerator_place *a = &l->accelerators[accelerator];
     enum accelerator_state state = wiring_accelerator_state(l->wiring, accelerator);
     if (!a->switches) {
         if (a->up && state != ACCELERATOR_SERVING)
-            return true; /* the scheduler's thread has not read yet that it joined */
+            return true; /* the scheduling thread has not read yet that it joined */
         bool owes = a->owes;
         a->switches = true;
         accelerator_news(l, accelerator, NEWS_LEAVES);
@@ -177,7 +178,7 @@ static bool accelerator_switch(struct scheduler_link *l, uint32_t accelerator, u
     return false;
 }
 
-/* True: it is not over. */
+/* True: more steps follow. */
 static bool class_switch(struct scheduler_link *l, struct member *m, uint32_t i) {
     uint32_t before = m->classes[i], target = m->targets[i];
     bool left = false;
@@ -206,7 +207,7 @@ void member_accelerator_news(struct scheduler_link *l, uint32_t accelerator, enu
         accelerator_leaves(l, accelerator);
 }
 
-/* ---- all of it ---- */
+/* ---- all changes ---- */
 
 static bool member_look(struct scheduler_link *l, struct member *m, int64_t now_ns) {
     bool busy = false;

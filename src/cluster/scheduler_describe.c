@@ -1,4 +1,4 @@
-/* scheduler_describe.c - tells another thread of the accelerators and models of a cluster. */
+/* scheduler_describe.c - describes the accelerators and models of a cluster to another thread. */
 #include <errno.h>
 #include <time.h>
 
@@ -6,9 +6,9 @@
 #include "cluster/scheduler_link_state.h"
 
 #define LOOK_EVERY_NS NS_PER_MS
-#define WAIT_NS       (5 * NS_PER_S) /* the link takes a turn at least four times a second, for its report */
+#define WAIT_NS       (5 * NS_PER_S) /* enough: the link takes a turn at least four times a second, for its report */
 
-/* Its owner, the thread that asks, sees that it stays until it is done. */
+/* Owned by the thread that asks, which keeps it until it is done. */
 struct link_description {
     const struct scheduler_link_describer *to;
     _Atomic bool done;
@@ -46,7 +46,7 @@ int scheduler_link_describe(struct scheduler_link *l, const struct scheduler_lin
     while (!atomic_load_explicit(&d.done, memory_order_acquire)) {
         nanosleep(&a_little, NULL);
         if (clock_now_ns() > until_ns && atomic_exchange_explicit(&l->description, NULL, memory_order_relaxed))
-            return -ETIMEDOUT; /* the link has not seen it, and will not */
+            return -ETIMEDOUT; /* the link has not seen it, and no longer can */
     }
     return 0;
 }

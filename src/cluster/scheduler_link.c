@@ -1,4 +1,4 @@
-/* scheduler_link.c - members, and what they say to the scheduler's threads and hear from them.
+/* scheduler_link.c - members, and the messages between them and the scheduling threads.
  *
  * Everything about models and accelerators is in scheduler_places.c. */
 #include "cluster/scheduler_link.h"
@@ -17,15 +17,15 @@
 #include "net/auth.h"
 
 #define TAKE_MOST           1024           /* messages from one ring a turn */
-#define AHEAD               8              /* requests whose last ones are fetched into the caches */
+#define AHEAD               8              /* requests ahead whose `last` is prefetched */
 #define GREET_NS            (5 * NS_PER_S) /* from being accepted to the introduction */
-#define ERROR_PART_MOST     8 /* what may be wrong with a clock takes this part of a request's time at most */
+#define ERROR_PART_MOST     8 /* the error of a clock may take at most one in so many parts of a request's time */
 #define SETTLE_NS           (1 * NS_PER_S) /* after a scheduler began to lead */
 #define SCHEDULER_SILENT_NS (10 * NS_PER_S)
-#define STRANGERS_MAX       256             /* connected, and not introduced */
-#define EVICT_LOOKS         32              /* of them, to find who goes */
-#define LOOK_NS             (1 * NS_PER_MS) /* between looks at members, and while something about models is under way */
-#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* so much longer for each member: to look at one takes some 20 ns */
+#define STRANGERS_MAX       256              /* connected, and not introduced */
+#define EVICT_LOOKS         32               /* strangers checked, to find the one to close */
+#define LOOK_NS             (1 * NS_PER_MS)  /* between two checks of members, and of models while something changes */
+#define LOOK_MEMBER_NS      (10 * NS_PER_US) /* so much longer for each member: checking one takes some 20 ns */
 
 /* ---- to members ---- */
 
@@ -37,7 +37,7 @@ static struct member *member_of(const struct scheduler_link *l, uint64_t handle)
 void link_lost(struct scheduler_link *l, uint64_t handle, enum lost_reason reason) {
     struct member *m = member_of(l, handle);
     if (!m)
-        return; /* it is gone, and its requests with it */
+        return; /* the frontend is gone, and its requests with it */
     lost_tell(&m->peer, FRAME_RESULTS, handle, reason);
     l->counters.lost[reason]++;
 }
@@ -64,7 +64,7 @@ static struct request_message *last_of(struct member *m, uint64_t handle) {
     return &m->last[(size_t)(handle_frontend(handle) % HELLO_LANES_MAX) * m->hello.slots + handle_slot(handle)];
 }
 
-/* The place of a message to its model's thread, which push() hands on. NULL: there is no room now. */
+/* The slot of a message to its model's thread; push() sends it. NULL: there is no room now. */
 static struct request_message *place_for(struct scheduler_link *l, uint32_t model) {
     return ring_reserve(&l->wiring->requests[l->wiring->thread_of_served[model]]);
 }
@@ -76,7 +76,7 @@ static void push(struct scheduler_link *l, uint32_t model) {
     l->pushed++;
 }
 
-/* As it was queued: the clock's estimate has moved since. */
+/* With the times as they were queued, since the clock's estimate has changed since then. */
 bool request_cancel(struct scheduler_link *l, const struct request_message *last) {
     struct request_message *place = place_for(l, last->model);
     if (!place)
@@ -87,7 +87,8 @@ bool request_cancel(struct scheduler_link *l, const struct request_message *last
     return true;
 }
 
-/* By our clock, with what that may be wrong by in the margin, for it is not to be late by its client's. */
+/* Converts times to our clock; the possible error goes into the margin, so that the request is not late by its client's
+ * clock. */
 static void times_convert(const struct health *health, const struct request_message *sent, int64_t *arrival_ns,
                           int64_t *deadline_ns) {
     *arrival_ns = health_local(health, sent->arrival_ns);
@@ -103,12 +104,12 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     struct request_message *last = last_of(m, sent->handle);
     if (sent->kind == REQUEST_CANCELLED) {
         if (last->handle == sent->handle)
-            request_cancel(l, last); /* without room for that it runs */
+            request_cancel(l, last); /* if there is no room for that, it runs */
         return 0;
     }
     struct served_place *place = &l->places[sent->model];
     l->counters.requests++;
-    if (!place_takes(place, sent)) { /* its frontend does not know yet that the model is somewhere else now */
+    if (!place_takes(place, sent)) { /* its frontend does not know yet that the model has moved to another place */
         link_lost(l, sent->handle, LOST_PLACE);
         return 0;
     }
@@ -119,7 +120,7 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     }
     int64_t arrival_ns, deadline_ns;
     times_convert(&m->health, sent, &arrival_ns, &deadline_ns);
-    *message = *sent; /* nothing is read back of what was just written: that would wait until the caches have it */
+    *message = *sent; /* do not read back what was just written: that would stall until it is in the cache */
     *last = *sent;
     message->arrival_ns = last->arrival_ns = arrival_ns;
     message->deadline_ns = last->deadline_ns = deadline_ns;
@@ -130,7 +131,7 @@ static int take_request(struct scheduler_link *l, struct member *m, const struct
     return 0;
 }
 
-/* Wakes the threads that have requests, or takes their turns, if that is little (request/port.c). */
+/* Wakes the threads that have requests, or takes their turns if there are few (request/port.c). */
 static void publish_requests(struct scheduler_link *l) {
     struct wiring *w = l->wiring;
     bool help = l->pushed <= WIRING_HELP_MOST;
@@ -170,9 +171,9 @@ static bool take_refusals(struct scheduler_link *l) {
     return more;
 }
 
-/* ---- plans, and what comes of them ---- */
+/* ---- plans and their results ---- */
 
-/* Sends a plan to its backend, and remembers it until it has ended. */
+/* Sends a plan to its backend, and keeps it until it has ended. */
 static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     struct accelerator_place *a = &l->accelerators[plan->accelerator];
     struct member *m = a->member;
@@ -188,7 +189,7 @@ static void take_plan(struct scheduler_link *l, const struct batch_plan *plan) {
     }
     struct batch_plan *out = peer_frame_more(&m->peer, FRAME_PLANS, bytes, WIRE_MANY);
     if (!out)
-        return; /* the connection is about to end, and the plan is lost with it */
+        return; /* the connection is about to be closed, and the plan is lost with it */
     memcpy(out, plan, bytes);
     out->accelerator = a->local;
     out->tag = tag;
@@ -306,14 +307,14 @@ static int from_backend(struct scheduler_link *l, struct member *m, const struct
     }
 }
 
-/* Tells backends of a frontend. */
+/* Announces a frontend to a backend. */
 static void tell_frontend(struct member *backend, const struct member *frontend) {
     struct hello hello = frontend->hello;
     *hello.token = '\0';
     hello_send(&backend->peer, FRAME_FRONTEND, &hello);
 }
 
-/* The number that a member had, or the one that has been free for longest. 0: all are taken. */
+/* The number that a member had before, or the one that has been free longest. 0: all are taken. */
 static uint32_t number_find(struct scheduler_link *l, uint32_t wanted) {
     if (wanted && !l->by_number[wanted])
         return wanted;
@@ -325,7 +326,7 @@ static uint32_t number_find(struct scheduler_link *l, uint32_t wanted) {
     return 0;
 }
 
-/* An address without a host is where the connection comes from. */
+/* In an address without a host, the host is the one that the connection comes from. */
 static void address_complete(struct member *m) {
     char port[HELLO_ADDRESS_MAX], *colon;
     if (*m->hello.address != ':')
@@ -360,7 +361,7 @@ static void member_known(struct scheduler_link *l, struct member *m) {
     peer_welcome(&m->peer);
 }
 
-/* Another scheduler, who sends its heartbeats here. */
+/* Another scheduler has connected, to send its heartbeats. */
 static int scheduler_hello(struct scheduler_link *l, struct member *m) {
     member_known(l, m);
     snprintf(m->peer.name, sizeof(m->peer.name), "scheduler %s", m->hello.name);
@@ -397,7 +398,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     else if (joins && !member_room(l, m))
         why = "the scheduler has no memory for another member";
     if (why) {
-        if (scheduler_link_leads(l)) /* else members try us in turn */
+        if (scheduler_link_leads(l)) /* otherwise members find the leader by trying schedulers in turn */
             link_loop_stranger(&l->loop, m->from, why);
         m->refused = true;
         peer_send(&m->peer, FRAME_REFUSED, 1, why, strlen(why));
@@ -432,7 +433,7 @@ static int member_hello(struct scheduler_link *l, struct member *m, const struct
     return 0;
 }
 
-/* A visitor gets nothing but the answer, and has GREET_NS in all. */
+/* A visitor gets only its answer, and has GREET_NS in all. */
 static int from_visitor(struct scheduler_link *l, struct member *m, const struct frame *frame, const char *head,
                         struct sy_error *err) {
     struct sy_error why;
@@ -465,7 +466,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
         return frame->kind == FRAME_HELLO ? member_hello(l, m, frame, head, err)
                                           : error_set(err, -EPROTO, "it did not introduce itself");
     if (health_frame(&m->health, peer, frame, head)) {
-        member_look(l, m, peer->heard_ns, &l->look_ns); /* its clock may be known now */
+        member_look(l, m, peer->heard_ns, &l->look_ns); /* it may have become possible to convert its clock */
         return 0;
     }
     if (frame->kind == FRAME_BYE) {
@@ -479,7 +480,7 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 
 /* ---- members go ---- */
 
-/* Takes a frontend's requests out of the queues. False: there are more, when the threads have read these. */
+/* Cancels a frontend's queued requests. False: the rings are full; more follow when the threads have read these. */
 static bool requests_cancel(struct scheduler_link *l, struct member *m) {
     size_t count = (size_t)m->hello.lanes * m->hello.slots;
     for (; m->cancelled < count; m->cancelled++) {
@@ -539,7 +540,7 @@ static void member_free(struct member *m) {
     free(m);
 }
 
-/* Its socket is closed; its number is free once nothing here speaks of it any more. */
+/* Its socket is closed; its number is free once nothing here refers to it any more. */
 static void bury(void *owner, struct peer *peer) {
     struct scheduler_link *l = owner;
     if (standby_buries(l->standby, peer))
@@ -565,8 +566,8 @@ static void ghosts_look(struct scheduler_link *l) {
     }
 }
 
-/* There are too many: the oldest goes that has said nothing, which a member does at once, or else the oldest, who has
- * had more time than a member needs. */
+/* There are too many strangers: closes the oldest that has sent nothing (a member sends its introduction immediately),
+ * or else the oldest, which has had more time than a member needs. */
 static void stranger_evict(struct scheduler_link *l) {
     struct member *out = list_entry(l->strangers.next, struct member, stranger);
     uint32_t looked = 0;
@@ -605,8 +606,9 @@ static void accepted(void *owner, int fd, const char *from) {
     l->stranger_count++;
 }
 
-/* Tells a frontend what is served, once its clock is known; and either role that this is all, so that it forgets what
- * was not told. Right after this scheduler began to lead that waits a while: the other members are about to join. */
+/* Tells a frontend which models are served, once its clock is known. Then tells either role that this was all, so that
+ * it forgets what was not announced; but not right after this scheduler began to lead, since other members are about to
+ * join. */
 static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
     if (m->hello.role == ROLE_FRONTEND && !m->told && clock_sync_known(&m->health.clock)) {
         m->told = true;
@@ -622,7 +624,7 @@ static void member_tell(struct scheduler_link *l, struct member *m, int64_t now_
     }
 }
 
-/* Tells a frontend how many accelerators there should be, if that has changed. */
+/* Sends a frontend the advice on the number of accelerators, if it has changed. */
 static void member_advise(const struct scheduler_link *l, struct member *m) {
     int64_t wanted = advice_get(l->config.advice);
     if (m->hello.role != ROLE_FRONTEND || wanted == ADVICE_NONE || m->advised == wanted + 1 ||
@@ -632,14 +634,14 @@ static void member_advise(const struct scheduler_link *l, struct member *m) {
     peer_send(&m->peer, FRAME_ADVICE, 1, &(uint32_t){(uint32_t)wanted}, sizeof(uint32_t));
 }
 
-/* Lowers *until_ns to when to look at it again. It may be gone afterwards. */
+/* Lowers *until_ns to when to call it again. The member may be gone afterwards. */
 static void member_look(struct scheduler_link *l, struct member *m, int64_t now_ns, int64_t *until_ns) {
     int64_t over_ns = m->since_ns + GREET_NS;
     if (!m->known && now_ns > over_ns) {
         member_drop(l, m, "it did not introduce itself");
     } else if (!m->known) {
         *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
-    } else if (m->hello.role == ROLE_SCHEDULER) { /* the election says whether it lives */
+    } else if (m->hello.role == ROLE_SCHEDULER) { /* the election decides whether it is alive */
         int64_t silent_ns = m->peer.heard_ns + SCHEDULER_SILENT_NS;
         if (now_ns > silent_ns)
             member_drop(l, m, "it has been silent");
@@ -653,7 +655,7 @@ static void member_look(struct scheduler_link *l, struct member *m, int64_t now_
     }
 }
 
-/* Looks at all members when it is due for one: so often, and no oftener, that thousands cost nothing. */
+/* Checks all members when one is due; seldom enough that thousands of members cost little. */
 static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *until_ns) {
     if (now_ns >= l->look_ns) {
         int64_t next_ns = TIME_NEVER, least_ns = now_ns + LOOK_NS;
@@ -666,18 +668,18 @@ static void members_look(struct scheduler_link *l, int64_t now_ns, int64_t *unti
     *until_ns = l->look_ns < *until_ns ? l->look_ns : *until_ns;
 }
 
-/* ---- who leads ---- */
+/* ---- leading ---- */
 
 static void lead(void *context, uint64_t term) {
     struct scheduler_link *l = context;
     l->config.self.term = term;
     l->settled_ns = clock_now_ns() + SETTLE_NS;
     l->look_ns = 0;
-    atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* others look now and then */
+    atomic_store_explicit(&l->leads, true, memory_order_relaxed); /* other threads read it now and then */
     log_info("leads", "term=%llu", (unsigned long long)term);
 }
 
-/* Another leads, or may. Members find it; what they had from us is lost, and they know what to send again. */
+/* Another scheduler leads, or may. Members find it; our state is lost, and they know what to send again. */
 static void stand_down(void *context) {
     struct scheduler_link *l = context;
     atomic_store_explicit(&l->leads, false, memory_order_relaxed); /* as above */
@@ -778,7 +780,7 @@ int scheduler_link_start(struct scheduler_link **link, const struct scheduler_li
     list_init(&l->strangers);
     link_report_init(&l->report);
     l->started_ns = clock_now_ns();
-    l->plan_tag = config->self.incarnation; /* others' are not taken for ours */
+    l->plan_tag = config->self.incarnation; /* so that tags of other schedulers are not mistaken for ours */
     hello_formats(&l->config.self);
     l->config.self.role = ROLE_SCHEDULER;
     l->by_number = calloc(HELLO_NUMBERS, sizeof(*l->by_number));

@@ -1,8 +1,8 @@
-/* scheduler_places.c - places for models and accelerators: what backends bring goes into them, and leaves them.
+/* scheduler_places.c - places for models and accelerators: backends fill them and leave them.
  *
- * A place's cores know the profiles of the classes that ran its model when it was made. When other classes run it, the
- * model gets a new place, frontends are told of that, and the old one goes once its last requests have gone: as when a
- * model is loaded anew (control/model_slots.h). */
+ * A place's cores know the profiles of those classes that ran its model when the place was made. When other classes run
+ * the model, it gets a new place, frontends are told of that, and the old place goes once its last requests have ended:
+ * as when a model is replaced (control/model_slots.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "cluster/scheduler_link_state.h"
 
-#define BROUGHT_MOST 4 /* models of one backend, against places: some may wait for one */
+#define BROUGHT_MOST 4 /* models of one backend, in multiples of the places: some models may wait for a place */
 
 int places_init(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
@@ -42,7 +42,8 @@ void places_free(struct scheduler_link *l) {
 
 bool member_room(struct scheduler_link *l, struct member *m) {
     if (m->hello.role == ROLE_FRONTEND) {
-        m->last = calloc((size_t)m->hello.lanes * m->hello.slots, sizeof(*m->last)); /* touched as slots are used */
+        m->last = calloc((size_t)m->hello.lanes * m->hello.slots, sizeof(*m->last)); /* pages are used only as slots
+                                                                                      * are */
         m->owes = calloc(l->config.models_max, sizeof(bool));
         return m->last && m->owes;
     }
@@ -64,7 +65,7 @@ int member_model(struct scheduler_link *l, struct member *m, const char *head, u
     if (!brought)
         return error_set(err, -ENOMEM, "no memory for a member's models");
     int rc = catalogue_bring(l->catalogue, head + sizeof(number), bytes - sizeof(number), brought, &why);
-    if (rc < 0) { /* the others may do */
+    if (rc < 0) { /* the backend's other models may be accepted */
         log_error("model not taken", "backend=%s reason=\"%s\"", m->hello.name, why.text);
         return rc == -EEXIST ? late_note(l, m, number, head + sizeof(number), bytes - (uint32_t)sizeof(number), err)
                              : 0;
@@ -138,7 +139,7 @@ static uint32_t accelerator_find(struct scheduler_link *l, uint32_t from) {
     return a;
 }
 
-/* The plans of a place that runs a backend's model carry the backend's number of it. */
+/* Plans of a place carry the number that the backend has given its model. */
 void numbers_note(struct scheduler_link *l, struct member *m) {
     for (uint32_t i = 0; i < m->brought_count; i++)
         for (uint32_t p = 0; p < l->config.models_max; p++)
@@ -187,7 +188,7 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
         plans_lose(l, m->accelerators[i]);
         accelerator_news(l, m->accelerators[i], NEWS_LEAVES);
         a->member = NULL;
-        accelerator_leaves(l, m->accelerators[i]); /* that never joined, too */
+        accelerator_leaves(l, m->accelerators[i]); /* also if it never joined */
     }
     changes_forget(l, m);
     for (uint32_t i = 0; i < m->class_count; i++)
@@ -199,8 +200,8 @@ void backend_gone(struct scheduler_link *l, struct member *m) {
     l->changed = true;
 }
 
-/* An accelerator has left, and the scheduler has nothing of it any more: its member hears of it; of one that is gone
- * the place is free. */
+/* An accelerator has left, and nothing of it is left in the scheduler: its member is told; if the member is gone, the
+ * place is free. */
 static void accelerator_rests(struct accelerator_place *a) {
     a->owes = false;
     if (a->member && a->member->peer.format >= WIRE_FORMAT_RESTS)
@@ -217,7 +218,7 @@ void accelerator_leaves(struct scheduler_link *l, uint32_t accelerator) {
     l->leaving[l->leaving_count++] = accelerator;
 }
 
-/* True: accelerators have left of which the scheduler has something still. */
+/* True: something of accelerators that have left is still in the scheduler. */
 static bool accelerators_look(struct scheduler_link *l) {
     uint32_t kept = 0;
     bool left = false;
@@ -226,7 +227,7 @@ static bool accelerators_look(struct scheduler_link *l) {
         struct accelerator_place *a = &l->accelerators[accelerator];
         bool back = a->member && !a->owes && !a->switches;
         bool has = wiring_accelerator_state(l->wiring, accelerator) != ACCELERATOR_GONE || a->first;
-        if (a->switches || (!back && has)) { /* who switches comes back, or is to rest then */
+        if (a->switches || (!back && has)) { /* one that changes its class joins again later, or is told then */
             left |= !a->switches;
             l->leaving[kept++] = accelerator;
             continue;
@@ -271,7 +272,7 @@ void places_tell(struct scheduler_link *l, struct member *m) {
         for (struct member *m = list_entry(node_, struct member, node);                                                \
              m && m->known && m->told && m->hello.role == ROLE_FRONTEND; m = NULL)
 
-/* Numbers in the scheduler that nobody has: the first of a run of `count`. */
+/* Unused numbers in the scheduler: the first of `count` in a row. */
 static uint32_t variants_take(struct scheduler_link *l, uint32_t count) {
     uint32_t run = 0;
     for (uint32_t v = 0; v < l->wiring->models; v++) {
@@ -284,7 +285,7 @@ static uint32_t variants_take(struct scheduler_link *l, uint32_t count) {
     return CATALOGUE_NONE;
 }
 
-/* Bytes of one item's inputs, the profiled shape's where shapes vary. */
+/* Bytes of one item's inputs, for the profiled shape if shapes vary. */
 static double item_bytes(const struct served_model *model) {
     double bytes = 0;
     for (uint32_t i = 0; i < model->signature.input_count; i++) {
@@ -303,7 +304,7 @@ static bool is_run(const struct scheduler_link *l, const struct served_place *pl
     return false;
 }
 
-/* Tells the thread that will schedule a place's model what comes; and that nothing comes, or that it has gone. */
+/* Prepares a model thread for the model of a place; and tells it that the model does not come, or has gone. */
 static int thread_prepare(struct scheduler_link *l, uint32_t p) {
     if (!l->config.central_thread)
         return model_thread_prepare(l->config.model_threads[l->wiring->thread_of_served[p]], &l->places[p].model);
@@ -316,7 +317,7 @@ static void thread_forget(struct scheduler_link *l, uint32_t p) {
         model_thread_forget(l->config.model_threads[l->wiring->thread_of_served[p]], p);
 }
 
-/* Begins to serve a model in a place of its own. False: there is no room, now. */
+/* Begins to serve a model in a free place. False: there is no room now. */
 static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t runs_on) {
     struct known_model *known = &l->catalogue->known[known_index];
     const struct served_model *model = known->model;
@@ -368,7 +369,8 @@ static bool place_begin(struct scheduler_link *l, uint32_t known_index, uint32_t
     return true;
 }
 
-/* Whether a place has accelerators, though no backend has its model any more: those of who unloads it. */
+/* Whether a place still has accelerators although no backend has its model any more: those of a backend that unloads
+ * it. */
 static bool is_unloaded(const struct scheduler_link *l, const struct served_place *place) {
     return l->catalogue->known[place->known].backends == 0 && is_run(l, place);
 }
@@ -398,7 +400,7 @@ void places_left_by(struct scheduler_link *l, struct member *m) {
         place_left(l, m, p);
 }
 
-/* Whether all variants of a place are with the scheduler, or none. */
+/* Whether all variants of a place are in the scheduler (`there`), or none. */
 static bool place_is(const struct scheduler_link *l, const struct served_place *place, bool there) {
     for (uint32_t v = 0; v < place->model.variant_count; v++)
         if ((wiring_part(l->wiring, place->model.first_variant + v) != PART_NOBODY) != there)
@@ -406,7 +408,7 @@ static bool place_is(const struct scheduler_link *l, const struct served_place *
     return true;
 }
 
-/* A place that has come takes over from the one before. */
+/* A new place takes over from the previous one. */
 static void place_serve(struct scheduler_link *l, uint32_t p) {
     struct known_model *known = &l->catalogue->known[l->places[p].known];
     uint32_t before = known->place;
@@ -421,13 +423,13 @@ static void place_serve(struct scheduler_link *l, uint32_t p) {
              known->model->version, (double)known->model->slo_ns / 1e6, known->model->batch_max, known->backends);
 }
 
-/* Whether nothing runs a place's requests any more, and its model has another place. */
+/* Whether no accelerator runs a place's requests any more, and its model has another place. */
 static bool is_outlived(const struct scheduler_link *l, const struct served_place *place) {
     return !is_run(l, place) && l->catalogue->known[place->known].place != CATALOGUE_NONE;
 }
 
 /* Takes a place's requests out of its queue: their frontends are told that they are lost (take_refusals()), and send
- * them to the model's new place. False: there are more, when the thread has read these. */
+ * them to the model's new place. False: the ring is full; more follow when the thread has read these. */
 static bool place_recall(struct scheduler_link *l, uint32_t p) {
     list_for_each (node, &l->members) {
         const struct member *m = list_entry(node, struct member, node);
@@ -441,7 +443,7 @@ static bool place_recall(struct scheduler_link *l, uint32_t p) {
     return true;
 }
 
-/* The next step of a place. True: more are to come. */
+/* The next step of a place. True: more steps follow. */
 static bool place_look(struct scheduler_link *l, uint32_t p) {
     struct served_place *place = &l->places[p];
     switch (place->state) {
@@ -484,12 +486,12 @@ static bool is_placed(const struct scheduler_link *l, uint32_t known) {
     return false;
 }
 
-/* Whether a model is about to be served. */
+/* Whether a model waits to be served. */
 static bool is_awaited(const struct catalogue *c, uint32_t known) {
     return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE;
 }
 
-/* Brings places in line with what backends have. True: not all could be. */
+/* Makes the places agree with the models of backends. True: some changes have to wait. */
 static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
     bool left = false;
@@ -502,14 +504,14 @@ static bool reconcile(struct scheduler_link *l) {
         if (runs_on && (!served || runs_on & ~l->places[known->place].runs_on)) {
             left |= !place_begin(l, i, runs_on);
         } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
-            left = true; /* frontends hear of that one first */
+            left = true; /* frontends must be told of that one first */
         } else if (!runs_on && served) {
             log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
             place_leave(l, known->place);
             known->place = CATALOGUE_NONE;
         } else if (!runs_on && known->backends == 0 && !is_placed(l, i)) {
             catalogue_forget(c, i);
-            left = true; /* another may take its name */
+            left = true; /* another model may take its name */
         }
     }
     return left;

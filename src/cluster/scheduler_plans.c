@@ -1,11 +1,12 @@
-/* scheduler_plans.c - plans that backends have, and what the scheduler's threads hear of them and of accelerators.
+/* scheduler_plans.c - plans at backends, and the messages to scheduling threads about their ends and about
+ * accelerators.
  *
- * Of each batch that ends a backend says two things: that its accelerator is free (FRAME_FREED), at once, and what was
- * measured (FRAME_RAN), when its results are on their way; the second may be missing. A plan is kept until both are
- * here, since a backend that dies in between may not have sent the results. A rank thread hears the first, a model
- * thread the second; a central thread hears of both as one (struct ran_message), exactly once a batch, in the order in
- * which an accelerator's batches were sent. Plans have a tag of this process on their way, by which the second finds
- * the first. */
+ * For each batch that ends, a backend sends two messages: that its accelerator is free (FRAME_FREED), immediately, and
+ * the measurement (FRAME_RAN), after it has sent the results; the second may be missing. A plan is kept until both are
+ * here, since a backend that dies in between may not have sent the results. The first goes to a rank thread, the second
+ * to a model thread; a central thread gets both as one (struct ran_message), exactly once a batch, in the order in
+ * which an accelerator's batches were sent. Plans are sent with a tag of this process, by which a measurement finds its
+ * plan. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "base/clock.h"
 #include "cluster/scheduler_link_state.h"
 
-#define MEASURED_NS (50 * NS_PER_MS) /* after the end of a batch, what was measured of it does not come any more */
+#define MEASURED_NS (50 * NS_PER_MS) /* after the end of a batch; then its measurement is no longer expected */
 
 static void list_free(struct sealed_plan *p) {
     for (struct sealed_plan *next; p; p = next) {
@@ -29,13 +30,14 @@ void plans_free(struct scheduler_link *l) {
     list_free(l->free_plans);
 }
 
-/* ---- what threads are told ---- */
+/* ---- messages to scheduling threads ---- */
 
 /* Tells the central thread of an accelerator. */
 static void central_tell(struct scheduler_link *l, const struct ran_message *ran) {
     struct ring *ring = &l->wiring->ran[0];
     struct ran_message *message = ring_reserve(ring);
-    CHECK(message); /* it has room for all batches that a central policy may have sent, and for news of all */
+    CHECK(message); /* the ring has room for all batches that a central policy may have sent, and for a message about
+                     * each accelerator */
     *message = *ran;
     ring_push(ring);
     l->report_rung = true;
@@ -45,7 +47,7 @@ static void central_tell(struct scheduler_link *l, const struct ran_message *ran
 static void freed_tell(struct scheduler_link *l, const struct freed_message *freed) {
     struct ring *ring = &l->wiring->freed[wiring_part_of_accelerator(l->wiring, freed->accelerator)];
     struct freed_message *message = ring_reserve(ring);
-    CHECK(message); /* an accelerator has three batches under way at most; see accelerator_may_join() */
+    CHECK(message); /* an accelerator has at most three batches under way; see accelerator_may_join() */
     *message = *freed;
     ring_push(ring);
     l->report_rung = true;
@@ -56,14 +58,14 @@ static void measured_tell(struct scheduler_link *l, const struct ran_message *ra
     struct ring *ring = &l->wiring->ran[l->wiring->thread_of_model[ran->model]];
     struct ran_message *message = ring_reserve(ring);
     if (!message)
-        return; /* a measurement lost because the thread is far behind is no loss */
+        return; /* the thread is far behind; it can do without the measurement */
     *message = *ran;
     ring_push(ring);
     l->report_rung = true;
 }
 
-/* Their rings have room for all batches, and for WIRING_NEWS_MAX and four an accelerator that comes or goes: so whoever
- * is there can always leave. */
+/* The rings have room for all batches, plus WIRING_NEWS_MAX, plus four messages for each accelerator that joins or
+ * leaves. So an accelerator that has joined can always leave. */
 bool accelerator_may_join(struct scheduler_link *l) {
     const struct wiring *w = l->wiring;
     bool read = true;
@@ -119,7 +121,7 @@ uint64_t plan_note(struct scheduler_link *l, struct accelerator_place *a, const 
     if (!p) {
         uint32_t room = plan->request_count < 32 ? 32 : plan->request_count;
         p = malloc(sizeof(*p) + room * sizeof(uint64_t));
-        CHECK(p); /* a plan that nobody remembers would never end */
+        CHECK(p); /* a plan that is not kept would never end */
         p->room = room;
     }
     p->next = NULL;
@@ -148,7 +150,7 @@ static struct sealed_plan *plan_first(struct scheduler_link *l, struct accelerat
     return p;
 }
 
-/* What a batch whose end was not measured comes to: `runs`, as its model's profile says. */
+/* The message for a batch without a measurement; if it `runs`, with its model's profiled time. */
 static struct ran_message ran_of(const struct scheduler_link *l, const struct sealed_plan *p, bool runs) {
     uint32_t items = p->plan.items == ITEMS_OF_REQUEST ? 1 : p->plan.items;
     const struct profile *profile = l->places[p->place].model.profiles[p->class];
@@ -163,7 +165,7 @@ static struct ran_message ran_of(const struct scheduler_link *l, const struct se
                                 .dispatch_ns = -1};
 }
 
-/* Forgets the plans that are over, in order, and tells the central thread. */
+/* Frees ended plans, in order, and tells the central thread. */
 static void plans_forget(struct scheduler_link *l, struct accelerator_place *a, int64_t now_ns) {
     while (a->first && a->first->ended && (a->first->measured || now_ns > a->first->ended_ns + MEASURED_NS)) {
         struct sealed_plan *p = plan_first(l, a);
@@ -200,7 +202,7 @@ void plan_measured(struct scheduler_link *l, const struct ran_message *ran) {
     while (p && (p->tag != ran->tag || p->measured))
         p = p->next;
     if (!p || p->plan.model != ran->model)
-        return; /* another scheduler's, or it has been forgotten */
+        return; /* the plan was another scheduler's, or is no longer kept */
     p->ran = *ran;
     p->ran.type = p->class;
     p->measured = true;

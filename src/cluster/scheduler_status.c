@@ -1,4 +1,4 @@
-/* scheduler_status.c - what a scheduler tells visitors: who belongs to the cluster, models, accelerators, links. */
+/* scheduler_status.c - the status for visitors: members of the cluster, models, accelerators, links. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ static json_t *brought_status(const struct scheduler_link *l, const struct membe
 static void backend_status(const struct scheduler_link *l, const struct member *m, json_t *json) {
     uint32_t batches = 0;
     if (!m->accelerators)
-        return; /* it has not told all yet */
+        return; /* it has not announced all its accelerators yet */
     for (uint32_t i = 0; i < m->accelerator_count; i++)
         for (const struct sealed_plan *p = l->accelerators[m->accelerators[i]].first; p; p = p->next)
             batches++;
@@ -114,7 +114,7 @@ static json_t *models_status(const struct scheduler_link *l) {
     return models;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole status ---- */
 
 static json_t *scheduler_status(const struct scheduler_link *l, int64_t now_ns) {
     const struct hello *self = &l->config.self;

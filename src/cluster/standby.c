@@ -1,4 +1,4 @@
-/* standby.c - heartbeats between schedulers, and what the election says. */
+/* standby.c - sends heartbeats between schedulers, and carries out the election's actions. */
 #include "cluster/standby.h"
 
 #include <errno.h>
@@ -12,16 +12,16 @@
 #include "base/log.h"
 
 #define RETRY_NS  (50 * NS_PER_MS) /* to connect to another scheduler */
-#define SILENT_MS 2000             /* that its host may be, connecting included: it may have another address by then */
+#define SILENT_MS 2000             /* longest silence of its host, connecting included; then another address is tried */
 
-/* Another scheduler, whom we send heartbeats. */
+/* Another scheduler, to which we send heartbeats. */
 struct other {
     struct peer peer;
     bool wanted; /* there is such a scheduler */
     bool open, up;
-    uint64_t incarnation; /* by the registry; 0: not known */
+    uint64_t incarnation; /* from the registry; 0: not known */
     char address[HELLO_ADDRESS_MAX];
-    uint32_t tries; /* of the addresses that its name has */
+    uint32_t tries; /* how many addresses of its name were tried */
     int64_t retry_ns;
 };
 
@@ -38,7 +38,7 @@ struct standby {
     int64_t wake_ns;
 };
 
-/* ---- what the election says ---- */
+/* ---- actions of the election ---- */
 
 static void heartbeats_send(struct standby *s) {
     const struct wire_heartbeat heartbeat = {.term = election_term(&s->election),
@@ -111,7 +111,7 @@ static void other_closed(struct peer *peer, const char *reason) {
     link_told(s, o, false);
 }
 
-/* What a scheduler says on a connection that we made. */
+/* A frame on a connection that we made. */
 static int other_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct standby *s = peer->owner;
     struct other *o = container_of(peer, struct other, peer);

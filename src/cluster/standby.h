@@ -1,8 +1,8 @@
 /* standby.h - several schedulers of one cluster: the links between them, the registry, and the election over both
  * (election.h). Owned by the link thread.
  *
- * Each scheduler connects to every other and sends its heartbeats there; it hears the others' on the connections that
- * they make. Which they are, a list says that all have (--peers), or the registry. */
+ * Each scheduler connects to every other and sends its heartbeats there; heartbeats of the others come on the
+ * connections that they make. The schedulers are known from a list that all have (--peers), or from the registry. */
 #pragma once
 
 #include "cluster/election.h"
@@ -20,7 +20,7 @@ struct standby_config {
 
 struct standby_ops {
     void (*lead)(void *context, uint64_t term);
-    /* Nothing is to be granted from now on, and nobody told anything. */
+    /* From now on nothing may be granted, and nothing sent to members. */
     void (*stand_down)(void *context);
 };
 
@@ -29,18 +29,18 @@ struct standby;
 /* 0 or -errno with a sentence. The doorbell is the loop's. */
 int standby_create(struct standby **standby, const struct standby_config *config, struct link_loop *loop,
                    const struct standby_ops *ops, void *context, struct sy_error *err);
-/* Its peers are closed with the loop's. NULL is allowed. */
+/* Its peers are closed together with those of the loop. NULL is allowed. */
 void standby_destroy(struct standby *standby);
 
-/* Once a turn. Lowers *until_ns to when to look again. */
+/* Once a turn. Lowers *until_ns to when to call it again. */
 void standby_look(struct standby *standby, int64_t now_ns, int64_t *until_ns);
 /* Whether the registry has news. */
 bool standby_pending(const struct standby *standby);
-/* A heartbeat has come, from the scheduler of this rank and incarnation. */
+/* A heartbeat has come from the scheduler of this rank and incarnation. */
 void standby_heard(struct standby *standby, uint32_t rank, const struct wire_heartbeat *heartbeat);
-/* A member has obeyed this term. */
+/* A member has obeyed a leader of this term. */
 void standby_told(struct standby *standby, uint64_t term);
-/* Where the one that leads is, as far as known; "": not known. */
+/* The address of the leader; "": not known. */
 const char *standby_leader(const struct standby *standby);
-/* The loop buries a peer: true, if it was one of ours. */
+/* The loop's bury(): true if the peer was one of ours. */
 bool standby_buries(struct standby *standby, struct peer *peer);

@@ -1,13 +1,13 @@
-/* transport.h - how the inputs of requests come from a frontend to a backend: a table of a few functions, a row for
- * each way, of which each pair of processes uses the best that both have.
+/* transport.h - how the inputs of requests come from a frontend to a backend. There are three transports, each a table
+ * of a few functions; each pair of processes uses the best that both have.
  *
- *     shm     the frontend is of this host: its memory is mapped, and read (transport_shm.c)
- *     fabric  the frontend says where a request's inputs lie, and libfabric reads them there (transport_fabric.c)
+ *     shm the frontend is on this host: its memory is mapped and read (transport_shm.c)
+ *     fabric the frontend says where a request's inputs are, and libfabric reads them there (transport_fabric.c)
  *     tcp     the frontend sends them over the link (transport_tcp.c)
  *
  * A pull begins when the plan of a batch comes, and ends by backend_landed_settle() or backend_landed_lose(). Memory
- * that inputs arrive in is not used for anything else before nothing can arrive in it any more: `struct landed.arrives`
- * says that something may, until the transport has seen its end, or end() has returned. The link thread. */
+ * that inputs arrive in is not reused while anything may still arrive in it: that is so while `struct landed.arrives`
+ * is set, until the transport has seen the end of the transfer, or end() has returned. The link thread. */
 #pragma once
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ enum transport_kind { /* the best first */
 };
 
 #define TRANSPORT_BIT(kind) (1u << (kind))
-/* What a process has that does not say: those of before transports were told. */
+/* The transports of a process that does not name any: those that existed before they were named. */
 #define TRANSPORTS_UNSAID (TRANSPORT_BIT(TRANSPORT_SHM) | TRANSPORT_BIT(TRANSPORT_TCP))
 
 enum pull_state {
@@ -37,17 +37,17 @@ enum pull_state {
 struct transport {
     /* Begins to pull a request, which is LANDED_PULLING. Called while the frontend is connected. */
     enum pull_state (*pull)(struct backend_link *l, struct frontend_peer *f, struct landed *landed);
-    /* A frame of those that only this transport knows. NULL: there are none. -errno with a sentence ends the link. */
+    /* A frame that only this transport knows. NULL: there are none. -errno with a sentence closes the link. */
     int (*frame)(struct backend_link *l, struct frontend_peer *f, const struct frame *frame, const void *head,
                  struct sy_error *err);
-    /* The frontend is lost: when this returns, nothing arrives from it any more. */
+    /* The frontend's connection is lost: when this returns, nothing more arrives from it. */
     void (*end)(struct backend_link *l, struct frontend_peer *f);
 };
 
 extern const struct transport transport_shm, transport_fabric, transport_tcp;
 
 const char *transport_name(enum transport_kind kind);
-/* The best that both have, of which `local` says whether they share a host. 0, or -ENOTSUP with a sentence that names
- * what each has. */
+/* Chooses the best transport that both have; `local`: they share a host. 0, or -ENOTSUP with a sentence that names the
+ * transports of each. */
 int transport_choose(const struct hello *frontend, const struct hello *backend, bool local, enum transport_kind *kind,
                      struct sy_error *err);

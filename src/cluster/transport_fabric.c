@@ -1,5 +1,6 @@
-/* transport_fabric.c - inputs by libfabric: the frontend says where those of a request lie, and keeps them until it
- * hears that they have been read. Small ones, and those that somebody else reads, it sends over the link instead.
+/* transport_fabric.c - inputs by libfabric: the frontend says where a request's inputs are, and keeps them until it is
+ * told that they have been read. Small inputs, and those that another backend is reading, it sends over the link
+ * instead.
  *
  *     backend                    frontend
  *        | <--- FRAME_FABRIC ------- |   where it is, its memory, and a secret
@@ -9,8 +10,8 @@
  *        | <=== RMA read =========== |
  *        | ---- FRAME_READ --------> |
  *
- * Connection and link end together: when either is lost, both are closed, and nothing is read into our memory or out of
- * theirs any more. */
+ * Connection and link end together: when either is lost, both are closed, and all reads between the two processes
+ * end. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@
 
 /* ---- the connection ---- */
 
-/* Where the frontend is: an address without a host is at the host that the link leads to. */
+/* The frontend's address: without a host it is that of the link's other end. */
 static int address_complete(const struct peer *peer, struct sockaddr_storage *at, struct sy_error *err) {
     struct sockaddr_storage link;
     socklen_t bytes = sizeof(link);
@@ -58,12 +59,12 @@ static int told(struct backend_link *l, struct frontend_peer *f, const struct wi
     *f->fabric_reason = '\0';
     f->fabric_down = address_complete(&f->peer, &at, err) < 0 ||
                      fabric_connect(l->fabric, (struct sockaddr *)&at, fabric->secret, f, &f->fabric, err) < 0;
-    if (f->fabric_down) /* seen to in the next turn */
+    if (f->fabric_down) /* handled in the next turn */
         snprintf(f->fabric_reason, sizeof(f->fabric_reason), "%s", err->text);
     return 0;
 }
 
-/* Backends connect, and are not connected to. */
+/* Refuses connections: only backends connect. */
 static void *nobody(void *owner, const uint64_t secret[2]) {
     (void)owner, (void)secret;
     return NULL;
@@ -108,7 +109,7 @@ static enum pull_state fabric_pull(struct backend_link *l, struct frontend_peer 
     return PULL_UNDER_WAY;
 }
 
-/* The frontend need not keep its inputs any more. */
+/* Tells the frontend that it need not keep a request's inputs any more. */
 static void tell_read(struct frontend_peer *f, uint64_t handle) {
     uint64_t *place = peer_frame_more(&f->peer, FRAME_READ, sizeof(*place), WIRE_MANY);
     if (place)
@@ -165,7 +166,7 @@ static void part_read(void *of, uint64_t tag, size_t bytes) {
     struct frontend_peer *f = of;
     struct landed *landed = landing_place(&f->landing, tag);
     f->fabric_bytes += bytes;
-    landed->reads -= bytes; /* it stays until all parts of it have been read, or the connection is closed */
+    landed->reads -= bytes; /* its memory stays until all parts have been read, or the connection is closed */
     if (landed->reads > 0)
         return;
     tell_read(f, tag);

@@ -1,5 +1,6 @@
-/* transport_shm.c - inputs of a frontend of this host: it hands over the memory that its cards and inputs lie in, which
- * is read there. Nobody is asked, so it is looked at once more afterwards whether the request was still there. */
+/* transport_shm.c - inputs of a frontend on this host: it passes the memory of its cards and inputs, which the backend
+ * reads in place. The frontend is not asked, so afterwards the card is checked once more: the request must still be the
+ * same. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,7 +24,7 @@ static void unmap(struct frontend_peer *f) {
     memset(f->regions, 0, sizeof(f->regions));
 }
 
-/* One of them, mapped. */
+/* Maps one region. */
 static bool region_take(struct frontend_peer *f, const struct wire_region *r, int fd) {
     bool fits = r->cards ? r->number < f->hello.lanes && !f->cards[r->number] &&
                                r->bytes == f->hello.slots * sizeof(struct request_card)
@@ -58,8 +59,8 @@ static int shm_frame(struct backend_link *l, struct frontend_peer *f, const stru
 
 /* ---- requests ---- */
 
-/* A card as it would come over the link; what it says is checked like that, since the frontend writes it meanwhile.
- * False: there is no such request any more. */
+/* Copies a card as it would come over the link. Its contents are checked as over the link, since the frontend may write
+ * it meanwhile. False: the request is gone. */
 struct read_card {
     struct wire_card card;
     struct card_input inputs[TENSORS_MAX];
@@ -106,7 +107,7 @@ static bool request_read(struct frontend_peer *f, struct landed *landed, struct 
     CHECK_EQ(count, read.sources);
     for (uint32_t i = 0; i < count; i++)
         memcpy(pieces[i].iov_base, read.from[i], pieces[i].iov_len);
-    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all was read before */
+    atomic_thread_fence(memory_order_acquire); /* with slot_give() in request/port.c: all reads come before the check */
     bool whole = __atomic_load_n(&theirs->handle, __ATOMIC_RELAXED) == handle;
     return whole && landing_over(&f->landing, landed, err) == 0;
 }

@@ -1,5 +1,5 @@
-/* transport_tcp.c - inputs over the link: the backend asks for the requests of a plan in one frame, and the frontend
- * sends a frame for each, card and inputs, which are read to where they stay. */
+/* transport_tcp.c - inputs over the link: the backend asks for the requests of a plan in one frame. For each the
+ * frontend sends a frame with card and inputs, which are received directly into their final memory. */
 #include "base/clock.h"
 #include "cluster/backend_link_state.h"
 
@@ -18,7 +18,7 @@ static void take_card(struct backend_link *l, struct frontend_peer *f, const str
     struct iovec pieces[TENSORS_MAX];
     uint32_t count;
 
-    f->arriving = NULL; /* what was not asked for is thrown away */
+    f->arriving = NULL; /* inputs that were not asked for are discarded */
     if (!landed || !backend_card_take(l, f, landed, card, pieces, &count))
         return;
     if (frame->body_bytes > 0)
@@ -27,7 +27,7 @@ static void take_card(struct backend_link *l, struct frontend_peer *f, const str
         backend_card_over(l, f, landed);
 }
 
-/* There is no such request any more. */
+/* The frontend says that the request is gone. */
 static void take_no_card(struct backend_link *l, struct frontend_peer *f, uint64_t handle) {
     struct landed *landed = backend_card_wanted(l, f, handle);
     if (!landed)
@@ -62,7 +62,7 @@ void transport_tcp_body_over(struct peer *peer) {
         backend_card_over(peer->owner, f, landed);
 }
 
-/* The link is closed: nothing of it is read any more. */
+/* The link is closed: nothing more is received from it. */
 static void tcp_end(struct backend_link *l, struct frontend_peer *f) {
     (void)l;
     f->arriving = NULL;

@@ -1,9 +1,9 @@
 /* uplink.c - keeps a connection to the scheduler.
  *
- * Schedulers are tried in turn. At an address that swallows what is sent to it nothing would happen for long, so a
- * connection that does not come about at once is put aside: its socket goes on connecting while others are tried, and
- * when its turn comes again it is there or not. Only one connection at a time says hello, since a scheduler would take
- * two of them for two members. A scheduler that is connected and says nothing is left out for a while after that. */
+ * Addresses of schedulers are tried in turn. Some never answer a connection attempt (a dead host, a firewall). So an
+ * attempt that takes long is put aside: its socket goes on connecting while others are tried, and is looked at again
+ * when its turn comes. Only one connection at a time says hello, because a scheduler would take two of them for two
+ * members. A scheduler that accepts the connection but says nothing is left out for a while. */
 #include "cluster/uplink.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define RETRY_NS       (20 * NS_PER_MS) /* first RETRY_OFTEN times: another scheduler may be about to lead */
+#define RETRY_NS       (20 * NS_PER_MS) /* the first RETRY_OFTEN times, since another may be about to lead */
 #define RETRY_OFTEN    100
 #define RETRY_LATER_NS (500 * NS_PER_MS)
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
@@ -65,7 +65,7 @@ static int64_t silence_most(const struct uplink *u) {
     return HEALTH_BEATS * u->beat_ns;
 }
 
-/* Of what is put aside. */
+/* Closes a socket that was put aside. */
 static void place_close(struct uplink_place *place) {
     if (place->fd >= 0)
         close(place->fd);
@@ -84,7 +84,7 @@ void uplink_destroy(struct uplink *u) {
     u->registry = NULL;
 }
 
-/* Another scheduler leads: it is the next one to be tried. */
+/* Another scheduler leads: it is tried next. */
 static void leader_take(struct uplink *u, const char *address, int64_t now_ns) {
     struct sy_error err;
     if (u->scheduler_count == 1 && strcmp(u->schedulers[0], address) == 0)
@@ -187,19 +187,19 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 
 static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
-/* Nothing comes from there. */
+/* The scheduler says nothing: closes the connection, and leaves its address out for a while. */
 static void silent(struct uplink *u, const char *reason, int64_t now_ns) {
     u->places[u->place].quiet_ns = now_ns + silence_most(u);
     lost(u, reason);
 }
 
-/* ---- where it may be ---- */
+/* ---- its possible addresses ---- */
 
 static bool same_address(const struct name_address *a, const struct name_address *b) {
     return a->bytes == b->bytes && memcmp(&a->at, &b->at, a->bytes) == 0;
 }
 
-/* The entry of an address among some; NULL: it has none. The same place is looked at first. */
+/* The place of an address, or NULL. Index `first` is looked at first. */
 static struct uplink_place *place_of(struct uplink_place *places, uint32_t count, uint32_t first,
                                      const struct name_address *address) {
     if (first < count && same_address(&places[first].address, address))
@@ -210,7 +210,7 @@ static struct uplink_place *place_of(struct uplink_place *places, uint32_t count
     return NULL;
 }
 
-/* One more, with what was known of it before. */
+/* Adds a place, with what was known about its address before. */
 static void place_add(struct uplink *u, struct uplink_place *before, uint32_t before_count,
                       const struct name_address *address, const char *name) {
     if (u->place_count == UPLINK_PLACES_MAX || place_of(u->places, u->place_count, UINT32_MAX, address))
@@ -224,7 +224,7 @@ static void place_add(struct uplink *u, struct uplink_place *before, uint32_t be
     u->place_count++;
 }
 
-/* All addresses of all names, as far as they are known. */
+/* Lists all known addresses of all names. */
 static void places_look(struct uplink *u, int64_t now_ns) {
     struct name_address found[NAME_ADDRESSES_MAX];
     struct uplink_place before[UPLINK_PLACES_MAX];
@@ -240,7 +240,7 @@ static void places_look(struct uplink *u, int64_t now_ns) {
         place_close(&before[i]);
 }
 
-/* The next one in turn that is not known to be silent, if there is one. */
+/* The next place in turn that is not left out; if all are, simply the next one. */
 static uint32_t place_next(struct uplink *u, int64_t now_ns) {
     for (uint32_t i = 0; i < u->place_count; i++) {
         uint32_t place = u->next++ % u->place_count;
@@ -250,8 +250,8 @@ static uint32_t place_next(struct uplink *u, int64_t now_ns) {
     return u->next++ % u->place_count;
 }
 
-/* A socket that is connected to it, or will be. What was put aside is as good as a new one for as long as a scheduler
- * may be silent; after that the kernel tries too seldom. Or -errno. */
+/* A socket that is connected to the place or still connecting, or -errno. One that was put aside is used again, unless
+ * it has been connecting for so long that the kernel rarely tries any more. */
 static int place_connect(struct uplink *u, struct uplink_place *place, int64_t now_ns) {
     int fd = place->fd;
     place->fd = -1;
@@ -280,7 +280,7 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
         return;
     u->open = true;
-    u->peer.flushed_last = true; /* the scheduler hears that a batch is over when its results have been sent */
+    u->peer.flushed_last = true; /* so the scheduler learns of a batch's end only after its results were sent */
     link_address_text((const struct sockaddr *)&to->address.at, text, sizeof(text));
     bool is_name = strcmp(to->name, text) != 0;
     snprintf(u->peer.name, sizeof(u->peer.name), "%.100s%s%.50s", to->name, is_name ? "/" : "", is_name ? text : "");
@@ -288,7 +288,7 @@ static void try_connect(struct uplink *u, int64_t now_ns) {
     hello_send(&u->peer, FRAME_HELLO, &u->self);
 }
 
-/* Puts a connection aside that does not come about, if there are other places; its hello was not sent. */
+/* Puts aside an attempt to connect that takes long, if there are other places. Its hello was not sent. */
 static bool put_aside(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     struct uplink_place *place = &u->places[u->place];
     if (!u->peer.connecting || u->place_count < 2)
@@ -319,7 +319,8 @@ void uplink_leave(struct uplink *u) {
 }
 
 void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
-    bool leaves = atomic_load_explicit(&u->leaves, memory_order_relaxed); /* who leaves rings until it is seen */
+    bool leaves = atomic_load_explicit(&u->leaves, memory_order_relaxed); /* the leaving thread rings until the link
+                                                                           * thread has seen it */
     if (leaves && !u->said_bye)
         say_bye(u);
     if (leaves && !u->up) {
@@ -338,7 +339,8 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     if (!u->up && put_aside(u, now_ns, until_ns)) {
         *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
     } else if (!u->up) {
-        /* A host that is gone answers nothing, one whose scheduler is stopped connects: then the next one. */
+        /* A dead host does not answer; a host whose scheduler is stopped accepts the connection. Either way the next
+         * address is tried then. */
         int64_t over_ns = u->peer.heard_ns + silence_most(u);
         if (now_ns > over_ns)
             silent(u, "it does not answer", now_ns);

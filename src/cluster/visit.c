@@ -1,4 +1,4 @@
-/* visit.c - a connection of its own: an introduction, a question, an answer. */
+/* visit.c - one connection with an introduction, a question and an answer. */
 #include "cluster/visit.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ static int send_all(const struct conversation *c, const void *data, size_t bytes
     return 0;
 }
 
-/* Whatever has come, at least a byte. So many bytes, or -errno with a sentence. */
+/* Receives at least one byte. The number of bytes, or -errno with a sentence. */
 static ssize_t receive_some(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
     for (;;) {
         ssize_t got = recv(c->fd, data, bytes, 0);
@@ -60,7 +60,7 @@ static ssize_t receive_some(const struct conversation *c, void *data, size_t byt
     }
 }
 
-/* Sends what TLS has made. */
+/* Sends the encrypted bytes. */
 static int send_encrypted(const struct conversation *c, struct sy_error *err) {
     size_t bytes = peer_tls_unsent(c->tls);
     int rc = send_all(c, peer_tls_next(c->tls), bytes, err);
@@ -76,7 +76,7 @@ static int write_all(const struct conversation *c, const void *data, size_t byte
     return send_encrypted(c, err);
 }
 
-/* What TLS gives, at least a byte; without `data` it returns 0 when the handshake is over. */
+/* Receives and decrypts at least one byte; without `data` it returns 0 when the handshake is over. */
 static ssize_t decrypt_some(const struct conversation *c, void *data, size_t bytes, struct sy_error *err) {
     struct sy_error why;
     for (;;) {
@@ -110,7 +110,7 @@ static size_t padded(size_t bytes) {
     return (bytes + 7) & ~(size_t)7;
 }
 
-/* At once: who refuses us may have closed the connection after the first part. */
+/* Sends it by one call: a scheduler that refuses us may close the connection after a first part. */
 static int send_frame(const struct conversation *c, enum frame_kind kind, const char *text, struct sy_error *err) {
     size_t bytes = strlen(text), whole = sizeof(struct frame) + padded(bytes);
     char *out = calloc(1, whole);
@@ -123,7 +123,8 @@ static int send_frame(const struct conversation *c, enum frame_kind kind, const 
     return rc;
 }
 
-/* The next frame, which is to be of a kind: its body, terminated, to be freed. -EACCES: it is a refusal. */
+/* Reads the next frame, which must be of the wanted kind. Its body, terminated, to be freed. -EACCES: it is a
+ * refusal. */
 static int read_frame(const struct conversation *c, enum frame_kind wanted, char **body, struct sy_error *err) {
     struct frame frame;
     int rc = read_all(c, &frame, sizeof(frame), err);
@@ -202,7 +203,7 @@ int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text,
     return rc < 0 ? error_set(err, rc, "%s: %s", visit->scheduler, why.text) : 0;
 }
 
-/* What the registry has said: 1: who leads; -ENOENT: nobody; 0: nothing yet. */
+/* The registry's answer: 1: the leader; -ENOENT: there is none; 0: no answer yet. */
 static int leader_take(struct registry *registry, char leader[REGISTRY_ADDRESS_MAX + 1]) {
     struct registry_event *event;
     int rc = 0;
@@ -220,7 +221,7 @@ int visit_leader(const struct registry_place *place, int64_t timeout_ns, char le
                  struct sy_error *err) {
     int64_t until_ns = clock_now_ns() + timeout_ns;
     struct doorbell bell;
-    const struct registry_config config = {.place = *place, .bell = &bell}; /* no role: we only look */
+    const struct registry_config config = {.place = *place, .bell = &bell}; /* no role: only read */
     struct registry *registry;
     int rc = doorbell_init(&bell, false, false);
     if (rc < 0)

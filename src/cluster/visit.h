@@ -1,4 +1,4 @@
-/* visit.h - asks the scheduler of a cluster one thing, and goes. Blocks, up to its timeout. Any thread. */
+/* visit.h - asks the scheduler of a cluster one question, and leaves. Blocks, up to its timeout. Any thread. */
 #pragma once
 
 #include "cluster/etcd.h"
@@ -18,6 +18,6 @@ struct visit {
 /* Sends a frame of `kind` (FRAME_STATUS, FRAME_DRAIN) with `text` as its head. 0, and the JSON that answers,
  * terminated, to be freed; or -errno with a sentence: -EACCES if the scheduler refused. */
 int visit_ask(const struct visit *visit, enum frame_kind kind, const char *text, char **answer, struct sy_error *err);
-/* Asks a registry who leads: HOST:PORT. 0, or -errno with a sentence: -ENOENT if nobody does. */
+/* Asks a registry for the leader: HOST:PORT. 0, or -errno with a sentence: -ENOENT if there is none. */
 int visit_leader(const struct registry_place *place, int64_t timeout_ns, char leader[REGISTRY_ADDRESS_MAX + 1],
                  struct sy_error *err);

@@ -1,9 +1,9 @@
-/* wire.c - checks frames before anybody believes them. */
+/* wire.c - checks received frames. */
 #include "cluster/wire.h"
 
 #include <errno.h>
 
-/* Bytes of each struct of a head; 0: it is no array of structs. */
+/* Bytes of each struct of a head; 0: the head is no array of structs. */
 static size_t struct_bytes(uint16_t kind, uint32_t format) {
     switch (kind) {
     case FRAME_PING:
@@ -49,7 +49,7 @@ static bool has_body(uint16_t kind) {
     return kind == FRAME_RESULT || kind == FRAME_CARD || kind == FRAME_STATUS;
 }
 
-/* Bytes that a head of a kind that is no array has at least. */
+/* The least bytes of a head that is no array. */
 static size_t head_least(uint16_t kind) {
     switch (kind) {
     case FRAME_HELLO:
@@ -109,12 +109,12 @@ static bool plans_fit(const struct frame *frame, const char *head) {
     return at == frame->head_bytes && plans == frame->count;
 }
 
-/* A shape that no sum or product of sizes overflows with. */
+/* Whether no sum or product of a shape's sizes overflows. */
 static bool shape_fits(uint32_t rank, const int64_t *dims) {
     return rank <= TENSOR_DIMS_MAX && dims_extent(dims, 0, rank) >= 0 && dims_product(dims, 0, rank) >= 0;
 }
 
-/* Its inputs are in the body, one behind the other; or, of FRAME_LIES, anywhere. */
+/* Whether a card's inputs are in the body, one after the other; of FRAME_LIES they may be anywhere. */
 static bool card_fits(const struct frame *frame, const char *head) {
     const struct wire_card *card = (const struct wire_card *)head;
     const struct card_input *inputs = (const struct card_input *)(card + 1);

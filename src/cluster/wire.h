@@ -1,15 +1,15 @@
-/* wire.h - what processes of a cluster say to each other: frames of a stream, little-endian.
+/* wire.h - the messages between processes of a cluster: frames in a stream, little-endian.
  *
  *     struct frame | head: `head_bytes`, structs or JSON | body: `body_bytes`, the data of tensors
  *
- * What threads of one process say through rings (link/messages.h) goes in the same structs, many in a frame. Times are
- * of the sender's clock (but for what a frame's comment says) and are converted by who receives them. JSON is for what
- * happens seldom: joining, models. A frame of an unknown kind ends the connection; a head is checked by
- * wire_head_check() before anybody reads it.
+ * The messages that threads of one process send through rings (link/messages.h) are sent as the same structs, many in a
+ * frame. Times are of the sender's clock, unless a frame's comment says otherwise, and are converted by the receiver.
+ * JSON is used for rare messages: joining, models. A frame of an unknown kind closes the connection; wire_head_check()
+ * checks a head before it is used.
  *
- * Each process speaks several formats of frames, this release's and that of the release before, and says so when it
- * introduces itself; a link uses the newest that both ends speak (hello_agree()). Introductions, refusals, pings and
- * what visitors say is the same in all formats. A kind keeps its number for ever. */
+ * Each process speaks several formats of frames, that of this release and that of the release before, and names them
+ * when it introduces itself; a link uses the newest that both ends speak (hello_agree()). Introductions, refusals,
+ * pings and visitors' frames are the same in all formats. A kind keeps its number for ever. */
 #pragma once
 
 #include <stddef.h>
@@ -22,7 +22,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the wire as they lie in memory");
 
 #define WIRE_FORMAT_OLDEST 1 /* the first */
-#define WIRE_FORMAT_LOST   2 /* FRAME_UNDELIVERED and FRAME_RESULTS say why, in struct wire_lost */
+#define WIRE_FORMAT_LOST   2 /* FRAME_UNDELIVERED and FRAME_RESULTS have reasons, in struct wire_lost */
 #define WIRE_FORMAT_RESTS  2 /* FRAME_RESTS */
 #define WIRE_FORMAT_MODELS                                                                                             \
     2 /* FRAME_MODEL after FRAME_TOLD, FRAME_MODEL_ENDS, FRAME_MODEL_RESTS; longer descriptions */
@@ -38,12 +38,12 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
 
 enum frame_kind {
     /* any link */
-    FRAME_HELLO = 1, /* JSON (hello.h): who connects, first of all */
+    FRAME_HELLO = 1, /* JSON (hello.h): the connecting process introduces itself; the first frame */
     FRAME_WELCOME,   /* JSON: the answer */
-    FRAME_REFUSED,   /* a sentence, instead; the connection ends */
+    FRAME_REFUSED,   /* a sentence, instead of FRAME_WELCOME; the connection is closed */
     FRAME_PING,      /* struct wire_ping */
     FRAME_PONG,      /* struct wire_ping */
-    FRAME_BYE,       /* the sender leaves for good, and has nothing any more */
+    FRAME_BYE,       /* the sender leaves for good; it has no requests or batches any more */
     /* member -> scheduler */
     FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h);
                          * since format 2 also once all has been told */
@@ -53,7 +53,7 @@ enum frame_kind {
     FRAME_FREED,        /* backend: struct freed_message[] */
     FRAME_UNDELIVERED,  /* backend: struct wire_lost[] (format 1: wire_outcome[]) that their frontends are to be told of
                          */
-    FRAME_MODEL_LEFT,   /* frontend: u32, a model of FRAME_MODEL_GONE; no request for it comes any more */
+    FRAME_MODEL_LEFT,   /* frontend: u32, a model of FRAME_MODEL_GONE; no more requests for it come */
     /* scheduler -> member */
     FRAME_SERVE = 32,    /* frontend: u32 the scheduler's number of the model, then a description */
     FRAME_MODEL_GONE,    /* frontend: u32 */
@@ -61,22 +61,23 @@ enum frame_kind {
     FRAME_RESULTS,       /* frontend: the same, of requests that are lost */
     FRAME_FRONTEND,      /* backend: JSON, where a frontend is */
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
-    FRAME_TOLD,          /* all that there is has been told: what was not is gone */
+    FRAME_TOLD,          /* everything has been announced: what was not is gone */
     FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */
     /* scheduler -> scheduler */
     FRAME_HEARTBEAT = 40, /* struct wire_heartbeat */
     /* between scheduler and member, since format 2 */
-    FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that were said to leave; no plan for them comes any more */
+    FRAME_RESTS = 41,  /* backend: u32[] of its accelerators that leave; no more plans for them come */
     FRAME_MODEL_ENDS,  /* backend, to the scheduler: u32 its number of a model that it is to run no more;
                         * scheduler, to frontends: as FRAME_MODEL_GONE, but what it has of requests still runs */
-    FRAME_MODEL_RESTS, /* backend: u32 its number; no plan for that model comes any more, and none is under way */
-    FRAME_ADVICE,      /* frontend: u32, how many accelerators there should be */
+    FRAME_MODEL_RESTS, /* backend: u32 its number; no more plans for that model come, and none is under way */
+    FRAME_ADVICE,      /* frontend: u32, the advised number of accelerators */
     /* backend -> frontend */
     FRAME_PULL = 48, /* u64 handles[]: send their cards and inputs */
-    FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read where they lie */
-    FRAME_RESULT, /* struct wire_result, struct wire_tensor[]; body: the tensors, or the sentence why there are none */
-    FRAME_WHERE,  /* u64 handles[]: say where their inputs lie; each is kept until FRAME_READ */
-    FRAME_READ,   /* u64 handles[]: of which that was said: they have been read, or will not be */
+    FRAME_TAKEN,     /* u64 handles[]: their cards and inputs have been read in the frontend's memory */
+    FRAME_RESULT,    /* struct wire_result, struct wire_tensor[]; body: the tensors, or a sentence with the reason why
+                      * there are none */
+    FRAME_WHERE,     /* u64 handles[]: say where their inputs are; these are kept until FRAME_READ */
+    FRAME_READ,      /* u64 handles[] of FRAME_LIES: their inputs have been read, or will not be */
     /* frontend -> backend */
     FRAME_CARD = 64, /* struct wire_card, struct card_input[]; body: the inputs one behind the other */
     FRAME_NO_CARD,   /* u64 handle: there is no such request any more */

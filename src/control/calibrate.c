@@ -1,4 +1,4 @@
-/* calibrate.c - measures wake-ups, hand-overs, copies and replies at start-up. */
+/* calibrate.c - measures wake-ups, hand-overs between threads, copies and replies at start-up. */
 #include "control/calibrate.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* calibrate.h - first values of the timing margins, measured before the server serves. */
+/* calibrate.h - initial values of the timing margins, measured before the server serves. */
 #pragma once
 
 #include <stdint.h>

@@ -25,7 +25,7 @@ struct cluster_models {
     struct place *places; /* [count] */
     uint32_t count;
     uint32_t draining;
-    bool told; /* of all models that there are, once at least: before that some would be unknown to clients */
+    bool told; /* the scheduler has told of all models at least once: before that, clients would miss some */
     struct model_absent *absent; /* [absent_count] models that were served, and are not now */
     uint32_t absent_count;
 };
@@ -59,7 +59,7 @@ void cluster_models_destroy(struct cluster_models *m) {
     free(m);
 }
 
-/* Shows what serves now. */
+/* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
     uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0;
     for (uint32_t i = 0; listed && i < m->count; i++)
@@ -90,16 +90,17 @@ static int place_put(struct cluster_models *m, struct served_model *model, uint6
         i++;
     if (i == m->count)
         return error_set(err, -ENOSPC, "there is no room for more than %u models", m->count);
-    for (uint32_t f = 0; f < server_frontends(m->server); f++) /* whose place it was has its own counted */
+    for (uint32_t f = 0; f < server_frontends(m->server); f++) /* the counts are of the model that had the place
+                                                                * before */
         counters_clear(&server_infer_counters(m->server, f)->models[i], sizeof(struct model_infer_counters));
     memcpy(model_at(m, i), model, sizeof(*model));
-    /* release: with who reads the state and then the model, before it is published as well as after */
+    /* release: with every load of the state that precedes reading the model, also before it is published */
     atomic_store_explicit(&model_at(m, i)->state, MODEL_READY, memory_order_release);
     m->places[i] = (struct place){.use = PLACE_SERVING, .hash = hash};
     return (int)i;
 }
 
-/* A place takes that of another model of its name and version: who asks gets the new one. */
+/* A place replaces that of another model of the same name and version: new requests get the new one. */
 static void place_replaces(struct cluster_models *m, uint32_t place) {
     const struct served_model *model = model_at(m, place);
     for (uint32_t i = 0; i < m->count; i++)
@@ -109,7 +110,7 @@ static void place_replaces(struct cluster_models *m, uint32_t place) {
         }
 }
 
-/* A model that was gone is back before its last requests were: they may go on. */
+/* A model that was gone comes back before its last requests have ended: they may go on. */
 static void place_again(struct cluster_models *m, uint32_t place) {
     if (m->places[place].use == PLACE_SERVING)
         return;

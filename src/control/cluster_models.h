@@ -1,5 +1,5 @@
-/* cluster_models.h - the models that a frontend of a cluster serves, as the scheduler tells of them: in places, which
- * are their numbers in this process. The link thread alone calls these. */
+/* cluster_models.h - the models that a frontend of a cluster serves, as the scheduler announces them. Each is in a
+ * place, whose index is the model's number in this process. Only the link thread calls these functions. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,11 +15,11 @@ struct server;
 struct cluster_models *cluster_models_create(struct server *server);
 /* When all frontends have ended. NULL is allowed. */
 void cluster_models_destroy(struct cluster_models *models);
-/* Serves a model by its description, from when this returns. Its place, or -errno with a sentence. */
+/* Serves a model, given its description, as soon as this returns. Its place, or -errno with a sentence. */
 int cluster_models_serve(void *models, const char *description, size_t bytes, struct sy_error *err);
-/* No backend has it any more: clients are told so. */
+/* No backend has the model any more; clients are told so. */
 void cluster_models_gone(void *models, uint32_t place);
-/* All that there are have been told: from the first time on this process is ready while there is one. */
+/* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);
-/* Frees places whose last requests have been answered. True: some have not. */
+/* Frees places whose last requests have been answered. True: some places still have requests. */
 bool cluster_models_look(void *models);

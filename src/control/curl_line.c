@@ -37,7 +37,7 @@ static void append_json(const struct served_model *model, const char *url, char 
         const struct tensor_spec *input = &model->signature.inputs[i];
         int64_t elements = dims_product(model->reference_dims[i], 0, input->rank);
         if (model->signature.inputs_optional & 1u << i)
-            continue; /* optional inputs come behind the others */
+            continue; /* optional inputs come after the others */
         append(line, bytes, used, "%s{\"name\":\"%s\",\"datatype\":\"%s\",\"shape\":[", i ? "," : "", input->name,
                datatype_name(input->type));
         for (uint32_t d = 0; d < input->rank; d++)
@@ -74,7 +74,7 @@ bool curl_line(const struct model_index *models, const char *server, char *line,
 
     for (uint32_t i = 0; i < models->count; i++) {
         const struct served_model *model = &models->models[models->listed[i]];
-        if (served_model_state(model) == MODEL_READY && (!best || item_elements(model) < item_elements(best)))
+        if (served_model_state(model) == MODEL_READY && !model->ensemble && (!best || item_elements(model) < item_elements(best)))
             best = model;
     }
     if (!best || (item_elements(best) > JSON_ELEMENTS_MAX && best->signature.input_count != 1))

@@ -1,4 +1,4 @@
-/* decision_files.c - maps the files of the logs of decisions. */
+/* decision_files.c - maps the files of the decision logs. */
 #include "control/decision_files.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ struct decision_files {
     struct decision_log *logs; /* [count] */
 };
 
-/* All of the file is allotted at once: a full disk is found now, and not by a signal. */
+/* The whole file is allocated now, so that a full disk is an error here instead of a signal later. */
 static int file_map(struct decision_files *f, uint32_t i, const char *path, uint64_t bytes, struct sy_error *err) {
     f->fds[i] = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int rc = f->fds[i] < 0 ? errno : posix_fallocate(f->fds[i], 0, (off_t)bytes);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "control/ensembles.h"
 #include "control/instances.h"
 #include "control/scenario_served.h"
 #include "profile/prepare.h"
@@ -79,7 +80,7 @@ static int profile_type(struct deployment *d, uint32_t type, struct profile_opti
 /* Decides where every model runs; for those already set aside it does not matter. */
 static void models_place(struct deployment *d) {
     for (uint32_t i = 0; i < d->model_count; i++)
-        if (atomic_load_explicit(&d->models[i].state, memory_order_relaxed) == MODEL_LOADING) /* no other thread yet */
+        if (served_model_state(&d->models[i]) == MODEL_LOADING && !d->models[i].ensemble)
             instances_place(&d->models[i], d->accelerators, d->type_count);
 }
 
@@ -91,27 +92,36 @@ static const struct profile *profile_first(const struct deployment *d, uint32_t 
     return d->accelerators[type].profiles[model];
 }
 
-/* Makes each model ready, or sets it aside with its reason. Returns how many are ready. */
-static uint32_t settle_models(struct deployment *d) {
+static void model_log(const struct deployment *d, uint32_t model) {
+    const struct served_model *m = &d->models[model];
+    const struct profile *p = profile_first(d, model);
+    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name, m->version,
+             (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6, profile_batch_best(p),
+             m->signature.batched ? "" : " batched=no");
+}
+
+/* Makes each model ready, or each ensemble, or sets it aside with its reason. Returns how many are ready. */
+static uint32_t settle(struct deployment *d, bool ensembles) {
+    const struct ensemble_world world = {d->models, NULL, d->model_count, d->accelerators, d->type_count};
     struct sy_error err;
     uint32_t ready = 0;
 
     for (uint32_t i = 0; i < d->model_count; i++) {
         struct served_model *m = &d->models[i];
-        if (atomic_load_explicit(&m->state, memory_order_relaxed) == MODEL_UNAVAILABLE) {
-            log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
+        bool refused = served_model_state(m) == MODEL_UNAVAILABLE;
+        if ((m->ensemble != NULL) != ensembles)
             continue;
-        }
-        if (served_model_labels_read(m, &err) < 0) {
+        if (!refused && ((ensembles && ensemble_prepare(m, &world, &err) < 0) || served_model_labels_read(m, &err) < 0))
             served_model_refuse(m, "%s", err.text);
+        if (served_model_state(m) == MODEL_UNAVAILABLE) {
             log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);
             continue;
         }
-        const struct profile *p = profile_first(d, i);
         atomic_store_explicit(&m->state, MODEL_READY, memory_order_relaxed); /* no other thread yet */
-        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u l1_ms=%.3f best_batch=%u%s", m->name,
-                 m->version, (double)m->slo_ns / 1e6, m->batch_max, (double)p->latency_ns[1] / 1e6,
-                 profile_batch_best(p), m->signature.batched ? "" : " batched=no");
+        if (ensembles)
+            ensemble_log(m);
+        else
+            model_log(d, i);
         ready++;
     }
     return ready;
@@ -140,7 +150,7 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
     for (uint32_t i = 0; i < options->group_count; i++)
         if ((rc = profile_type(d, i, &how[i], err)) < 0)
             return rc;
-    if (settle_models(d) == 0)
+    if (settle(d, false) + settle(d, true) == 0)
         return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
                          d->models[0].reason);
     return 0;
@@ -217,6 +227,8 @@ void deployment_free(struct deployment *d) {
     free(d->profiles);
     for (uint32_t i = 0; i < d->model_count; i++)
         served_model_labels_free(&d->models[i]);
+    for (uint32_t i = 0; i < d->model_count; i++)
+        ensemble_release(&d->models[i]);
     free(d->models);
     *d = (struct deployment){.models = NULL};
 }

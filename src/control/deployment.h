@@ -20,7 +20,7 @@ struct deployment_options {
     const struct accelerator_group *groups;
     uint32_t group_count;
     int64_t slo_ns;  /* for models that give none; 0: chosen from the profile */
-    cpu_set_t cores; /* of executors: profiles are measured on the first one; empty: anywhere */
+    cpu_set_t cores; /* of executors; profiles are measured on the first core; empty: on any */
     const char *cache_dir;
 };
 

@@ -1,4 +1,4 @@
-/* instances.c - matches instance_group against the accelerators that there are. */
+/* instances.c - matches a model's instance_group with the server's accelerators. */
 #include "control/instances.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static struct served_on all_of(const struct server_accelerators *a) {
     return on;
 }
 
-/* Warns if the model runs on other GPUs than those that it names. */
+/* Warns if the model runs on GPUs other than those that it names. */
 static void gpus_check(const struct served_model *model, uint32_t gpus) {
     const struct instance_groups *groups = &model->instances;
     uint64_t all = gpus < INSTANCES_GPUS_NAMED ? ((uint64_t)1 << gpus) - 1 : UINT64_MAX;

@@ -1,4 +1,5 @@
-/* model_slots.c - loads models into places, hands them over, and takes them back when nobody holds them. */
+/* model_slots.c - loads models into places, hands them to the serving threads, and frees them when no request holds
+ * them. */
 #include "control/model_slots.h"
 
 #include <errno.h>
@@ -10,11 +11,12 @@
 #include "base/assert.h"
 #include "base/counter.h"
 #include "cluster/backend_link.h"
+#include "control/ensembles.h"
 #include "control/instances.h"
 #include "profile/prepare.h"
 #include "request/infer_counters.h"
 
-#define WAIT_NS (200 * NS_PER_US) /* between two looks at what other threads have done */
+#define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
 
 static void wait_a_little(void) {
     const struct timespec ts = {.tv_nsec = WAIT_NS};
@@ -43,15 +45,16 @@ static void slot_free(struct model_slots *slots, uint32_t index) {
 
     memset(slots->variant_taken + slot->model.first_variant, false, slot->model.variant_count);
     slot->model.variant_count = 0;
-    if (server_schedules(s) && !s->central_thread)
+    if (server_schedules(s) && !s->central_thread && !served(slots, index)->ensemble)
         model_thread_forget(s->model_threads[s->placements[index].thread], index);
-    for (uint32_t e = 0; e < s->wiring.executors; e++)
+    for (uint32_t e = 0; e < s->wiring.executors && !served(slots, index)->ensemble; e++)
         executor_unload(s->executors[e], index);
     for (uint32_t type = 0; type < s->config.type_count; type++) {
         free((void *)s->config.accelerators[type].profiles[index]);
         s->config.accelerators[type].profiles[index] = NULL;
     }
     served_model_labels_free(served(slots, index));
+    ensemble_release(served(slots, index));
     slot->use = SLOT_FREE;
     atomic_store_explicit(&served(slots, index)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
     malloc_trim(0);
@@ -124,8 +127,32 @@ static int slot_cores(struct model_slots *slots, uint32_t slot, struct sy_error 
     return 0;
 }
 
-int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err) {
+/* An ensemble has neither a file nor a core: its steps' models do. */
+static int slot_ensemble(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
     struct server *s = slots->server;
+    /* this thread alone publishes models */
+    const struct model_index *now = atomic_load_explicit(&s->models.now, memory_order_relaxed);
+    const struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
+                                         s->config.type_count};
+    if (s->backend_link)
+        return error_set(err, -ENOTSUP, "ensembles are not served in a cluster yet");
+    int rc = ensemble_prepare(served(slots, slot), &world, err);
+    return rc ? rc : served_model_labels_read(served(slots, slot), err);
+}
+
+static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error *err) {
+    struct server *s = slots->server;
+    instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
+    int rc = slot_profile(slots, slot, err);
+    if (rc == 0)
+        rc = served_model_labels_read(served(slots, slot), err);
+    for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
+        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
+                                : executor_load(s->executors[e], slot, slots->control->how[0].stop, err);
+    return rc ? rc : slot_cores(slots, slot, err);
+}
+
+int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err) {
     uint32_t i = 0;
 
     while (i < slots->count && slots->slots[i].use != SLOT_FREE)
@@ -134,18 +161,11 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
         return error_set(err, -EBUSY, "the last requests of too many other models are still being answered");
     struct served_model *model = served(slots, i);
     memcpy(model, found, sizeof(*model));
+    found->ensemble = NULL; /* the place's from now on */
     if (!model->slo_ns)
         model->slo_ns = slots->control->slo_ns;
     slots->slots[i].use = SLOT_LOADED;
-    instances_place(model, s->config.accelerators, s->config.type_count);
-    int rc = slot_profile(slots, i, err);
-    if (rc == 0)
-        rc = served_model_labels_read(model, err);
-    for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)
-        rc = is_stopping(slots) ? error_set(err, -EINTR, "the server is shutting down")
-                                : executor_load(s->executors[e], i, slots->control->how[0].stop, err);
-    if (rc == 0)
-        rc = slot_cores(slots, i, err);
+    int rc = model->ensemble ? slot_ensemble(slots, i, err) : slot_model(slots, i, err);
     if (rc) {
         slot_free(slots, i);
         return rc;
@@ -156,7 +176,7 @@ int model_slot_load(struct model_slots *slots, const struct served_model *found,
 
 /* ---- handing over, and taking back ---- */
 
-/* Makes the model resident on every executor, or no longer so, and waits until they have answered. */
+/* Makes the model resident on every executor, or no longer resident, and waits until they have answered. */
 static void executors_tell(struct model_slots *slots, uint32_t slot, bool resident) {
     struct server *s = slots->server;
     struct model_answer answer;
@@ -167,11 +187,11 @@ static void executors_tell(struct model_slots *slots, uint32_t slot, bool reside
     for (uint32_t e = 0; e < s->wiring.executors; e++) {
         while (!wiring_model_answer(&s->wiring, e, &answer))
             wait_a_little();
-        CHECK_EQ(answer.served_model, slot); /* nobody else gives such orders */
+        CHECK_EQ(answer.served_model, slot); /* only this thread gives such orders */
     }
 }
 
-/* Waits until the scheduler has all variants of a model, or none. */
+/* Waits until the scheduler has all variants of a model (`there`), or none. */
 static void scheduler_await(const struct model_slots *slots, const struct thread_model *model, bool there) {
     for (uint32_t v = 0; v < model->variant_count; v++)
         while ((wiring_part(&slots->server->wiring, model->first_variant + v) != PART_NOBODY) != there)
@@ -208,11 +228,13 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* counted for the model that had the place before */
+    for (uint32_t f = 0; f < server_frontends(s); f++) /* the counts are of the model that had the place before */
         counters_clear(&server_infer_counters(s, f)->models[slot], sizeof(struct model_infer_counters));
-    executors_tell(slots, slot, true);
-    if (server_schedules(s))
-        scheduler_tell(slots, slot, true);
+    if (!served(slots, slot)->ensemble) {
+        executors_tell(slots, slot, true);
+        if (server_schedules(s))
+            scheduler_tell(slots, slot, true);
+    }
     slots->slots[slot].use = SLOT_SERVING;
     slots->serving++;
     /* release: with every load of the state before the model is read, also before it is published */
@@ -221,7 +243,7 @@ void model_slot_enter(struct model_slots *slots, uint32_t slot) {
         backend_link_model_comes(s->backend_link, slot);
 }
 
-/* Whether nobody has anything of a place's model any more. */
+/* Whether no frontend, scheduling thread or executor has anything of a place's model any more. */
 static bool is_left(struct server *s, uint32_t slot) {
     if (!s->backend_link)
         return !server_model_held(s, slot);
@@ -246,9 +268,10 @@ bool model_slots_drain(struct model_slots *slots) {
             left = true;
             continue;
         }
-        if (server_schedules(slots->server))
+        if (server_schedules(slots->server) && !served(slots, i)->ensemble)
             scheduler_tell(slots, i, false);
-        executors_tell(slots, i, false);
+        if (!served(slots, i)->ensemble)
+            executors_tell(slots, i, false);
         slot_free(slots, i);
     }
     return left;
@@ -282,7 +305,7 @@ int model_slots_publish(struct model_slots *slots, const struct model_absent *ab
         return rc;
     for (uint32_t i = 0; i < slots->count; i++)
         if (slots->slots[i].use == SLOT_RETIRED)
-            slots->slots[i].use = SLOT_DRAINING; /* nobody finds it any more */
+            slots->slots[i].use = SLOT_DRAINING; /* it is no longer in the published list */
     slots->retired = 0;
     return 0;
 }

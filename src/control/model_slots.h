@@ -4,7 +4,7 @@
  *     RETIRED --publish--> DRAINING --model_slots_drain(): no frontend holds it, scheduler and executors have given it
  *     back--> FREE
  *
- * In a backend of a cluster the link thread stands for frontends and scheduler.
+ * In a backend of a cluster the link thread takes the part of frontends and scheduler.
  *
  * Only the repository's thread calls these. It waits for other threads; none of them waits for it. */
 #pragma once
@@ -16,7 +16,7 @@ enum slot_use { SLOT_FREE, SLOT_LOADED, SLOT_SERVING, SLOT_RETIRED, SLOT_DRAININ
 
 struct model_slot {
     enum slot_use use;
-    struct thread_model model; /* as told to its thread, with its numbers in the scheduler; none: variant_count 0 */
+    struct thread_model model; /* as sent to its thread, with its numbers in the scheduler; variant_count 0: none */
 };
 
 struct model_slots {
@@ -33,17 +33,18 @@ int model_slots_init(struct model_slots *slots, struct server *server, const str
 /* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
 
-/* Completes a model that the repository found, and loads it on every executor; nobody sees it yet. 0 with its place, or
- * -errno with a sentence: -EBUSY there is no place, -EINTR the server is being stopped, else the model is at fault. */
-int model_slot_load(struct model_slots *slots, const struct served_model *found, uint32_t *slot, struct sy_error *err);
+/* Completes a model that the repository found, and loads it on every executor; of an ensemble, whose `ensemble` the place
+ * takes over, it finds the models of its steps. The model is not published yet. 0 with its place, or -errno with a
+ * sentence: -EBUSY: there is no free place; -EINTR: the server is being stopped; any other: the model is at fault. */
+int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err);
 /* Frees a LOADED place. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);
-/* Hands the model to the executors and the scheduler: it can be served. */
+/* Hands the model to the executors and the scheduler; from then on it can be served. */
 void model_slot_enter(struct model_slots *slots, uint32_t slot);
-/* Takes no new requests for the model; those that hold it already are still served. */
+/* From the next publication on the model gets no new requests; requests that already hold it are still served. */
 void model_slot_retire(struct model_slots *slots, uint32_t slot);
-/* Publishes the models that serve, and those that are absent. When it returns, nobody sees an earlier list. 0 or
+/* Publishes the models that serve, and those that are absent. When it returns, no thread uses an earlier list. 0 or
  * -ENOMEM: everything stays as it was. */
 int model_slots_publish(struct model_slots *slots, const struct model_absent *absent, uint32_t absent_count);
-/* Frees the DRAINING places that nobody holds. True if others are left. */
+/* Frees the DRAINING places that no request holds. True if others are left. */
 bool model_slots_drain(struct model_slots *slots);

@@ -1,12 +1,12 @@
-/* outages.c - watches for runs that hang, and says whether the server is ready. A model whose accelerators have failed
- * moves to a part that has others for it, or is set aside until one is back. */
+/* outages.c - watches for runs that hang, and decides whether the server is ready. A model whose accelerators have
+ * failed moves to a sub-cluster that has others for it, or is set aside until one is back. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/server_state.h"
 
-/* For each part, the types of which it has accelerators in service, a bit a type. False: all accelerators are in
+/* For each sub-cluster, the types of its accelerators in service, a bit a type. False: all accelerators are in
  * service. */
 static bool types_left(const struct server *s, uint32_t left[RANK_THREADS_MAX]) {
     bool any_out = false;
@@ -33,7 +33,7 @@ static bool runs_on_any(const struct server *s, uint32_t model, uint32_t types) 
 static void set_aside(struct served_model *model) {
     int ready = MODEL_READY;
 
-    /* relaxed: nobody reads the reason before the store that follows in served_model_refuse() */
+    /* relaxed: no thread reads the reason before the store that follows in served_model_refuse() */
     if (!atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
@@ -43,15 +43,15 @@ static void set_aside(struct served_model *model) {
 
 /* An accelerator that runs the model is back. */
 static void take_back(struct served_model *model) {
-    /* nobody else sets aside a model that has variants */
+    /* only this thread sets aside a model that has variants */
     if (served_model_state(model) != MODEL_UNAVAILABLE || strcmp(model->reason, NO_ACCELERATOR) != 0)
         return;
     atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
     log_info("model is back", "model=%s", model->name);
 }
 
-/* Moves the model's variants away from parts that can no longer run them; if a ring is full, the rest follows the next
- * time. True: the model serves. */
+/* Moves the model's variants away from sub-clusters that can no longer run them; if a ring is full, the rest follow the
+ * next time. True: the model serves. */
 static bool model_look(struct server *s, uint32_t model, const uint32_t left[RANK_THREADS_MAX]) {
     const struct server_placement *p = &s->placements[model];
     uint32_t to = 0;
@@ -78,13 +78,13 @@ void server_serving_update(struct server *s) {
     bool serving = atomic_load_explicit(&s->ready, memory_order_acquire) &&
                    atomic_load_explicit(&s->able, memory_order_acquire); /* lone flags */
 
-    /* with the frontends' loads; if two threads find different flags at once, the next look settles it */
+    /* with the frontends' loads; if two threads compute different values at once, the next call corrects it */
     if (atomic_exchange_explicit(&s->serving, serving, memory_order_acq_rel) == serving)
         return;
     server_frontends_wake(s); /* clients may watch readiness */
 }
 
-/* Whether anything can run: a model, or without models an accelerator. */
+/* Whether some model can run; without models, whether some accelerator serves. */
 static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
     bool models = false, able = false;
 
@@ -102,8 +102,9 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
 
 void server_outages(struct server *s) {
     uint32_t left[RANK_THREADS_MAX];
-    if (s->config.cluster) /* the scheduler says what runs */
+    if (s->config.cluster) /* the scheduler knows what runs */
         return;
+    server_ensembles_look(s);
     bool out = types_left(s, left);
 
     if (!out && !s->outage)

@@ -1,4 +1,4 @@
-/* recording.c - writes what a server has recorded as a document that can be simulated. */
+/* recording.c - writes a server's recorded requests as a document that can be simulated. */
 #include "control/recording.h"
 
 #include <errno.h>
@@ -11,8 +11,9 @@
 #include "repository/model_name.h"
 #include "v2/json_put.h"
 
-#define TABLE_WITHIN   0.001      /* a table's rows are left out as long as the line between others is so near */
-#define TABLE_LEAST_NS NS_PER_US  /* or so near */
+/* Rows of a table are left out while the line between the others is as near as this. */
+#define TABLE_WITHIN   0.001
+#define TABLE_LEAST_NS NS_PER_US
 #define NEVER_MS       1000000    /* on a type that does not run a model */
 #define SLO_US_MOST    3600000000 /* in a trace */
 
@@ -24,14 +25,14 @@ static int by_name(const void *a, const void *b) {
     return order ? order : ((*x)->version > (*y)->version) - ((*x)->version < (*y)->version);
 }
 
-/* What a scenario's names, or a trace's fields, must not have. */
+/* Replaces characters that a scenario's names, or a trace's fields, must not have. */
 static void name_clean(char *name) {
     for (char *c = name; *c; c++)
         if (*c <= ' ' || *c > '~' || strchr("/\\\"',#", *c))
             *c = '_';
 }
 
-/* Several versions of a model are told apart: NAME@VERSION. */
+/* Several versions of a model are named NAME@VERSION. */
 static int names_make(struct recording *r) {
     struct recording_model **sorted = calloc(r->model_count + 1, sizeof(struct recording_model *));
     if (!sorted)
@@ -61,7 +62,7 @@ static struct recording_model *model_of(const struct recording *r, const struct 
     return m == UINT32_MAX || request->arrival_ns < r->models[m].since_ns ? NULL : &r->models[m];
 }
 
-/* Keeps those of the time and of models that are still there. How many were of others. */
+/* Keeps the requests of the period whose models still exist. Returns the number of requests for other models. */
 static uint64_t requests_keep(struct recording *r) {
     uint64_t kept = 0, unknown = 0;
     for (uint64_t i = 0; i < r->request_count; i++) {
@@ -85,7 +86,7 @@ static double seconds_from(const struct recording *r, int64_t at_ns) {
     return (double)(at_ns - r->start_ns) / (double)NS_PER_S;
 }
 
-/* Each with what was counted since the one before, [second, requests, bad, accelerators needed, wanted, in service]. */
+/* Each with the counts since the one before: [second, requests, bad, accelerators needed, wanted, in service]. */
 static void looks_write(const struct recording *r, struct text *out) {
     const struct recording_look none = {.at_ns = r->start_ns - 1};
     bool any = false;
@@ -138,8 +139,8 @@ static double allowed(int64_t ns) {
     return part > TABLE_LEAST_NS ? part : TABLE_LEAST_NS;
 }
 
-/* The farthest row that the line from row `from` reaches while it passes near all rows between them: each allows some
- * slopes, and those that all allow are narrowed down row by row. */
+/* The farthest row such that the line from row `from` to it passes near all rows between them. Each row allows a range
+ * of slopes; their intersection is narrowed down row by row. */
 static uint32_t line_end(const int64_t *latency_ns, uint32_t from, uint32_t last) {
     double least = -1e300, most = 1e300;
     uint32_t end = from + 1;
@@ -172,7 +173,7 @@ static int64_t slo_least(const struct recording *r, const struct recording_model
     return fastest_ns;
 }
 
-/* A scenario's model must be able to meet its SLO; a server's may have become too slow for it. */
+/* A scenario's model must be able to meet its SLO, but a server's model may have become too slow for its own. */
 static void model_write(const struct recording *r, const struct recording_model *model, struct text *out) {
     int64_t least_ns = slo_least(r, model) + 2 * NS_PER_US;
     bool any = false;
@@ -200,7 +201,7 @@ static void model_write(const struct recording *r, const struct recording_model 
     text_put(out, "}}\n");
 }
 
-/* Whether the scenario has it. */
+/* Whether the scenario has the model. */
 static bool model_shown(const struct recording *r, const struct recording_model *model) {
     return model->requests > 0 && slo_least(r, model) < INT64_MAX;
 }
@@ -221,8 +222,8 @@ static void policy_write(const struct recording *r, struct text *out) {
     text_put(out, "}\n");
 }
 
-/* From when to when requests count: after a warm-up, and between two looks, so that it is the time in which the server
- * has counted them, too. */
+/* The period in which requests count: after a warm-up, and from one look to another, so that the server's own counts
+ * are of the same period. */
 static void counted_time(const struct recording *r, double *from_s, double *until_s) {
     double seconds = seconds_from(r, r->end_ns), warmup = seconds / RECORDING_WARMUP_PART;
     *from_s = warmup < RECORDING_WARMUP_MOST_S ? warmup : RECORDING_WARMUP_MOST_S;
@@ -230,7 +231,7 @@ static void counted_time(const struct recording *r, double *from_s, double *unti
     uint32_t first = 0;
     while (first < r->look_count && seconds_from(r, r->looks[first].at_ns) < *from_s)
         first++;
-    if (first + 1 >= r->look_count) /* too short a time for that */
+    if (first + 1 >= r->look_count) /* too short for that */
         return;
     *from_s = seconds_from(r, r->looks[first].at_ns);
     *until_s = seconds_from(r, r->looks[r->look_count - 1].at_ns);

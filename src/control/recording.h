@@ -1,14 +1,14 @@
-/* recording.h - what a server has recorded of the last minutes, as a document that can be simulated (docs/whatif.md).
+/* recording.h - a server's requests of the last minutes, as a document that can be simulated (docs/whatif.md).
  *
  *     symphony recording 1
  *     --- server
- *     {JSON: how long, how many requests, what the server counted meanwhile}
+ *     {JSON: how long, how many requests, the server's counts in that time}
  *     --- scenario
- *     a scenario's YAML: accelerators, models with what their batches took, policy, margins
+ *     a scenario's YAML: accelerators, models with measured latencies, policy, margins
  *     --- trace
  *     seconds,model,items,slo_ms,priority
  *
- * Who fills it in: server_recording.c. Any thread. */
+ * server_recording.c fills it in. Any thread. */
 #pragma once
 
 #include "base/text.h"
@@ -18,11 +18,11 @@
 #include "tensor/tensor.h"
 
 #define RECORDING_REQUESTS_MAX  1000000 /* in a document: the newest; some 35 MB */
-#define RECORDING_SECONDS       300     /* unless it is asked for others */
+#define RECORDING_SECONDS       300     /* unless the request names another number */
 #define RECORDING_SECONDS_MAX   86400
 #define RECORDING_LOOKS_MAX     1024 /* that are remembered, one a second */
-#define RECORDING_WARMUP_PART   10   /* of the time: the cores learn the rates in it, and it does not count; */
-#define RECORDING_WARMUP_MOST_S 5    /* at most so long */
+#define RECORDING_WARMUP_PART   10   /* the first of so many parts is warm-up, for the cores to learn the rates, */
+#define RECORDING_WARMUP_MOST_S 5    /* of at most so many seconds */
 
 struct recording_type {
     const char *name;
@@ -37,11 +37,11 @@ struct recording_model {
     uint32_t priorities;                        /* levels; 0: one */
     int64_t *latency_ns[ACCELERATOR_TYPES_MAX]; /* [batch_max + 1] by type, what batches take, gathering included; NULL:
                                                    does not run there */
-    int64_t since_ns;                           /* what was recorded of its number before is another model's */
+    int64_t since_ns;                           /* earlier requests under its number are another model's */
     uint64_t requests;                          /* recording_write() counts them */
 };
 
-/* What the server had counted when it looked, since it was started. */
+/* The server's counts since its start, at one look. */
 struct recording_look {
     int64_t at_ns;
     uint64_t requests, bad; /* that have ended */
@@ -61,7 +61,7 @@ struct recording {
     const struct policy_ops *policy;
     struct policy_options options;
     int64_t ctrl_ns, reply_margin_ns;
-    int64_t start_ns, end_ns; /* all requests of this time are there */
+    int64_t start_ns, end_ns; /* the recording has all requests of this period */
     struct recorded_request *requests;
     uint64_t request_count, overwritten;
     struct recording_look *looks; /* ascending */

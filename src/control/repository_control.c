@@ -1,5 +1,5 @@
-/* repository_control.c - the thread that loads and unloads models: keeps what is known of each, carries out orders, and
- * looks at the repository. */
+/* repository_control.c - the thread that loads and unloads models: keeps the state of each, carries out orders, and
+ * checks the repository for changes. */
 #include "control/repository_control.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "cluster/backend_link.h"
 #include "control/model_slots.h"
+#include "repository/ensemble.h"
 #include "repository/model_name.h"
 #include "repository/model_override.h"
 #include "repository/repository.h"
@@ -37,7 +38,8 @@ struct known_model {
     bool found;             /* in the repository, when it was looked at last */
     bool failed;            /* it could not be loaded */
     bool overridden;        /* it serves a client's version, not the repository's */
-    uint64_t stamp, tried;  /* of what serves; of the last that CONTROL_POLL tried to load, whether it worked or not */
+    uint64_t stamp, tried;  /* of the version that serves; of the last one that CONTROL_POLL tried to load, successfully
+                             * or not */
     char reason[512];
 };
 
@@ -48,6 +50,7 @@ struct repository_thread {
     struct repository_desk *desk;
     struct known_model *known;
     uint32_t known_count, known_room;
+    bool nested;     /* the model of an ensemble's step is being loaded */
     int64_t look_ns; /* when to look at the repository again */
     pthread_t thread;
     _Atomic bool stop;
@@ -94,7 +97,7 @@ static bool is_stranger(const struct known_model *k) {
     return k->failed && !is_alive(k);
 }
 
-/* Forgets models that nobody can ask for any more, and the oldest strangers if there are too many: clients may make up
+/* Forgets models that can no longer be asked for, and the oldest strangers if there are too many: clients may invent
  * any number of names. */
 static void known_forget(struct repository_thread *t) {
     uint32_t kept = 0, strangers = 0;
@@ -115,7 +118,7 @@ static void known_fail(struct known_model *k, const char *reason) {
     utf8_clean(k->reason, strlen(k->reason));
 }
 
-/* Publishes what is known. Without memory everybody sees the earlier list, until drain() tries again. */
+/* Publishes the models. Without memory the earlier list stays, until drain() tries again. */
 static void publish(struct repository_thread *t) {
     struct model_absent *absent = calloc(t->known_count + 1, sizeof(*absent));
     uint32_t count = 0;
@@ -131,6 +134,7 @@ static void publish(struct repository_thread *t) {
     if (!absent || model_slots_publish(&t->slots, absent, count) < 0)
         log_error("models not published", "reason=\"out of memory\"");
     free(absent);
+    server_ensembles_look(t->server);
 }
 
 /* ---- loading ---- */
@@ -147,6 +151,7 @@ struct source {
 static void source_close(struct source *source) {
     if (*source->folder)
         override_folder_remove(source->folder);
+    served_model_ensembles_free(source->models, source->count);
     free(source->models);
 }
 
@@ -185,7 +190,7 @@ static void known_retire(struct repository_thread *t, struct known_model *k) {
 }
 
 /* Loads all versions or, if one fails, none; *version is the last one tried. */
-static int versions_load(struct repository_thread *t, const struct source *source, struct places *loaded,
+static int versions_load(struct repository_thread *t, struct source *source, struct places *loaded,
                          uint32_t *version, struct sy_error *err) {
     int rc = 0;
     *loaded = (struct places){.slots = calloc(source->count, sizeof(uint32_t))};
@@ -205,7 +210,7 @@ static int versions_load(struct repository_thread *t, const struct source *sourc
 }
 
 /* Loads the found versions beside those that serve, and then lets them replace those. */
-static int source_load(struct repository_thread *t, struct known_model *k, const struct source *source,
+static int source_load(struct repository_thread *t, struct known_model *k, struct source *source,
                        struct sy_error *err) {
     struct sy_error why = {""};
     struct places loaded;
@@ -242,7 +247,32 @@ static int source_load(struct repository_thread *t, struct known_model *k, const
     return 200;
 }
 
-/* Loads a model. 200, or a status with a sentence: then what served before goes on. */
+static int load(struct repository_thread *t, const char *name, const struct model_override *override,
+                struct sy_error *err);
+
+/* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
+static int steps_load(struct repository_thread *t, const char *name, const struct source *source,
+                      struct sy_error *err) {
+    static const struct model_override none;
+    const struct ensemble *ensemble = source->models[0].ensemble;
+    struct sy_error why;
+    int status = 200;
+    if (t->nested)
+        return error_set(err, 400, "load failed for model '%s': it is an ensemble itself; steps are models", name);
+    t->nested = true;
+    for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
+        const struct known_model *k = known_find(t, ensemble->steps[v].model);
+        if (!k || !k->serving.count)
+            status = load(t, ensemble->steps[v].model, &none, &why);
+        if (status != 200)
+            error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,
+                      why.text);
+    }
+    t->nested = false;
+    return status == 200 ? 0 : status;
+}
+
+/* Loads a model. 200, or another status with a sentence: then the versions that served before go on. */
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err) {
     struct source source;
@@ -253,6 +283,8 @@ static int load(struct repository_thread *t, const char *name, const struct mode
     }
     int status = source_open(t, name, override, &source, err);
     bool plain = !*source.folder;
+    if (status == 0 && source.models[0].ensemble)
+        status = steps_load(t, name, &source, err);
     struct known_model *k = status == 404 ? known_find(t, name) : known_get(t, name);
     if (k && status == 0 && plain && k->serving.count && !k->overridden && k->stamp == source.stamp)
         status = 200; /* it serves already */
@@ -279,7 +311,7 @@ static void unload(struct repository_thread *t, const char *name) {
         return;
     if (k->serving.count) {
         known_retire(t, k);
-        free(k->draining.slots); /* if something unloaded earlier still drains, its end is not reported */
+        free(k->draining.slots); /* if an earlier unload still drains, its end is not reported */
         k->draining = k->serving;
         k->serving = (struct places){.count = 0};
         k->state = MODEL_UNLOADING;
@@ -325,7 +357,7 @@ static bool drain(struct repository_thread *t) {
 
 static const struct model_override nothing;
 
-/* Looks which models the repository holds. */
+/* Finds the models that the repository holds. */
 static void look(struct repository_thread *t) {
     struct repository_entry *entries;
     uint32_t count;
@@ -346,19 +378,19 @@ static void look(struct repository_thread *t) {
     known_forget(t);
 }
 
-/* Serves what the repository holds now. Models that appear while others load are seen the next time. */
+/* Serves the models that the repository holds now. Models that appear while others load are found the next time. */
 static void follow(struct repository_thread *t) {
     struct sy_error err;
     look(t);
-    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) { /* loading adds none to the list */
+    for (uint32_t i = 0; i < t->known_count && !is_stopped(t); i++) {
         struct known_model *k = &t->known[i];
         uint64_t stamp = k->found ? repository_stamp(t->control.path, k->name) : 0;
         if (!k->found && (k->serving.count || k->failed)) {
             unload(t, k->name);
         } else if (k->found && stamp != k->tried) {
             k->tried = stamp;
-            if (load(t, k->name, &nothing, &err) == 503) /* not the model's own fault: try again */
-                k->tried = 0;
+            if (load(t, k->name, &nothing, &err) == 503) /* not a fault of the model: try again */
+                t->known[i].tried = 0; /* where it is now: the models of steps may have been added to the list */
         }
         drain(t);
     }

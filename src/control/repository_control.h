@@ -10,9 +10,9 @@
 #include "profile/child.h"
 
 enum control_mode {
-    CONTROL_NONE,     /* serve what is there at the start */
-    CONTROL_POLL,     /* serve what the repository holds, and look there now and then */
-    CONTROL_EXPLICIT, /* serve what clients say */
+    CONTROL_NONE,     /* serve the models that are there at the start */
+    CONTROL_POLL,     /* serve the models that the repository holds, and check it for changes now and then */
+    CONTROL_EXPLICIT, /* serve the models that clients ask for */
 };
 
 /* Models that may be loaded at once. There are more places: for models that replace others, or whose last requests are
@@ -20,7 +20,7 @@ enum control_mode {
 #define CONTROL_MODELS_DEFAULT 256
 #define CONTROL_MODELS_MOST    4096
 #define CONTROL_SPARE          16
-/* At least so many of these models may have inputs of variable shapes; each takes as much room in the scheduler as 32
+/* At least this many of these models may have inputs of variable shapes; each takes as much room in the scheduler as 32
  * others. */
 #define CONTROL_VARIABLE 64
 
@@ -40,11 +40,11 @@ struct repository_desk;
 struct repository_thread;
 struct server;
 
-/* Starts the thread, once all others run. It loads the models of the start, and then says that the server is ready. 0
+/* Starts the thread, once all others run. It loads the models to load at start-up, and then makes the server ready. 0
  * or -errno with a sentence. */
 int repository_thread_start(struct repository_thread **thread, struct server *server, struct sy_error *err);
-/* Makes the desk where frontends hand orders in, which wakes the thread. Call it before either starts; free() the desk
- * when both have ended. NULL without memory. */
+/* Makes the desk: the list to which frontends add orders, waking the thread. Call it before either starts; free() the
+ * desk when both have ended. NULL without memory. */
 struct repository_desk *repository_desk_create(void);
 /* Ends the thread; orders are answered 503 from then on. Call it while frontends, scheduler and executors run. NULL is
  * allowed. */

@@ -1,4 +1,4 @@
-/* scenario_served.c - makes served models of a scenario's. */
+/* scenario_served.c - makes served models from the models of a scenario. */
 #include "control/scenario_served.h"
 
 #include <errno.h>

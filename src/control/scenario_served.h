@@ -1,4 +1,4 @@
-/* scenario_served.h - makes served models of a scenario's: emulated, with the scenario's profiles. */
+/* scenario_served.h - makes served models from the models of a scenario: emulated, with the scenario's profiles. */
 #pragma once
 
 #include <stdint.h>

@@ -53,7 +53,7 @@ static int place_models(struct server *s) {
         p->thread = i % threads;
         p->thread_model = per_thread[p->thread]++;
         p->first_variant = variants;
-        if (atomic_load_explicit(&s->config.models[i].state, memory_order_relaxed) == MODEL_READY) /* set-up thread */
+        if (served_model_state(&s->config.models[i]) == MODEL_READY && !s->config.models[i].ensemble)
             p->variant_count = s->config.models[i].signature.variable_shapes ? VARIANTS_MAX : 1;
         variants += p->variant_count;
         s->wiring.thread_of_served[i] = p->thread;

@@ -37,10 +37,10 @@ struct server_cluster {
     const char *host;          /* to listen on: a scheduler for members, a frontend for backends */
     int port;                  /* 0: any free one */
     const char *address;       /* of a frontend: HOST:PORT where backends reach it; NULL: where it connects from */
-    const char *token;         /* that it shows; NULL: none */
-    const struct auth *auth;   /* tokens that it takes; NULL: nobody needs one */
+    const char *token;         /* that it sends; NULL: none */
+    const struct auth *auth;   /* tokens that it accepts; NULL: none is needed */
     const char *fabric;        /* libfabric's provider for inputs; NULL: none */
-    uint32_t transports;       /* of a backend: that inputs may come by, TRANSPORT_BIT(); 0: all */
+    uint32_t transports;       /* of a backend: the allowed transports of inputs, TRANSPORT_BIT(); 0: all */
     struct tls *tls;           /* of the links, outlives the server; NULL: plain text */
     int64_t beat_ns;           /* between heartbeats */
     uint32_t accelerators_max; /* of a scheduler: in the whole cluster */
@@ -61,7 +61,7 @@ struct server_config {
     uint32_t model_threads;
     uint32_t rank_threads;     /* no more than accelerators of any type */
     int64_t epoch_ns;          /* how often server_balance() looks; 0: models stay where they are */
-    double rank_rate_max;      /* items/s that a rank thread is to have at most, where that can be; 0: any */
+    double rank_rate_max;      /* highest items/s of a rank thread, kept as far as possible; 0: no limit */
     uint32_t frontends;        /* threads of each protocol */
     uint32_t frontends_inside; /* the caller's own, see server_inside(); not with `control` */
     const struct policy_ops *policy;
@@ -73,12 +73,13 @@ struct server_config {
     bool busy_poll;
     double spin;           /* CPU executors with a core of their own poll for `spin` times the last batch, then sleep */
     bool shared_memory;    /* clients may register regions of it */
-    int64_t run_ns_most;   /* any run may take so long before it is stopped; 0: RUN_NS_MOST (backend/executor.h) */
+    int64_t run_ns_most;   /* any run may take at least this long before it is stopped; 0: RUN_NS_MOST
+                            * (backend/executor.h) */
     bool learn;            /* correct profiles from measured runs */
     uint32_t queue_max;    /* requests queued per model thread */
     uint64_t record_bytes; /* for the last requests (link/recorder.h), of all scheduling threads; 0: not recorded */
-    const char *decisions; /* a folder for logs of what the scheduling threads decide; NULL: they log nothing. Not
-                              with a central policy */
+    const char *decisions; /* a folder for the decision logs of the scheduling threads; NULL: none. Not with a central
+                            * policy */
     uint64_t decisions_bytes; /* of each of them */
     uint64_t body_bytes_max, inputs_bytes_max;
     uint32_t connections_max, connections_per_address; /* of each port; these and the next ones as in frontend_config */
@@ -86,10 +87,10 @@ struct server_config {
     const char *name; /* in the server's metadata; NULL: "symphony" */
     int grpc_level;
     struct tls *tls;                   /* of HTTP and gRPC, outlives the server; NULL: plain text */
-    const struct auth *auth;           /* outlives the server; NULL: nobody needs a token */
+    const struct auth *auth;           /* outlives the server; NULL: no token is needed */
     bool auth_health, auth_metrics;    /* whether these need a token, too */
     bool tls_metrics;                  /* the metrics port speaks TLS, too */
-    struct autoscale_config autoscale; /* for server_advise(); every_ns 0: it says nothing */
+    struct autoscale_config autoscale; /* for server_advise(); every_ns 0: it gives no advice */
 };
 
 struct server;
@@ -105,7 +106,7 @@ struct server_ports server_ports(const struct server *server);
  * drives a struct inferences (request/inference.h) with it, and destroys that before it stops the server. The server's
  * statistics do not count its requests. */
 struct inferences_config server_inside(struct server *server, uint32_t n, size_t slot_bytes);
-/* What decides in a server, for who measures it (stress/links.h); valid until the server is stopped. */
+/* The scheduling threads of a server, for measurements (stress/links.h); valid until the server is stopped. */
 struct server_scheduler {
     const struct wiring *wiring;
     struct model_thread *const *model_threads; /* [wiring->model_threads] */
@@ -113,31 +114,32 @@ struct server_scheduler {
     const struct scheduler_link *link;         /* NULL: not a scheduler of a cluster */
 };
 struct server_scheduler server_scheduler(const struct server *server);
-/* Whether all models of the start are served, or cannot be; without `control` they are at once. */
+/* Whether all models to load at start-up are served, or could not be loaded; without `control` always true. */
 bool server_is_ready(const struct server *server);
-/* The models as they are now. They stay so until they are unlocked; no thread that serves waits for that. Any thread.
- */
+/* The models as they are now. They stay unchanged until they are unlocked; no serving thread waits for that. Any
+ * thread. */
 const struct model_index *server_models_lock(struct server *server);
 void server_models_unlock(struct server *server);
-/* With several rank threads: every epoch moves models between them, if that makes their accelerators' load more even by
- * enough (plan/balance.h). Not in a cluster. For the thread that started the server, every second. */
+/* With several rank threads: every epoch moves models between them, if that makes the load of their accelerators
+ * sufficiently more even (plan/balance.h). Not in a cluster. The thread that started the server calls it every
+ * second. */
 void server_balance(struct server *server);
-/* Stops runs that hang, and takes accelerators out of service whose runs do not come back (backend/executor.h). The
+/* Stops runs that hang, and takes accelerators out of service whose runs cannot be stopped (backend/executor.h). The
  * same thread, every second. */
 void server_watch(struct server *server);
 /* Looks for models whose sub-cluster has lost all accelerators that run them. They move to another sub-cluster that has
- * some; if there is none, they are set aside with their reason until an accelerator is back. The server says that it is
- * not ready while nothing can run any model. The same thread, every second. */
+ * some; if there is none, they are set aside with their reason until an accelerator is back. The server is not ready
+ * while no accelerator can run any model. The same thread, every second. */
 void server_outages(struct server *server);
-/* Where models are scheduled: every `autoscale.every_ns` looks how many accelerators there should be, for metrics and
- * for KEDA (grpc/external_scaler.h). Says nothing before the first look, nor while another scheduler leads. The same
- * thread, every second. */
+/* In a process that schedules: every `autoscale.every_ns` computes how many accelerators there should be, for metrics
+ * and for KEDA (grpc/external_scaler.h). There is no advice before the first time, nor while another scheduler leads.
+ * The same thread, every second. */
 void server_advise(struct server *server);
-/* Where models are scheduled: notes what was counted, for recordings (control/recording.h). The same thread, every
+/* In a process that schedules: saves the counts, for recordings (control/recording.h). The same thread, every
  * second. */
 void server_look(struct server *server);
 /* Drains: readiness fails, requests are served for `grace_ns` more, then no new connections are taken; waits for
  * requests in flight, at most `timeout_ns` in all. Then stops everything and frees it. 0, or -ETIMEDOUT if requests
- * were cut off. -EINPROGRESS: a run that was given up is not back, and may still read the models and its inputs, so
- * these stay: end the process by _exit(). */
+ * were cut off. -EINPROGRESS: a run that was given up has not ended, and may still read the models and its inputs, so
+ * these are not freed: end the process by _exit(). */
 int server_stop(struct server *server, int64_t grace_ns, int64_t timeout_ns);

@@ -1,5 +1,5 @@
-/* server_accelerators.c - sends orders to executors: clients' about accelerators, and the repository thread's about
- * models. */
+/* server_accelerators.c - sends orders to executors: from clients about accelerators, and from the repository thread
+ * about models. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -12,7 +12,7 @@ static enum accelerator_state state_read(const void *server, uint32_t accelerato
     return wiring_accelerator_state(&s->wiring, accelerator);
 }
 
-/* Frontends call this, seldom; the lock is held for one message. */
+/* Frontends call this rarely; the lock is held for one message. */
 static int order_pass(void *server, uint32_t accelerator, enum accelerator_order order, struct sy_error *err) {
     struct server *s = server;
     pthread_mutex_lock(&s->commands_lock);

@@ -1,4 +1,4 @@
-/* server_advice.c - how many accelerators there should be, for who starts and stops them. */
+/* server_advice.c - how many accelerators there should be, for an autoscaler. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 struct server_advisor {
     struct advisor advisor;
     struct server_load load; /* up to the last look */
-    bool leads;              /* this process does, since the advisor knows nothing */
+    bool leads;              /* this process leads, and has since the advisor was reset */
 };
 
 int server_advice_init(struct server *s) {
@@ -25,7 +25,7 @@ void server_advice_free(struct server *s) {
     free(s->advisor);
 }
 
-/* Begins anew: what is counted from now on counts. */
+/* Resets the advisor: only later counts have an effect. */
 static void begin(struct server *s, int64_t now_ns) {
     s->advisor->leads = true;
     advisor_init(&s->advisor->advisor, &s->config.autoscale, now_ns);
@@ -38,7 +38,7 @@ void server_advise(struct server *s) {
 
     if (!server_schedules(s) || s->config.autoscale.every_ns == 0)
         return;
-    if (s->scheduler_link && !scheduler_link_leads(s->scheduler_link)) { /* it knows of no load */
+    if (s->scheduler_link && !scheduler_link_leads(s->scheduler_link)) { /* a standby knows no load */
         a->leads = false;
         advice_set(&s->advice, ADVICE_NONE);
         return;

@@ -1,5 +1,5 @@
-/* server_balance.c - models move between rank threads, as their loads say: measures, asks plan/balance.h, gives the
- * orders. */
+/* server_balance.c - moves models between rank threads to balance their load: measures, lets plan/balance.h decide,
+ * gives the orders. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -63,13 +63,13 @@ static void parts_look(const struct server *s, struct balance_part *parts) {
             parts[s->wiring.part_of_accelerator[a]].accelerators[s->accelerator_type[a]]++;
 }
 
-/* A served model with all its variants, which are in one part. */
+/* A served model with all its variants, which are in one sub-cluster. */
 static struct balance_model model_look(const struct server *s, uint32_t model, int64_t now_ns) {
     const struct server_placement *p = &s->placements[model];
     struct balance_model to = {.part = 0};
 
     if (p->variant_count == 0 || wiring_part(&s->wiring, p->first_variant) == PART_NOBODY)
-        return to; /* nothing is there: it runs nowhere, so it stays */
+        return to; /* no sub-cluster can run it, so it stays */
     to.part = wiring_part(&s->wiring, p->first_variant);
     for (uint32_t v = p->first_variant; v < p->first_variant + p->variant_count; v++) {
         const struct model_load *load = &s->wiring.loads[v];
@@ -93,7 +93,8 @@ static void model_move(struct server *s, uint32_t model, uint32_t part) {
         return;
     log_info("model moves to another rank thread", "model=%s rank_thread=%u", s->config.models[model].name, part);
     for (uint32_t v = 0; v < p->variant_count; v++)
-        wiring_move(&s->wiring, p->first_variant + v, part); /* a full ring: the rest follows when it is chosen again */
+        wiring_move(&s->wiring, p->first_variant + v, part); /* if a ring is full, the rest follow when the model is
+                                                              * chosen again */
 }
 
 void server_balance(struct server *s) {
@@ -110,7 +111,8 @@ void server_balance(struct server *s) {
     pthread_mutex_unlock(&s->models_lock);
 
     uint32_t count = balance_look(b->balance, b->models, b->parts, b->moves);
-    pthread_mutex_lock(&s->models_lock); /* a model that has gone since has no variants; who has its place is as good */
+    pthread_mutex_lock(&s->models_lock); /* a model that has gone since has no variants; another one in its place may
+                                          * move instead */
     for (uint32_t i = 0; i < count; i++)
         model_move(s, b->moves[i].model, b->moves[i].part);
     pthread_mutex_unlock(&s->models_lock);

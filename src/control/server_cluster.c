@@ -1,4 +1,4 @@
-/* server_cluster.c - a server that is one role of a cluster: its link thread in place of the others. */
+/* server_cluster.c - a server that is one role of a cluster: its link thread takes the part of the other roles. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 #include "control/server_state.h"
 #include "net/listen.h"
 
-#define LINK_REQUESTS 262144 /* of all frontends, that the scheduler may have */
-/* Messages that wait for one model thread; a request beyond that is refused. As many come in 22 ms at 3 M/s. They lie
- * in 3 MB, which the caches hold; with room for all that may be under way, 25 MB, each came from memory. */
+#define LINK_REQUESTS 262144 /* most requests in the scheduler, of all frontends */
+/* Messages that may wait for one model thread; a request beyond that is refused. So many arrive in 22 ms at 3 M/s. They
+ * take 3 MB, which fit into the caches; with room for all possible requests, 25 MB, each had to be read from memory. */
 #define LINK_REQUEST_SLOTS 65536
 #define END_LOOK_NS        (5 * NS_PER_MS)
 
@@ -140,7 +140,7 @@ int server_cluster_start(struct server *s, struct sy_error *err) {
     const struct server_cluster *c = s->config.cluster;
     struct hello self;
     int listen_fd = -1;
-    files_allow(files_allow(0) + HELLO_NUMBERS); /* a connection to each member that there may be */
+    files_allow(files_allow(0) + HELLO_NUMBERS); /* a connection to each possible member */
     int rc = server_role(s) == LINK_BACKEND ? 0 : listen_open(c->host, c->port, &listen_fd, &s->bound.cluster, err);
     rc = rc < 0 ? rc : introduce(s, &self, err);
     if (rc < 0)
@@ -167,7 +167,7 @@ bool server_cluster_drain(struct server *s, int64_t until_ns) {
 void server_cluster_stop(struct server *s) {
     frontend_link_stop(s->frontend_link);
     scheduler_link_stop(s->scheduler_link);
-    backend_link_stop(s->backend_link); /* executors read what it has */
+    backend_link_stop(s->backend_link); /* executors still read its memory */
     cluster_models_destroy(s->cluster_models);
     s->frontend_link = NULL;
     s->scheduler_link = NULL;

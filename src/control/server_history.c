@@ -1,4 +1,5 @@
-/* server_history.c - what the server counted in the last minutes, second by second, to hold recordings against. */
+/* server_history.c - the server's counts of the last minutes, second by second, for comparison with replayed
+ * recordings. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -39,7 +40,7 @@ void server_look(struct server *s) {
     struct autoscale_seen load = server_load_since(s, &h->load, now_ns);
     struct recording_look look = {.at_ns = now_ns, .wanted = advice_get(&s->advice), .present = load.present};
     pthread_mutex_lock(&h->lock);
-    if (h->count) { /* the first look saw what was before anybody looked */
+    if (h->count) { /* the first look has the counts of all time before it */
         const struct recording_look *last = &h->looks[(h->count - 1) % RECORDING_LOOKS_MAX];
         look.requests = last->requests + load.requests;
         look.bad = last->bad + load.bad;

@@ -1,5 +1,5 @@
-/* server_load.c - what the load was since the last look: reads what the scheduler's threads and the frontends count,
- * and disturbs none of them. */
+/* server_load.c - the load since the last look: reads the counters of the scheduling threads and the frontends, without
+ * disturbing them. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -42,8 +42,8 @@ static void frontends_count(const struct server *s, uint32_t model, struct model
     load->bad += refused + (answered > in_time ? answered - in_time : 0);
 }
 
-/* The same of a cluster's scheduler. It does not see when answers arrive; bad is what it refused for want of
- * accelerators. */
+/* The same for a cluster's scheduler. It does not see when answers arrive; its bad requests are those that it refused
+ * for lack of accelerators. */
 static void scheduler_counts(const struct model_counters *c, struct model_counted *before,
                              struct autoscale_seen *load) {
     uint64_t refused = 0;
@@ -53,8 +53,8 @@ static void scheduler_counts(const struct model_counters *c, struct model_counte
     load->bad += advisor_since(&before->refused, refused);
 }
 
-/* Accelerators that the load has needed since the last look: as the rank threads know, or as a central policy plans; if
- * it does not, as were busy. */
+/* Accelerators that the load has needed since the last look: by the rank threads, or by a central policy's plan; if the
+ * policy has none, those that were busy. */
 static double needed_since(const struct server *s, struct server_load *l, uint64_t ran_ns, int64_t passed_ns) {
     double needed_ns = 0, grown_ns = (double)ran_ns;
     if (s->central_thread) {

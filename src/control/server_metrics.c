@@ -1,4 +1,4 @@
-/* server_metrics.c - the metrics page: gives the writers of its parts (stats/) what they read. Disturbs no thread. */
+/* server_metrics.c - the metrics page: passes the counters to the writers of its parts (stats/). Disturbs no thread. */
 #include "base/clock.h"
 #include "control/server_state.h"
 #include "control/server_statistics.h"
@@ -44,6 +44,8 @@ void server_render_metrics(void *server, struct text *out) {
     struct frontend_counters frontends[frontend_count + 1];
     const struct thread_rings *rings[threads + 1];
     const struct model_thread_times *times[threads + 1];
+    struct central_moves moves;
+    bool binds = s->central_thread && central_thread_moves(s->central_thread, &moves);
     const struct scheduler_counters scheduler = {
         .thread = s->central_thread ? "central" : "model",
         .rings = rings,
@@ -52,6 +54,7 @@ void server_render_metrics(void *server, struct text *out) {
         .thread_of_served = s->wiring.thread_of_served,
         .ranks = (const struct rank_thread *const *)s->rank_threads,
         .rank_threads = s->central_thread ? 0 : s->wiring.rank_threads,
+        .moves = binds ? &moves : NULL,
         .needed = s->central_thread ? central_thread_accelerators_needed(s->central_thread) : 0,
     };
     const struct statistics_source statistics = {server_statistics, server_batch_statistics, s};
@@ -62,7 +65,7 @@ void server_render_metrics(void *server, struct text *out) {
         times[t] = s->central_thread ? NULL : model_thread_times(s->model_threads[t]);
     }
     render_server(s, out);
-    bool whole = server_role(s) == LINK_NONE; /* a role alone has what is its own */
+    bool whole = server_role(s) == LINK_NONE; /* a process of a cluster shows only its own part */
     if (whole)
         scheduler_metrics_render_models(&scheduler, listed, out);
     if (server_runs(s))

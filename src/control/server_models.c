@@ -1,13 +1,13 @@
-/* server_models.c - what frontends see of the models: published as a whole, and replaced as a whole. */
+/* server_models.c - the list of models that frontends use: published and replaced as a whole. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "control/server_state.h"
 
-#define LOOK_NS (200 * NS_PER_US) /* between two looks at what frontends have seen */
+#define LOOK_NS (200 * NS_PER_US) /* between two checks of which list frontends use */
 
-/* Every frontend looks at them once a turn; a turn is short. */
+/* Waits until every frontend uses this list. Each reads it once a turn, and turns are short. */
 static void frontends_await(struct server *s, const struct model_index *models) {
     const struct timespec a_little = {.tv_nsec = LOOK_NS};
     server_frontends_wake(s);
@@ -26,7 +26,7 @@ int server_models_publish(struct server *s, const uint32_t *listed, uint32_t cou
         free(models);
         return -ENOMEM;
     }
-    pthread_mutex_lock(&s->models_lock); /* metrics have ended with the old ones */
+    pthread_mutex_lock(&s->models_lock); /* metrics no longer read the old list */
     struct model_index *old = (struct model_index *)atomic_load_explicit(&s->models.now, memory_order_relaxed);
     atomic_store_explicit(&s->models.now, models, memory_order_release); /* with models_look() in net/frontend.c */
     pthread_mutex_unlock(&s->models_lock);

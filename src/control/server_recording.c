@@ -1,5 +1,5 @@
-/* server_recording.c - collects what the threads have recorded, and by which tables and margins they plan. Disturbs
- * none of them. */
+/* server_recording.c - collects the threads' recorded requests, and the tables and margins that they plan with.
+ * Disturbs none of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@
 #include "control/recording.h"
 #include "control/server_state.h"
 
-#define RUNS_LEAST  8 /* of a size, so that their mean counts */
+#define RUNS_LEAST  8 /* of a batch size, for its mean to count */
 #define MARGIN_PART 4 /* the reply margin takes this part of a request's time at most, as in request/port.c */
 
 /* ---- requests ---- */
 
-/* Reads the threads' rings. What one of them has overwritten is missing of the time before its oldest request. */
+/* Reads the threads' rings. Before a ring's oldest request the recording is incomplete, so it begins after that. */
 static int requests_read(const struct server *s, struct recording *r) {
     uint32_t threads = s->wiring.model_threads;
     r->requests = malloc(RECORDING_REQUESTS_MAX * sizeof(*r->requests)); /* untouched pages cost nothing */
@@ -39,8 +39,8 @@ static int requests_read(const struct server *s, struct recording *r) {
 
 /* ---- models ---- */
 
-/* What batches took, since the model is served, of what its profile says. Of several types it is not known which ran
- * what: 1. */
+/* The measured time of batches since the model was loaded, divided by the profiled time. 1 if there are several types,
+ * since it is not known which type ran which batch. */
 static double took_share(const struct thread_rings *rings, uint32_t m, const struct profile *profile) {
     double took_ns = 0, profiled_ns = 0;
     for (uint32_t b = 1; b <= rings->models[m].batch_max && rings->types == 1; b++) {
@@ -51,8 +51,8 @@ static double took_share(const struct thread_rings *rings, uint32_t m, const str
     return took_ns > 0 && profiled_ns > 0 ? took_ns / profiled_ns : 1;
 }
 
-/* What a batch takes: the mean of those of its size, gathering included; of a size that has hardly run, by the profile,
- * as far off as that was for the others. */
+/* The latency of each batch size: the mean of its runs, gathering included; for a size with few runs, the profile,
+ * corrected by the factor measured for the other sizes. */
 static int64_t *table_make(const struct thread_rings *rings, uint32_t m, uint32_t type, int64_t data_ns) {
     const struct profile *profile = rings->models[m].profiles[type];
     double share = took_share(rings, m, profile);
@@ -80,7 +80,7 @@ static int model_read(const struct server *s, uint32_t served, const struct serv
         .batch_max = told->batch_max,
         .slo_ns = told->slo_ns,
         .weight = told->weight,
-        .priorities = s->wiring.central ? 0 : model->queue.priorities, /* central policies know none */
+        .priorities = s->wiring.central ? 0 : model->queue.priorities, /* central policies have no priorities */
         .since_ns = atomic_load_explicit(&rings->since_ns[p->thread_model], memory_order_relaxed),
     };
     memcpy(to->name, model->name, sizeof(to->name));
@@ -128,7 +128,7 @@ static int cluster_read(struct server *s, struct recording *r) {
     return rc ? rc : told.rc;
 }
 
-/* Those that are served, under the lock that keeps them so. */
+/* Reads the models that are served, under the lock that keeps them unchanged. */
 static int models_read(struct server *s, struct recording *r) {
     if (s->scheduler_link)
         return cluster_read(s, r);
@@ -139,7 +139,7 @@ static int models_read(struct server *s, struct recording *r) {
     for (uint32_t i = 0; i < listed->count && !rc; i++) {
         uint32_t served = listed->listed[i];
         const struct served_model *model = &listed->models[served];
-        if (served_model_state(model) != MODEL_READY)
+        if (served_model_state(model) != MODEL_READY || model->ensemble) /* its steps' requests are there */
             continue;
         r->model_of[served] = r->model_count;
         rc = model_read(s, served, model, &r->models[r->model_count++]);
@@ -160,7 +160,7 @@ static void types_read(const struct server *s, struct recording *r) {
 
 /* ---- margins ---- */
 
-/* One of each for all models, as a scenario has them: not more than the scheduler allows the shortest SLO. */
+/* One margin of each kind for all models, as in a scenario; at most what the scheduler allows for the shortest SLO. */
 static void margins_read(const struct server *s, struct recording *r) {
     int64_t slo_ns = INT64_MAX;
     for (uint32_t m = 0; m < r->model_count; m++)

@@ -19,7 +19,7 @@
 
 #define SERVER_PROTOCOLS 2 /* HTTP, gRPC */
 
-/* What was counted up to the last look at the load. */
+/* The counts at the last look at the load. */
 struct server_load {
     struct model_counted *counted; /* [model_count] */
     uint64_t requests;             /* of a cluster */
@@ -53,14 +53,15 @@ struct server {
     struct shared_memory *shared;          /* of clients; NULL: not served */
     struct repository_desk *desk;          /* of orders to load and unload; NULL: models are there from the start */
     struct repository_thread *repository;  /* loads and unloads models; NULL: nobody does */
-    struct model_publication models;       /* what is served, for frontends and metrics */
+    struct model_publication models;       /* the list of models, for frontends and metrics */
     struct scheduler_link *scheduler_link; /* of a role of a cluster: its link thread; else NULL */
     struct frontend_link *frontend_link;
     struct backend_link *backend_link;
-    struct cluster_models *cluster_models; /* of a frontend of a cluster: what the scheduler has it serve */
+    struct cluster_models *cluster_models; /* of a frontend of a cluster: the models that the scheduler announces */
     struct server_balancer *balancer;      /* of server_balance(); NULL: models do not move */
-    struct server_advisor *advisor;        /* of server_advise(); NULL: nothing is scheduled here, or nobody asks */
-    struct advice advice;                  /* what it says; of a frontend of a cluster: what the scheduler does */
+    struct server_advisor *advisor;        /* of server_advise(); NULL: nothing is scheduled here, or no advice is
+                                            * wanted */
+    struct advice advice;                  /* its advice; in a frontend of a cluster: the scheduler's */
     _Atomic double bad_rate;               /* of the requests that it has looked at last */
     struct server_history *history;        /* of the load, for recordings; NULL: nothing is scheduled here */
     pthread_mutex_t commands_lock;         /* of what is sent to executors */
@@ -69,10 +70,10 @@ struct server {
     struct server_ports bound;
     _Atomic bool ready;   /* all models of the start are loaded, or cannot be */
     _Atomic bool able;    /* accelerators are in service that run a model */
-    _Atomic bool serving; /* both of these: frontends say it to clients */
+    _Atomic bool serving; /* `ready` and `able`: what clients see as readiness */
     _Atomic bool draining;
     bool outage;          /* some accelerators were out of service when server_outages() last looked */
-    _Atomic bool watched; /* while the server ends: a thread still watches runs */
+    _Atomic bool watched; /* while the server is stopped: a thread still watches runs */
     int64_t started_ns;
 };
 
@@ -91,12 +92,12 @@ static inline bool server_runs(const struct server *s) {
     return server_role(s) == LINK_NONE || server_role(s) == LINK_BACKEND;
 }
 
-/* Whether models come into places, and go, while it runs. */
+/* Whether models come and go while it runs, so that its models are places. */
 static inline bool server_has_places(const struct server *s) {
     return s->config.control || server_role(s) == LINK_FRONTEND || server_role(s) == LINK_SCHEDULER;
 }
 
-/* What the thread that schedules some models has measured and counted. */
+/* The measurements and counters of a scheduling thread. */
 static inline const struct thread_rings *server_rings(const struct server *s, uint32_t thread) {
     return s->central_thread ? central_thread_rings(s->central_thread) : model_thread_rings(s->model_threads[thread]);
 }
@@ -125,14 +126,14 @@ struct thread_model server_thread_model(const struct server *s, uint32_t model);
 /* As server_watch(); `ending` as in executor_watch(). */
 void server_watch_executors(struct server *s, bool ending);
 
-/* Makes every frontend take a turn soon, since something has changed that they look at once a turn. */
+/* Wakes every frontend, since something has changed that they read once a turn. */
 static inline void server_frontends_wake(const struct server *s) {
     for (uint32_t f = 0; f < server_frontends(s); f++)
         inbox_wake(&s->frontends[f]->inbox);
 }
 
-/* Makes the models listed, and those absent, what everybody sees; when this returns no frontend sees anything else. 0
- * or -ENOMEM: everything stays as it was. One thread at a time. */
+/* Publishes a list of models, with those absent; when this returns no frontend uses an earlier one. 0 or -ENOMEM:
+ * everything stays as it was. One thread at a time. */
 int server_models_publish(struct server *s, const uint32_t *listed, uint32_t count, const struct model_absent *absent,
                           uint32_t absent_count);
 /* Whether a frontend holds a request of the model. */
@@ -140,19 +141,19 @@ bool server_model_held(const struct server *s, uint32_t model);
 
 /* ---- server_cluster.c: the link of a role of a cluster ---- */
 
-/* What the wiring of the role has instead of the others. */
+/* Puts the link thread in place of the other roles in the wiring. */
 void server_cluster_plan(struct server *s);
-/* Listens for members, and starts the link. After all else. 0 or -errno with a sentence. */
+/* Listens for members, and starts the link. The last step of the start. 0 or -errno with a sentence. */
 int server_cluster_start(struct server *s, struct sy_error *err);
-/* A backend takes no more batches; waits until it has none, or until `until_ns`. False: it had some then. */
+/* Lets a backend take no more batches; waits until it has none, or until `until_ns`. False: it still had some then. */
 bool server_cluster_drain(struct server *s, int64_t until_ns);
-/* What the link has to show. The metrics thread. */
+/* Writes the link's metrics. The metrics thread. */
 void server_cluster_render(struct server *s, struct text *out);
 /* Whether this `struct server` has joined, or leads, and does not drain. Any thread. */
 bool server_cluster_ready(void *server);
-/* While the scheduler's threads run, and after the frontends and before the executors have ended. */
+/* Call it after the frontends have ended, while the scheduling threads and the executors still run. */
 void server_cluster_stop(struct server *s);
-/* When the executors have ended. */
+/* Call it when the executors have ended. */
 void server_cluster_free(struct server *s);
 
 /* ---- server_load.c ---- */
@@ -160,7 +161,7 @@ void server_cluster_free(struct server *s);
 /* 0 or -ENOMEM; free it in either case. */
 int server_load_init(const struct server *s, struct server_load *load);
 void server_load_free(struct server_load *load);
-/* What has been counted since the last look, of which there is always the same thread. */
+/* The counts since the last look. Always call it from the same thread. */
 struct autoscale_seen server_load_since(struct server *s, struct server_load *load, int64_t now_ns);
 
 /* ---- server_history.c ---- */
@@ -168,14 +169,14 @@ struct autoscale_seen server_load_since(struct server *s, struct server_load *lo
 /* 0 or -ENOMEM; free it in either case. */
 int server_history_init(struct server *s);
 void server_history_free(struct server *s);
-/* Copies what was counted at the last looks, the oldest first; how many. NULL without memory. The caller frees it. Any
- * thread. */
+/* Copies the counts at the last looks, the oldest first, and their number. NULL without memory. The caller frees it.
+ * Any thread. */
 struct recording_look *server_history_read(struct server *s, uint32_t *count);
 
 /* ---- server_recording.c ---- */
 
-/* Writes what was recorded in the last `seconds` (control/recording.h). 0 or -errno with a sentence, as there. The
- * metrics thread. */
+/* Writes the recording of the last `seconds` (control/recording.h). 0 or -errno with a sentence, as there. The metrics
+ * thread. */
 int server_render_recording(void *server, double seconds, struct text *out, struct sy_error *err);
 
 /* ---- server_balance.c ---- */
@@ -190,10 +191,15 @@ void server_balance_free(struct server *s);
 int server_advice_init(struct server *s);
 void server_advice_free(struct server *s);
 
+/* ---- ensembles.c ---- */
+
+/* Sets ensembles aside while the model of a step cannot be asked, and takes them back. Any thread. */
+void server_ensembles_look(struct server *s);
+
 /* Sets `serving` by the other two, and wakes the frontends if it changed. */
 void server_serving_update(struct server *s);
 
-/* How frontends read the accelerators' state, and pass on orders to them. */
+/* Lets frontends read the state of accelerators, and pass orders to them. */
 struct accelerator_source server_accelerators(struct server *s);
 /* wiring_model_command() under commands_lock, since orders to accelerators may come from any frontend. */
 int server_model_command(struct server *s, uint32_t executor, uint32_t model, bool resident);

@@ -1,4 +1,4 @@
-/* server_statistics.c - adds up what the threads count. Disturbs none of them. */
+/* server_statistics.c - adds up the threads' counters. Disturbs none of them. */
 #include "control/server_statistics.h"
 
 #include <string.h>

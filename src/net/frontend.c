@@ -119,7 +119,7 @@ static void models_look(struct frontend *f) {
     const struct model_index *now = atomic_load_explicit(&f->config.models->now, memory_order_acquire);
     if (now == f->models)
         return;
-    f->models = now;
+    f->models = f->inferences.models = now;
     atomic_store_explicit(&f->models_seen, now, memory_order_release); /* with frontend_models() */
 }
 

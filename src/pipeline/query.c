@@ -22,6 +22,11 @@ void query_begin(struct query *q, const struct pipeline *pipeline, struct pipeli
     q->times = times;
     q->arrival_ns = now_ns;
     q->deadline_ns = deadline_ns;
+    q->stretch = 1;
+}
+
+void query_stretch(struct query *q, double stretch) {
+    q->stretch = stretch;
 }
 
 static int64_t earlier(int64_t a_ns, int64_t b_ns) {
@@ -32,10 +37,11 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns) {
  * accelerators, get small: without MOST_OF_PART 3 of 100 drawn pipelines (tests/sim/test_pipelines.c) need more
  * accelerators than with fixed deadlines, with it 1. */
 static int64_t stage_deadline(const struct query *q, uint32_t v, int64_t now_ns) {
-    int64_t part_ns = q->pipeline->stages[v].part_ns;
+    double part_ns = q->stretch * (double)q->pipeline->stages[v].part_ns;
+    double rest_ns = q->stretch * (double)q->times->rest_ns[v];
     if (q->pipeline->deadlines == PIPELINE_FIXED)
-        return earlier(now_ns + part_ns, q->deadline_ns);
-    return earlier(now_ns + (int64_t)(MOST_OF_PART * (double)part_ns), q->deadline_ns - q->times->rest_ns[v]);
+        return earlier(now_ns + (int64_t)part_ns, q->deadline_ns);
+    return earlier(now_ns + (int64_t)(MOST_OF_PART * part_ns), q->deadline_ns - (int64_t)rest_ns);
 }
 
 static void stage_end(struct query *q, uint32_t v) {

@@ -36,6 +36,7 @@ struct query {
     const struct pipeline *pipeline;
     struct pipeline_times *times; /* of all its queries */
     int64_t arrival_ns, deadline_ns;
+    double stretch;        /* of the parts of its stages */
     uint64_t begun, ended; /* bits of stages */
     uint32_t away;         /* requests sent that have not come back */
     enum query_end end;
@@ -48,6 +49,9 @@ size_t query_bytes(uint32_t stages);
 /* A query arrives. `pipeline` and `times` must outlive it. */
 void query_begin(struct query *query, const struct pipeline *pipeline, struct pipeline_times *times, int64_t now_ns,
                  int64_t deadline_ns);
+/* Its own time is so many times the pipeline's SLO, and so are its stages' parts. Right after query_begin(), if at all.
+ */
+void query_stretch(struct query *query, double stretch);
 /* A stage that may begin, and the items of the stages before it (1: there are none). False: no stage may now. */
 bool query_stage_ready(const struct query *query, uint32_t *stage, uint32_t *items_before);
 /* It begins, with so many items, of which each is a request due at query->stages[stage].deadline_ns. */

@@ -1,6 +1,8 @@
 /* squishy_fit.c - the largest multiple of the rates that the GPUs take, by doubling and halving. */
 #include "plan/squishy_fit.h"
 
+#include <string.h>
+
 #define SCALE_LEAST  (1.0 / 1024)
 #define SCALE_MOST   1e12
 #define SCALE_WITHIN 1.02 /* the search ends this close */
@@ -18,6 +20,9 @@ void squishy_fit_init(struct squishy_fit *fit, void *memory, uint32_t gpus_max, 
                       uint64_t memory_bytes) {
     char *at = memory;
     size_t bytes = plan_bytes(gpus_max, sessions);
+    fit->placing = SQUISHY_KEPT;
+    fit->turn = 0;
+    rng_seed(&fit->rng, 1);
     squishy_init(&fit->plan, at, gpus_max, sessions, memory_bytes);
     squishy_init(&fit->trial, at + bytes, gpus_max, sessions, memory_bytes);
     squishy_init(&fit->another, at + 2 * bytes, gpus_max, sessions, memory_bytes);
@@ -77,6 +82,23 @@ static uint32_t label_best(const struct squishy *to, uint32_t gpu, const struct 
     return best_worth >= 2 || any ? best : SQUISHY_NONE;
 }
 
+/* Gives each GPU of a plan the number that `label` has for it; undoes `label`. */
+static void permute(struct squishy *to, uint32_t *label) {
+    for (uint32_t g = 0; g < to->gpus_max; g++)
+        while (label[g] != g) { /* each swap brings one GPU where it belongs */
+            uint32_t there = label[g];
+            struct squishy_gpu moved = to->gpus[there];
+            to->gpus[there] = to->gpus[g];
+            to->gpus[g] = moved;
+            label[g] = label[there];
+            label[there] = there;
+        }
+    for (uint32_t g = 0; g < to->gpus_max; g++)
+        for (uint32_t s = to->gpus[g].first; s != SQUISHY_NONE; s = to->places[s].next)
+            to->places[s].gpu = g;
+    to->free_from = 0;
+}
+
 void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *label) {
     uint32_t *owner = label + to->gpus_max, open = 0; /* numbers below it are given */
     for (uint32_t g = 0; g < to->gpus_max; g++) {     /* what is out of service stays itself */
@@ -93,19 +115,38 @@ void squishy_relabel(struct squishy *to, const struct squishy *from, uint32_t *l
             if (label[g] != SQUISHY_NONE)
                 owner[label[g]] = g;
         }
+    permute(to, label);
+}
+
+/* The usable GPUs, in the order of their numbers, get those that `list`, which has them all, says. */
+static void renumber(struct squishy *to, uint32_t *label, const uint32_t *list) {
+    for (uint32_t g = 0, i = 0; g < to->gpus_max; g++)
+        label[g] = to->gpus[g].usable ? list[i++] : g;
+    permute(to, label);
+}
+
+static void relabel(struct squishy_fit *fit, struct squishy *to) {
+    uint32_t *list = fit->label + to->gpus_max, count = 0;
+    if (fit->placing != SQUISHY_RANDOM && fit->placing != SQUISHY_TURNS) {
+        squishy_relabel(to, &fit->plan, fit->label);
+        return;
+    }
     for (uint32_t g = 0; g < to->gpus_max; g++)
-        while (label[g] != g) { /* each swap brings one GPU where it belongs */
-            uint32_t there = label[g];
-            struct squishy_gpu moved = to->gpus[there];
-            to->gpus[there] = to->gpus[g];
-            to->gpus[g] = moved;
-            label[g] = label[there];
-            label[there] = there;
+        if (to->gpus[g].usable)
+            list[count++] = g;
+    if (fit->placing == SQUISHY_RANDOM)
+        for (uint32_t i = count; i > 1; i--) {
+            uint32_t with = (uint32_t)rng_below(&fit->rng, i), number = list[with];
+            list[with] = list[i - 1];
+            list[i - 1] = number;
         }
-    for (uint32_t g = 0; g < to->gpus_max; g++)
-        for (uint32_t s = to->gpus[g].first; s != SQUISHY_NONE; s = to->places[s].next)
-            to->places[s].gpu = g;
-    to->free_from = 0;
+    for (uint32_t i = 0; fit->placing == SQUISHY_TURNS && i < count; i++)
+        fit->label[i] = list[(i + fit->turn) % count];
+    if (fit->placing == SQUISHY_TURNS) {
+        memcpy(list, fit->label, count * sizeof(*list));
+        fit->turn += squishy_gpus_used(to);
+    }
+    renumber(to, fit->label, list);
 }
 
 /* ---- the largest multiple ---- */
@@ -157,13 +198,13 @@ double squishy_fit_update(struct squishy_fit *fit, const struct squishy_session 
     squishy_copy(fresh, &fit->plan);
     squishy_clear(fresh);
     double fresh_scale = scale_find(&fit->trial, fresh, sessions);
-    double kept_scale = scale_find(&fit->trial, &fit->plan, sessions);
+    double kept_scale = fit->placing == SQUISHY_KEPT ? scale_find(&fit->trial, &fit->plan, sessions) : 0;
     if (kept_scale > 0 && kept_scale >= KEEP_WITHIN * fresh_scale) {
         squishy_update(&fit->plan, sessions, kept_scale);
         return kept_scale;
     }
     fits_at(&fit->trial, fresh, sessions, fresh_scale > 0 ? fresh_scale : 1);
-    squishy_relabel(&fit->trial, &fit->plan, fit->label);
+    relabel(fit, &fit->trial);
     squishy_copy(&fit->plan, &fit->trial);
     return fresh_scale;
 }

@@ -4,12 +4,24 @@
  * The plan is made for the largest multiple of the rates that fits, so that every session's load may rise by the same
  * factor before it is too much; where the GPUs do not suffice, for the largest part of the rates. Placements of before
  * are kept unless a fresh plan would reach clearly more; then GPUs are renumbered so that sessions stay where they are
- * as far as possible. Pure; memory is the caller's. */
+ * as far as possible. Other ways to place a plan are there to be compared with. Pure; memory is the caller's. */
 #pragma once
 
+#include "base/rng.h"
 #include "plan/squishy.h"
 
+/* Which GPUs a new plan's are. */
+enum squishy_placing {
+    SQUISHY_KEPT,   /* as above */
+    SQUISHY_LOCAL,  /* a fresh plan each time, its GPUs numbered so that sessions stay where they are */
+    SQUISHY_RANDOM, /* a fresh plan, its GPUs numbered at random */
+    SQUISHY_TURNS,  /* a fresh plan, its GPUs numbered from where those of the plan before ended */
+};
+
 struct squishy_fit {
+    enum squishy_placing placing;  /* the caller may change it, as KEPT is the first */
+    struct rng rng;                /* of RANDOM */
+    uint32_t turn;                 /* of TURNS: how many GPUs were given so far */
     struct squishy plan;           /* the one in force */
     struct squishy trial, another; /* scratch */
     uint32_t *label;               /* scratch [2 * gpus_max] */

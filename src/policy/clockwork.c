@@ -15,7 +15,7 @@
 #include "base/assert.h"
 #include "sched/policy.h"
 
-#define RELAX_NS (500 * NS_PER_MS) /* after so long without a run, refusing takes back half of the corrections */
+#define RELAX_NS (500 * NS_PER_MS) /* after this time without a run, refusals halve the corrections of the tables */
 
 enum { AHEAD_MS, SIZES, BATCH_MOST, CAPACITY_MS, LEARN };
 enum { SIZES_ALL, SIZES_POWERS };
@@ -85,7 +85,7 @@ static void group_due(struct clockwork *c, uint32_t g) {
         heap_set(&c->due, g, heap_top(&group->free).key - c->ahead_ns);
 }
 
-/* Makes the group look at the model's strategies again. */
+/* Makes the group compute the model's strategies again. */
 static void group_look(struct clockwork *c, uint32_t g, uint32_t m) {
     struct heap *strategies = &c->groups[g].strategies;
     if (heap_contains(strategies, m) && strategies->entries[strategies->position[m]].key == INT64_MIN)
@@ -400,7 +400,7 @@ static void request_cancelled(struct clockwork *c, int64_t now_ns, const struct 
     struct clockwork_model *model = &c->models[message->model];
     uint32_t node = deadline_queue_remove(&model->queue, c->pool->nodes, 0, message->deadline_ns, message->handle);
     if (node == REQUEST_NONE)
-        return; /* in a batch already, or gone */
+        return; /* already in a batch, or ended */
     central_refuse(out, c->pool, node, REFUSAL_CANCELLED);
     queue_changed(c, message->model, now_ns);
 }

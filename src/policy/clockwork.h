@@ -13,7 +13,8 @@
 
 struct clockwork_model {
     struct deadline_queue queue;
-    struct profile *tables[ACCELERATOR_TYPES_MAX]; /* the latencies in force; NULL: does not run on the type */
+    struct profile *tables[ACCELERATOR_TYPES_MAX]; /* the corrected latencies; NULL: the model does not run on the
+                                                    * type */
     struct rolling *rolling[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
     int64_t ran_ns; /* when a batch of it last ended; TIME_NEVER: not since requests were first refused */
@@ -21,7 +22,7 @@ struct clockwork_model {
     int64_t load_ns;
     uint32_t pages;
     uint32_t places;         /* accelerators that have it or are loading it */
-    double allocated_ns;     /* the part of its demand that these accelerators will get done, */
+    double allocated_ns;     /* the part of its demand that these accelerators will finish in time, */
     int64_t allocated_at_ns; /* as computed then; INT64_MIN: to be computed again */
 };
 
@@ -38,12 +39,13 @@ struct clockwork_accelerator {
     struct clockwork_sent sent[SENT_MAX]; /* a ring, in the order of running */
 };
 
-/* Accelerators with the same models loaded: all of a type; where memory is short, each is a group of its own. */
+/* Accelerators with the same models loaded: all of a type. Where memory is short, each accelerator is a separate
+ * group. */
 struct clockwork_group {
     uint8_t type;
     uint32_t first;         /* in clockwork.members */
     struct heap strategies; /* models by a bound on the `latest` of their next strategy; INT64_MIN: look again */
-    struct heap free;       /* members that take work, by when they become free; 0: idle */
+    struct heap free;       /* members that may be given work, by when they become free; 0: idle */
 };
 
 enum clockwork_place { PLACE_NONE, PLACE_LOADING, PLACE_LOADED };

@@ -4,7 +4,8 @@
  * - a_{m,g}: the part of d_m that accelerator g is expected to do, in inverse proportion to g's load; 0 where m is not
  *   loaded.
  * - l_g: the load of accelerator g, the sum of a_{m,g} over all models.
- * - p_m = d_m - sum of a_{m,g} * capacity / l_g: what will be left undone. The model with the largest is loaded next.
+ * - p_m = d_m - sum of a_{m,g} * capacity / l_g: the work that will not be done in time. The model with the largest p_m
+ * is loaded next.
  *
  * All are computed for one model at a time, when its requests come or go and when it is loaded or unloaded. In p_m only
  * those requests count that a load now would still help. So p_m falls as time passes: the model on top is computed
@@ -14,9 +15,9 @@
 
 /* An accelerator's load counts as at least this, which bounds the weight of an idle one. */
 #define LOAD_LEAST_NS ((double)NS_PER_MS)
-/* Dividing demand costs two divisions a place. A model in more than PLACES_FEW places needs no other one soon, so it is
- * computed once a millisecond only. With 4000 models on 110 accelerators, where the popular ones are everywhere, that
- * saves a fifth of a request's cost. */
+/* Dividing demand costs two divisions a place. A model with more than PLACES_FEW places needs no further one soon, so
+ * its demand is divided only once a millisecond. With 4000 models on 110 accelerators, where the popular ones are
+ * everywhere, that saves a fifth of a request's cost. */
 #define PLACES_FEW     4
 #define PLACES_MANY_NS NS_PER_MS
 
@@ -67,7 +68,8 @@ static double demand_helped(const struct clockwork *c, uint32_t m, int64_t now_n
     return items * unit_ns;
 }
 
-/* Divides the model's demand among the accelerators that have it, and computes how much of it they will get done. */
+/* Divides the model's demand among the accelerators that have it, and computes how much of it they will finish in
+ * time. */
 static void demand_allocate(struct clockwork *c, uint32_t m, int64_t now_ns, double demand_ns) {
     struct clockwork_model *model = &c->models[m];
     double weights = 0;

@@ -5,18 +5,19 @@
  *   |   items no longer fit     |             |<--->|<---- l(b) ---->|
  *
  * Symphony (arXiv 2308.07470), section 4.3, waits until `due`, the last moment at which one more request could join.
- * Three things are different here.
+ * This policy differs in three points.
  *
- * Lead. A batch may start in one alpha only, between `due` and `invalid_after`. If no accelerator becomes free in it,
- * the head is lost. So while free accelerators are scarce, a batch may start `lead` before `due`: in that time some
- * accelerator becomes free with good probability. The longer queues may grow, the longer is the lead.
+ * Lead. Between `due` and `invalid_after` there is only one alpha. If no accelerator becomes free in that time, the
+ * head is lost. So while free accelerators are scarce, a batch may start as early as `lead` before `due`: in that time
+ * some accelerator probably becomes free. The longer queues may grow, the longer is the lead.
  *
- * Company has a price. A batch of b that starts now, and not together with the E items that are still to come before
- * `due`, costs an accelerator beta once more. On the average over how many really come, that is this part of its run:
+ * Company has a price. Company is the E items that are expected before `due` and could join the batch. A batch of b
+ * that starts now without them costs an accelerator one more beta. Averaged over the number of items that really come,
+ * that is this part of its run:
  *
  *     saved = E / (b + 1 + E) * beta / l(b)
  *
- * It waits only while `saved` is more than what free accelerators are worth:
+ * The batch waits only while `saved` is more than the worth of the free accelerators:
  *
  *     worth = rounds * free / accelerators        rounds = the square of how many runs the SLO has time for beside one
  *
@@ -25,9 +26,9 @@
  * others' runs, however short its own are, and the more a model loses, the more it counts.
  *
  * So on an idle cluster the first request of a burst starts at once, the next ones start in twos and fours, and on the
- * last free accelerator only a large batch starts. E is what the mean rate says or, in bursts, as many as came lately,
- * since as many follow. Where small batches are all that the load asks for (`theta`), nobody waits, unless requests are
- * lost all the same.
+ * last free accelerator only a large batch starts. E follows from the mean rate or, in bursts, is the number that
+ * arrived lately, since about as many follow. Where small batches are enough for the load (`theta`), no batch waits,
+ * unless requests are lost nevertheless.
  *
  * The window drop keeps batches near b* above the peak, so that goodput stays flat; shares (shares.h) keep one model's
  * flood from the others.
@@ -40,39 +41,39 @@
 #include "sched/policy.h"
 #include "sched/request_pool.h"
 
-/* 1. The window drop aims at this part of b* at most; or, of large batches, at all but what numbers of arrivals vary
- * by, sqrt(b*). More would give up heads for items that do not come. */
+/* 1. The window drop aims at this part of b* at most; for large batches, at b* - sqrt(b*), which is one standard
+ * deviation of the number of arrivals less. More would give up heads for items that do not come. */
 #define TARGET_MOST 0.75
-/* 2. Free accelerators are worth this much of a run at least, however tight the SLO. */
+/* 2. The least value of `rounds`, however tight the SLO. */
 #define ROUNDS_LEAST 0.5
-/* 3. While requests are lost, company has so many times its price, if the SLO has time for two runs: accelerators that
- * are free now will be missed. */
+/* 3. While requests are lost, the price of company is multiplied by this, if the SLO has time for two runs:
+ * accelerators that are free now will be needed soon. */
 #define PRICE_LOST 2
-/* 4. From this part of all requests on, they are lost. Between none and this, the price rises, and slack is believed in
- * less and less: the load says what accelerators do in the mean, and bursts find them busy with small batches. */
+/* 4. At this share of lost requests PRICE_LOST applies fully. Between none and this share, the price rises and slack
+ * (5) counts less and less: the load is a mean, and bursts may find all accelerators busy with small batches. */
 #define LOSS 0.001
-/* 5. Slack: nobody waits for more than the batches that keep the load under this. It is over 1, since batches grow
- * while they queue. */
+/* 5. Slack: no batch waits to become larger than necessary to keep the load under this. It is over 1, since batches
+ * grow while they queue. */
 #define SLACK_LOAD 1.06
-/* 6. What came within this part of the SLO came lately. */
+/* 6. "Lately" means within this part of the SLO. */
 #define LATELY 0.25
-/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of it,
- * the price of company rises by e^(3 * THREAD_STEEP) for the whole of its time, so twentyfold for a tenth: at 0.7 it
- * has its effect, and decisions still wait for next to nothing. */
+/* 7, 8. Grants cost the scheduler's threads time, too. Where a model thread is busy for more than THREAD_FINE of its
+ * time, the price of company is multiplied by e^(3 * THREAD_STEEP * excess): twentyfold for a tenth. So a thread
+ * settles at about 0.7, where decisions still wait for almost nothing. */
 #define THREAD_FINE  0.6
 #define THREAD_STEEP 10
-/* 9. One batch of a model is granted at a time, and a grant passes over so many hops at the worst until the next one.
- * A batch that is smaller than what comes meanwhile lets the model fall behind for good. */
+/* 9. A model has one grant at a time, and from one grant to the next there are at most so many hops of messages. If its
+ * batches are smaller than the number of arrivals in that time, the model never catches up. */
 #define HOPS 4
-/* 10. A request waits at most so many times what the largest batch worth having takes, however long its SLO. With an
- * SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate has
- * followed, two seconds later. */
+/* 10. A request waits for company at most so many times the run time of the largest useful batch, however long its SLO.
+ * With an SLO of seconds, a rate that has just fallen would keep a lone request waiting for company until the estimate
+ * has followed, two seconds later. */
 #define PATIENCE_SPANS 4
-/* 11. In the mean of all models' rounds a model counts by its load, and by so many times that again for each
- * LOSS of its requests that it loses: who loses has not found an accelerator in time. */
+/* 11. In the mean of all models' rounds, a model's weight is its load, plus so many times its load for each LOSS of its
+ * requests that it loses: a model that loses requests has not found accelerators in time. */
 #define LOSER_WEIGHT 16
 
-#define NEVER      1e18 /* ns, between the items of a silent model; and rounds, where nobody is in anybody's way */
+#define NEVER      1e18 /* ns, between the items of a silent model; also rounds, if no models compete */
 #define NS_PER_S_D 1e9
 
 enum { CONSOLIDATE };
@@ -90,17 +91,17 @@ static bool consolidates(const struct model_view *m) {
 struct deferred_model {
     int64_t lead_ns;     /* while accelerators are scarce */
     int64_t patience_ns; /* longest wait for company */
-    double slack_items;  /* the load allows batches of so many, in the mean */
+    double slack_items;  /* mean batch size that the load requires */
     double credit;       /* of the admitted share, in requests */
-    double recent;       /* items that came lately, as of recent_ns: 1 / (1 + t / burst) of those t ago */
+    double recent;       /* items that came lately, as of recent_ns; an item of t ago counts 1 / (1 + t / burst) */
     int64_t recent_ns;
     double burst_ns, gap_ns;               /* gap: mean time between items */
-    double items_most;                     /* more cannot be in time together, or are not worth waiting for */
+    double items_most;                     /* larger batches would be late, or not worth waiting for */
     double worth, worth_edge, worth_slack; /* 1 / (price * beta), for a nanosecond of an accelerator; by slack_items */
-    double scarce[ACCELERATOR_TYPES_MAX];  /* by type: the part of the accelerators that the last free one is */
+    double scarce[ACCELERATOR_TYPES_MAX];  /* by type: one accelerator's share of the accelerators of the type */
 };
 
-/* How far requests are lost. */
+/* From 0, no requests are lost, to 1, a share of LOSS or more is. */
 static double doubt_of(const struct cluster_parameters *p) {
     return clip(p->loss / LOSS, 0, 1);
 }
@@ -111,10 +112,11 @@ static double rounds_of(double left_ns, double run_ns) {
     return rounds > ROUNDS_LEAST ? rounds : ROUNDS_LEAST;
 }
 
-/* The lead ends when the probability that no accelerator has become free is the model's own load, over the plain mean
- * of all models' rounds. A model that keeps many accelerators busy can afford to miss one. Where SLOs have time for
- * many runs, queues build up in bursts and keep all accelerators busy for longer than in the mean. A model whose SLO
- * leaves less time than the others' loses more when it misses an accelerator: its lead is longer by as much. */
+/* The lead is the time after which the probability that no accelerator has become free is the model's own load, divided
+ * by the plain mean of all models' rounds. A model that keeps many accelerators busy can afford to miss one. Where SLOs
+ * have time for many runs, queues build up in bursts and keep all accelerators busy for longer than in the mean. A
+ * model whose SLO leaves less time than the others' loses more when it misses an accelerator: its lead is longer by
+ * that ratio. */
 static int64_t lead_of(const struct model_view *m) {
     double load = m->beta_ns * m->rate_per_ns / m->batch_best, most = m->slo_ns / 2, lead = most;
     double run_ns = m->alpha_ns + m->beta_ns, hurry = m->parameters.rounds / rounds_of(m->slo_ns - run_ns, run_ns);
@@ -126,7 +128,8 @@ static int64_t lead_of(const struct model_view *m) {
 static void prices_update(const struct model_view *m, struct deferred_model *d) {
     double crowd = fmath_exp(THREAD_STEEP * (clip(m->parameters.thread_busy, THREAD_FINE, 1) - THREAD_FINE));
     double doubt = doubt_of(&m->parameters), price = (m->beta_ns > 1 ? m->beta_ns : 1) * crowd * crowd * crowd;
-    if (m->slo_ns >= 2 * (m->alpha_ns + m->beta_ns)) /* else who waits and finds no accelerator is lost himself */
+    if (m->slo_ns >= 2 * (m->alpha_ns + m->beta_ns)) /* else a request that waits and finds no accelerator is lost
+                                                      * itself */
         price *= 1 + (PRICE_LOST - 1) * doubt;
     double slack = doubt + (1 - doubt) * (1 - 1 / crowd) + 1e-6; /* of the price; there is always some */
     double edge = d->slack_items - (double)(uint32_t)d->slack_items;
@@ -176,12 +179,13 @@ static bool deferred_admit(struct model_view *m, void *own, const struct request
     return share_admits(&d->credit, m->admit_share);
 }
 
-/* Just below what the load allows a part of the price holds, since that is a mean of batches larger and smaller. */
+/* Just below slack_items a part of the price applies, since slack_items is a mean over larger and smaller batches. */
 static double worth_of(const struct deferred_model *d, double items) {
     return items >= d->slack_items ? d->worth_slack : items + 1 > d->slack_items ? d->worth_edge : d->worth;
 }
 
-/* From when on no more than `together` items will come before due_ns, with those of the batch; due_ns at the latest. */
+/* The earliest time from which on the batch and the items still expected before due_ns are at most `together`; at the
+ * latest due_ns. */
 static int64_t company_ends(const struct deferred_model *d, const struct batch_view *batch, int64_t due_ns,
                             double together) {
     if (together >= d->items_most)
@@ -259,8 +263,8 @@ static double theta_derive(const struct cluster_view *c, double boost) {
 
 /* The mean of all models' rounds: of the square of how many runs fit into the time that an SLO leaves. The runs are
  * those that keep accelerators busy when a request comes, so in the mean over the time that they take, each of a lone
- * request. There are two means: `rounds` is the harmonic one, in which those in a hurry weigh more, and those who lose
- * requests more again; `rounds_plain`, by load alone, says how long queues may grow. */
+ * request. There are two means: `rounds` is the harmonic one, in which models with tight SLOs have more weight, and
+ * models that lose requests still more; `rounds_plain`, weighted by load alone, says how long queues may grow. */
 static void rounds_derive(const struct cluster_view *c, struct cluster_parameters *p) {
     double time = 0, squares = 0, weights = 0, sum = 0, load = 0, plain = 0;
     for (uint32_t i = 0; i < c->models; i++) {

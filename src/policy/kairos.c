@@ -124,8 +124,8 @@ static int64_t latest_start(const struct kairos *k, uint32_t node) {
     return k->late_refused ? latest_for(deadline_ns, least_ns) : TIME_NEVER;
 }
 
-/* No instance could ever have served this query. If the estimates are too slow, because something was slow for a while,
- * this makes them relax, so that such queries are tried again some day. */
+/* No instance could ever have served this query. If the estimates are too high, because runs were slow for a while,
+ * this lowers them step by step, so that such queries are tried again some day. */
 static void hopeless_relax(struct kairos *k, uint32_t node) {
     const struct request_node *request = kairos_node(k, node);
     struct kairos_model *model = &k->models[kairos_model_of(k, node)];

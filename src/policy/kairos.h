@@ -31,7 +31,7 @@ struct kairos_queue {
 enum kairos_link {
     KAIROS_NEXT,
     KAIROS_PREVIOUS,
-    KAIROS_SPAN_US, /* in an instance's queue: what it is expected to take there, rounded up */
+    KAIROS_SPAN_US, /* in an instance's queue: its expected time there, rounded up */
 };
 
 struct kairos_instance {
@@ -119,6 +119,6 @@ int64_t kairos_predicted_ns(const struct kairos *k, uint32_t node, uint32_t type
  * late queries are refused, refuses it instead. False: no more actions fit into `out`, nothing was done. */
 bool kairos_run(struct kairos *k, int64_t now_ns, struct kairos_queue *queue, uint32_t node, uint32_t instance,
                 struct central_output *out);
-/* Counts a query of the model whose fate is known, for the hill climbing. */
+/* Counts a query of the model that has ended, well or badly, for the hill climbing. */
 void kairos_climb_count(struct kairos *k, uint32_t model, bool bad);
 void kairos_climb_init(struct kairos *k, uint32_t model);

@@ -1,9 +1,9 @@
 /* kairos_latency.c - latencies learned online. */
 #include "policy/kairos_latency.h"
 
-#define SEEN_ENOUGH 3  /* runs of a size after which its own mean counts */
-#define SEEN_MOST   16 /* a size's mean follows its last runs: each weighs at least 1/16 */
-#define FAR         2  /* times the mean; slower runs count as that: one alone (the first on an instance) says little */
+#define SEEN_ENOUGH 3    /* runs of a size after which its own mean counts */
+#define SEEN_MOST   16   /* a size's mean follows its last runs: each weighs at least 1/16 */
+#define FAR         2    /* times the mean; slower runs count as this: one alone (a first one) means little */
 #define RUNS_MOST   1000 /* then the line's sums are halved, so that the line, too, follows the last runs */
 
 size_t kairos_latency_bytes(uint32_t items_max) {

@@ -1,11 +1,17 @@
-/* nexus.c - the policy `nexus` (Shen et al., SOSP 2019): sessions are bound to accelerators epoch by epoch, frontends
- * send requests there without knowing of each other, and each accelerator runs its sessions' batches in turn. */
+/* nexus.c - the policy `nexus` (Shen et al., SOSP 2019): sessions are assigned to accelerators epoch by epoch,
+ * frontends send requests there independently of each other, and each accelerator runs its sessions' batches in
+ * turn. */
 #include <string.h>
 
 #include "base/assert.h"
 #include "policy/nexus_state.h"
 
-static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL};
+static const char *const drops[] = {"early", "lazy", NULL}, *const planners[] = {"squishy", "oblivious", NULL},
+                  *const placements[] = {[SQUISHY_KEPT] = "kept",
+                                         [SQUISHY_LOCAL] = "local",
+                                         [SQUISHY_RANDOM] = "random",
+                                         [SQUISHY_TURNS] = "round_robin",
+                                         NULL};
 
 static const struct policy_option nexus_options[] = {
     [NEXUS_FRONTEND_COUNT] = {.key = "frontends",
@@ -19,6 +25,7 @@ static const struct policy_option nexus_options[] = {
     [NEXUS_EPOCH_MIN_S] =
         {.key = "epoch_min_s", .help = "and the least, when rates change", .preset = 10, .least = 0.1, .most = 86400},
     [NEXUS_PLAN] = {.key = "plan", .help = "which accelerators sessions are bound to", .words = planners},
+    [NEXUS_PLACEMENT] = {.key = "placement", .help = "which of them a new plan's are", .words = placements},
     {.key = NULL},
 };
 
@@ -47,6 +54,12 @@ static void models_take(struct nexus *n, struct arena *arena, const struct centr
                 continue;
             n->model[m].profiles[t] = profile ? memcpy(copy, profile, bytes) : NULL;
         }
+}
+
+static void fit_init(struct squishy_fit *fit, void *memory, const struct central_config *c) {
+    squishy_fit_init(fit, memory, c->accelerators, c->model_count, c->memory_bytes);
+    fit->placing = (enum squishy_placing)c->options->value[NEXUS_PLACEMENT];
+    rng_seed(&fit->rng, c->seed);
 }
 
 /* Lays out all arrays of the core, or only counts their bytes. */
@@ -80,7 +93,7 @@ static void layout(struct nexus *n, struct arena *arena, const struct central_co
     for (uint32_t t = 0; t < c->types; t++) {
         void *fit = arena_take(arena, squishy_fit_bytes(c->accelerators, c->model_count));
         if (arena->base)
-            squishy_fit_init(&n->fit[t], fit, c->accelerators, c->model_count, c->memory_bytes);
+            fit_init(&n->fit[t], fit, c);
     }
     models_take(n, arena, c);
 }
@@ -179,8 +192,8 @@ static void request_cancelled(struct nexus *n, const struct request_message *mes
     }
 }
 
-/* Membership has changed: plans at once, without waiting for the epoch's end. What waits for an accelerator that leaves
- * goes where the new plan has its model. */
+/* Membership has changed: plans at once, without waiting for the epoch's end. Requests that wait for an accelerator
+ * that leaves go where the new plan has their model. */
 static void accelerator_set(struct nexus *n, int64_t now_ns, uint32_t a, bool up, struct central_output *out) {
     struct nexus_accelerator *accelerator = &n->accelerator[a];
     accelerator->up = up;
@@ -235,7 +248,7 @@ static void event_handle(struct nexus *n, int64_t now_ns, const struct central_e
     }
 }
 
-/* Looks at the accelerators to which something happened, until the output is full. */
+/* Sends batches of the accelerators to which something happened, until the output is full. */
 static void due_dispatch(struct nexus *n, int64_t now_ns, struct central_output *out) {
     while (n->due_count > 0) {
         uint32_t a = n->due[n->due_head];
@@ -277,11 +290,16 @@ static double nexus_needed(const void *core) {
     return ((const struct nexus *)core)->needed;
 }
 
+static const struct central_moves *nexus_moves(const void *core) {
+    return &((const struct nexus *)core)->moves;
+}
+
 static const struct central_ops nexus_central = {
     .bytes = nexus_bytes,
     .init = nexus_init,
     .step = nexus_step,
     .needed = nexus_needed,
+    .moves = nexus_moves,
     .uses_memory = true,
 };
 

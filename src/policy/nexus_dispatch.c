@@ -250,21 +250,21 @@ static void run_ended(int64_t now_ns, struct nexus_accelerator *accelerator) {
     }
 }
 
-static void load_ended(struct nexus *n, const struct central_ended *ended) {
+static void load_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended) {
     uint8_t *loaded = &n->loaded[(size_t)ended->accelerator * n->models + ended->model];
     if (ended->kind != CENTRAL_LOAD || !ended->done || *loaded != NEXUS_LOADS)
         return;
     *loaded = NEXUS_LOADED;
     uint32_t p = nexus_place_find(n, ended->model, ended->accelerator);
     if (p != NEXUS_NONE && n->place[p].state == PLACE_LOADING)
-        n->place[p].state = PLACE_READY;
+        nexus_place_ready(n, now_ns, p);
 }
 
 void nexus_ended(struct nexus *n, int64_t now_ns, const struct central_ended *ended) {
     if (ended->kind == CENTRAL_RUN)
         run_ended(now_ns, &n->accelerator[ended->accelerator]);
     else
-        load_ended(n, ended);
+        load_ended(n, now_ns, ended);
     nexus_due(n, ended->accelerator);
 }
 

@@ -9,6 +9,7 @@
 #define CHANGE_SHARE  0.3  /* rates have changed if they differ from the plan by more than this share, and */
 #define CHANGE_ERRORS 4    /* by more than so many standard errors of a second's count */
 #define RECENT_WEIGHT 0.5  /* of the last look */
+#define STAYS_WORTH   1e6  /* in accelerators: more than any occupancy */
 #define IDLE_LOAD     1e-3 /* of a session without requests, so that such sessions spread */
 
 /* ---- rates ---- */
@@ -49,6 +50,7 @@ static void rates_take(struct nexus *n, int64_t now_ns, bool changed) {
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t m, uint32_t items, struct central_output *out) {
     n->model[m].epoch_items += items;
     n->model[m].look_items += items;
+    n->counts = true;
     if (now_ns - n->looked_ns < NEXUS_LOOK_NS)
         return;
     bool changed = rates_look(n, now_ns);
@@ -124,10 +126,14 @@ static void sessions_set(struct nexus *n, uint32_t type) {
 
 /* ---- places ---- */
 
-static void place_plan(struct nexus *n, uint32_t model, uint32_t a, uint32_t batch, double weight) {
+static void place_plan(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t a, uint32_t batch, double weight) {
     uint32_t p = nexus_place_find(n, model, a);
+    if (n->counts && n->model[model].rate > 0) {
+        n->moves.places++;
+        n->moves.kept += p != NEXUS_NONE;
+    }
     if (p == NEXUS_NONE)
-        p = nexus_place_add(n, model, a);
+        p = nexus_place_add(n, now_ns, model, a);
     struct nexus_place *place = &n->place[p];
     if (place->state == PLACE_RETIRING)
         place->state = PLACE_READY;
@@ -137,16 +143,17 @@ static void place_plan(struct nexus *n, uint32_t model, uint32_t a, uint32_t bat
 }
 
 /* Makes places as a type's plan says. */
-static void places_take(struct nexus *n, uint32_t type) {
+static void places_take(struct nexus *n, int64_t now_ns, uint32_t type) {
     const struct squishy *plan = &n->fit[type].plan;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         const struct squishy_gpu *gpu = &plan->gpus[a];
         uint32_t alone = gpu->saturated;
         n->accelerator[a].occupancy += gpu->occupancy;
+        n->accelerator[a].bytes_planned += gpu->bytes_taken;
         if (alone != SQUISHY_NONE)
-            place_plan(n, alone, a, plan->places[alone].batch_full, throughput_of(&n->sessions[alone]));
+            place_plan(n, now_ns, alone, a, plan->places[alone].batch_full, throughput_of(&n->sessions[alone]));
         for (uint32_t s = gpu->first; s != SQUISHY_NONE; s = plan->places[s].next)
-            place_plan(n, s, a, plan->places[s].batch, plan->places[s].residue);
+            place_plan(n, now_ns, s, a, plan->places[s].batch, plan->places[s].residue);
     }
 }
 
@@ -162,7 +169,7 @@ static double oblivious_needed(const struct nexus *n) {
 
 /* The scheme that Nexus is compared with (section 7.2): each session has a share of the accelerators in proportion to
  * rate / throughput, one session after the other, and batches as if it were alone. */
-static void places_oblivious(struct nexus *n, uint32_t type) {
+static void places_oblivious(struct nexus *n, int64_t now_ns, uint32_t type) {
     double all = oblivious_needed(n), from = 0;
     uint32_t a = 0, up = 0, before = 0; /* a: the accelerator being filled; before: how many are full */
     for (uint32_t i = 0; i < n->accelerators; i++)
@@ -174,7 +181,7 @@ static void places_oblivious(struct nexus *n, uint32_t type) {
             while (!n->accelerator[a].up || n->accelerator[a].type != type)
                 a++;
             double end = to < before + 1 ? to : before + 1;
-            place_plan(n, m, a, squishy_batch_full(&n->sessions[m]), end - from);
+            place_plan(n, now_ns, m, a, squishy_batch_full(&n->sessions[m]), end - from);
             n->accelerator[a].occupancy += end - from;
             from = end;
             if (before + 1 - from < 1e-9 && before + 1 < up) {
@@ -193,30 +200,38 @@ static bool planned_somewhere(const struct nexus *n, uint32_t model) {
     return false;
 }
 
-/* The least occupied accelerator that a model runs on; NONE: there is none. */
-static uint32_t least_busy(const struct nexus *n, uint32_t model) {
+/* Where a model that the plan has nowhere is to be: one that nobody asks for stays where it is loaded, or else the least
+ * occupied accelerator that it runs on takes it; NONE: there is none. */
+static uint32_t place_left(const struct nexus *n, uint32_t model) {
     uint32_t best = NEXUS_NONE;
+    double best_worth = 0;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         const struct nexus_accelerator *accelerator = &n->accelerator[a];
-        bool fits =
-            !n->memory_bytes ||
-            n->fit[accelerator->type].plan.gpus[a].bytes_taken + n->model[model].weights_bytes <= n->memory_bytes;
-        if (accelerator->up && fits && n->model[model].profiles[accelerator->type] &&
-            (best == NEXUS_NONE || accelerator->occupancy < n->accelerator[best].occupancy))
+        bool fits = !n->memory_bytes ||
+                    accelerator->bytes_planned + n->model[model].weights_bytes <= n->memory_bytes;
+        if (!accelerator->up || !fits || !n->model[model].profiles[accelerator->type])
+            continue;
+        bool stays = n->memory_bytes && n->model[model].rate <= 0 &&
+                     n->loaded[(size_t)a * n->models + model] != NEXUS_NOT_LOADED;
+        double worth = (stays ? STAYS_WORTH : 0) - accelerator->occupancy;
+        if (best == NEXUS_NONE || worth > best_worth) {
             best = a;
+            best_worth = worth;
+        }
     }
     return best;
 }
 
 /* Sessions for which the plan has no accelerator, and those without requests, go to the least occupied accelerators. */
-static void places_force(struct nexus *n) {
+static void places_force(struct nexus *n, int64_t now_ns) {
     for (uint32_t m = 0; m < n->models; m++) {
-        uint32_t a = planned_somewhere(n, m) ? NEXUS_NONE : least_busy(n, m);
+        uint32_t a = planned_somewhere(n, m) ? NEXUS_NONE : place_left(n, m);
         if (a == NEXUS_NONE)
             continue;
         struct squishy_session session = session_of(n, &n->model[m], n->accelerator[a].type);
         uint32_t b = squishy_batch_full(&session);
-        place_plan(n, m, a, b, 1);
+        place_plan(n, now_ns, m, a, b, 1);
+        n->accelerator[a].bytes_planned += session.weights_bytes;
         n->accelerator[a].occupancy += IDLE_LOAD + session.rate * (double)session.profile->latency_ns[b] / b / 1e9;
     }
 }
@@ -240,23 +255,24 @@ void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *ou
     double up = 0;
     for (uint32_t a = 0; a < n->accelerators; a++) {
         n->accelerator[a].occupancy = 0;
+        n->accelerator[a].bytes_planned = 0;
         up += n->accelerator[a].up;
     }
     n->needed = 0;
     for (uint32_t t = 0; t < n->types; t++) {
         sessions_set(n, t);
         if (n->plan == NEXUS_OBLIVIOUS) {
-            places_oblivious(n, t);
+            places_oblivious(n, now_ns, t);
             n->needed += oblivious_needed(n);
             continue;
         }
         double scale = squishy_fit_update(&n->fit[t], n->sessions);
-        places_take(n, t);
+        places_take(n, now_ns, t);
         n->needed += squishy_fit_needed(&n->fit[t], n->sessions, scale);
     }
     if (!n->rates_known)
         n->needed = up;
-    places_force(n);
+    places_force(n, now_ns);
     places_end(n, now_ns, out);
     for (uint32_t a = 0; a < n->accelerators; a++)
         nexus_due(n, a);
@@ -266,4 +282,5 @@ void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *ou
         n->model[m].epoch_items = n->model[m].look_items = 0;
     }
     n->planned_ns = n->looked_ns = now_ns;
+    n->moves.plans += n->counts;
 }

@@ -34,7 +34,19 @@ static enum nexus_place_state state_first(const struct nexus *n, uint32_t model,
     }
 }
 
-uint32_t nexus_place_add(struct nexus *n, uint32_t model, uint32_t accelerator) {
+static void waited(struct nexus *n, int64_t now_ns, const struct nexus_place *place) {
+    int64_t wait_ns = now_ns - place->since_ns;
+    n->moves.wait_ns += wait_ns;
+    n->moves.wait_max_ns = wait_ns > n->moves.wait_max_ns ? wait_ns : n->moves.wait_max_ns;
+}
+
+void nexus_place_ready(struct nexus *n, int64_t now_ns, uint32_t p) {
+    if (n->place[p].counted)
+        waited(n, now_ns, &n->place[p]);
+    n->place[p].state = PLACE_READY;
+}
+
+uint32_t nexus_place_add(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t accelerator) {
     uint32_t p = n->free_place;
     CHECK(p != NEXUS_NONE);
     struct nexus_place *place = &n->place[p];
@@ -45,6 +57,8 @@ uint32_t nexus_place_add(struct nexus *n, uint32_t model, uint32_t accelerator) 
         .accelerator = accelerator,
         .next_of_model = n->model[model].places,
         .next_here = NEXUS_NONE,
+        .since_ns = now_ns,
+        .counted = n->counts && n->model[model].rate > 0,
     };
     deadline_queue_init(&place->queue);
     n->model[model].places = p;
@@ -72,6 +86,9 @@ static void unlink_place(struct nexus *n, uint32_t p) {
 void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t p, struct central_output *out) {
     struct nexus_place *place = &n->place[p];
     unlink_place(n, p);
+    if (place->counted && (place->state == PLACE_WANTED || place->state == PLACE_LOADING))
+        waited(n, now_ns, place); /* in vain */
+    n->moves.requests += place->queue.count;
     while (place->queue.count > 0)
         nexus_route(n, now_ns, place->model, deadline_queue_pop(&place->queue, n->pool->nodes), out);
     place->state = PLACE_FREE;

@@ -15,7 +15,7 @@
 #define NEXUS_FRONTENDS_MAX 64
 #define NEXUS_LOOK_NS       NS_PER_S /* between two looks at the rates */
 
-enum nexus_option { NEXUS_FRONTEND_COUNT, NEXUS_DROP, NEXUS_EPOCH_S, NEXUS_EPOCH_MIN_S, NEXUS_PLAN };
+enum nexus_option { NEXUS_FRONTEND_COUNT, NEXUS_DROP, NEXUS_EPOCH_S, NEXUS_EPOCH_MIN_S, NEXUS_PLAN, NEXUS_PLACEMENT };
 enum nexus_drop { NEXUS_EARLY, NEXUS_LAZY };
 enum nexus_planner { NEXUS_SQUISHY, NEXUS_OBLIVIOUS };
 
@@ -37,6 +37,8 @@ struct nexus_place {
     uint32_t next_here;     /* of the accelerator's places, in the order of the cycle */
     uint32_t batch;         /* planned */
     double weight;          /* its share of the model's requests, relative to the model's other places */
+    int64_t since_ns;       /* when it was planned */
+    bool counted;           /* as a move */
     bool planned;           /* scratch of the planner */
     struct deadline_queue queue;
 };
@@ -65,7 +67,8 @@ struct nexus_accelerator {
     int64_t arrives_ns[NEXUS_IN_FLIGHT];       /* when their inputs are there */
     int64_t free_ns;                           /* when all that was sent should be over */
     uint64_t bytes_taken;                      /* weights loaded or loading */
-    double occupancy;                          /* scratch of the planner */
+    uint64_t bytes_planned;                    /* scratch of the planner: weights */
+    double occupancy;                          /* the same: share of its time */
 };
 
 struct nexus {
@@ -91,6 +94,8 @@ struct nexus {
     bool silent;   /* the plan is for no requests at all */
     double needed; /* accelerators that the planned rates need; all that are up, while no rate is known */
     int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */
+    bool counts;                   /* a request has come: what is planned from now on counts as moved or kept */
+    struct central_moves moves;
 };
 
 static inline struct request_node *nexus_node(const struct nexus *n, uint32_t node) {
@@ -107,7 +112,7 @@ static inline const struct profile *nexus_profile(const struct nexus *n, const s
 
 /* ---- nexus.c ---- */
 
-/* Makes the step look at an accelerator before it ends; if there is too much to do, the next step does. */
+/* Makes this step handle the accelerator before it ends; if there is too much to do, the next step does. */
 void nexus_due(struct nexus *n, uint32_t accelerator);
 
 /* ---- nexus_plan.c ---- */
@@ -116,7 +121,7 @@ void nexus_due(struct nexus *n, uint32_t accelerator);
 void nexus_plan_arrival(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t items, struct central_output *out);
 /* Makes a new plan, and moves the requests of places that are not in it. */
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out);
-/* Plans when requests have stopped coming, so that the plan says so. */
+/* Makes a plan without load when requests have stopped coming. */
 void nexus_plan_look(struct nexus *n, int64_t now_ns, struct central_output *out);
 int64_t nexus_plan_wake_ns(const struct nexus *n);
 
@@ -125,7 +130,9 @@ int64_t nexus_plan_wake_ns(const struct nexus *n);
 /* Sends a request to one of its model's places, by the frontend that it came to; refuses it if there is none. */
 void nexus_route(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t node, struct central_output *out);
 /* Adds a place for a model at the end of an accelerator's cycle. */
-uint32_t nexus_place_add(struct nexus *n, uint32_t model, uint32_t accelerator);
+uint32_t nexus_place_add(struct nexus *n, int64_t now_ns, uint32_t model, uint32_t accelerator);
+/* Its model is loaded. */
+void nexus_place_ready(struct nexus *n, int64_t now_ns, uint32_t place);
 /* Ends a place; its requests are sent elsewhere. */
 void nexus_place_end(struct nexus *n, int64_t now_ns, uint32_t place, struct central_output *out);
 /* The place of a model at an accelerator, or NONE. */

@@ -1,4 +1,4 @@
-/* shares.c - which requests are admitted when a sub-cluster is asked for more than it can do. */
+/* shares.c - which requests are admitted when a sub-cluster is overloaded. */
 #include "policy/shares.h"
 
 /* A sub-cluster is overloaded if its load is more than OVER of its accelerators; or more than OVER_BAD of them, while
@@ -6,7 +6,7 @@
 #define OVER     1.2
 #define OVER_BAD 0.9
 #define BAD      0.03
-/* The admitted requests load it up to this part. */
+/* The admitted requests load it to this share. */
 #define FILLED 0.92
 /* A model is a flood if it asks for more than so many times the mean. */
 #define FLOOD 2.0
@@ -44,9 +44,9 @@ static double level_derive(const struct cluster_view *c, double total) {
     }
 }
 
-/* With equal weights no model was promised a share. Then only floods are cut, so that the others get all that they ask
- * for; if every model asks for more than the level, none is cut. With different weights each model is cut to what it
- * was promised. */
+/* With equal weights no model has a guaranteed share. Then only floods are limited, so that the others get all that
+ * they ask for; if every model asks for more than the level, none is limited. With different weights each model is
+ * limited to its guaranteed share. */
 void shares_derive(const struct cluster_view *c, double *admit_share) {
     double sum = 0, offered = 0, bad = 0, lightest = 0, heaviest = 0;
     uint32_t active = 0;

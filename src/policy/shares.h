@@ -1,5 +1,4 @@
-/* shares.h - which requests are admitted when a sub-cluster is asked for more than it can do. Pure; for policies of
- * candidates.
+/* shares.h - which requests are admitted when a sub-cluster is overloaded. Pure; for policies that are not central.
  *
  * Each model is admitted up to a level of accelerator time, so that all models together fill the cluster:
  *

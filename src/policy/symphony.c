@@ -4,10 +4,10 @@
  *   ---- the batch grows ---- due  <--->  invalid_after ---- l(b) ---- deadline of the head
  *                             schedulable
  *
- * Symphony (arXiv 2308.07470), section 4.3 and Appendix C. In a few points the pseudo-code is open or wrong. The cores
- * settle most of them for all policies (docs/scheduling.md lists them). Two are settled here, as options. One is the
- * condition that makes a batch schedulable: the code overwrites its condition of beta*lambda. The other is which
- * requests are given up: the text drops only those that can no longer be in time, but then goodput falls above the
+ * Symphony (arXiv 2308.07470), section 4.3 and Appendix C. In a few points the pseudo-code is unclear or wrong. The
+ * cores decide most of them for all policies (docs/scheduling.md lists them). Two are options of this policy. One is
+ * the condition that makes a batch schedulable: the code overwrites its condition of beta*lambda. The other is which
+ * requests are dropped: the text drops only those that can no longer be in time, but then goodput falls above the
  * peak. */
 #include "policy/window.h"
 #include "sched/model_view.h"

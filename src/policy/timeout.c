@@ -3,7 +3,7 @@
  * A batch starts on a free accelerator as soon as it holds the preferred number of items, or its first request has
  * waited for the longest queue delay. Nothing is refused; late requests run all the same. Such a server is configured
  * model by model: a model's own configuration (preferred_batch_size and max_queue_delay_microseconds of config.pbtxt)
- * goes before the options. The options that are shares set this for all models at once.
+ * takes precedence over the options. The options that are shares of the SLO set this for all models at once.
  *
  * If there are several preferred sizes, the largest that is reached runs, and the rest waits for more. But once the
  * first request has waited long enough, all that fits into a batch runs with it. */

@@ -10,6 +10,7 @@
 #include "base/conf.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "repository/ensemble.h"
 #include "repository/model_config_fields.h"
 
 #define PLACE_MAX 256 /* bytes of a field's dotted place */
@@ -174,8 +175,19 @@ static bool is_idle_warmup(const struct pbtxt_node *node) {
     return strcmp(node->name, "model_warmup") == 0 && (!size || strcmp(size->text, "0") == 0);
 }
 
+/* Collects those of ensemble_scheduling. */
+static void scheduling_collect(const struct pbtxt_node *scheduling, struct field_list *list) {
+    if (pbtxt_find(scheduling, "max_inflight_requests"))
+        field_list_add(list, "ensemble_scheduling.max_inflight_requests");
+    for (const struct pbtxt_node *step = pbtxt_find(scheduling, "step"); step; step = pbtxt_next(step))
+        if (pbtxt_find(step, "model_namespace"))
+            field_list_add(list, "ensemble_scheduling.step.model_namespace");
+}
+
 /* Collects the fields without effect of a tree that has been checked. */
 static void without_effect_collect(const struct pbtxt_node *root, struct field_list *list) {
+    static const char *const of_ensemble[] = {
+        "name", "platform", "backend", "max_batch_size", "input", "output", "ensemble_scheduling", NULL};
     static const char *const top[] = {
         "name",   "platform",         "backend",        "max_batch_size", "default_model_filename", "input",
         "output", "dynamic_batching", "version_policy", "model_warmup",   "instance_group",         NULL};
@@ -189,15 +201,21 @@ static void without_effect_collect(const struct pbtxt_node *root, struct field_l
                                                    {"output", "ModelOutput", output},
                                                    {"dynamic_batching", "ModelDynamicBatching", batching},
                                                    {"instance_group", "ModelInstanceGroup", instances}};
+    const struct pbtxt_node *scheduling = pbtxt_find(root, "ensemble_scheduling");
+    const char *const *named = scheduling ? of_ensemble : top;
     char place[PLACE_MAX];
+    if (scheduling)
+        scheduling_collect(scheduling, list);
     for (const struct pbtxt_node *node = root->first; node; node = node->next) {
         const struct partly_honoured *part = parts;
         while (part < parts + ARRAY_COUNT(parts) && strcmp(part->field, node->name) != 0)
             part++;
         if (is_idle_warmup(node))
             field_list_add(list, "model_warmup of batch_size 0");
-        if (!honoured(node->name, top) && field_find("ModelConfig", node->name))
+        if (!honoured(node->name, named) && field_find("ModelConfig", node->name)) {
             field_list_add(list, node->name);
+            continue;
+        }
         for (const struct pbtxt_node *field = part < parts + ARRAY_COUNT(parts) ? node->first : NULL; field;
              field = field->next) {
             snprintf(place, sizeof(place), "%.60s.%.60s", node->name, field->name);
@@ -288,6 +306,32 @@ static int engine_check(const char *origin, const struct pbtxt_node *root, const
     return pbtxt_error(origin, node, err, "%s is '%.60s', but this server runs '%s' only", field, node->text, wanted);
 }
 
+/* Allows only what may stand beside ensemble_scheduling. */
+static int ensemble_words_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
+    const struct pbtxt_node *platform = pbtxt_find(root, "platform"), *backend = pbtxt_find(root, "backend");
+    if (platform && platform->length && strcmp(platform->text, "ensemble") != 0)
+        return pbtxt_error(origin, platform, err, "platform is '%.60s', but with ensemble_scheduling it is 'ensemble'",
+                           platform->text);
+    if (backend && backend->length)
+        return pbtxt_error(origin, backend, err, "backend is '%.60s', but an ensemble has none", backend->text);
+    if (!pbtxt_find(root, "ensemble_scheduling"))
+        return pbtxt_error(origin, platform, err, "platform: an ensemble needs ensemble_scheduling");
+    return 0;
+}
+
+/* Whether the file says, one way or the other, that the model is an ensemble. */
+static bool is_ensemble(const struct pbtxt_node *root) {
+    const struct pbtxt_node *platform = pbtxt_find(root, "platform");
+    return pbtxt_find(root, "ensemble_scheduling") || (platform && strcmp(platform->text, "ensemble") == 0);
+}
+
+static int platform_check(const char *origin, const struct pbtxt_node *root, struct sy_error *err) {
+    if (is_ensemble(root))
+        return ensemble_words_check(origin, root, err);
+    int rc = engine_check(origin, root, "platform", "onnxruntime_onnx", err);
+    return rc ? rc : engine_check(origin, root, "backend", "onnxruntime", err);
+}
+
 /* The rules are Triton's. */
 static int preferred_check(const char *origin, const struct pbtxt_node *batching, int64_t most, struct sy_error *err) {
     int64_t size;
@@ -324,12 +368,8 @@ static int versions_read(const char *origin, const struct pbtxt_node *policy, st
 
 static int honoured_read(const char *origin, const struct pbtxt_node *root, struct model_config *config,
                          struct sy_error *err) {
-    const struct pbtxt_node *node = pbtxt_find(root, "platform");
-    if (node && strcmp(node->text, "ensemble") == 0)
-        return pbtxt_error(origin, node, err, "platform: ensembles are not served yet");
-    int rc = engine_check(origin, root, "platform", "onnxruntime_onnx", err);
-    if (!rc)
-        rc = engine_check(origin, root, "backend", "onnxruntime", err);
+    const struct pbtxt_node *node;
+    int rc = platform_check(origin, root, err);
     if (!rc && (node = pbtxt_find(root, "name")))
         rc = text_get(origin, node, config->name, sizeof(config->name), err);
     if (!rc && (node = pbtxt_find(root, "default_model_filename"))) {
@@ -342,8 +382,6 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         config->max_batch_size_line = node->line;
         config->max_batch_size_column = node->column;
     }
-    if (!rc && (node = pbtxt_find(root, "ensemble_scheduling")))
-        rc = pbtxt_error(origin, node, err, "ensemble_scheduling: ensembles are not served yet");
     if (!rc && (node = pbtxt_find(root, "dynamic_batching")))
         rc = queue_rules_read(origin, node, &config->queue, err);
     if (!rc && node)
@@ -356,7 +394,14 @@ static int honoured_read(const char *origin, const struct pbtxt_node *root, stru
         rc = tensors_read(origin, root, "input", config->inputs, &config->input_count, err);
     if (!rc)
         rc = tensors_read(origin, root, "output", config->outputs, &config->output_count, err);
+    if (!rc && is_ensemble(root)) /* the last: what fails before leaves nothing to free */
+        rc = ensemble_read(origin, root, config, &config->ensemble, err);
     return rc;
+}
+
+void model_config_release(struct model_config *config) {
+    ensemble_free(config->ensemble);
+    config->ensemble = NULL;
 }
 
 int model_config_read_text(const char *origin, const char *text, size_t bytes, bool quiet, struct model_config *config,

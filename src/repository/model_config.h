@@ -2,9 +2,10 @@
  *
  * Honoured: name, platform, backend, max_batch_size, input and output (name, data_type, dims, label_filename),
  * default_model_filename, dynamic_batching (queue_rules.h), version_policy (version_choice.h), model_warmup
- * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h). Other fields of ModelConfig have no
- * effect yet and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong
- * is refused with file, line and column. Set-up only; any thread. */
+ * (profile/warmup.h, which reads it itself), instance_group (instance_groups.h); of an ensemble name, platform,
+ * max_batch_size, input, output and ensemble_scheduling (ensemble.h). Other fields of ModelConfig have no effect yet
+ * and are listed in one warning a file; fields that ModelConfig does not have are warned of; what is wrong is refused
+ * with file, line and column. Set-up only; any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 #include "repository/pbtxt.h"
 #include "repository/queue_rules.h"
 #include "tensor/tensor.h"
+
+struct ensemble;
 
 /* What an input's dimensions mean, where it is an image: ModelInput.Format, for clients to know. */
 enum image_format { IMAGE_NONE, IMAGE_NHWC, IMAGE_NCHW };
@@ -53,7 +56,11 @@ struct model_config {
     struct queue_rules queue; /* dynamic_batching */
     struct version_policy versions;
     struct instance_groups instances; /* instance_group */
+    struct ensemble *ensemble;        /* ensemble_scheduling; its own, to be freed or taken; NULL: it is none */
 };
+
+/* Frees what a configuration that was read owns, not the struct itself. All zeros are allowed. */
+void model_config_release(struct model_config *config);
 
 /* Checks a tree against ModelConfig: kinds, enum words, ranges, and that what may be given once is given once. Fields
  * that ModelConfig does not have are not mistakes (newer files have newer fields): `unknown` is told of each, with its
@@ -67,7 +74,8 @@ enum datatype model_config_datatype(const char *word);
 
 #define MODEL_CONFIG_FILE "config.pbtxt"
 
-/* Reads a file. Warnings go to the log unless `quiet`. */
+/* Reads a file. Warnings go to the log unless `quiet`. Where it is read, model_config_release() is to follow; after a
+ * mistake there is nothing to release. */
 int model_config_read(const char *path, bool quiet, struct model_config *config, struct sy_error *err);
 /* Reads FOLDER/config.pbtxt if there is one; *found says. */
 int model_config_read_folder(const char *folder, bool quiet, struct model_config *config, bool *found,

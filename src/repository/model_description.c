@@ -324,6 +324,10 @@ static json_t *model_pack(const struct served_model *model, bool whole) {
 char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
                               uint32_t count, size_t *bytes, struct sy_error *err) {
     struct writer w = {.whole = true};
+    if (model->ensemble) {
+        error_set(err, -ENOTSUP, "model '%s': ensembles are not served in a cluster yet", model->name);
+        return NULL;
+    }
     json_t *object = model_pack(model, true);
     if (object)
         put(&w, object, "profiles", profiles_pack(&w, profiles, count));

@@ -27,8 +27,8 @@ struct described_profile {
 };
 
 /* The description of a model that is ready, with its profiles: terminated, the caller's to free(). NULL with a
- * sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without the
- * terminator) and `err` may be NULL. */
+ * sentence: an ensemble, out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without
+ * the terminator) and `err` may be NULL. */
 char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
                               uint32_t count, size_t *bytes, struct sy_error *err);
 

@@ -154,7 +154,7 @@ static void flat_add(struct model_list *list, const char *path) {
         model_file_set(model, path);
 }
 
-static int settings_apply(struct served_model *model, struct sy_error *err) {
+static int settings_apply(struct served_model *model, bool ensemble, struct sy_error *err) {
     struct symphony_yaml settings;
     bool found;
     int rc = symphony_yaml_read_folder(model->folder, &settings, &found, err);
@@ -163,6 +163,8 @@ static int settings_apply(struct served_model *model, struct sy_error *err) {
     if (settings.profile_path[0] && access(settings.profile_path, R_OK) != 0)
         return error_set(err, -errno, "%s/" SYMPHONY_YAML_FILE ": profile: %s: %s", model->folder,
                          settings.profile_path, strerror(errno));
+    if (settings.step_count && !ensemble)
+        return error_set(err, -EINVAL, "%s:%u: steps: the model is no ensemble", settings.path, settings.steps[0].line);
     model->slo_ns = settings.slo_ns;
     model->best_effort = settings.best_effort;
     model->weight = settings.weight;
@@ -217,6 +219,20 @@ static void folder_files_set(struct model_list *list, struct folder *f, const st
     }
 }
 
+/* An ensemble needs no files: a version folder, if there is one, says only which version it is. */
+static void ensemble_set(struct served_model *model, const struct folder *f, struct model_config *config) {
+    struct sy_error err;
+    if (f->version_count > VERSIONS_MAX) {
+        served_model_refuse(model, "%s: %u versions are more than %d", model->folder, f->version_count, VERSIONS_MAX);
+        return;
+    }
+    for (uint32_t i = 0; i < f->version_count; i++)
+        if (f->versions[i] > model->version)
+            model->version = f->versions[i];
+    if (served_model_make_ensemble(model, config, &err) != 0)
+        served_model_refuse(model, "%s", err.text);
+}
+
 /* `alone`: the folder was given as the repository, so that config.pbtxt may name the model as it likes. */
 static void folder_add(struct model_list *list, const char *path, const char *name, struct folder *f, bool alone) {
     struct served_model *model = model_add(list, name, path);
@@ -238,13 +254,17 @@ static void folder_add(struct model_list *list, const char *path, const char *na
             memcpy(model->name, config->name, sizeof(model->name));
     }
     if (!rc)
-        rc = settings_apply(model, &err);
-    if (!rc)
-        model->instances = config->instances;
-    if (rc)
+        rc = settings_apply(model, config->ensemble != NULL, &err);
+    if (rc) {
         served_model_refuse(model, "%s", err.text);
-    else
+    } else if (config->ensemble) {
+        ensemble_set(model, f, config);
+    } else {
+        model->instances = config->instances;
         folder_files_set(list, f, config);
+    }
+    if (config)
+        model_config_release(config);
     free(config);
 }
 
@@ -313,6 +333,7 @@ static void duplicates_refuse(struct model_list *list) {
         uint32_t count = other ? 1 : next - i;
         if (other) {
             char one[256];
+            served_model_ensembles_free(first, next - i);
             snprintf(one, sizeof(one), "%.180s", place(first));
             served_model_refuse(first, "%.180s: a second model of the name '%.100s'; the first is %s", place(other),
                                 first->name, one);
@@ -348,6 +369,7 @@ int repository_scan(const char *path, struct served_model **models, uint32_t *co
         rc = error_set(err, -ENOENT,
                        "%s: no model in it; expected <model>/<version>/" MODEL_FILE " or <model>" ONNX_SUFFIX, path);
     if (rc) {
+        served_model_ensembles_free(list.models, list.count);
         free(list.models);
         return rc;
     }

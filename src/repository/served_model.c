@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "repository/ensemble.h"
 #include "repository/labels.h"
 #include "repository/model_config.h"
 #include "repository/symphony_yaml.h"
@@ -165,8 +166,56 @@ int served_model_apply(struct served_model *model, const struct signature *signa
     }
     if (!rc)
         memcpy(model, completed, sizeof(*model));
+    if (config)
+        model_config_release(config);
     free(completed);
     free(settings);
     free(config);
     return rc;
+}
+
+/* ---- ensembles ---- */
+
+/* What only a model with a file has. */
+static int ensemble_settings_check(const struct served_model *model, const struct symphony_yaml *settings,
+                                   struct sy_error *err) {
+    const char *key = settings->batch_max         ? "max_batch"
+                      : settings->profile_path[0] ? "profile"
+                      : settings->shape_count     ? "shapes"
+                                                  : NULL;
+    if (!key)
+        return 0;
+    return error_set(err, -EINVAL, "%s/" SYMPHONY_YAML_FILE ": %s: not for an ensemble, whose steps' models have it",
+                     model->folder, key);
+}
+
+int served_model_make_ensemble(struct served_model *model, struct model_config *config, struct sy_error *err) {
+    struct symphony_yaml *settings = calloc(1, sizeof(*settings));
+    int64_t most = config->max_batch_size;
+    bool found;
+    int rc = settings ? symphony_yaml_read_folder(model->folder, settings, &found, err)
+                      : error_set(err, -ENOMEM, "%s: out of memory", model->folder);
+    if (!rc)
+        rc = ensemble_settings_check(model, settings, err);
+    if (!rc)
+        rc = ensemble_settings(config->ensemble, settings, err);
+    if (!rc)
+        rc = ensemble_signature(config, &model->signature, err);
+    free(settings);
+    if (rc)
+        return rc;
+    strcpy(model->platform, "ensemble");
+    model->batch_max = most < 1 ? 1 : most < PROFILE_BATCH_MAX ? (uint32_t)most : PROFILE_BATCH_MAX;
+    label_files_fill(model, config);
+    formats_fill(model, config);
+    model->ensemble = config->ensemble;
+    config->ensemble = NULL;
+    return 0;
+}
+
+void served_model_ensembles_free(struct served_model *models, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        ensemble_free(models[i].ensemble);
+        models[i].ensemble = NULL;
+    }
 }

@@ -10,6 +10,9 @@
 #include "repository/queue_rules.h"
 #include "tensor/tensor.h"
 
+struct ensemble;
+struct pipeline;
+
 enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
     MODEL_READY,
@@ -45,6 +48,10 @@ struct served_model {
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
     uint64_t weights_bytes, batch_bytes; /* memory of a CPU's session, and what its largest batch adds; 0: not known */
     bool weights_shared;                 /* sessions map the same file */
+    struct ensemble *ensemble;           /* its steps are other models', and it has no file; NULL: it has one.
+                                          * Whoever holds the model frees it; a copy made with memcpy does not own it
+                                          * unless the original is given up */
+    struct pipeline *pipeline;           /* of an ensemble that is served: when its steps are due (pipeline/pipeline.h) */
     double weight;                       /* of its share under overload, relative to other models; 0 means 1 */
     char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
     char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
@@ -62,6 +69,13 @@ struct served_model {
  * broken file may crash: read it in a child process): holds the configuration against it and fills signature,
  * batch_max, reference_dims and item_elements. -EINVAL for a mismatch, with both values; `model` is then as it was. */
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);
+
+struct model_config;
+/* The same for an ensemble, which has no file: takes over config->ensemble, adds what symphony.yaml says and fills
+ * signature and batch_max. -EINVAL with a sentence; config->ensemble is then as it was. */
+int served_model_make_ensemble(struct served_model *model, struct model_config *config, struct sy_error *err);
+/* Frees the ensembles of `count` models that are given up, before the array itself. */
+void served_model_ensembles_free(struct served_model *models, uint32_t count);
 
 /* Reads the labels of a completed model that is to be served. -errno with a sentence. */
 int served_model_labels_read(struct served_model *model, struct sy_error *err);

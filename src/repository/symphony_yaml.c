@@ -61,6 +61,52 @@ static int profile_read(const struct conf_node *node, void *into, struct sy_erro
     return 0;
 }
 
+static int beyond_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml_step *step = into;
+    bool refuse = node->kind == CONF_SCALAR && strcmp(node->text, "refuse") == 0;
+    bool cut = node->kind == CONF_SCALAR && strcmp(node->text, "cut") == 0;
+    if (!refuse && !cut)
+        return conf_error(node, err, "expected refuse or cut");
+    step->beyond_given = true;
+    step->beyond = cut ? ENSEMBLE_CUT : ENSEMBLE_REFUSE;
+    return 0;
+}
+
+static const struct conf_key step_keys[] = {
+    CONF_KEY_TEXT(struct symphony_yaml_step, step, "step", "a step's model, or its number in config.pbtxt"),
+    CONF_KEY_TEXT(struct symphony_yaml_step, for_each, "for_each", "the name of a tensor"),
+    CONF_KEY_INT(struct symphony_yaml_step, limit, "limit", 1, ENSEMBLE_EACH_MAX, "a number of items"),
+    CONF_KEY_PARSED("beyond", beyond_read),
+    CONF_KEY_TEXT(struct symphony_yaml_step, when, "when", "the name of a tensor"),
+    CONF_KEYS_END,
+};
+
+static int step_read(const struct conf_node *node, struct symphony_yaml_step *step, struct sy_error *err) {
+    if (node->kind != CONF_MAP)
+        return conf_error(node, err, "expected a mapping, such as {step: 2, for_each: boxes}");
+    step->line = node->line;
+    int rc = conf_read_map(node, step_keys, step, err);
+    if (!rc && !step->step[0])
+        rc = conf_error(node, err, "step is missing");
+    if (!rc && !step->for_each[0] && (step->limit || step->beyond_given))
+        rc = conf_error(node, err, "%s is for steps with for_each", step->limit ? "limit" : "beyond");
+    if (!rc && !step->for_each[0] && !step->when[0])
+        rc = conf_error(node, err, "for_each or when is missing");
+    return rc;
+}
+
+static int steps_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    if (node->kind != CONF_LIST || node->count > ENSEMBLE_STEPS_MAX)
+        return conf_error(node, err, "expected a list of at most %d steps", ENSEMBLE_STEPS_MAX);
+    for (const struct conf_node *child = node->first; child; child = child->next) {
+        int rc = step_read(child, &yaml->steps[yaml->step_count++], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static const struct conf_key keys[] = {
     CONF_KEY_PARSED("slo_ms", slo_read),
     CONF_KEY_INT(struct symphony_yaml, batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items"),
@@ -68,12 +114,14 @@ static const struct conf_key keys[] = {
                     "how much this model's share weighs beside the others'"),
     CONF_KEY_PARSED("profile", profile_read),
     CONF_KEY_PARSED("shapes", shapes_read),
+    CONF_KEY_PARSED("steps", steps_read),
     CONF_KEYS_END,
 };
 
 int symphony_yaml_read(const char *path, struct symphony_yaml *yaml, struct sy_error *err) {
     struct conf_node *root;
     memset(yaml, 0, sizeof(*yaml));
+    snprintf(yaml->path, sizeof(yaml->path), "%s", path);
     int rc = conf_read_file(path, &root, err);
     if (rc)
         return rc;

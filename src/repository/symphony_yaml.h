@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "repository/ensemble.h"
 #include "tensor/tensor.h"
 
 struct symphony_yaml_shape {
@@ -13,7 +14,18 @@ struct symphony_yaml_shape {
     int64_t dims[TENSOR_DIMS_MAX]; /* positive; without the batch dimension */
 };
 
+/* Of an ensemble. */
+struct symphony_yaml_step {
+    char step[MODEL_NAME_MAX];                             /* the number in config.pbtxt, or the model */
+    char for_each[TENSOR_NAME_MAX], when[TENSOR_NAME_MAX]; /* tensors; "": not given */
+    int64_t limit;                                         /* of for_each; 0: not given */
+    bool beyond_given;
+    enum ensemble_beyond beyond;
+    uint32_t line;
+};
+
 struct symphony_yaml {
+    char path[4096];                                /* of the file, for mistakes */
     int64_t slo_ns;                                 /* 0: not given */
     bool best_effort;                               /* slo_ms: none */
     int64_t batch_max;                              /* 0: not given */
@@ -21,6 +33,8 @@ struct symphony_yaml {
     char profile_path[4096];                        /* resolved against the file's folder; "": not given */
     struct symphony_yaml_shape shapes[TENSORS_MAX]; /* of the item that is profiled */
     uint32_t shape_count;
+    struct symphony_yaml_step steps[ENSEMBLE_STEPS_MAX];
+    uint32_t step_count;
 };
 
 #define SYMPHONY_YAML_FILE "symphony.yaml"

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "request/classify.h"
+#include "request/ensemble_run.h"
+#include "request/refusal.h"
 #include "sched/wiring.h"
 
 #define NO_FREE        UINT32_MAX
@@ -44,19 +46,29 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
     uintptr_t base = slab_range(home->slab, &bytes);
     if (home->port)
         port_region(home->port, base, bytes, slab_fd(home->slab));
-    return infer_counters_init(&home->counters, config->model_count);
+    home->times = calloc(config->model_count + 1, sizeof(struct inference_times *));
+    int rc = infer_counters_init(&home->counters, config->model_count);
+    return home->times ? rc : -ENOMEM;
+}
+
+/* Whether a run that was given up may still read what the request holds. */
+static bool is_read(const struct inference *inference) {
+    return request_is_read(&inference->request) || (inference->run && ensemble_run_is_read(inference->run));
 }
 
 void inferences_destroy(struct inferences *home) {
     bool read = false;
     for (uint32_t i = home->read; i != NO_FREE && !read; i = slot(home, i)->free_next)
-        read = request_is_read(&slot(home, i)->request);
+        read = is_read(slot(home, i));
     if (read) { /* by a hanging run: the memory stays until the process ends */
         home->slab = NULL;
         home->slots = NULL;
     }
     shared_view_end(&home->shared);
     slab_destroy(home->slab);
+    for (uint32_t i = 0; home->times && i < home->counters.model_count; i++)
+        free(home->times[i]);
+    free(home->times);
     infer_counters_destroy(&home->counters);
     free(home->slots);
 }
@@ -73,6 +85,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     }
     taken->home = home;
     taken->model = NULL;
+    taken->run = NULL;
     taken->state = INFERENCE_UPLOAD;
     taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
     taken->slab = home->slab;
@@ -88,7 +101,7 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
 }
 
 void inference_blocks_give(struct inference *inference) {
-    if (request_is_read(&inference->request)) /* reads_over() does it later, with the slot */
+    if (is_read(inference)) /* reads_over() does it later, with the slot */
         return;
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
@@ -106,8 +119,8 @@ void inference_block_give(void *context, void *block) {
 }
 
 /* release: a thread that sees the model no longer held, and frees it, comes after all that was done with it */
-static void held_add(const struct inference *inference, int32_t n) {
-    _Atomic uint32_t *held = &inference->home->counters.models[inference->request.model].held;
+void inferences_hold(struct inferences *home, uint32_t model, int32_t n) {
+    _Atomic uint32_t *held = &home->counters.models[model].held;
     atomic_store_explicit(held, atomic_load_explicit(held, memory_order_relaxed) + (uint32_t)n, memory_order_release);
 }
 
@@ -118,9 +131,11 @@ static void list_push(struct inferences *home, uint32_t *list, struct inference 
 
 /* Gives back a slot whose inputs nobody reads any more. */
 static void slot_give(struct inferences *home, struct inference *inference) {
+    ensemble_run_free(inference->run);
+    inference->run = NULL;
     inference_blocks_give(inference);
     if (inference->model)
-        held_add(inference, -1);
+        inferences_hold(home, inference->request.model, -1);
     inference->state = INFERENCE_FREE;
     list_push(home, &home->free, inference);
 }
@@ -136,7 +151,7 @@ void inference_free(struct inference *inference) {
     text_free(&inference->classes);
     text_free(&inference->packed);
     gauge_add(&home->counters.in_flight, -1);
-    if (request_is_read(&inference->request)) {
+    if (is_read(inference)) {
         inference->state = INFERENCE_READ;
         list_push(home, &home->read, inference);
     } else {
@@ -151,7 +166,7 @@ static void reads_over(struct inferences *home) {
     while (next != NO_FREE) {
         struct inference *inference = slot(home, next);
         next = inference->free_next;
-        if (request_is_read(&inference->request))
+        if (is_read(inference))
             list_push(home, &home->read, inference);
         else
             slot_give(home, inference);
@@ -161,7 +176,7 @@ static void reads_over(struct inferences *home) {
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index) {
     inference->model = &models[index];
     inference->request.model = index;
-    held_add(inference, 1);
+    inferences_hold(inference->home, index, 1);
 }
 
 void *inference_block(void *context, size_t bytes) {
@@ -285,6 +300,14 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
     if (status)
         return (unsigned)status;
     request->items = call->items;
+    request->run = NULL;
+    if (model->ensemble) {
+        if ((status = ensemble_run_begin(inference, err)))
+            return (unsigned)status;
+        inference->state = INFERENCE_RUNNING;
+        inference->home->running++;
+        return 0;
+    }
     request->shape_key = call->shape_key;
     request->work = call->work;
     request->inputs = call->inputs;
@@ -301,10 +324,13 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
 }
 
 void inference_cancel(struct inference *inference) {
-    if (inference->state == INFERENCE_RUNNING && !inference->cancelled) {
-        inference->cancelled = true;
+    if (inference->state != INFERENCE_RUNNING || inference->cancelled)
+        return;
+    inference->cancelled = true;
+    if (inference->run)
+        ensemble_run_cancel(inference->run);
+    else
         port_cancel(inference->home->port, &inference->request);
-    }
 }
 
 void inferences_cancel(struct inferences *home) {
@@ -320,105 +346,27 @@ bool inferences_away(const struct inferences *home) {
 }
 
 struct inference *inferences_next(struct inferences *home) {
-    struct request *request = port_next(home->port);
-    if (!request)
+    struct inference *inference = ensemble_runs_next(home);
+    for (struct request *request; !inference && (request = port_next(home->port));)
+        inference = request->run ? ensemble_run_returned(request) : container_of(request, struct inference, request);
+    if (!inference)
         return NULL;
-    struct inference *inference = container_of(request, struct inference, request);
     CHECK_EQ(inference->state, INFERENCE_RUNNING);
     home->running--;
     inference->state = INFERENCE_FINISHED;
     return inference;
 }
 
-/* How long the request may take. */
-static double allowed_ms(const struct request *request) {
-    return (double)(request->deadline_ns - request->arrival_ns) / (double)NS_PER_MS;
-}
-
-static unsigned queue_full(const struct inference *inference, struct sy_error *err) {
-    const struct served_model *model = inference->model;
-    uint8_t priority = inference->request.priority;
-    char of[32] = "";
-    if (model->queue.priorities)
-        snprintf(of, sizeof(of), " of priority %u", priority + 1u);
-    return (unsigned)error_set(
-        err, 503, "Exceeds maximum queue size: %u requests%s wait for model '%s', as many as its max_queue_size lets",
-        model->queue.rules[priority].queue_max, of, model->name);
-}
-
-/* A newcomer who never asked for a deadline wants to know where it comes from. */
-#define CHOSEN_HELP "slo_ms in its symphony.yaml, --slo-ms or the request's timeout say how long it may take"
-
-static unsigned deadline_missed(const struct inference *inference, struct sy_error *err) {
-    const struct request *request = &inference->request;
-    const char *name = inference->model->name;
-    double due_ms = (double)(request->due_ns - request->arrival_ns) / (double)NS_PER_MS;
-    bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
-    int status = inference->limited ? 504 : 503;
-    if (request->late_until_ns > 0 && best_effort)
-        return (unsigned)error_set(err, status,
-                                   "model '%s' found no time for this request within %.6g ms (the server has chosen an "
-                                   "SLO of %.6g ms for it: " CHOSEN_HELP ")",
-                                   name, allowed_ms(request), due_ms);
-    if (request->late_until_ns > 0)
-        return (unsigned)error_set(err, status,
-                                   "model '%s' cannot finish this request within the SLO of %.6g ms that the server "
-                                   "has chosen, nor let it wait for longer (" CHOSEN_HELP ")",
-                                   name, due_ms);
-    return (unsigned)error_set(err, status,
-                               best_effort ? "model '%s' found no gap for this best-effort request within %.6g ms"
-                                           : "model '%s' cannot finish this request within its deadline of %.6g ms",
-                               name, allowed_ms(request));
-}
-
-static unsigned refusal_result(const struct inference *inference, bool *retry, struct sy_error *err) {
-    const struct request *request = &inference->request;
-    const char *name = inference->model->name;
-    *retry = request->refusal != REFUSAL_DEADLINE && request->refusal != REFUSAL_CANCELLED;
-    switch (request->refusal) {
-    case REFUSAL_DEADLINE:
-        return deadline_missed(inference, err);
-    case REFUSAL_QUEUE_FULL:
-        return queue_full(inference, err);
-    case REFUSAL_BEST_EFFORT_FULL:
-        return (unsigned)error_set(err, 503,
-                                   "%d best-effort or late requests of model '%s' wait already, as many as may",
-                                   BEST_EFFORT_MAX, name);
-    case REFUSAL_POOL_FULL:
-        return (unsigned)error_set(err, 503,
-                                   "the scheduler holds as many requests, of all models, as --queue-max lets it");
-    case REFUSAL_THREAD_BUSY:
-        return (unsigned)error_set(err, 503,
-                                   "the scheduler itself has no time left: a quarter of this request's time, %.6g ms, "
-                                   "was over before it was looked at",
-                                   allowed_ms(request) / 4);
-    case REFUSAL_PLANS_FULL:
-        return (unsigned)error_set(err, 503,
-                                   "the accelerator chosen for this request of model '%s' has its most, %d batches, "
-                                   "before it",
-                                   name, WIRING_PLANS_CENTRAL);
-    case REFUSAL_SHAPES:
-        return (unsigned)error_set(err, 503,
-                                   "%d input shapes of model '%s' wait at once, as many as may, and none is "
-                                   "this request's",
-                                   VARIANTS_MAX, name);
-    case REFUSAL_STRANDED:
-        return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
-    case REFUSAL_LOST:
-        return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
-    case REFUSAL_CANCELLED:
-    case REFUSAL_NONE:
-    case REFUSAL_COUNT:
-        break;
-    }
-    return (unsigned)error_set(err, 503, "the request was cancelled");
-}
-
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err) {
     const struct request *request = &inference->request;
     *retry = false;
+    if (inference->run) {
+        unsigned status = ensemble_run_result(inference->run, retry, err);
+        if (status != 200)
+            return status;
+    }
     if (request->status == REQUEST_REFUSED)
-        return refusal_result(inference, retry, err);
+        return refusal_result(inference->model, request, inference->limited, retry, err);
     if (request->status == REQUEST_FAILED)
         return (unsigned)error_set(err, 500, "model '%s' failed: %s", inference->model->name, request_failure(request));
     int rc = inference->call.classified

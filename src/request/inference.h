@@ -10,6 +10,8 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "pipeline/pipeline.h"
+#include "repository/model_index.h"
 #include "request/bulk.h"
 #include "request/infer_answer.h"
 #include "request/infer_call.h"
@@ -34,6 +36,7 @@ enum inference_state {
 
 struct inference {
     struct inferences *home;
+    struct ensemble_run *run; /* of an ensemble's request that was submitted; else NULL */
     const struct served_model *model; /* NULL: not known, or the slot serves something else */
     enum inference_state state;
     bool cancelled;
@@ -57,6 +60,12 @@ struct inference {
     char text_memory[INFERENCE_TEXT_BYTES];
 };
 
+/* How long the steps of an ensemble take, as a frontend has seen it. */
+struct inference_times {
+    const struct pipeline *of;
+    struct pipeline_times times;
+};
+
 /* All infer requests of one frontend. */
 struct inferences {
     struct slab *slab;
@@ -70,6 +79,10 @@ struct inferences {
     uint32_t slot_count;
     uint32_t fresh; /* slots from here on were never used */
     uint32_t free;  /* first of the slots given back, the last used first: it is in the cache */
+    const struct model_index *models; /* as they are now: the steps of ensembles are looked up there. The frontend sets
+                                       * it; NULL: ensembles are not served */
+    struct inference_times **times;   /* [counters.model_count] of ensembles that were asked for */
+    struct ensemble_run *runs_over;   /* ensembles' requests that were over at once */
     uint32_t read;  /* first of the slots that a hanging run still reads, at most one a run: given back after it */
 };
 
@@ -95,6 +108,8 @@ void inference_free(struct inference *inference);
 /* The request is for the served model of this index. At most once a slot; the model stays until the slot is given back.
  */
 void inference_model(struct inference *inference, const struct served_model *models, uint32_t index);
+/* Another reference to a served model (or, negative, one less), which stays meanwhile. */
+void inferences_hold(struct inferences *home, uint32_t model, int32_t n);
 /* A block of the inference's slab, held until the inputs are given back; NULL: the memory is exhausted. As
  * infer_memory.take() its context is the inference. */
 void *inference_block(void *inference, size_t bytes);

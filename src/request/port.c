@@ -125,10 +125,12 @@ static bool region_has(const struct region *region, uintptr_t at, size_t bytes) 
     return at - region->base <= region->bytes && bytes <= region->bytes - (at - region->base);
 }
 
-/* Finds where an input lies: in the frontend's own region, or in that of the bulk threads. */
-static int input_place(const struct port *port, struct card_input *place, const struct tensor_view *input) {
+/* Finds where an input lies: in the frontend's own region, in that of the bulk threads, or, an output of a step before,
+ * anywhere in the process (`anywhere`). */
+static int input_place(const struct port *port, struct card_input *place, const struct tensor_view *input,
+                       bool anywhere) {
     const struct wiring *w = port->wiring;
-    const uint32_t numbers[] = {port->index, w->frontends};
+    const uint32_t numbers[] = {port->index, w->frontends, wiring_region_any(w)};
     uintptr_t at = (uintptr_t)input->data;
 
     place->bytes = input->bytes;
@@ -137,7 +139,7 @@ static int input_place(const struct port *port, struct card_input *place, const 
     place->region = REGION_NONE;
     if (!input->data)
         return 0;
-    for (unsigned i = 0; i < ARRAY_COUNT(numbers); i++) {
+    for (unsigned i = 0; i < ARRAY_COUNT(numbers) - !anywhere; i++) {
         const struct region *region = &w->regions[numbers[i]];
         if (input->bytes > 0 && !region_has(region, at, input->bytes))
             continue;
@@ -153,7 +155,7 @@ static int card_write(struct port *port, const struct request *request) {
     int rc = 0;
 
     for (uint32_t i = 0; i < request->input_count && rc == 0; i++)
-        rc = input_place(port, &card->inputs[i], &request->inputs[i]);
+        rc = input_place(port, &card->inputs[i], &request->inputs[i], request->run);
     card->handle = handle_of(port->index, request->slot, ++port->submissions[request->slot]);
     card->deadline_ns = request->deadline_ns;
     card->items = request->items;
@@ -203,9 +205,13 @@ static void port_send(struct port *port, const struct request *request, enum req
 
 /* The time kept for the way back. Never more than a part of the request's time: it would be worse to refuse everything
  * because one answer in a hundred is slow. */
-static int64_t reply_margin(const struct port *port, const struct request *request) {
+int64_t port_reply_margin_ns(const struct port *port, const struct request *request) {
     int64_t margin = margin_ns(&port->reply), most = (request->deadline_ns - request->arrival_ns) / REPLY_PART_MOST;
     return margin < most ? margin : most;
+}
+
+static int64_t scheduler_deadline(const struct port *port, const struct request *request) {
+    return request->deadline_ns - (request->run ? 0 : port_reply_margin_ns(port, request));
 }
 
 int port_submit(struct port *port, struct request *request) {
@@ -221,7 +227,7 @@ int port_submit(struct port *port, struct request *request) {
     request->breaks = request->absent = 0;
     request->readers = 0;
     request->back = false;
-    request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
+    request->deadline_sched_ns = scheduler_deadline(port, request);
     int rc = card_write(port, request);
     if (rc < 0)
         return rc;
@@ -275,7 +281,7 @@ static bool waits_on(struct port *port, struct request *request) {
         return false;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns = request->late_until_ns;
-    request->deadline_sched_ns = request->deadline_ns - reply_margin(port, request);
+    request->deadline_sched_ns = scheduler_deadline(port, request);
     port->best_effort++;
     send_again(port, request);
     return true;

@@ -16,6 +16,8 @@
 /* Nor is one that so many accelerators have given back because its model was not resident. */
 #define REQUEST_ABSENT_MAX 3
 
+struct ensemble_run;
+
 struct request {
     /* set before port_submit() */
     uint32_t model;                   /* served model's index */
@@ -31,6 +33,8 @@ struct request {
     const struct tensor_view *inputs; /* [input_count] in the signature's order; they and their data stay in place until
                                        * it comes back, and the data while request_is_read() */
     uint32_t input_count;
+    struct ensemble_run *run; /* it is a step of an ensemble's request (request/ensemble_run.h): */
+    uint32_t step;            /* this one. NULL: it is a client's */
 
     /* for the port */
     uint32_t slot;             /* of its port */

@@ -97,6 +97,15 @@ static inline void central_refuse(struct central_output *out, struct request_poo
     out->refused = node;
 }
 
+/* How models have moved between accelerators, by a policy that binds them to some. A place is a model with requests, on
+ * one of the accelerators that it is bound to. */
+struct central_moves {
+    uint64_t plans;                /* since the first request */
+    uint64_t places, kept;         /* of those plans; kept: it was there already. The others are moves */
+    uint64_t requests;             /* that waited at a place which ended, and went to another */
+    int64_t wait_ns, wait_max_ns;  /* until the model was loaded where it moved to: of all moves together, and most */
+};
+
 struct central_ops {
     /* Memory for a core, aligned as malloc's. */
     size_t (*bytes)(const struct central_config *config);
@@ -107,6 +116,8 @@ struct central_ops {
     /* How many accelerators the load needs, by its last plan. NULL: it does not plan that, and those count that the
      * load keeps busy. */
     double (*needed)(const void *core);
+    /* NULL: it binds no models to accelerators. */
+    const struct central_moves *(*moves)(const void *core);
     bool needs_types; /* makes sense with accelerators of several types only */
     bool uses_memory; /* loads and unloads models where memory is short */
 };

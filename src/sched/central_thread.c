@@ -33,6 +33,9 @@ struct central_thread {
     pthread_t thread;
     _Atomic bool stop;
     _Atomic double needed; /* central_needed(), for others */
+    struct {
+        _Atomic uint64_t plans, places, kept, requests;
+    } moves; /* the same of central_moves() */
 };
 
 /* Whether requests of a model run one by one, each counting as one item, because their shapes may differ. */
@@ -268,6 +271,14 @@ static bool poll_requests(struct central_thread *t, int64_t now_ns) {
     return any;
 }
 
+static void moves_tell(struct central_thread *t) {
+    const struct central_moves moves = central_moves(&t->core);
+    atomic_store_explicit(&t->moves.plans, moves.plans, memory_order_relaxed); /* statistics, as the others */
+    atomic_store_explicit(&t->moves.places, moves.places, memory_order_relaxed);
+    atomic_store_explicit(&t->moves.kept, moves.kept, memory_order_relaxed);
+    atomic_store_explicit(&t->moves.requests, moves.requests, memory_order_relaxed);
+}
+
 static void *central_thread_main(void *argument) {
     struct central_thread *t = argument;
 
@@ -282,6 +293,7 @@ static void *central_thread_main(void *argument) {
         tell_ended(t, now);
         renew(t, now);
         atomic_store_explicit(&t->needed, central_needed(&t->core), memory_order_relaxed); /* statistics */
+        moves_tell(t);
         if (any && rings_follow_delays(&t->rings, now) && delay_differs(t, now))
             central_renew_at(&t->core, now);
         rings_publish(&t->rings);
@@ -387,4 +399,14 @@ const struct thread_rings *central_thread_rings(const struct central_thread *t) 
 
 double central_thread_accelerators_needed(const struct central_thread *t) {
     return atomic_load_explicit(&t->needed, memory_order_relaxed); /* statistics */
+}
+
+bool central_thread_moves(const struct central_thread *t, struct central_moves *moves) {
+    *moves = (struct central_moves){
+        .plans = atomic_load_explicit(&t->moves.plans, memory_order_relaxed), /* statistics */
+        .places = atomic_load_explicit(&t->moves.places, memory_order_relaxed),
+        .kept = atomic_load_explicit(&t->moves.kept, memory_order_relaxed),
+        .requests = atomic_load_explicit(&t->moves.requests, memory_order_relaxed),
+    };
+    return t->core.config.ops->moves;
 }

@@ -34,3 +34,5 @@ void central_thread_stop(struct central_thread *thread);
 const struct thread_rings *central_thread_rings(const struct central_thread *thread);
 /* How many accelerators the load needs, as the policy plans; negative: it does not say. */
 double central_thread_accelerators_needed(const struct central_thread *thread);
+/* How models have moved between accelerators; false: the policy binds none. */
+bool central_thread_moves(const struct central_thread *thread, struct central_moves *moves);

@@ -98,6 +98,7 @@ static void arrive(struct central_thread_core *core, int64_t now_ns, const struc
 
 /* Takes leave of the policy's core: what it had queued waits, and what it had sent is of a core before. */
 static void policy_leave(struct central_thread_core *core) {
+    core->moves_before = central_moves(core);
     for (uint32_t node = 0; core->policy && node < core->queued_end; node++) {
         if (!core->queued[node])
             continue;
@@ -428,6 +429,20 @@ void central_look(struct central_thread_core *core, int64_t now_ns) {
 
 double central_needed(const struct central_thread_core *core) {
     return core->policy && core->config.ops->needed ? core->config.ops->needed(core->policy) : -1;
+}
+
+struct central_moves central_moves(const struct central_thread_core *core) {
+    struct central_moves all = core->moves_before;
+    if (!core->policy || !core->config.ops->moves)
+        return all;
+    const struct central_moves *moves = core->config.ops->moves(core->policy);
+    all.plans += moves->plans;
+    all.places += moves->places;
+    all.kept += moves->kept;
+    all.requests += moves->requests;
+    all.wait_ns += moves->wait_ns;
+    all.wait_max_ns = latest_of(all.wait_max_ns, moves->wait_max_ns);
+    return all;
 }
 
 int64_t central_wake_ns(const struct central_thread_core *core) {

@@ -63,6 +63,7 @@ struct central_thread_core {
     uint32_t *model_of, *accelerator_of; /* [model_count], [accelerator_count] members */
     int64_t wake_ns;
     struct central_output out;
+    struct central_moves moves_before; /* of the policy's cores before */
     /* the next one */
     int64_t ctrl_ns;      /* what dispatching takes, as the policy plans; */
     int64_t told_ctrl_ns; /* as was told */
@@ -103,6 +104,8 @@ int64_t central_wake_ns(const struct central_thread_core *core);
 
 /* How many accelerators the load needs, as the policy plans (central_ops.needed); negative: it does not say. */
 double central_needed(const struct central_thread_core *core);
+/* How models have moved between accelerators, by all plans since the first request. */
+struct central_moves central_moves(const struct central_thread_core *core);
 
 /* ---- another core for the policy ---- */
 

@@ -91,7 +91,7 @@ static int states_make(struct wiring *w) {
     w->loads = calloc(w->models + 1, sizeof(*w->loads));
     w->hints = aligned_alloc(CACHE_LINE, w->rank_threads * sizeof(*w->hints));
     w->cards = calloc(wiring_numbers(w), sizeof(*w->cards)); /* untouched pages cost nothing */
-    w->regions = calloc(wiring_regions(w), sizeof(*w->regions));
+    w->regions = calloc(wiring_regions(w) + 1, sizeof(*w->regions));
     w->card_fds = malloc(w->frontends * sizeof(*w->card_fds));
     if (!w->states || !w->parts || !w->loads || !w->hints || !w->cards || !w->regions || !w->card_fds)
         return -ENOMEM;
@@ -99,6 +99,7 @@ static int states_make(struct wiring *w) {
         w->card_fds[f] = -1;
     for (uint32_t r = 0; r < wiring_regions(w); r++)
         w->regions[r].fd = -1;
+    w->regions[wiring_region_any(w)] = (struct region){.bytes = w->link == LINK_NONE ? SIZE_MAX : 0, .fd = -1};
     for (uint32_t a = 0; a < w->accelerators && w->link == LINK_SCHEDULER; a++)
         atomic_init(&w->states[a], ACCELERATOR_GONE); /* until one comes into its place */
     for (uint32_t m = 0; m < w->models && w->part_of_model; m++)

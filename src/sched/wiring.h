@@ -94,7 +94,8 @@ struct wiring {
     const struct request_card **cards; /* [wiring_numbers()][port_requests] by a frontend's number in handles */
     int *card_fds;                     /* [frontends] LINK_FRONTEND: what other processes map them by; else -1 */
     bool pinned;                       /* LINK_FRONTEND: a device may keep that memory in its place */
-    struct region *regions; /* [wiring_regions()] a frontend's own has its number; the next: of bulk threads */
+    struct region *regions; /* [wiring_regions() + 1] a frontend's own has its number; the next: of bulk threads; the
+                             * last, wiring_region_any() */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
     /* [model_threads + rank_threads] logs of what each thread decides, of the model threads first; whoever starts the
@@ -107,6 +108,11 @@ struct wiring {
 
 static inline uint32_t wiring_regions(const struct wiring *wiring) {
     return wiring->frontends + 1;
+}
+
+/* All memory of the process: outputs that are inputs of another model. Without bytes where executors are elsewhere. */
+static inline uint32_t wiring_region_any(const struct wiring *wiring) {
+    return wiring_regions(wiring);
 }
 
 /* How many numbers frontends may have: a backend's requests come from frontends of the whole cluster. */

@@ -204,9 +204,8 @@ static void config_make(struct cluster *c, const struct scenario *s) {
 
 int cluster_make(struct cluster *cluster, const struct scenario *scenario, struct sy_error *err) {
     *cluster = (struct cluster){.models = NULL};
-    if (scenario->autoscale.enabled && (memory_of(scenario) || scenario->fault_every_s > 0))
-        return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.%s",
-                         memory_of(scenario) ? "memory_gib" : "faults");
+    if (scenario->autoscale.enabled && scenario->fault_every_s > 0)
+        return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.faults");
     if (scenario->subclusters > 1 && (scenario->policy->central || scenario->autoscale.enabled))
         return error_set(err, -ENOTSUP, "cluster.subclusters: not with %s%s",
                          scenario->policy->central ? "the central policy " : "autoscale",

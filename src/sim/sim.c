@@ -350,6 +350,8 @@ static void result_sum(struct sim *sim) {
     r->busy = sim->scaling.present_ns ? sim->busy_ns / sim->scaling.present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
     r->unanswered = sim->pool.used + sim->queries.used;
+    if (sim->driver->sum)
+        sim->driver->sum(sim, r);
 }
 
 void sim_run(const struct sim_config *config, void *memory, struct sim_result *result) {

@@ -13,6 +13,7 @@
 #include "plan/autoscale.h"
 #include "scenario/query_size.h"
 #include "scenario/trace.h"
+#include "sched/central.h"
 #include "sched/policy.h"
 #include "sim/sim_times.h"
 #include "table/profile.h"
@@ -182,6 +183,7 @@ struct sim_result {
     uint64_t requests;                      /* warm-up included */
     uint64_t moves;                         /* of models to another sub-cluster, warm-up included */
     int64_t move_wait_ns, move_wait_max_ns; /* in which no rank core knew the model: of all moves together, and most */
+    struct central_moves placement;         /* of a central policy that binds models to accelerators */
     double worst_bad_rate;                  /* of a model or pipeline: bad over offered */
     double busy;                            /* share of the accelerators' time spent running, while requests counted */
     double accelerators_mean;               /* in service, while requests counted */

@@ -128,6 +128,7 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
         if (observer && observer->ended)
             observer->ended(observer->context, sim->now_ns, a);
     }
+    sim_scaling_drained(sim, a);
     batch.late = requests_answer(sim, &batch, ran);
     if (tell)
         sim->driver->ended(sim, a, &batch, ran);
@@ -204,6 +205,7 @@ static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
     }
     if (done && observer && observer->loaded)
         observer->loaded(observer->context, sim->now_ns, batch.model, a, wanted, batch.begin_ns);
+    sim_scaling_drained(sim, a);
     if (tell)
         sim->driver->ended(sim, a, &batch, done);
 }
@@ -273,6 +275,13 @@ void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
 
 /* ---- faults ---- */
 
+void sim_accelerator_forget(struct sim *sim, uint32_t a) {
+    for (uint32_t m = 0; sim->config->memory_bytes && m < sim->config->model_count; m++) {
+        sim->loaded_count[m] -= *loaded(sim, a, m);
+        *loaded(sim, a, m) = 0;
+    }
+}
+
 void sim_accelerator_down(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
     accelerator->down = true;
@@ -284,10 +293,7 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
         run_over(sim, a, false, !sim->driver->loses_late);
     while (accelerator->loads.head != SIM_NOTHING)
         load_over(sim, a, false, true);
-    for (uint32_t m = 0; sim->config->memory_bytes && m < sim->config->model_count; m++) {
-        sim->loaded_count[m] -= *loaded(sim, a, m);
-        *loaded(sim, a, m) = 0;
-    }
+    sim_accelerator_forget(sim, a);
 }
 
 void sim_accelerator_up(struct sim *sim, uint32_t a) {

@@ -2,7 +2,7 @@
  *
  * A look at the load every few seconds, advice (plan/autoscale.h), and what follows from it: an accelerator that is
  * asked for is there after its start delay, one that is released gets nothing new and ends what it has. Those with the
- * lowest numbers are in service. */
+ * lowest numbers are in service. Where memory is limited, one that comes has no model loaded. */
 #include "sim/sim_state.h"
 
 #define BUSY_STILL_NS (10 * NS_PER_MS) /* one that still runs what it had when it was released starts so much later */
@@ -82,6 +82,7 @@ static void follow(struct sim *sim, uint32_t wanted) {
         present_set(sim, s->present - 1);
         sim->accelerators[s->present].released_ns = sim->now_ns;
         sim->driver->left(sim, s->present);
+        sim_scaling_drained(sim, s->present);
     }
     next_start_set(sim);
 }
@@ -104,6 +105,12 @@ void sim_scaling_ran(struct sim *sim, uint32_t a, int64_t begin_ns) {
     int64_t released_ns = sim->accelerators[a].released_ns;
     if (a >= s->present)
         s->present_ns += (double)sim_counted_ns(sim, begin_ns > released_ns ? begin_ns : released_ns, sim->now_ns);
+}
+
+void sim_scaling_drained(struct sim *sim, uint32_t a) {
+    const struct sim_accelerator *accelerator = &sim->accelerators[a];
+    if (a >= sim->scaling.present && accelerator->runs.head == SIM_NOTHING && accelerator->loads.head == SIM_NOTHING)
+        sim_accelerator_forget(sim, a);
 }
 
 void sim_scaling_start(struct sim *sim) {

@@ -187,6 +187,12 @@ static double central_needed_ns(struct sim *sim) {
     return central_of(sim)->needed_ns;
 }
 
+static void central_sum(const struct sim *sim, struct sim_result *result) {
+    const struct central_ops *ops = sim->config->policy->central;
+    if (ops->moves)
+        result->placement = *ops->moves(central_of(sim)->core);
+}
+
 const struct sim_driver sim_driver_central = {
     .sources = central_sources,
     .layout = central_layout,
@@ -199,4 +205,5 @@ const struct sim_driver sim_driver_central = {
     .deliver = central_deliver,
     .stuck = central_stuck,
     .needed_ns = central_needed_ns,
+    .sum = central_sum,
 };

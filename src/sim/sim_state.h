@@ -91,6 +91,8 @@ struct sim_driver {
     uint32_t (*stuck)(const struct sim *sim);
     /* Time of accelerators that the load has needed so far, in nanoseconds: as it knows, else as they were busy. */
     double (*needed_ns)(struct sim *sim);
+    /* At the end: adds what only the scheduler knows to the result; or NULL. */
+    void (*sum)(const struct sim *sim, struct sim_result *result);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
 };
 
@@ -194,6 +196,8 @@ void sim_send(struct sim *sim, uint32_t accelerator, const struct sim_batch *bat
 void sim_runs_due(struct sim *sim, uint32_t accelerator);
 void sim_loads_due(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_down(struct sim *sim, uint32_t accelerator);
+/* No model is loaded there any more. */
+void sim_accelerator_forget(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
 /* Nothing goes on there for so long. */
 void sim_accelerator_stall(struct sim *sim, uint32_t accelerator, int64_t for_ns);
@@ -207,4 +211,6 @@ void sim_scaling_look(struct sim *sim);
 void sim_scaling_start(struct sim *sim);
 /* A batch that began then is over. */
 void sim_scaling_ran(struct sim *sim, uint32_t accelerator, int64_t begin_ns);
+/* Something there is over: one that was released, and has nothing more to do, is gone. */
+void sim_scaling_drained(struct sim *sim, uint32_t accelerator);
 void sim_scaling_end(struct sim *sim);

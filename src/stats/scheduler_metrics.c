@@ -150,6 +150,26 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
                        "How many the present load needs, at the best batch sizes.");
         text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
     }
+    if (s->rank_threads > 1) {
+        metric_heading(out, "symphony_rank_thread_accelerators_needed", "gauge",
+                       "The same, of the models of one rank thread, which has accelerators of its own.");
+        for (uint32_t k = 0; k < s->rank_threads; k++)
+            text_printf(out, "symphony_rank_thread_accelerators_needed{rank_thread=\"%u\"} %.6g\n", k,
+                        rank_thread_accelerators_needed(s->ranks[k]));
+    }
+    if (s->moves) {
+        metric_heading(out, "symphony_placement_plans_total", "counter",
+                       "Plans that bound models to accelerators, since the first request.");
+        text_printf(out, "symphony_placement_plans_total %llu\n", (unsigned long long)s->moves->plans);
+        metric_heading(out, "symphony_placement_places_total", "counter",
+                       "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
+        text_printf(out, "symphony_placement_places_total{was=\"kept\"} %llu\n", (unsigned long long)s->moves->kept);
+        text_printf(out, "symphony_placement_places_total{was=\"moved\"} %llu\n",
+                    (unsigned long long)(s->moves->places - s->moves->kept));
+        metric_heading(out, "symphony_placement_moved_requests_total", "counter",
+                       "Requests that waited where their model was bound no more, and went on elsewhere.");
+        text_printf(out, "symphony_placement_moved_requests_total %llu\n", (unsigned long long)s->moves->requests);
+    }
     if (s->rank_threads == 0)
         return;
     metric_heading(out, "symphony_grants_total", "counter", "Grants of an accelerator to a model.");

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "repository/model_index.h"
+#include "sched/central.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
 
@@ -16,6 +17,7 @@ struct scheduler_counters {
     const struct rank_thread *const *ranks; /* [rank_threads] */
     uint32_t rank_threads;                  /* 0: a central thread does their work */
     double needed;                          /* then: accelerators that it says the load needs; negative: it does not */
+    const struct central_moves *moves;      /* of models between accelerators; NULL: none is bound to any */
 };
 
 /* Requests of a served model in the scheduler's queues now. */

@@ -8,17 +8,29 @@
 
 #include "base/assert.h"
 #include "base/container.h"
+#include "repository/ensemble.h"
 #include "repository/model_config.h"
 
 #define BYTES_FIXED     ((size_t)1024 * 1024) /* untouched pages cost nothing; 1024 regions take 700 KB */
 #define BYTES_PER_MODEL ((size_t)2048)        /* in an answer that lists all models */
 #define BYTES_PER_SIZE  ((size_t)256)         /* of a model's batches */
+#define BYTES_PER_STEP  ((size_t)256)         /* of an ensemble, */
+#define BYTES_PER_FLOW  ((size_t)96)          /* and of a tensor that the step takes or gives */
+
+/* An ensemble's steps in its configuration. */
+static size_t steps_bytes(const struct ensemble *ensemble) {
+    size_t flows = 0;
+    for (uint32_t s = 0; s < ensemble->step_count; s++)
+        flows += ensemble->steps[s].input_count + ensemble->steps[s].output_count;
+    return ensemble->step_count * BYTES_PER_STEP + flows * BYTES_PER_FLOW;
+}
 
 int describe_begin(struct description *d, const struct model_index *models) {
     d->bytes = BYTES_FIXED + (models->count + models->absent_count) * BYTES_PER_MODEL;
     for (uint32_t i = 0; i < models->count; i++) {
         const struct served_model *model = &models->models[models->listed[i]];
         d->bytes += model->batch_max * BYTES_PER_SIZE;
+        d->bytes += model->ensemble ? steps_bytes(model->ensemble) : 0;
         for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX; t++)
             d->bytes += model->on[t].count * sizeof(int32_t); /* GPUs are listed */
     }
@@ -193,6 +205,63 @@ static void instance_groups(struct description *d, const struct served_model *mo
     }
 }
 
+static Inference__ModelEnsembling__Step__InputMapEntry *input_entry(struct description *d, const char *name,
+                                                                    const char *tensor) {
+    Inference__ModelEnsembling__Step__InputMapEntry *entry = NEW(
+        d, Inference__ModelEnsembling__Step__InputMapEntry, INFERENCE__MODEL_ENSEMBLING__STEP__INPUT_MAP_ENTRY__INIT);
+    entry->key = text_of(name);
+    entry->value = text_of(tensor);
+    return entry;
+}
+
+static Inference__ModelEnsembling__Step__OutputMapEntry *output_entry(struct description *d, const char *name,
+                                                                      const char *tensor) {
+    Inference__ModelEnsembling__Step__OutputMapEntry *entry = NEW(
+        d, Inference__ModelEnsembling__Step__OutputMapEntry, INFERENCE__MODEL_ENSEMBLING__STEP__OUTPUT_MAP_ENTRY__INIT);
+    entry->key = text_of(name);
+    entry->value = text_of(tensor);
+    return entry;
+}
+
+static Inference__ModelEnsembling__Step *step_describe(struct description *d, const struct ensemble *ensemble,
+                                                       const struct ensemble_step *step) {
+    Inference__ModelEnsembling__Step *s =
+        NEW(d, Inference__ModelEnsembling__Step, INFERENCE__MODEL_ENSEMBLING__STEP__INIT);
+    s->model_name = text_of(step->model);
+    s->model_version = step->version ? (int64_t)step->version : -1;
+    s->n_input_map = step->input_count;
+    s->input_map = take(d, step->input_count * sizeof(*s->input_map));
+    for (uint32_t i = 0; i < step->input_count; i++)
+        s->input_map[i] = input_entry(d, step->inputs[i].name, ensemble->tensors[step->inputs[i].tensor].name);
+    s->n_output_map = step->output_count;
+    s->output_map = take(d, step->output_count * sizeof(*s->output_map));
+    for (uint32_t i = 0; i < step->output_count; i++)
+        s->output_map[i] = output_entry(d, step->outputs[i].name, ensemble->tensors[step->outputs[i].tensor].name);
+    return s;
+}
+
+/* The steps as they are written, in the file's order. */
+static Inference__ModelEnsembling *ensemble_describe(struct description *d, const struct ensemble *ensemble) {
+    Inference__ModelEnsembling *e = NEW(d, Inference__ModelEnsembling, INFERENCE__MODEL_ENSEMBLING__INIT);
+    e->n_step = ensemble->step_count;
+    e->step = take(d, e->n_step * sizeof(*e->step));
+    for (uint32_t s = 0; s < ensemble->step_count; s++)
+        e->step[ensemble->steps[s].written - 1] = step_describe(d, ensemble, &ensemble->steps[s]);
+    return e;
+}
+
+static void scheduling_describe(struct description *d, const struct served_model *model, Inference__ModelConfig *c) {
+    const struct queue_rules *rules = &model->queue;
+    if (model->ensemble) {
+        c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_ENSEMBLE_SCHEDULING;
+        c->ensemble_scheduling = ensemble_describe(d, model->ensemble);
+    } else if (model->signature.batched || rules->priorities || rules->rules[0].queue_max ||
+               rules->rules[0].timeout_ns) {
+        c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
+        c->dynamic_batching = dynamic_batching(d, rules);
+    }
+}
+
 const Inference__ModelConfig *describe_config(struct description *d, const struct served_model *model) {
     static const Inference__ModelInput__Format formats[] = {
         [IMAGE_NONE] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE,
@@ -200,11 +269,11 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         [IMAGE_NCHW] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NCHW,
     };
     const struct signature *signature = &model->signature;
-    bool onnx = strncmp(model->platform, "onnxruntime", 11) == 0;
+    const char *backend = strncmp(model->platform, "onnxruntime", 11) == 0 ? "onnxruntime" : model->platform;
     Inference__ModelConfig *c = NEW(d, Inference__ModelConfig, INFERENCE__MODEL_CONFIG__INIT);
     c->name = text_of(model->name);
     c->platform = text_of(model->platform);
-    c->backend = onnx ? text_of("onnxruntime") : text_of(model->platform);
+    c->backend = text_of(model->ensemble ? "" : backend); /* an ensemble has none */
     c->max_batch_size = signature->batched ? (int32_t)model->batch_max : 0;
     c->n_input = signature->input_count;
     c->input = take(d, c->n_input * sizeof(*c->input));
@@ -225,11 +294,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         config_dims(signature, &signature->outputs[i], &c->output[i]->n_dims, &c->output[i]->dims);
         c->output[i]->label_filename = text_of(model->label_files[i]);
     }
-    const struct queue_rules *rules = &model->queue;
-    if (signature->batched || rules->priorities || rules->rules[0].queue_max || rules->rules[0].timeout_ns) {
-        c->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING;
-        c->dynamic_batching = dynamic_batching(d, rules);
-    }
+    scheduling_describe(d, model, c);
     instance_groups(d, model, c);
     return c;
 }

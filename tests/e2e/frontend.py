@@ -2,8 +2,8 @@
 import pytest
 
 from repository import repository  # noqa: F401 (fixtures)
-from server import wait_until
-from test_standby import Frontend, Role, free_port
+from server import free_port, wait_until
+from test_standby import Frontend, Role
 
 MODELS = "echo", "double", "wide", "single", "root", "pick"
 OTHERWISE = {  # a part of a test's name: why it is not for a frontend

@@ -2,8 +2,10 @@
 import http.client
 import json
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -21,11 +23,33 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_until(what, seconds=60):
+def wait_until(what, seconds=180):
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.01)
+
+
+ports_taken = []
+
+
+def free_port():
+    """One that is nobody else's while this process lives, whether somebody listens there or not. Not of the range that the kernel takes
+    from where none is asked for; and other tests that run meanwhile see that it is taken by a Unix socket's name."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        low, high = map(int, file.read().split())
+    choices = [*range(10000, low), *range(high + 1, 65536)] or range(10000, 65536)
+    while True:
+        port, mark = random.SystemRandom().choice(choices), socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind("\0symphony-tests-port-%d" % port)
+            with socket.socket() as there:
+                there.bind(("", port))
+        except OSError:
+            mark.close()
+            continue
+        ports_taken.append(mark)
+        return port
 
 
 class Server:

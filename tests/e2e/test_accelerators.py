@@ -9,7 +9,7 @@ import pytest
 from server import Server, wait_until
 from test_control import Client, put, scaled
 
-WAIT_S = 120  # sanitizers are slow
+WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine has nothing better to do
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ last fault all are good again. SYMPHONY_CHAOS_SECONDS says for how long (30), SY
     SYMPHONY_CHAOS_SECONDS=600 SYMPHONY_CHAOS_SEED=7 build/venv/bin/python -B -m pytest -s tests/e2e/test_cluster_chaos.py
 """
 # sanitizers: yes
+# serial: yes, it measures how soon all is good again
 import collections
 import os
 import random

@@ -18,6 +18,7 @@ models:
   - {name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 60000, copies: 2}
 workload: {rate_rps: 10}
 """
+BEAT_MS = 2000  # a machine that is busy must not look dead
 
 
 class Process:
@@ -26,8 +27,8 @@ class Process:
     def __init__(self, folder, command, *args):
         self.path = folder / ("%s.log" % args[args.index("--name") + 1])
         with open(self.path, "w") as log:
-            self.process = subprocess.Popen([BINARY, command, "--host", "127.0.0.1", "--metrics-port", "0", *args],
-                                            stderr=log)
+            self.process = subprocess.Popen([BINARY, command, "--host", "127.0.0.1", "--metrics-port", "0", "--heartbeat-ms",
+                                             str(BEAT_MS), *args], stderr=log)
 
     def log(self):
         return self.path.read_text()

@@ -20,7 +20,6 @@ from test_cluster_status import Cluster, complete, members
 
 HELLO, WELCOME, REFUSED = 1, 2, 3  # src/cluster/wire.h
 ALPN = "symphony-cluster"
-BEATS = ("--heartbeat-ms", "2000")  # a machine that is busy must not look dead
 STRANGERS = 1000
 PAUSE_S = 0.01 if os.environ.get("SYMPHONY_SANITIZED") else 0  # between them: a slow program has fewer
 
@@ -49,8 +48,7 @@ def other(tmp_path_factory):
 
 @pytest.fixture
 def cluster(tmp_path, authority, member):
-    made = Cluster(tmp_path, secret=options(member, authority), backend=("--transport", "tcp"),
-                   options=BEATS)
+    made = Cluster(tmp_path, secret=options(member, authority), backend=("--transport", "tcp"))
     yield made
     made.kill()
 
@@ -111,7 +109,7 @@ def test_members_and_visitors(cluster):
 
 def test_memory_of_one_host(tmp_path, authority, member):
     """The Unix socket does not leave the host: it stays plain, and inputs are read where they lie."""
-    cluster = Cluster(tmp_path, secret=options(member, authority), options=BEATS)
+    cluster = Cluster(tmp_path, secret=options(member, authority))
     try:
         wait_until(lambda: cluster.frontend.log().count("transport=shm") == 2)
         assert cluster.infer() == 200
@@ -140,7 +138,7 @@ def test_visitors_without(cluster, authority, other, tmp_path):
     done = cluster.ask("status", *options(other[1], other[0]))
     assert done.returncode == 1 and "certificate" in done.stderr and done.stderr.count("\n") == 1
     (tmp_path / "plain").mkdir()
-    plain = Cluster(tmp_path / "plain", options=BEATS)
+    plain = Cluster(tmp_path / "plain")
     try:
         done = plain.ask("status", *cluster.secret)
         assert done.returncode == 1 and "it does not speak TLS" in done.stderr
@@ -151,7 +149,7 @@ def test_visitors_without(cluster, authority, other, tmp_path):
 def test_plain_and_tls_processes(cluster, tmp_path):
     """Each is told what is wrong, in both directions, and goes on trying."""
     (tmp_path / "plain").mkdir()
-    plain = Cluster(tmp_path / "plain", options=BEATS)
+    plain = Cluster(tmp_path / "plain")
     try:
         secret, cluster.secret = cluster.secret, []
         wrong = [cluster.start("backend", "b-plain", "--join", cluster.join, "--scenario", str(cluster.scenario))]
@@ -171,7 +169,7 @@ def test_plain_and_tls_processes(cluster, tmp_path):
 
 def test_token_and_tls(tmp_path, authority, member):
     (tmp_path / "token").write_text("right\n")
-    cluster = Cluster(tmp_path, str(tmp_path / "token"), secret=options(member, authority), options=BEATS)
+    cluster = Cluster(tmp_path, str(tmp_path / "token"), secret=options(member, authority))
     try:
         assert cluster.infer() == 200 and cluster.status()["members"]
         done = cluster.ask("status", *options(member, authority))
@@ -186,7 +184,7 @@ def test_renewed(tmp_path, other):
     """A new authority, by SIGHUP: links that are there stay, new ones need the new certificates."""
     first = Authority(tmp_path, "first")
     pair = first.sign("renewed")
-    cluster = Cluster(tmp_path, secret=options(pair, first), backend=("--transport", "tcp"), options=BEATS)
+    cluster = Cluster(tmp_path, secret=options(pair, first), backend=("--transport", "tcp"))
     old = (tmp_path / "old.pem", tmp_path / "old.key")
     old_authority = tmp_path / "old-authority.pem"
     for source, copy in zip((*pair, first.path), (*old, old_authority)):

@@ -1,6 +1,7 @@
 """test_cluster_weather.py - a cluster on hosts of their own whose processes die and whose network fails: what clients see, and
 who notices what. docs/cluster.md ("What a failure looks like") is what is checked here. Under sanitizers test_cluster_chaos.py
 does the same all at once; this one takes minutes there (SYMPHONY_BINARY=build/tsan/symphony SYMPHONY_SANITIZED=1)."""
+# serial: yes, what it does to hosts lasts for seconds, in which others are to have done something
 import contextlib
 import http.client
 import json
@@ -97,18 +98,19 @@ def ask_one(frontend, deadline_s, model="m-1"):
 
 
 def test_run_that_cannot_be_repeated_in_time_is_refused_at_once(net, tmp_path):
-    with Cluster(net, tmp_path, backends=2, beta_ms=2000) as cluster, ThreadPoolExecutor() as pool:
+    with Cluster(net, tmp_path, backends=2, beta_ms=60000) as cluster, ThreadPoolExecutor() as pool:
         def busy():
             return [name for name, one in cluster.members("backend").items() if one["batches"]]
-        asked = pool.submit(ask_one, cluster.frontends[0], 3.5)
-        wait_until(busy)
-        name = busy()[0]
-        time.sleep(1.6)  # of the 2 s that it runs; 1.9 s are left at most
+        sent = time.monotonic()
+        asked = pool.submit(ask_one, cluster.frontends[0], 63)
+        wait_until(lambda: asked.done() or busy())
+        name, = busy()
+        wait_until(lambda: time.monotonic() > sent + 4)  # 59 s are left at most, and a run takes 60 s
         cluster.processes[name].kill()
         killed = time.monotonic()
         status, error, told = asked.result()
         assert status == 503 and "deadline" in error
-        assert told - killed < 1  # not at the deadline, which is 1.9 s away
+        assert told - killed < 30  # not at the deadline
 
 
 def test_last_backend_goes(net, tmp_path):

@@ -20,7 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from server import BINARY, Server, wait_until
 
-WAIT_S = 120  # sanitizers are slow
+WAIT_S = 600  # sanitizers are slow, and a model is measured when the machine has nothing better to do
 UNLOADED = (404, "Request for unknown model: 'scaled' has no available versions: it is not loaded")
 
 

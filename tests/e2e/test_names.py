@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from server import BINARY, wait_until
-from test_standby import Clients, Frontend, Role, free_port
+from server import BINARY, free_port, wait_until
+from test_standby import Clients, Frontend, Role
 
 
 class Names:

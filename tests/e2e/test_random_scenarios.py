@@ -140,6 +140,8 @@ def scenario(seed, policy, folder):
         made["autoscale"] = {"max": cluster["accelerators"][0]["count"] + r.choice([0, 3, 20]),
                              "start_delay_s": r.choice([0, 0.05, 1]), "every_s": r.choice([0.01, 0.1]),
                              "headroom": r.choice([0, 0.1, 0.9])}
+        if r.sometimes():
+            cluster["memory_gib"] = r.by_size(0.03, 2)
     elif r.sometimes():
         cluster["memory_gib"] = r.by_size(0.03, 2)
     return made

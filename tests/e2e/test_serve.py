@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from server import BINARY, MODELS, Server, wait_until
+from server import BINARY, MODELS, Server, free_port, wait_until
 
 DATA = pathlib.Path(__file__).parent.parent / "unit" / "engine" / "data"
 
@@ -76,9 +76,41 @@ def test_models_move_to_rank_threads_that_have_room(tmp_path):
             answers = list(pool.map(lambda n: server.infer("m-%d" % (n % 8 + 1), ONE)[0], range(80)))
         assert answers == [200] * 80
         samples = server.metrics()
+        needed = [samples['symphony_rank_thread_accelerators_needed{rank_thread="%d"}' % k] for k in range(4)]
+        assert sum(needed) == pytest.approx(samples["symphony_accelerators_needed"], rel=0.01, abs=0.01)
         answered = {k: v for k, v in samples.items() if k.startswith("symphony_requests_total")}
         assert sum(answered.values()) == asked + 80
         assert sum(v for k, v in answered.items() if 'outcome="ok"' in k) == asked + 80
+        assert server.stop() == 0
+
+
+def placement(server):
+    samples = server.metrics()
+    return {name: samples["symphony_placement_" + name] for name in
+            ("plans_total", 'places_total{was="kept"}', 'places_total{was="moved"}', "moved_requests_total")}
+
+
+def test_sessions_of_nexus_move_with_the_load(tmp_path):
+    """Epoch by epoch, while requests wait and run: none is lost."""
+    path = scenario(tmp_path, accelerators=6, alpha_ms=1, beta_ms=30, slo_ms=60000, models=6)
+    asked = 0
+    with Server("--scenario", path, "--policy", "nexus:epoch_s=1,epoch_min_s=0.5") as server:
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            for hot in ((1,), (2, 3), (4, 5, 6)):
+                before, until = placement(server), time.monotonic() + 200
+                while time.monotonic() < until:
+                    answers = list(pool.map(lambda n: server.infer("m-%d" % hot[n % len(hot)], ONE)[0], range(128)))
+                    assert answers == [200] * 128
+                    asked += 128
+                    now = placement(server)
+                    if now['places_total{was="moved"}'] > before['places_total{was="moved"}'] and \
+                            now["plans_total"] >= before["plans_total"] + 3:
+                        break
+                else:
+                    assert False, (before, now)
+        samples = server.metrics()
+        answered = {k: v for k, v in samples.items() if k.startswith("symphony_requests_total")}
+        assert sum(answered.values()) == sum(v for k, v in answered.items() if 'outcome="ok"' in k) == asked
         assert server.stop() == 0
 
 
@@ -225,8 +257,9 @@ def test_an_idle_server_sleeps(tmp_path):
 def test_killed_under_load_it_comes_up_again_on_the_same_ports(tmp_path):
     path = scenario(tmp_path, accelerators=2, beta_ms=600e3, slo_ms=3600e3)
     body = json.dumps({"inputs": ONE}).encode()
-    with Server("--scenario", path) as server:
-        ports = server.port, server.metrics_port
+    ports = free_port(), free_port()
+    with Server("--scenario", path, http_port=ports[0], metrics_port=ports[1]) as server:
+        assert (server.port, server.metrics_port) == ports
         clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
         for client in clients:
             client.sendall(raw_request("m", body))

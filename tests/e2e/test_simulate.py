@@ -56,6 +56,39 @@ def test_a_run_says_what_happened():
         assert model[key] == r[key]
 
 
+def test_placement_keeps_models_where_they_are():
+    """The share that stays; no move waits for longer than a load and those before it."""
+    at = {p: result(SCENARIOS / "blox-placement.yaml", "--set", "run.seconds=300", "--set", "policy.placement=" + p)
+          for p in ("kept", "local", "random")}
+    hits = {p: r["placement"]["hit_rate"] for p, r in at.items()}
+    assert hits["random"] < 0.2 and 0.6 < hits["local"] < 1 and 0.6 < hits["kept"] < 1
+    assert at["random"]["loads"] > 2 * at["kept"]["loads"] and at["random"]["bad_rate"] > at["kept"]["bad_rate"]
+    for r in at.values():
+        p = r["placement"]
+        assert p["plans"] >= 9 and p["moves"] > 0 and 0 < p["wait_mean_ms"] <= p["wait_max_ms"] <= 6000
+    assert "of their models' places were there before" in simulate(SCENARIOS / "blox-placement.yaml", "--set", "run.seconds=60").stdout
+    assert "placement" not in result(RESNET, *SHORT)
+
+
+@pytest.mark.parametrize("policy, loads", [("nexus", True), ("clockwork", True), ("deferred", False)])
+def test_accelerators_come_with_nothing_loaded(tmp_path, policy, loads):
+    """The load is high, low, and high again: whoever comes back loads its model again."""
+    path = tmp_path / "cold.yaml"
+    path.write_text("cluster: {accelerators: 6, type: t, memory_gib: 1}\n"
+                    "models: [{name: R, alpha_ms: 1, beta_ms: 5, slo_ms: 40, weights_mb: 100, load_ms: 20}]\n"
+                    "workload: {rate_rps: {steps: [[0, 2600], [30, 300], [90, 2600]]}}\n"
+                    "autoscale: {max: 8, start_delay_s: 3, every_s: 1}\nrun: {seconds: 130, warmup_seconds: 0}\n")
+    r = result(path, "--policy", policy)
+    counts = [6] + [a["accelerators"] for a in r["advice"]]
+    least = counts.index(min(counts))
+    assert min(counts) < max(counts[least:])
+    assert r["bad_rate"] < 0.2
+    if loads:
+        assert r["loads"] > max(counts)
+    else:
+        assert "loads" not in r
+
+
 def test_overload_is_counted_as_dropped():
     r = result(RESNET, *SHORT, "--set", "workload.rate_rps=9000")
     assert r["dropped_rate"] > 0.3 and r["late_rate"] == 0

@@ -10,7 +10,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -18,18 +17,12 @@ import time
 
 import pytest
 
-from server import BINARY, TSAN_OPTIONS, Server, wait_until
+from server import BINARY, TSAN_OPTIONS, Server, free_port, wait_until
 
 ETCD = shutil.which("etcd") or "build/clients/bin/etcd"
 SLOW = bool(os.environ.get("SYMPHONY_SANITIZED"))
-BEAT_MS = 1000 if SLOW else 200  # a machine that is busy must not look dead
+BEAT_MS = 2000 if SLOW else 1000  # a machine that is busy must not look dead
 MODELS = ("m-1", "m-2")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Role:

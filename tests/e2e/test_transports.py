@@ -17,8 +17,8 @@ from onnx import TensorProto, helper
 
 from network import Network, missing
 from repository import save_model
-from server import BINARY, TSAN_OPTIONS, wait_until
-from test_standby import SLOW, Frontend, Role, free_port
+from server import BINARY, TSAN_OPTIONS, free_port, wait_until
+from test_standby import SLOW, Frontend, Role
 
 TRANSPORTS = ["shm", "fabric", "tcp"]
 LARGE = 4 << 20  # elements; 16 MiB
@@ -82,12 +82,10 @@ def infer(frontend, model, **inputs):
 class Cluster:
     """A scheduler; backends, and frontends, that have all transports or one."""
 
-    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp"), beat_ms=None):
+    def __init__(self, repository, transport="auto", backends=1, frontends=1, fabric=("tcp", "tcp")):
         join = "--join", "127.0.0.1:%d" % free_port()
         more = [("--fabric", one) if one and transport in ("fabric", "auto") else () for one in fabric]
-        if beat_ms:
-            more = [(*one, "--heartbeat-ms", beat_ms) for one in more]
-        self.scheduler = Role("scheduler", "--listen", join[1], *(("--heartbeat-ms", beat_ms) if beat_ms else ()))
+        self.scheduler = Role("scheduler", "--listen", join[1])
         self.backends = [Role("backend", *join, "--repository", repository, "--accelerators", "cpu:1", "--slo-ms", "300000",
                               "--transport", transport, *more[1]) for _ in range(backends)]
         self.frontends = [Frontend(*join) for _ in range(frontends)]
@@ -177,7 +175,7 @@ def test_answers_are_right(repository, transport):
 @each_transport
 def test_a_backend_dies_in_mid_pull(repository, transport):
     """Requests of 16 MiB are under way all the time. All are answered: the frontend sends them to the other backend."""
-    with Cluster(repository, transport, backends=2, beat_ms=1000) as cluster:
+    with Cluster(repository, transport, backends=2) as cluster:
         wait_until(lambda: cluster.uses(transport), 900)
         clients = Clients(cluster.frontends[0])
         clients.answered(4)
@@ -193,7 +191,7 @@ def test_a_backend_dies_in_mid_pull(repository, transport):
 @each_transport
 def test_a_frontend_dies_in_mid_pull(repository, transport):
     """What it had is lost with it; what others have is answered."""
-    with Cluster(repository, transport, frontends=2, beat_ms=1000) as cluster:
+    with Cluster(repository, transport, frontends=2) as cluster:
         clients = [Clients(one) for one in cluster.frontends]
         for one in clients:
             one.answered(2)

@@ -14,8 +14,8 @@ import pytest
 
 import server
 import test_standby
-from server import BINARY, wait_until
-from test_standby import Clients, Cluster, Frontend, Role, free_port
+from server import BINARY, free_port, wait_until
+from test_standby import Clients, Cluster, Frontend, Role
 
 OLD_BINARY = os.environ.get("SYMPHONY_OLD_BINARY")
 OLD = {} if OLD_BINARY else {"SYMPHONY_TEST_FORMATS": "1,1"}

@@ -5,7 +5,9 @@
 
 #include "base/assert.h"
 #include "profile/warmup.h"
+#include "repository/ensemble.h"
 #include "repository/model_config.h"
+#include "repository/symphony_yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -42,11 +44,38 @@ static void samples_see(const char *text, size_t size) {
     pbtxt_free(root);
 }
 
+/* The order of its steps, and that whatever it names by number is there. */
+static void ensemble_see(const struct model_config *config) {
+    static const struct symphony_yaml none;
+    struct ensemble *e = config->ensemble;
+    struct signature signature;
+    struct sy_error err;
+    if (!e)
+        return;
+    ensemble_settings(e, &none, &err);
+    ensemble_signature(config, &signature, &err);
+    CHECK(e->step_count >= 1 && e->step_count <= ENSEMBLE_STEPS_MAX && e->tensor_count <= ENSEMBLE_TENSORS_MAX);
+    for (uint32_t s = 0; s < e->step_count; s++) {
+        const struct ensemble_step *step = &e->steps[s];
+        CHECK(step->input_count >= 1 && step->output_count >= 1 && !(step->after >> s));
+        for (uint32_t i = 0; i < step->input_count; i++)
+            CHECK_LT(step->inputs[i].tensor, e->tensor_count);
+        for (uint32_t i = 0; i < step->output_count; i++) {
+            const struct ensemble_tensor *tensor = &e->tensors[step->outputs[i].tensor];
+            CHECK(tensor->step == s && tensor->place == i);
+        }
+    }
+    for (uint32_t t = 0; t < e->tensor_count; t++)
+        CHECK(e->tensors[t].step < e->step_count || e->tensors[t].place < config->input_count);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct model_config config;
     struct sy_error err;
     if (model_config_read_text("fuzz", (const char *)data, size, true, &config, &err) != 0)
         return 0;
+    ensemble_see(&config);
+    model_config_release(&config);
     samples_see((const char *)data, size);
     uint8_t priority = queue_rules_priority(&config.queue, size);
     CHECK_LT(priority, PRIORITIES_MAX);

@@ -106,6 +106,40 @@ static void the_same_rates_move_nothing(void **state) {
     free(p);
 }
 
+/* Ways to place fresh plans, which are all for the same rates: by locality nobody moves; at random many do, and
+ * so they do by turns, as if the plan before had ended at another GPU. GPUs that are out of service stay empty. */
+static void fresh_plans_are_placed_as_told(void **state) {
+    (void)state;
+    struct profile *p = line(1, 10);
+    struct squishy_session s[] = {session(p, 40, 490), session(p, 40, 480), session(p, 40, 470), session(p, 40, 460)};
+    static const enum squishy_placing placings[] = {SQUISHY_LOCAL, SQUISHY_RANDOM, SQUISHY_TURNS};
+    void *old_memory = malloc(squishy_bytes(9, 4));
+    struct squishy old;
+    squishy_init(&old, old_memory, 9, 4, 0);
+    for (int i = 0; i < 3; i++) {
+        struct squishy_fit fit;
+        uint32_t moves = 0;
+        void *memory = fit_begin(&fit, 9, 4);
+        fit.placing = placings[i];
+        squishy_usable_set(&fit.plan, 2, false);
+        for (int plans = 0; plans < 20; plans++) {
+            squishy_copy(&old, &fit.plan);
+            fit.turn++;
+            assert_true(squishy_fit_update(&fit, s) > 1);
+            moves += plans ? squishy_moves(&fit.plan, &old) : 0;
+            for (uint32_t m = 0; m < 4; m++)
+                assert_true(squishy_missing(&fit.plan, s, m) <= 0 && !squishy_on(&fit.plan, 2, m));
+        }
+        if (placings[i] == SQUISHY_LOCAL)
+            assert_int_equal(moves, 0);
+        else
+            assert_true(moves > 40); /* of 19 plans with at least 4 places */
+        free(memory);
+    }
+    free(old_memory);
+    free(p);
+}
+
 /* The example of Jonnavithula et al. (Nexus on Blox), tables 1 and 2: GPUs 1 and 2 have model A, GPU 3 has B; next A
  * needs two and C one. Only C is loaded. */
 static void models_stay_where_they_are(void **state) {
@@ -143,6 +177,7 @@ int main(void) {
         cmocka_unit_test(rates_need_gpus_whatever_there_are),
         cmocka_unit_test(a_session_that_never_fits_leaves_the_others_their_places),
         cmocka_unit_test(the_same_rates_move_nothing),
+        cmocka_unit_test(fresh_plans_are_placed_as_told),
         cmocka_unit_test(models_stay_where_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

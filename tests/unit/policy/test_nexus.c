@@ -329,6 +329,67 @@ static void models_are_loaded_before_they_run(void **state) {
     fixture_free(f);
 }
 
+/* A session comes to another accelerator 7 ms after a plan says so: it has to be loaded there. */
+static void a_move_waits_for_its_load(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus", 1, 2);
+    const struct central_moves *moves;
+    f->config.memory_bytes = 100;
+    f->models[0].rate_hint = 100;
+    f->models[0].weights_bytes = 60;
+    f->models[0].load_ns = 7 * NS_PER_MS;
+    begin(f);
+    moves = policy_nexus.central->moves(f->core);
+    arrive(f, 0, 0, 400);
+    step(f, 0, &(struct central_event){.kind = CENTRAL_DOWN, .accelerator = 1});
+    end(f, 5, 0, CENTRAL_LOAD, 0);
+    assert_int_equal(moves->plans, 1);
+    assert_int_equal(moves->places, moves->kept); /* it stays on the other */
+    step(f, 10 * NS_PER_MS, &(struct central_event){.kind = CENTRAL_UP, .accelerator = 1});
+    assert_int_equal(f->out.action_count, 1);
+    assert_int_equal(f->out.actions[0].kind, CENTRAL_LOAD);
+    assert_int_equal(moves->places - moves->kept, 1);
+    assert_int_equal(moves->wait_ns, 0);
+    end(f, 17, 1, CENTRAL_LOAD, 0);
+    assert_int_equal(moves->wait_ns, 7 * NS_PER_MS);
+    assert_int_equal(moves->wait_max_ns, 7 * NS_PER_MS);
+    fixture_free(f);
+}
+
+/* Three models, and room for two on each of two accelerators. Only the third is asked for, and is on both; each of the
+ * others is beside it on one, and stays there, whichever of the accelerators has less to do. */
+static void who_is_not_asked_for_stays(void **state) {
+    (void)state;
+    struct fixture *f = fixture_new("nexus:epoch_s=1,epoch_min_s=1", 3, 2);
+    f->config.memory_bytes = 130;
+    for (int m = 0; m < 3; m++) {
+        f->models[m].rate_hint = m == 2 ? 100 : 0;
+        f->models[m].weights_bytes = 60;
+        f->models[m].load_ns = 1 * NS_PER_MS;
+    }
+    begin(f);
+    uint32_t loads = 0, unloads = 0;
+    for (int ms = 0; ms < 6000; ms++) {
+        arrive(f, ms, 2, 40);
+        struct central_action actions[CENTRAL_ACTIONS_MAX];
+        uint32_t count = f->out.action_count;
+        memcpy(actions, f->out.actions, sizeof(actions));
+        for (uint32_t i = 0; i < count; i++) {
+            loads += actions[i].kind == CENTRAL_LOAD;
+            unloads += actions[i].kind == CENTRAL_UNLOAD;
+            if (actions[i].kind != CENTRAL_RUN)
+                end(f, ms, actions[i].accelerator, actions[i].kind, actions[i].model);
+        }
+        for (uint32_t a = 0; a < 2; a++)
+            if (f->running[a])
+                end(f, ms, a, CENTRAL_RUN, 2);
+    }
+    assert_true(policy_nexus.central->moves(f->core)->plans >= 4);
+    assert_int_equal(loads, 4); /* the third on both, each of the others beside it on one */
+    assert_int_equal(unloads, 0);
+    fixture_free(f);
+}
+
 /* Two sessions on two accelerators. One falls silent and the other grows to more than one accelerator takes: within
  * epoch_min_s, it has both. */
 static void a_change_of_rates_changes_the_plan(void **state) {
@@ -345,6 +406,11 @@ static void a_change_of_rates_changes_the_plan(void **state) {
                 end(f, ms, a, CENTRAL_RUN, 0);
     }
     assert_true(f->items_sent[0] > 1000 && f->items_sent[1] > 1000);
+    const struct central_moves *moves = policy_nexus.central->moves(f->core);
+    assert_int_equal(moves->plans, 1);
+    assert_int_equal(moves->places, 2); /* of the one that is asked for, */
+    assert_int_equal(moves->kept, 1);   /* which has one accelerator more */
+    assert_int_equal(moves->wait_ns, 0);
     fixture_free(f);
 }
 
@@ -431,6 +497,8 @@ int main(void) {
         cmocka_unit_test(a_lost_accelerator_s_requests_go_elsewhere),
         cmocka_unit_test(models_are_loaded_before_they_run),
         cmocka_unit_test(a_change_of_rates_changes_the_plan),
+        cmocka_unit_test(a_move_waits_for_its_load),
+        cmocka_unit_test(who_is_not_asked_for_stays),
         cmocka_unit_test(the_oblivious_plan_divides_by_rate),
         cmocka_unit_test(it_says_how_many_accelerators_its_rates_need),
         cmocka_unit_test(a_plan_without_rates_needs_what_there_is),

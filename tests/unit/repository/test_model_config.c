@@ -83,6 +83,7 @@ static void read_log(const char *text, char *log, size_t bytes) {
     close(pipe_fds[1]);
     ssize_t length = read(pipe_fds[0], log, bytes - 1);
     close(pipe_fds[0]);
+    model_config_release(&c);
     log[length > 0 ? length : 0] = '\0';
     assert_int_equal(rc, 0);
 }
@@ -101,6 +102,13 @@ static void fields_without_effect_are_warned_of_once(void **state) {
     assert_non_null(strstr(log, "fields=\"model_warmup of batch_size 0\""));
     read_log("max_batch_size: 4 input { name: 'x' dims: 1 data_type: TYPE_FP32 }", log, sizeof(log));
     assert_string_equal(log, "");
+    read_log("input { name: 'x' } output { name: 'y' label_filename: 'l' } instance_group { count: 2 } parameters { }\n"
+             "model_warmup { batch_size: 1 } ensemble_scheduling { max_inflight_requests: 2 step { model_name: 'a'\n"
+             "model_namespace: 'n' input_map { key: 'i' value: 'x' } output_map { key: 'o' value: 'y' } } }",
+             log, sizeof(log));
+    assert_non_null(strstr(log,
+                           "fields=\"ensemble_scheduling.max_inflight_requests, "
+                           "ensemble_scheduling.step.model_namespace, instance_group, parameters, model_warmup\""));
 }
 
 static void version_policies_are_read(void **state) {
@@ -186,8 +194,13 @@ static void wrong_files_are_refused(void **state) {
          "c:1:20: label_filename: 'a/../../b' is not within the model's folder"},
         {"dynamic_batching { }\nsequence_batching { }",
          "c:2:1: sequence_batching and dynamic_batching exclude each other"},
-        {"ensemble_scheduling { step { } }", "c:1:1: ensemble_scheduling: ensembles are not served yet"},
-        {"name: 'e'\nplatform: 'ensemble'", "c:2:1: platform: ensembles are not served yet"},
+        {"name: 'e'\nplatform: 'ensemble'", "c:2:1: platform: an ensemble needs ensemble_scheduling"},
+        {"ensemble_scheduling { }\nplatform: 'onnxruntime_onnx'",
+         "c:2:1: platform is 'onnxruntime_onnx', but with ensemble_scheduling it is 'ensemble'"},
+        {"ensemble_scheduling { }\nbackend: 'python'", "c:2:1: backend is 'python', but an ensemble has none"},
+        {"ensemble_scheduling { }\ndynamic_batching { }",
+         "c:2:1: dynamic_batching and ensemble_scheduling exclude each other"},
+        {"ensemble_scheduling { step { } }", "c:1:1: ensemble_scheduling: the ensemble has no input"},
         {"version_policy { latest { num_versions: 0 } }", "c:1:27: num_versions: 0 is not in 1 to 4294967295"},
         {"version_policy { specific { } }", "c:1:18: specific: versions is missing"},
         {"version_policy { specific { versions: [1, 0] } }", "c:1:43: versions: 0 is not in 1 to 4294967295"},

@@ -32,6 +32,12 @@ static void fields_become_text(void **state) {
         {"{\"version_policy\": {\"all\": {}}}", "version_policy: {\nall: {\n}\n\n}\n\n"},
         {"{\"parameters\": {\"k\": {\"string_value\": \"v\"}}}",
          "parameters: { key: \"k\" value: {\nstring_value: \"v\"\n}\n\n}\n"},
+        {"{\"input\": [{\"name\": \"x\"}], \"output\": [{\"name\": \"y\"}], \"ensemble_scheduling\": {\"step\": [{"
+         "\"model_name\": \"a\", \"model_version\": -1, \"input_map\": {\"i\": \"x\"}, \"output_map\": {\"o\": "
+         "\"y\"}}]}}",
+         "input: {\nname: \"x\"\n}\n\noutput: {\nname: \"y\"\n}\n\nensemble_scheduling: {\nstep: {\nmodel_name: \"a\"\n"
+         "model_version: -1\ninput_map: { key: \"i\" value: \"x\"\n}\noutput_map: { key: \"o\" value: "
+         "\"y\"\n}\n}\n\n}\n\n"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct model_config config;
@@ -41,6 +47,7 @@ static void fields_become_text(void **state) {
             fail_msg("%s: %s\n%s", cases[i].json, err.text, text_end(&text));
         if (model_config_read_text("config", text_end(&text), text.length, true, &config, &err) != 0)
             fail_msg("%s: %s", cases[i].json, err.text);
+        model_config_release(&config);
         text_free(&text);
     }
 }

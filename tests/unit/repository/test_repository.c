@@ -1,6 +1,7 @@
 /* test_repository.c - what a directory gives. */
 #include <errno.h>
 
+#include "repository/ensemble.h"
 #include "unit/repository/world.h"
 
 static void assert_found(const struct world *w, const char *name, uint32_t version, const char *path) {
@@ -106,13 +107,13 @@ static void broken_models_do_not_stop_the_others(void **state) {
     assert_refused(w, "newest", "@/newest/2/model.onnx: No such file or directory");
     assert_refused(w, "badconfig",
                    "@/badconfig/config.pbtxt:2:1: max_batch_size: expected a whole number, found 'many'");
-    assert_refused(w, "platform", "@/platform/config.pbtxt:1:1: platform: ensembles are not served yet");
+    assert_refused(w, "platform", "@/platform/config.pbtxt:1:1: platform: an ensemble needs ensemble_scheduling");
     assert_refused(w, "misnamed",
                    "@/misnamed/config.pbtxt: the name is 'other', but the folder's is 'misnamed'; they "
                    "must be the same");
     assert_refused(w, "badyaml",
                    "@/badyaml/symphony.yaml:2: slo: unknown key (expected slo_ms, max_batch, weight, "
-                   "profile, shapes)");
+                   "profile, shapes, steps)");
     assert_refused(w, "noprofile", "@/noprofile/symphony.yaml: profile: @/noprofile/p.json: No such file or directory");
     assert_refused(w, "dangling", "@/dangling.onnx: No such file or directory");
 }
@@ -187,6 +188,75 @@ static void versions_are_models_of_their_own(void **state) {
     }
 }
 
+#define CHAIN                                                                                                          \
+    "input { name: 'x' data_type: TYPE_FP32 dims: 4 } output { name: 'y' data_type: TYPE_FP32 dims: 2 }\n"             \
+    "ensemble_scheduling { step [ { model_name: 'b' input_map { key: 'i' value: 't' } "                                \
+    "output_map { key: 'o' value: 'y' } },\n { model_name: 'a' input_map { key: 'i' value: 'x' } "                     \
+    "output_map { key: 'o' value: 't' } } ] }\n"
+
+static void ensembles_need_no_files(void **state) {
+    struct world *w = *state;
+    put(w, "bare/config.pbtxt", "platform: 'ensemble'\n" CHAIN);
+    put(w, "versions/1/.keep", "");
+    put(w, "versions/12/model.onnx", "not looked at");
+    put(w, "versions/config.pbtxt", "max_batch_size: 16 " CHAIN);
+    put(w, "versions/symphony.yaml", "slo_ms: 20\nweight: 2\nsteps: [{step: b, for_each: t, limit: 3, beyond: cut}]");
+    put(w, "large/config.pbtxt", "max_batch_size: 2000000000 " CHAIN);
+    assert_int_equal(scan(w, ""), 0);
+    assert_int_equal(w->count, 3);
+    const struct served_model *bare = find(w, "bare"), *versions = find(w, "versions");
+    assert_string_equal(bare->reason, "");
+    assert_int_equal(bare->state, MODEL_LOADING);
+    assert_int_equal(bare->version, 1);
+    assert_string_equal(bare->platform, "ensemble");
+    assert_string_equal(bare->path, "");
+    assert_int_equal(bare->batch_max, 1);
+    assert_false(bare->signature.batched);
+    assert_int_equal(bare->signature.inputs[0].rank, 1);
+    assert_int_equal(bare->ensemble->step_count, 2);
+    assert_text(w, bare->ensemble->path, "@/bare/config.pbtxt");
+    assert_string_equal(versions->reason, "");
+    assert_int_equal(versions->version, 12);
+    assert_int_equal(versions->batch_max, 16);
+    assert_true(versions->signature.batched);
+    assert_int_equal(versions->slo_ns, 20000000);
+    assert_true(versions->weight == 2);
+    assert_int_equal(versions->ensemble->steps[1].each_most, 3);
+    assert_int_equal(versions->ensemble->steps[1].beyond, ENSEMBLE_CUT);
+    assert_int_equal(find(w, "large")->batch_max, 1024);
+    assert_int_equal(scan(w, "bare"), 0);
+    assert_non_null(find(w, "bare")->ensemble);
+}
+
+static void broken_ensembles_are_refused(void **state) {
+    struct world *w = *state;
+    put(w, "circle/config.pbtxt",
+        "input { name: 'x' } output { name: 'y' } ensemble_scheduling { step [ { model_name: 'a' "
+        "input_map [ { key: 'i' value: 'x' }, { key: 'j' value: 'y' } ] output_map { key: 'o' value: 'y' } } ] }");
+    put(w, "typeless/config.pbtxt", "input { name: 'z' } " CHAIN);
+    put(w, "plain/1/model.onnx", "x");
+    put(w, "plain/symphony.yaml", "\nsteps: [{step: 1, for_each: x}]");
+    put(w, "profiled/config.pbtxt", CHAIN);
+    put(w, "profiled/symphony.yaml", "max_batch: 4");
+    put(w, "unknown/config.pbtxt", CHAIN);
+    put(w, "unknown/symphony.yaml", "steps:\n- {step: 2, for_each: t}");
+    put(w, "twice/config.pbtxt", CHAIN);
+    put(w, "twice.onnx", "x");
+    assert_int_equal(scan(w, ""), 0);
+    assert_refused(w, "circle",
+                   "@/circle/config.pbtxt:1:64: step 1 (a): the steps wait for each other in a circle: 1 (a), which "
+                   "waits for 1 (a)");
+    assert_refused(w, "typeless", "@/typeless/config.pbtxt:1:1: input 'z': no step takes it");
+    assert_refused(w, "plain", "@/plain/symphony.yaml:2: steps: the model is no ensemble");
+    assert_refused(w, "profiled",
+                   "@/profiled/symphony.yaml: max_batch: not for an ensemble, whose steps' models have it");
+    assert_refused(w, "unknown",
+                   "@/unknown/symphony.yaml:2: steps.0: for_each: 't' is no tensor that step 2 (a) takes");
+    assert_refused(w, "twice", "@/twice.onnx: a second model of the name 'twice'; the first is @/twice");
+    for (uint32_t i = 0; i < w->count; i++)
+        assert_null(w->models[i].ensemble);
+}
+
 static void nothing_to_serve_is_said_clearly(void **state) {
     struct world *w = *state;
     put(w, "text", "x");
@@ -208,6 +278,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(links_are_followed, world_make, world_remove),
         cmocka_unit_test_setup_teardown(two_of_one_name_are_both_named, world_make, world_remove),
         cmocka_unit_test_setup_teardown(versions_are_models_of_their_own, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(ensembles_need_no_files, world_make, world_remove),
+        cmocka_unit_test_setup_teardown(broken_ensembles_are_refused, world_make, world_remove),
         cmocka_unit_test_setup_teardown(nothing_to_serve_is_said_clearly, world_make, world_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,29 @@ static void settings_are_read(void **state) {
     assert_true(yaml.weight == 0);
 }
 
+static void steps_are_read(void **state) {
+    (void)state;
+    struct symphony_yaml yaml;
+    struct sy_error err = {""};
+    assert_int_equal(settings_read("steps:\n"
+                                   "- {step: crop, for_each: boxes}\n"
+                                   "- {step: 3, for_each: boxes, limit: 1024, beyond: cut, when: any}\n"
+                                   "- {step: 4, when: any}\n",
+                                   &yaml, &err),
+                     0);
+    assert_string_equal(yaml.path, path);
+    assert_int_equal(yaml.step_count, 3);
+    assert_string_equal(yaml.steps[0].step, "crop");
+    assert_string_equal(yaml.steps[0].for_each, "boxes");
+    assert_string_equal(yaml.steps[0].when, "");
+    assert_int_equal(yaml.steps[0].limit, 0);
+    assert_int_equal(yaml.steps[0].line, 2);
+    assert_string_equal(yaml.steps[1].step, "3");
+    assert_int_equal(yaml.steps[1].limit, 1024);
+    assert_int_equal(yaml.steps[1].beyond, ENSEMBLE_CUT);
+    assert_string_equal(yaml.steps[2].when, "any");
+}
+
 static void mistakes_name_the_line(void **state) {
     (void)state;
     static const struct {
@@ -62,7 +85,19 @@ static void mistakes_name_the_line(void **state) {
         {"weight: 0",
          ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},
         {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
-        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes, steps)"},
+        {"steps: 3", ":1: steps: expected a list of at most 64 steps"},
+        {"steps: [2]", ":1: steps.0: expected a mapping, such as {step: 2, for_each: boxes}"},
+        {"steps: [{for_each: x}]", ":1: steps.0: step is missing"},
+        {"steps: [{step: a}]", ":1: steps.0: for_each or when is missing"},
+        {"steps: [{step: a, each: x}]", ":1: steps.0.each: unknown key (expected step, for_each, limit, beyond, when)"},
+        {"steps: [{step: a, for_each: x, limit: 1025}]",
+         ":1: steps.0.limit: 1025 is not in 1 to 1024 (expected a number of items)"},
+        {"steps: [{step: a, for_each: x, limit: 0}]",
+         ":1: steps.0.limit: 0 is not in 1 to 1024 (expected a number of items)"},
+        {"steps: [{step: a, for_each: x, beyond: drop}]", ":1: steps.0.beyond: expected refuse or cut"},
+        {"steps: [{step: a, when: x, limit: 3}]", ":1: steps.0: limit is for steps with for_each"},
+        {"steps: [{step: a, when: x, beyond: cut}]", ":1: steps.0: beyond is for steps with for_each"},
         {"shapes: [1]", ":1: shapes: expected a mapping of at most 16 inputs to lists of dimensions"},
         {"shapes:\n  x: 3", ":2: shapes.x: expected a list of 1 to 8 dimensions, without the batch dimension"},
         {"shapes:\n  x: [3, -1]", ":2: shapes.x.1: -1 is not in 1 to 2147483647 (expected a dimension)"},
@@ -92,6 +127,7 @@ static int folder_remove(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(steps_are_read),
         cmocka_unit_test(mistakes_name_the_line),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

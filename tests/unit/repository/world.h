@@ -43,6 +43,7 @@ static inline void put(const struct world *w, const char *name, const char *text
 static inline int scan(struct world *w, const char *name) {
     char path[256];
     in_root(w, path, name);
+    served_model_ensembles_free(w->models, w->count);
     free(w->models);
     w->models = NULL;
     w->count = 0;
@@ -87,6 +88,7 @@ static inline int entry_remove(const char *path, const struct stat *st, int kind
 static inline int world_remove(void **state) {
     struct world *w = *state;
     int rc = nftw(w->root, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+    served_model_ensembles_free(w->models, w->count);
     free(w->models);
     free(w);
     return rc;

@@ -1,0 +1,205 @@
+/* ensembles.c - finds the models of ensembles' steps, and divides SLOs among them. */
+#include "control/ensembles.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "control/server_state.h"
+#include "pipeline/pipeline.h"
+#include "plan/split.h"
+#include "profile/prepare.h"
+#include "repository/ensemble.h"
+
+#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for */
+#define TURNS     1.0 /* the paper's program: a batch takes its latency once */
+
+/* The models of an ensemble's steps, and what they take on the first type of accelerators that runs them. */
+struct steps {
+    const struct served_model *models[ENSEMBLE_STEPS_MAX];
+    const struct profile *profiles[ENSEMBLE_STEPS_MAX];
+};
+
+/* The model of this name, by version the highest that is ready; NULL: there is none. */
+static const struct served_model *model_find(const struct ensemble_world *world, const char *name, uint32_t version) {
+    const struct served_model *found = NULL;
+    for (uint32_t i = 0; i < world->count; i++) {
+        const struct served_model *model = &world->models[world->listed ? world->listed[i] : i];
+        if (strcmp(model->name, name) != 0 || (version && model->version != version))
+            continue;
+        bool ready = served_model_state(model) == MODEL_READY;
+        if (!found || (ready && (served_model_state(found) != MODEL_READY || model->version > found->version)))
+            found = model;
+    }
+    return found;
+}
+
+static int step_error(const struct ensemble *e, uint32_t v, struct sy_error *err, const char *why, const char *detail) {
+    const struct ensemble_step *step = &e->steps[v];
+    return error_set(err, -EINVAL, "%.300s:%u:%u: step %u (%.100s): %s%.200s", e->path, step->line, step->column,
+                     step->written, step->model, why, detail);
+}
+
+static int steps_find(const struct served_model *ensemble, const struct ensemble_world *world, struct steps *steps,
+                      struct sy_error *err) {
+    const struct ensemble *e = ensemble->ensemble;
+    for (uint32_t v = 0; v < e->step_count; v++) {
+        const struct served_model *model = model_find(world, e->steps[v].model, e->steps[v].version);
+        if (!model)
+            return step_error(e, v, err, "there is no such model", "");
+        if (model->ensemble)
+            return step_error(e, v, err, "it is an ensemble itself; steps are models", "");
+        if (served_model_state(model) != MODEL_READY)
+            return step_error(e, v, err, "the model cannot be served: ",
+                              served_model_state(model) == MODEL_UNAVAILABLE ? model->reason : "it is still loading");
+        steps->models[v] = model;
+        steps->profiles[v] = NULL;
+        for (uint32_t t = 0; t < world->type_count && !steps->profiles[v]; t++)
+            steps->profiles[v] = world->accelerators[t].profiles[model - world->models];
+        if (!steps->profiles[v])
+            return step_error(e, v, err, "the model has no profile", "");
+    }
+    return ensemble_check(ensemble, steps->models, err);
+}
+
+/* The time of the longest path, with that of each step. */
+static int64_t longest_path(const struct ensemble *e, const int64_t *step_ns) {
+    int64_t until_ns[ENSEMBLE_STEPS_MAX], longest_ns = 0;
+    for (uint32_t v = 0; v < e->step_count; v++) {
+        int64_t before_ns = 0;
+        for (uint64_t before = e->steps[v].after; before; before &= before - 1) {
+            int64_t ns = until_ns[__builtin_ctzll(before)];
+            before_ns = ns > before_ns ? ns : before_ns;
+        }
+        until_ns[v] = before_ns + step_ns[v];
+        longest_ns = until_ns[v] > longest_ns ? until_ns[v] : longest_ns;
+    }
+    return longest_ns;
+}
+
+/* Each step takes what its model has for an SLO if none is given. */
+static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
+    int64_t step_ns[ENSEMBLE_STEPS_MAX];
+    for (uint32_t v = 0; v < e->step_count; v++)
+        step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
+    return longest_path(e, step_ns);
+}
+
+static void graph_make(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+    const struct ensemble *e = model->ensemble;
+    pipeline->slo_ns = model->slo_ns;
+    pipeline->deadlines = PIPELINE_FLOATING;
+    pipeline->stage_count = e->step_count;
+    for (uint32_t v = 0; v < e->step_count; v++)
+        pipeline->stages[v] = (struct pipeline_stage){
+            .after = e->steps[v].after,
+            .fan_out = {e->steps[v].each == ENSEMBLE_NONE ? FAN_OUT_QUERY : FAN_OUT_POISSON,
+                        e->steps[v].each == ENSEMBLE_NONE ? 1 : EACH_MEAN, 0},
+            .least_ns = steps->profiles[v]->latency_ns[1],
+        };
+}
+
+/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. What
+ * the steps' best batches leave over goes to all steps, each in proportion to the time of its own batch: a budget may be
+ * far more than that, and then the others' would be tight for nothing. */
+static int split(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+    struct split_stage stages[PIPELINE_STAGES_MAX];
+    struct split_part parts[PIPELINE_STAGES_MAX];
+    int64_t parts_ns[PIPELINE_STAGES_MAX];
+    double items[PIPELINE_STAGES_MAX];
+    void *memory = malloc(split_bytes(pipeline->stage_count));
+    if (!memory)
+        return -ENOMEM;
+    pipeline_items(pipeline, items);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        stages[v] = (struct split_stage){.profile = steps->profiles[v],
+                                         .batch_max = steps->models[v]->batch_max,
+                                         .rate = items[v],
+                                         .turns = TURNS,
+                                         .after = pipeline->stages[v].after};
+    if (!split_best(stages, pipeline->stage_count, pipeline->slo_ns, memory, parts))
+        log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
+                 model->name, (double)model->slo_ns / 1e6);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        parts_ns[v] = parts[v].batch ? (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch])
+                                     : parts[v].budget_ns;
+    double fill = (double)pipeline->slo_ns / (double)longest_path(model->ensemble, parts_ns);
+    for (uint32_t v = 0; v < pipeline->stage_count; v++)
+        pipeline->stages[v].part_ns = (int64_t)(fill * (double)parts_ns[v]);
+    free(memory);
+    return 0;
+}
+
+int ensemble_prepare(struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
+    struct steps steps;
+    int rc = steps_find(model, world, &steps, err);
+    if (rc < 0)
+        return rc;
+    if (model->batch_max > PROFILE_BATCH_MAX)
+        model->batch_max = PROFILE_BATCH_MAX;
+    if (model->slo_ns == 0) {
+        model->slo_ns = slo_choose(model->ensemble, &steps);
+        model->slo_chosen = true;
+    }
+    struct pipeline *pipeline = calloc(1, sizeof(*pipeline));
+    if (pipeline) {
+        graph_make(model, &steps, pipeline);
+        rc = split(model, &steps, pipeline);
+    }
+    if (!pipeline || rc < 0) {
+        free(pipeline);
+        return error_set(err, -ENOMEM, "%.300s: out of memory", model->ensemble->path);
+    }
+    model->pipeline = pipeline;
+    return 0;
+}
+
+int ensemble_look(const struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
+    struct steps steps;
+    return steps_find(model, world, &steps, err);
+}
+
+/* The ensemble was served before, and its state is READY or UNAVAILABLE. */
+static void state_look(struct served_model *model, const struct ensemble_world *world) {
+    struct sy_error err;
+    int ready = MODEL_READY;
+    bool able = ensemble_look(model, world, &err) == 0;
+    if (able && served_model_state(model) == MODEL_UNAVAILABLE) {
+        atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
+        log_info("ensemble is back", "model=%s", model->name);
+    }
+    /* relaxed: nobody reads the reason before the store that follows in served_model_refuse() */
+    if (able || !atomic_compare_exchange_strong_explicit(&model->state, &ready, MODEL_LOADING, memory_order_relaxed,
+                                                         memory_order_relaxed))
+        return;
+    served_model_refuse(model, "%s", err.text);
+    log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, model->reason);
+}
+
+void server_ensembles_look(struct server *s) {
+    const struct model_index *now = server_models_lock(s);
+    const struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
+                                         s->config.type_count};
+    for (uint32_t i = 0; i < now->count; i++)
+        if (s->config.models[now->listed[i]].pipeline)
+            state_look(&s->config.models[now->listed[i]], &world);
+    server_models_unlock(s);
+}
+
+void ensemble_log(const struct served_model *model) {
+    char parts[512] = "";
+    size_t at = 0;
+    for (uint32_t v = 0; v < model->ensemble->step_count && at < sizeof(parts); v++)
+        at += (size_t)snprintf(parts + at, sizeof(parts) - at, "%s%s:%.6g", v ? "," : "",
+                               model->ensemble->steps[v].model, (double)model->pipeline->stages[v].part_ns / 1e6);
+    log_info("ensemble", "model=%s version=%u slo_ms=%.6g max_batch=%u steps=%u parts_ms=%s", model->name,
+             model->version, (double)model->slo_ns / 1e6, model->batch_max, model->ensemble->step_count, parts);
+}
+
+void ensemble_release(struct served_model *model) {
+    free(model->pipeline);
+    model->pipeline = NULL;
+    ensemble_free(model->ensemble);
+    model->ensemble = NULL;
+}

@@ -1,0 +1,25 @@
+/* ensembles.h - makes ensembles ready to be served: finds the models of their steps, holds them against each other,
+ * and divides the ensemble's SLO among the steps. For the thread that loads models. */
+#pragma once
+
+#include "control/server.h"
+#include "repository/model_index.h"
+
+/* What an ensemble's models are looked up in. */
+struct ensemble_world {
+    struct served_model *models; /* by number */
+    const uint32_t *listed;      /* [count] numbers of those to choose from; NULL: all */
+    uint32_t count;
+    const struct server_accelerators *accelerators; /* [type_count] with their profiles */
+    uint32_t type_count;
+};
+
+/* Makes the ensemble's pipeline, and sets its SLO if none was given. Its steps' models are ready. -EINVAL with a
+ * sentence that names file, line and step: there is no such model, it is not ready, or does not fit. */
+int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
+/* Whether the ensemble can run with the models as they are now; else -EINVAL as above. */
+int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
+/* Says what is served, and what part of the SLO each step has. */
+void ensemble_log(const struct served_model *ensemble);
+/* Frees the ensemble and what ensemble_prepare() made of it. Nothing, if the model is none. */
+void ensemble_release(struct served_model *ensemble);

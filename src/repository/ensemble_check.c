@@ -1,0 +1,180 @@
+/* ensemble_check.c - what an ensemble takes and gives, and whether its steps' models fit together. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "repository/ensemble.h"
+#include "repository/model_config.h"
+#include "repository/served_model.h"
+
+#define DIMS_BYTES 100
+
+/* ---- the ensemble's signature ---- */
+
+static int tensor_error(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
+                        struct sy_error *err, const char *sentence) {
+    return error_set(err, -EINVAL, "%s:%u:%u: %s '%s': %s", config->path, tensor->line, tensor->column, what,
+                     tensor->name, sentence);
+}
+
+static int spec_fill(const struct model_config *config, const struct model_config_tensor *tensor, const char *what,
+                     struct tensor_spec *spec, struct sy_error *err) {
+    uint32_t skip = config->max_batch_size > 0 ? 1 : 0;
+    if (tensor->type == DATATYPE_INVALID)
+        return tensor_error(config, tensor, what, err, "an ensemble's needs a data_type");
+    if (!utf8_is_valid(tensor->name))
+        return tensor_error(config, tensor, what, err, "the name is not UTF-8");
+    if (!tensor->has_dims)
+        return tensor_error(config, tensor, what, err, "an ensemble's needs dims");
+    if (tensor->rank + skip > TENSOR_DIMS_MAX)
+        return tensor_error(config, tensor, what, err, "too many dimensions, the batch's included");
+    *spec = (struct tensor_spec){.type = tensor->type, .rank = tensor->rank + skip, .dims = {-1}};
+    memcpy(spec->name, tensor->name, sizeof(spec->name));
+    memcpy(spec->dims + skip, tensor->dims, tensor->rank * sizeof(spec->dims[0]));
+    return 0;
+}
+
+int ensemble_signature(const struct model_config *config, struct signature *signature, struct sy_error *err) {
+    int rc = 0;
+    memset(signature, 0, sizeof(*signature));
+    signature->input_count = config->input_count;
+    signature->output_count = config->output_count;
+    signature->batched = config->max_batch_size > 0;
+    for (uint32_t i = 0; i < config->input_count && !rc; i++) {
+        struct tensor_spec *spec = &signature->inputs[i];
+        rc = spec_fill(config, &config->inputs[i], "input", spec, err);
+        signature->inputs_optional |= config->inputs[i].optional ? 1u << i : 0;
+        for (uint32_t d = signature->batched ? 1 : 0; d < spec->rank; d++)
+            signature->variable_shapes |= spec->dims[d] == -1;
+    }
+    for (uint32_t i = 0; i < config->output_count && !rc; i++)
+        rc = spec_fill(config, &config->outputs[i], "output", &signature->outputs[i], err);
+    signature->variable_shapes |= signature->inputs_optional != 0;
+    return rc;
+}
+
+/* ---- its steps' models ---- */
+
+struct checker {
+    const struct ensemble *e;
+    const struct served_model *ensemble;
+    const struct tensor_spec *specs[ENSEMBLE_TENSORS_MAX]; /* of tensors, as whoever gives them has them */
+    struct sy_error *err;
+};
+
+#define FLOW_ERROR(c, step, flow, ...)                                                                                 \
+    ensemble_step_error((c)->e, step, (flow)->line, (flow)->column, (c)->err, __VA_ARGS__)
+
+static int flow_find(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow,
+                     const char *what, const struct tensor_spec *specs, uint32_t count) {
+    int at = tensor_spec_find(specs, count, flow->name, strlen(flow->name));
+    if (at >= 0)
+        return at;
+    return FLOW_ERROR(c, step, flow, "the model has no %s '%.100s' (it has %u, the first is '%.100s')", what,
+                      flow->name, count, count ? specs[0].name : "");
+}
+
+/* A dimension that either side leaves open fits any. */
+static bool dims_fit(const struct tensor_spec *one, const struct tensor_spec *other) {
+    bool fit = one->rank == other->rank;
+    for (uint32_t d = 0; fit && d < one->rank; d++)
+        fit = one->dims[d] == -1 || other->dims[d] == -1 || one->dims[d] == other->dims[d];
+    return fit;
+}
+
+/* `mine` is the step's model's input or output, `other` what the tensor is elsewhere. */
+static int specs_fit(const struct checker *c, const struct ensemble_step *step, const struct ensemble_flow *flow,
+                     const char *what, const struct tensor_spec *mine, const struct tensor_spec *other) {
+    const char *tensor = c->e->tensors[flow->tensor].name;
+    char dims[DIMS_BYTES], others[DIMS_BYTES];
+    if (mine->type != other->type)
+        return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, mine->name,
+                          datatype_name(mine->type), tensor, datatype_name(other->type));
+    if (dims_fit(mine, other))
+        return 0;
+    dims_format(mine->dims, 0, mine->rank, dims, sizeof(dims));
+    dims_format(other->dims, 0, other->rank, others, sizeof(others));
+    return FLOW_ERROR(c, step, flow, "the model's %s '%.100s' is %s, but '%.100s' is %s", what, mine->name, dims,
+                      tensor, others);
+}
+
+static int outputs_check(struct checker *c, const struct ensemble_step *step, const struct signature *s) {
+    int rc = 0;
+    for (uint32_t i = 0; i < step->output_count && !rc; i++) {
+        const struct ensemble_flow *flow = &step->outputs[i];
+        uint32_t output = c->e->tensors[flow->tensor].output;
+        int at = flow_find(c, step, flow, "output", s->outputs, s->output_count);
+        if (at < 0)
+            return at;
+        c->specs[flow->tensor] = &s->outputs[at];
+        if (output != ENSEMBLE_NONE)
+            rc = specs_fit(c, step, flow, "output", &s->outputs[at], &c->ensemble->signature.outputs[output]);
+    }
+    return rc;
+}
+
+/* Whether a tensor is an input that the client may leave out. */
+static bool may_miss(const struct checker *c, uint32_t tensor) {
+    const struct ensemble_tensor *t = &c->e->tensors[tensor];
+    return t->step == ENSEMBLE_NONE && c->ensemble->signature.inputs_optional >> t->place & 1;
+}
+
+static int inputs_check(const struct checker *c, const struct ensemble_step *step, const struct signature *s) {
+    uint32_t given = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < step->input_count && !rc; i++) {
+        const struct ensemble_flow *flow = &step->inputs[i];
+        int at = flow_find(c, step, flow, "input", s->inputs, s->input_count);
+        if (at < 0)
+            return at;
+        given |= 1u << at;
+        if (may_miss(c, flow->tensor) && !(s->inputs_optional >> at & 1))
+            return FLOW_ERROR(c, step, flow,
+                              "the ensemble's input '%.100s' is optional, but the model's '%.100s' is not",
+                              c->e->tensors[flow->tensor].name, flow->name);
+        rc = specs_fit(c, step, flow, "input", &s->inputs[at], c->specs[flow->tensor]);
+    }
+    for (uint32_t i = 0; i < s->input_count && !rc; i++)
+        if (!(given >> i & 1) && !(s->inputs_optional >> i & 1))
+            rc = FLOW_ERROR(c, step, step, "input_map lacks the model's input '%s'", s->inputs[i].name);
+    return rc;
+}
+
+/* What symphony.yaml asks of a step, and how many rows it may get. */
+static int rows_check(const struct checker *c, const struct ensemble_step *step, const struct served_model *model) {
+    const struct served_model *whole = c->ensemble;
+    if (step->each != ENSEMBLE_NONE && !model->signature.batched)
+        return FLOW_ERROR(c, step, step, "for_each: the model has no batch dimension");
+    if (step->each != ENSEMBLE_NONE && may_miss(c, step->each))
+        return FLOW_ERROR(c, step, step, "for_each: '%s' is optional", c->e->tensors[step->each].name);
+    if (step->each == ENSEMBLE_NONE && whole->signature.batched && model->signature.batched &&
+        model->batch_max < whole->batch_max)
+        return FLOW_ERROR(c, step, step, "the ensemble's max_batch_size is %u, but the model's is %u", whole->batch_max,
+                          model->batch_max);
+    if (step->when == ENSEMBLE_NONE)
+        return 0;
+    if (c->specs[step->when]->type != DATATYPE_BOOL)
+        return FLOW_ERROR(c, step, step, "when: '%s' is %s, not BOOL", c->e->tensors[step->when].name,
+                          datatype_name(c->specs[step->when]->type));
+    if (may_miss(c, step->when))
+        return FLOW_ERROR(c, step, step, "when: '%s' is optional", c->e->tensors[step->when].name);
+    return 0;
+}
+
+int ensemble_check(const struct served_model *ensemble, const struct served_model *const *models,
+                   struct sy_error *err) {
+    struct checker c = {.e = ensemble->ensemble, .ensemble = ensemble, .err = err};
+    int rc = 0;
+    for (uint32_t t = 0; t < c.e->tensor_count; t++)
+        if (c.e->tensors[t].step == ENSEMBLE_NONE)
+            c.specs[t] = &ensemble->signature.inputs[c.e->tensors[t].place];
+    for (uint32_t s = 0; s < c.e->step_count && !rc; s++) { /* who gives a tensor comes before who takes it */
+        const struct ensemble_step *step = &c.e->steps[s];
+        rc = inputs_check(&c, step, &models[s]->signature);
+        if (!rc)
+            rc = outputs_check(&c, step, &models[s]->signature);
+        if (!rc)
+            rc = rows_check(&c, step, models[s]);
+    }
+    return rc;
+}

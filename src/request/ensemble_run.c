@@ -1,0 +1,429 @@
+/* ensemble_run.c - the steps of an ensemble's request: their inputs, what they come to, how it all ends. */
+#include "request/ensemble_run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "pipeline/query.h"
+#include "repository/ensemble.h"
+#include "request/ensemble_tensors.h"
+#include "request/inference.h"
+#include "request/refusal.h"
+
+_Static_assert(ENSEMBLE_STEPS_MAX <= PIPELINE_STAGES_MAX, "a step is a stage");
+_Static_assert(ENSEMBLE_EACH_MAX <= PIPELINE_ITEMS_MAX, "rows are items");
+
+static const struct served_model *step_model(const struct ensemble_run *run, uint32_t v) {
+    return &run->inference->home->models->models[run->models[v]];
+}
+
+static int64_t earlier(int64_t a_ns, int64_t b_ns) {
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
+/* Ends the request with this status, unless it has ended already. `err` has the reason; the step goes in front. */
+static void run_fail(struct ensemble_run *run, uint32_t v, unsigned status, bool retry, const struct sy_error *err) {
+    if (run->over || run->status)
+        return;
+    run->status = status;
+    run->retry = retry;
+    error_set(&run->reason, 0, "ensemble '%.100s', step %u: %.380s", run->inference->model->name,
+              run->ensemble->steps[v].written, err->text);
+    query_cancel(run->query);
+}
+
+/* ---- a step's requests ---- */
+
+static struct step_request *request_nth(const struct run_step *step, uint32_t n) {
+    return (struct step_request *)((char *)step->requests + n * step->request_bytes);
+}
+
+/* Fills a request with rows [first, first + count) of what its step takes, or with all of it. 0, or a status with a
+ * sentence. */
+static int request_fill(struct ensemble_run *run, uint32_t v, struct step_request *r, bool rows, uint32_t first,
+                        uint32_t count, struct sy_error *err) {
+    const struct ensemble_step *step = &run->ensemble->steps[v];
+    const struct served_model *model = step_model(run, v);
+    struct infer_call call;
+    int status = 0;
+
+    infer_call_begin(&call);
+    for (uint32_t i = 0; i < step->input_count && !status; i++) {
+        const struct ensemble_flow *flow = &step->inputs[i];
+        enum datatype type;
+        struct tensor_view whole = ensemble_tensor(run, flow->tensor, &type), part = whole;
+        uint32_t index;
+        if (!whole.data) /* an optional input that the client left out */
+            continue;
+        if (rows && tensor_rows(&whole, first, count, &part) < 0)
+            return error_set(err, 500, "tensor '%.100s' has fewer rows than the others",
+                             run->ensemble->tensors[flow->tensor].name);
+        status = infer_call_input(&call, model, flow->name, strlen(flow->name), &index, err);
+        status = status ? status : infer_call_shape(&call, model, index, type, part.dims, part.rank, err);
+        status = status ? status : infer_call_data(&call, model, index, part.data, part.bytes, err);
+    }
+    status = status ? status : infer_call_finish(&call, model, err);
+    if (status)
+        return status;
+    memcpy(r->inputs, call.inputs, model->signature.input_count * sizeof(r->inputs[0]));
+    r->request.items = call.items;
+    r->request.shape_key = call.shape_key;
+    r->request.work = call.work;
+    return 0;
+}
+
+static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct request *request) {
+    const struct request *whole = &run->inference->request;
+    const struct query_stage *stage = &run->query->stages[v];
+    bool best_effort = whole->priority == PRIORITY_BEST_EFFORT;
+
+    request->arrival_ns = stage->begun_ns;
+    request->deadline_ns = best_effort ? run->query->deadline_ns : stage->deadline_ns;
+    request->due_ns = request->deadline_ns;
+    request->late_until_ns = whole->late_until_ns > 0 && !best_effort ? run->query->deadline_ns : 0;
+    request->priority =
+        best_effort ? PRIORITY_BEST_EFFORT : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
+    request->delay = false;
+}
+
+/* Submits the n-th request of a step. 0, or a status with a sentence. */
+static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, bool rows, uint32_t first, uint32_t count,
+                        struct sy_error *err) {
+    struct port *port = run->inference->home->port;
+    struct step_request *r = request_nth(&run->steps[v], n);
+    *r = (struct step_request){.request = {.model = run->models[v],
+                                           .run = run,
+                                           .step = v,
+                                           .inputs = r->inputs,
+                                           .input_count = step_model(run, v)->signature.input_count}};
+    int rc = request_fill(run, v, r, rows, first, count, err);
+    if (rc)
+        return rc;
+    deadlines_set(run, v, &r->request);
+    if ((rc = port_submit(port, &r->request)) < 0)
+        return error_set(err, 503, "this frontend has as many requests outstanding as it may: %u",
+                         port_most(port, rc == -EBUSY));
+    query_request_sent(run->query, v);
+    return 0;
+}
+
+/* Memory for a step's requests and for the views of its outputs. */
+static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests) {
+    const struct ensemble_step *step = &run->ensemble->steps[v];
+    struct run_step *to = &run->steps[v];
+    size_t views = step->output_count * sizeof(struct tensor_view);
+    to->request_bytes = sizeof(struct step_request) +
+                        step_model(run, v)->signature.input_count * sizeof(struct tensor_view);
+    to->outputs = slab_take(run->inference->home->slab, views + requests * to->request_bytes);
+    if (!to->outputs)
+        return false;
+    to->requests = (char *)to->outputs + views;
+    to->count = requests;
+    for (uint32_t n = 0; n < requests; n++)
+        request_nth(to, n)->request.block = NULL;
+    return true;
+}
+
+/* What a step comes to: how many requests, of how many rows. */
+struct extent {
+    bool runs;     /* false: it has nothing to do, and its outputs have no rows */
+    bool rows;     /* its inputs are divided by rows: */
+    uint32_t all;  /* so many in all, */
+    uint32_t most; /* so many a request */
+};
+
+/* The rows of the first input that has any, which `for_each` or a large batch is divided by. */
+static int64_t rows_of(const struct ensemble_run *run, const struct ensemble_step *step) {
+    enum datatype type;
+    for (uint32_t i = 0; i < step->input_count; i++) {
+        struct tensor_view view = ensemble_tensor(run, step->inputs[i].tensor, &type);
+        if (view.data)
+            return view.rank > 0 ? view.dims[0] : 1;
+    }
+    return 0;
+}
+
+static int extent_find(const struct ensemble_run *run, uint32_t v, struct extent *extent, struct sy_error *err) {
+    const struct ensemble_step *step = &run->ensemble->steps[v];
+    const struct served_model *model = step_model(run, v);
+    enum datatype type;
+
+    *extent = (struct extent){.runs = true, .all = 1, .most = 1};
+    if (step->when != ENSEMBLE_NONE) {
+        struct tensor_view when = ensemble_tensor(run, step->when, &type);
+        extent->runs = when.bytes > 0 && *(const char *)when.data;
+    }
+    for (uint32_t i = 0; i < step->input_count; i++) /* a step before it had nothing to do, or found nothing */
+        extent->runs = extent->runs && !ensemble_tensor_none(run, step->inputs[i].tensor);
+    if (!extent->runs || !model->signature.batched)
+        return 0;
+    int64_t rows = step->each == ENSEMBLE_NONE ? rows_of(run, step) : ensemble_tensor(run, step->each, &type).dims[0];
+    if (step->each != ENSEMBLE_NONE && rows > step->each_most && step->beyond == ENSEMBLE_REFUSE)
+        return error_set(err, 400, "'%.100s' has %lld rows, and no more than %u may be (limit in symphony.yaml)",
+                         run->ensemble->tensors[step->each].name, (long long)rows, step->each_most);
+    if (step->each != ENSEMBLE_NONE && rows > step->each_most)
+        rows = step->each_most;
+    extent->runs = rows > 0;
+    extent->rows = step->each != ENSEMBLE_NONE || rows > model->batch_max;
+    extent->most = step->each != ENSEMBLE_NONE ? 1 : model->batch_max;
+    extent->all = extent->rows ? (uint32_t)rows : 1;
+    extent->most = extent->rows ? extent->most : 1;
+    return 0;
+}
+
+/* Begins a step: one request; or one for each row of the tensor that it runs for; or several, if it has more rows than
+ * a batch may. */
+static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
+    struct sy_error err = {""};
+    struct extent extent;
+    int status = extent_find(run, v, &extent, &err);
+    if (status) {
+        run_fail(run, v, (unsigned)status, false, &err);
+        return;
+    }
+    uint32_t requests = extent.runs ? (extent.all + extent.most - 1) / extent.most : 0;
+    if (!step_reserve(run, v, requests)) {
+        error_set(&err, 503, "the memory for inputs is exhausted");
+        run_fail(run, v, 503, true, &err);
+        return;
+    }
+    query_stage_begin(run->query, v, now_ns, requests);
+    if (!requests)
+        ensemble_step_empty(run, v, step_model(run, v));
+    for (uint32_t n = 0, first = 0; n < requests && !status; n++, first += extent.most) {
+        uint32_t left = extent.all - first, count = left < extent.most ? left : extent.most;
+        status = request_send(run, v, n, extent.rows, first, count, &err);
+    }
+    if (status)
+        run_fail(run, v, (unsigned)status, status == 503, &err);
+}
+
+/* ---- what comes back ---- */
+
+static void step_count(const struct ensemble_run *run, const struct request *request, int64_t now_ns) {
+    struct model_infer_counters *counters = &run->inference->home->counters.models[request->model];
+    enum outcome outcome = request->status == REQUEST_OK                ? OUTCOME_OK
+                           : request->status == REQUEST_FAILED          ? OUTCOME_FAILED
+                           : request->refusal == REFUSAL_CANCELLED      ? OUTCOME_CANCELLED
+                                                                        : OUTCOME_REFUSED;
+    counter_add(&counters->outcomes[outcome], 1);
+    if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
+        counter_add(&counters->fail_ns, (uint64_t)(now_ns - request->arrival_ns));
+    if (outcome != OUTCOME_OK)
+        return;
+    counter_add(&counters->items, request->items);
+    counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
+    counter_add(&counters->reply_ns, (uint64_t)(now_ns - request->run_end_ns));
+    atomic_store_explicit(&counters->last_ns, now_ns, memory_order_relaxed); /* statistics */
+    fine_histogram_add(&counters->latency_ns, now_ns - request->arrival_ns);
+    histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
+    if (now_ns <= request->due_ns)
+        counter_add(&counters->in_time, 1);
+}
+
+static void refused(struct ensemble_run *run, const struct request *request) {
+    struct sy_error err = {""};
+    bool retry;
+    unsigned status = refusal_result(step_model(run, request->step), request, run->inference->limited, &retry, &err);
+    run_fail(run, request->step, status, retry, &err);
+}
+
+static void failed(struct ensemble_run *run, const struct request *request) {
+    struct sy_error err;
+    error_set(&err, 0, "model '%.100s' failed: %.300s", step_model(run, request->step)->name, request_failure(request));
+    run_fail(run, request->step, 500, false, &err);
+}
+
+/* The outputs of a step that has ended. */
+static void step_end(struct ensemble_run *run, uint32_t v) {
+    struct sy_error err;
+    int status = run->steps[v].count ? ensemble_step_outputs(run, v, step_model(run, v), &err) : 0;
+    if (status)
+        run_fail(run, v, (unsigned)status, status == 503, &err);
+    ensemble_outputs_put(run);
+}
+
+static void go_on(struct ensemble_run *run) {
+    int64_t now_ns = clock_now_ns();
+    for (uint32_t v, before; query_stage_ready(run->query, &v, &before);)
+        step_begin(run, v, now_ns);
+}
+
+/* Takes back what waits of a request that has ended. True: all of it is over, and the inference has its result. */
+static bool settled(struct ensemble_run *run) {
+    struct query *query = run->query;
+    struct request *whole = &run->inference->request;
+    if (query->end == QUERY_RUNS)
+        return false;
+    for (uint64_t left = run->over ? 0 : query->begun & ~query->ended; left; left &= left - 1) {
+        const struct run_step *step = &run->steps[__builtin_ctzll(left)];
+        for (uint32_t n = 0; n < query->stages[__builtin_ctzll(left)].sent; n++)
+            if (!request_nth(step, n)->returned)
+                port_cancel(run->inference->home->port, &request_nth(step, n)->request);
+    }
+    run->over = true;
+    if (query->away)
+        return false;
+    if (query->end == QUERY_GOOD && !run->status && !ensemble_compose(run, &run->reason))
+        run->status = 500;
+    whole->status = query->end == QUERY_GOOD && !run->status ? REQUEST_OK : REQUEST_REFUSED;
+    whole->refusal = REFUSAL_CANCELLED;
+    whole->block = whole->status == REQUEST_OK ? &run->composed : NULL;
+    whole->first_item = 0;
+    whole->batch_items = whole->items;
+    whole->run_start_ns = run->start_ns;
+    whole->run_end_ns = run->end_ns;
+    return true;
+}
+
+struct inference *ensemble_run_returned(struct request *request) {
+    struct ensemble_run *run = request->run;
+    struct query *query = run->query;
+    uint32_t v = request->step;
+    int64_t now_ns = clock_now_ns();
+
+    container_of(request, struct step_request, request)->returned = true;
+    run->read |= request_is_read(request);
+    step_count(run, request, now_ns);
+    if (request->status == REQUEST_OK) {
+        run->start_ns = earlier(run->start_ns, request->run_start_ns);
+        run->end_ns = request->run_end_ns > run->end_ns ? request->run_end_ns : run->end_ns;
+        /* the answer of a step that ends late is there all the same; steps behind it have no time */
+        query_request_ended(query, v, earlier(now_ns, query->deadline_ns), true);
+    } else if (request->status == REQUEST_REFUSED) {
+        refused(run, request);
+        query_request_refused(query, request->refusal);
+    } else {
+        failed(run, request);
+        query_request_ended(query, v, now_ns, false);
+    }
+    if (query->ended >> v & 1 && !run->status)
+        step_end(run, v);
+    go_on(run);
+    return settled(run) ? run->inference : NULL;
+}
+
+/* ---- from beginning to end ---- */
+
+/* Finds the steps' models as they are now, and holds them until the run is freed. 0, or a status with a sentence. */
+static int models_find(struct ensemble_run *run, struct sy_error *err) {
+    struct inferences *home = run->inference->home;
+    const char *name = run->inference->model->name;
+    for (uint32_t v = 0; v < run->ensemble->step_count; v++) {
+        const struct ensemble_step *step = &run->ensemble->steps[v];
+        struct sy_error why = {""};
+        bool retry;
+        int number = model_index_number(home->models, step->model, strlen(step->model), step->version);
+        if (number < 0)
+            return error_set(err, 503, "ensemble '%.100s', step %u: there is no model '%.100s'", name, step->written,
+                             step->model);
+        if (!served_model_ready(&home->models->models[number], &retry, &why))
+            return error_set(err, 503, "ensemble '%.100s', step %u: %.300s", name, step->written, why.text);
+        run->models[v] = (uint32_t)number;
+        run->held++;
+        inferences_hold(home, (uint32_t)number, 1);
+    }
+    return 0;
+}
+
+/* The stages' times of the ensemble, as seen by this frontend. NULL: no memory. */
+static struct pipeline_times *times_of(struct inferences *home, const struct inference *inference) {
+    struct inference_times *times = home->times[inference->request.model];
+    const struct pipeline *pipeline = inference->model->pipeline;
+    if (!times)
+        times = home->times[inference->request.model] = calloc(1, sizeof(*times));
+    if (times && times->of != pipeline) { /* another ensemble has had this number */
+        times->of = pipeline;
+        pipeline_times_init(&times->times, pipeline);
+    }
+    return times ? &times->times : NULL;
+}
+
+static struct ensemble_run *run_make(struct inference *inference) {
+    const struct ensemble *ensemble = inference->model->ensemble;
+    struct pipeline_times *times = times_of(inference->home, inference);
+    size_t steps = ensemble->step_count * sizeof(struct run_step), bytes = sizeof(struct ensemble_run) + steps;
+    struct ensemble_run *run = slab_take(inference->home->slab, bytes + query_bytes(ensemble->step_count));
+    if (!run || !times) {
+        slab_give(run);
+        return NULL;
+    }
+    memset(run, 0, bytes);
+    run->inference = inference;
+    run->ensemble = ensemble;
+    run->query = (struct query *)((char *)run + bytes);
+    run->start_ns = TIME_NEVER;
+    const struct request *whole = &inference->request;
+    int64_t deadline_ns = whole->late_until_ns > 0 ? whole->late_until_ns : whole->deadline_ns;
+    deadline_ns -= port_reply_margin_ns(inference->home->port, whole);
+    query_begin(run->query, inference->model->pipeline, times, clock_now_ns(), deadline_ns);
+    query_stretch(run->query, (double)(whole->deadline_ns - whole->arrival_ns) / (double)run->query->pipeline->slo_ns);
+    return run;
+}
+
+int ensemble_run_begin(struct inference *inference, struct sy_error *err) {
+    struct inferences *home = inference->home;
+    struct ensemble_run *run = run_make(inference);
+    if (!run)
+        return error_set(err, 503, "the memory for inputs is exhausted");
+    int status = models_find(run, err);
+    if (status) {
+        ensemble_run_free(run);
+        return status;
+    }
+    inference->run = run;
+    go_on(run);
+    if (settled(run)) {
+        run->next = home->runs_over;
+        home->runs_over = run;
+    }
+    return 0;
+}
+
+struct inference *ensemble_runs_next(struct inferences *home) {
+    struct ensemble_run *run = home->runs_over;
+    if (!run)
+        return NULL;
+    home->runs_over = run->next;
+    return run->inference;
+}
+
+void ensemble_run_cancel(struct ensemble_run *run) {
+    bool was_over = run->over;
+    query_cancel(run->query);
+    bool over = settled(run);
+    CHECK(was_over || !over); /* what runs has requests away */
+}
+
+unsigned ensemble_run_result(const struct ensemble_run *run, bool *retry, struct sy_error *err) {
+    if (run->inference->request.status == REQUEST_OK)
+        return 200;
+    *retry = run->retry;
+    if (!run->status)
+        return (unsigned)error_set(err, 503, "the request was cancelled");
+    return (unsigned)error_set(err, (int)run->status, "%s", run->reason.text);
+}
+
+bool ensemble_run_is_read(const struct ensemble_run *run) {
+    for (uint32_t v = 0; run->read && v < run->ensemble->step_count; v++)
+        for (uint32_t n = 0; run->steps[v].outputs && n < run->query->stages[v].sent; n++)
+            if (request_is_read(&request_nth(&run->steps[v], n)->request))
+                return true;
+    return false;
+}
+
+void ensemble_run_free(struct ensemble_run *run) {
+    if (!run)
+        return;
+    for (uint32_t v = 0; v < run->ensemble->step_count; v++) {
+        ensemble_step_put(run, v);
+        slab_give(run->steps[v].outputs);
+    }
+    while (run->held > 0)
+        inferences_hold(run->inference->home, run->models[--run->held], -1);
+    slab_give(run);
+}

@@ -1,0 +1,292 @@
+"""test_ensembles.py - ensembles over both protocols: what comes out, by whichever way; how they end; their mistakes."""
+# sanitizers: yes
+import json
+import threading
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc
+import tritonclient.http as http
+from onnx import TensorProto, helper
+
+from repository import save_model
+from server import Server, wait_until
+
+FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
+
+
+def step(model, inputs, outputs):
+    maps = "".join(f' input_map {{ key: "{k}" value: "{v}" }}' for k, v in inputs.items())
+    maps += "".join(f' output_map {{ key: "{k}" value: "{v}" }}' for k, v in outputs.items())
+    return f'  step {{ model_name: "{model}" model_version: -1{maps} }}\n'
+
+
+def tensor(kind, name, of, dims):
+    return f'{kind} {{ name: "{name}" data_type: TYPE_{of} dims: {json.dumps(dims)} }}\n'
+
+
+def save_ensemble(folder, name, batch, tensors, steps, settings=None):
+    path = folder / name
+    (path / "1").mkdir(parents=True)
+    (path / "config.pbtxt").write_text(f'platform: "ensemble"\nmax_batch_size: {batch}\n' + "".join(tensors) +
+                                       "ensemble_scheduling {\n" + "".join(steps) + "}\n")
+    if settings:
+        (path / "symphony.yaml").write_text(settings)
+
+
+def save_models(folder):
+    two, one = helper.make_tensor("two", FLOAT, [1], [2]), helper.make_tensor("one", FLOAT, [1], [1])
+    save_model(folder, "scale", [helper.make_node("Mul", ["x", "two"], ["y"])], [("x", FLOAT, ["N", 4])],
+               [("y", FLOAT, ["N", 4])], [two])
+    save_model(folder, "next", [helper.make_node("Add", ["x", "one"], ["y"])], [("x", FLOAT, ["N", 4])],
+               [("y", FLOAT, ["N", 4])], [one])
+    save_model(folder, "sum", [helper.make_node("Add", ["a", "b"], ["s"])], [("a", FLOAT, ["N", 4]), ("b", FLOAT, ["N", 4])],
+               [("s", FLOAT, ["N", 4])])
+    save_model(folder, "copy", [helper.make_node("Identity", ["t"], ["u"])], [("t", STRING, ["N", 1])],
+               [("u", STRING, ["N", 1])])
+    # rows that begin with something positive, and whether there is one
+    zero, axis = helper.make_tensor("zero", FLOAT, [], [0]), helper.make_tensor("axis", INT64, [1], [1])
+    first = [helper.make_node("Slice", ["x", "from", "to", "axis"], ["heads"]),
+             helper.make_node("Squeeze", ["heads", "axis"], ["head"]),
+             helper.make_node("Greater", ["head", "zero"], ["found"]),
+             helper.make_node("Compress", ["x", "found"], ["rows"], axis=0),
+             helper.make_node("Cast", ["found"], ["counts"], to=FLOAT),
+             helper.make_node("ReduceMax", ["counts"], ["most"], keepdims=1),
+             helper.make_node("Greater", ["most", "zero"], ["any"])]
+    save_model(folder, "find", first, [("x", FLOAT, ["R", 4])], [("rows", FLOAT, ["M", 4]), ("any", BOOL, [1])],
+               [zero, axis, helper.make_tensor("from", INT64, [1], [0]), helper.make_tensor("to", INT64, [1], [1])])
+    (folder / "find" / "config.pbtxt").write_text("max_batch_size: 0\n")
+    table = helper.make_tensor("table", FLOAT, [3, 4], range(12))
+    save_model(folder, "pick", [helper.make_node("Gather", ["table", "i"], ["y3"]),
+                                helper.make_node("Squeeze", ["y3", "axis"], ["y"])],
+               [("i", INT64, ["N", 1])], [("y", FLOAT, ["N", 4])], [table, axis])
+
+
+def save_ensembles(folder):
+    x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
+    save_ensemble(folder, "alone", 8, [x, y], [step("scale", {"x": "X"}, {"y": "Y"})])
+    save_ensemble(folder, "chain", 8, [x, y], [step("next", {"x": "D"}, {"y": "Y"}), step("scale", {"x": "X"}, {"y": "D"})])
+    save_ensemble(folder, "diamond", 8, [x, tensor("output", "S", "FP32", [4]), tensor("output", "D", "FP32", [4])],
+                  [step("scale", {"x": "X"}, {"y": "D"}), step("next", {"x": "X"}, {"y": "E"}),
+                   step("sum", {"a": "D", "b": "E"}, {"s": "S"})])
+    save_ensemble(folder, "words", 8, [tensor("input", "T", "STRING", [1]), tensor("output", "U", "STRING", [1])],
+                  [step("copy", {"t": "T"}, {"u": "V"}), step("copy", {"t": "V"}, {"u": "U"})])
+    rows, out = tensor("input", "X", "FP32", [-1, 4]), tensor("output", "Y", "FP32", [-1, 4])
+    each = [step("find", {"x": "X"}, {"rows": "ROWS"}), step("scale", {"x": "ROWS"}, {"y": "Y"})]
+    save_ensemble(folder, "each", 0, [rows, out], each, "steps: [{step: scale, for_each: ROWS, limit: 5}]\n")
+    save_ensemble(folder, "cut", 0, [rows, out], each, "steps: [{step: 2, for_each: ROWS, limit: 5, beyond: cut}]\n")
+    save_ensemble(folder, "branch", 0, [rows, out],
+                  [step("find", {"x": "X"}, {"any": "ANY"}), step("scale", {"x": "X"}, {"y": "D"}),
+                   step("next", {"x": "D"}, {"y": "Y"})],
+                  "steps: [{step: scale, when: ANY}]\n")
+    save_ensemble(folder, "picky", 8, [tensor("input", "I", "INT64", [1]), y],
+                  [step("pick", {"i": "I"}, {"y": "P"}), step("scale", {"x": "P"}, {"y": "Y"})])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ensembles")
+    save_models(folder)
+    save_ensembles(folder)
+    with Server("--repository", str(folder), "--slo-ms", "60000") as running:
+        yield running
+
+
+def infer(module, client, model, arrays, outputs=None, **more):
+    types = {"f": "FP32", "i": "INT64", "b": "BOOL", "O": "BYTES"}
+    inputs = []
+    for name, array in arrays.items():
+        given = module.InferInput(name, list(array.shape), types[array.dtype.kind])
+        given.set_data_from_numpy(array)
+        inputs.append(given)
+    return client.infer(model, inputs, outputs=outputs, **more)
+
+
+@pytest.fixture(params=["http", "grpc"])
+def ask(request, server):
+    module = {"http": http, "grpc": grpc}[request.param]
+    port = server.port if module is http else server.grpc_port
+    with module.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        yield lambda model, arrays, **more: infer(module, client, model, arrays, **more)
+
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize("model, given, wanted", [
+    ("alone", X, {"Y": 2 * X}), ("chain", X, {"Y": 2 * X + 1}), ("diamond", X, {"S": 3 * X + 1, "D": 2 * X}),
+    ("each", X, {"Y": 2 * X[1:]}), ("each", -X, {"Y": np.zeros((0, 4), np.float32)}),
+    ("branch", X, {"Y": 2 * X + 1}), ("branch", -X, {"Y": np.zeros((0, 4), np.float32)}),
+    ("branch", np.tile(X, (500, 1)), {"Y": np.tile(2 * X + 1, (500, 1))}),
+    ("cut", np.ones((7, 4), np.float32), {"Y": 2 * np.ones((5, 4), np.float32)})])
+def test_steps_hand_on_what_they_make(ask, model, given, wanted):
+    answer = ask(model, {"X": given})
+    for name, array in wanted.items():
+        assert np.array_equal(answer.as_numpy(name), array)
+
+
+def test_strings_travel(ask):
+    words = np.array([[b"one"], [b""], ["zw\u00f6lf".encode()]], dtype=object)
+    assert ask("words", {"T": words}).as_numpy("U").tolist() == words.tolist()
+
+
+def test_mistakes_of_a_request_name_the_step(ask):
+    with pytest.raises(Exception, match="ensemble 'each', step 2: 'ROWS' has 6 rows, and no more than 5 may be"):
+        ask("each", {"X": np.ones((6, 4), np.float32)})
+    with pytest.raises(Exception, match="ensemble 'picky', step 1: model 'pick' failed"):
+        ask("picky", {"I": np.array([[7]])})
+    with pytest.raises(Exception, match="unexpected inference input 'Z' for model 'chain'"):
+        ask("chain", {"Z": X})
+    with pytest.raises(Exception, match="batch-size must be <= 8 for 'chain'"):
+        ask("chain", {"X": np.ones((9, 4), np.float32)})
+
+
+def test_many_at_once_get_their_own(server, ask):
+    wrong = []
+
+    def client(seed):
+        try:
+            asks(seed)
+        except Exception as error:
+            wrong.append(error)
+
+    def asks(seed):
+        random = np.random.default_rng(seed)
+        with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as c:
+            for _ in range(40):
+                given = random.integers(-9, 9, (random.integers(1, 8), 4)).astype(np.float32)
+                answer = infer(grpc, c, "diamond", {"X": given})
+                found = infer(grpc, c, "cut", {"X": given}).as_numpy("Y")
+                if not np.array_equal(answer.as_numpy("S"), 3 * given + 1) or \
+                   not np.array_equal(found, 2 * given[given[:, 0] > 0][:5]):
+                    wrong.append(given)
+
+    threads = [threading.Thread(target=client, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_it_is_described_as_a_model(server):
+    with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        assert client.is_model_ready("diamond")
+        metadata = client.get_model_metadata("diamond")
+        assert metadata["platform"] == "ensemble"
+        assert metadata["inputs"] == [{"name": "X", "datatype": "FP32", "shape": [-1, 4]}]
+        assert [o["name"] for o in metadata["outputs"]] == ["S", "D"]
+        config = client.get_model_config("diamond")
+        assert config["max_batch_size"] == 8
+        steps = config["ensemble_scheduling"]["step"]
+        assert [s["model_name"] for s in steps] == ["scale", "next", "sum"]
+        assert steps[2]["input_map"] == {"a": "D", "b": "E"}
+        before = {m["name"]: m["inference_count"] for m in client.get_inference_statistics()["model_stats"]}
+        infer(http, client, "diamond", {"X": X})
+        wait_until(lambda: {m["name"]: m["inference_count"]
+                            for m in client.get_inference_statistics()["model_stats"]}["diamond"] == before["diamond"] + 3)
+        after = {m["name"]: m["inference_count"] for m in client.get_inference_statistics()["model_stats"]}
+        assert [after[m] - before[m] for m in ("scale", "next", "sum")] == [3, 3, 3]
+
+
+def test_a_deadline_that_no_step_can_make_ends_it(server, ask):
+    with pytest.raises(Exception, match="ensemble 'chain', step 2: model 'scale' cannot finish this request within its "
+                                        "deadline"):
+        ask("chain", {"X": X}, timeout=1)
+
+
+def test_nothing_is_left_behind(server):
+    wait_until(lambda: all(v == 0 for k, v in server.metrics().items() if k.startswith("symphony_requests_in_flight")))
+    assert any(k.startswith("symphony_requests_in_flight") for k in server.metrics())
+    wait_until(lambda: server.metrics().get("symphony_inputs_bytes", 0) == 0)
+
+
+# ---- loading ----
+
+def reason(client, model):
+    index = {m["name"]: m for m in client.get_model_repository_index()}
+    return index[model].get("state"), index[model].get("reason", "")
+
+
+def test_mistakes_name_file_line_and_step(tmp_path):
+    save_models(tmp_path)
+    x, y = tensor("input", "X", "FP32", [4]), tensor("output", "Y", "FP32", [4])
+    save_ensemble(tmp_path, "nobody", 8, [x, y], [step("nobody-there", {"x": "X"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "circle", 8, [x, y], [step("sum", {"a": "X", "b": "B"}, {"s": "A"}),
+                                                  step("next", {"x": "A"}, {"y": "B"}), step("scale", {"x": "B"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "typed", 8, [x, y], [step("pick", {"i": "X"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "inner", 8, [x, y], [step("scale", {"x": "X"}, {"y": "Y"})])
+    save_ensemble(tmp_path, "outer", 8, [x, y], [step("inner", {"X": "X"}, {"Y": "Y"})])
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000") as server:
+        with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            for model, sentence in [("nobody", "nobody/config.pbtxt:6:3: step 1 (nobody-there): there is no such model"),
+                                    ("circle", "circle/config.pbtxt:6:3: step 1 (sum): the steps wait for each other in a circle"), ("typed", "step 1 (pick)"),
+                                    ("outer", "outer/config.pbtxt:6:3: step 1 (inner): it is an ensemble itself")]:
+                state, why = reason(client, model)
+                assert state == "UNAVAILABLE" and sentence in why
+                assert not client.is_model_ready(model)
+            assert client.is_model_ready("inner")
+        assert server.stop() == 0
+
+
+def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
+    save_models(tmp_path)
+    save_ensembles(tmp_path)
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit") as server:
+        with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+            assert not client.is_model_ready("scale")
+            client.load_model("diamond")
+            assert all(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum"))
+            assert not client.is_model_ready("pick")
+            assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+            client.unload_model("next")
+            wait_until(lambda: not client.is_model_ready("diamond"))
+            assert "step 2 (next): there is no such model" in reason(client, "diamond")[1]
+            with pytest.raises(Exception, match="step 2 .next.: there is no such model"):
+                infer(http, client, "diamond", {"X": X})
+            client.load_model("next")
+            wait_until(lambda: client.is_model_ready("diamond"))
+            assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+            client.unload_model("diamond")
+            wait_until(lambda: reason(client, "diamond") == ("UNAVAILABLE", "unloaded"))
+            client.load_model("diamond")
+            assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+        assert server.stop() == 0
+
+
+def test_models_are_replaced_under_it(tmp_path):
+    """Every answer is that of the model before or after; no request is lost."""
+    save_models(tmp_path)
+    save_ensembles(tmp_path)
+    with Server("--repository", str(tmp_path), "--slo-ms", "60000", "--model-control-mode", "explicit", "--load-model",
+                "chain") as server, http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+        stop, wrong, answers = threading.Event(), [], [0]
+
+        def asks():
+            with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as c:
+                while not stop.is_set():
+                    try:
+                        y = infer(grpc, c, "chain", {"X": X}).as_numpy("Y")
+                        answers[0] += 1
+                        if not any(np.array_equal(y, f * X + 1) for f in (2, 3)):
+                            wrong.append(y)
+                    except Exception as error:
+                        wrong.append(error)
+
+        thread = threading.Thread(target=asks)
+        thread.start()
+        three = helper.make_tensor("three", FLOAT, [1], [3])
+        save_model(tmp_path, "new", [helper.make_node("Mul", ["x", "three"], ["y"])], [("x", FLOAT, ["N", 4])],
+                   [("y", FLOAT, ["N", 4])], [three])
+        for version in (2, 3, 4):
+            path = tmp_path / "scale" / str(version)
+            path.mkdir(exist_ok=True)
+            (path / "model.onnx").write_bytes((tmp_path / "new" / "1" / "model.onnx").read_bytes())
+            client.load_model("scale")
+        now = answers[0]
+        wait_until(lambda: answers[0] > now + 10 or wrong)
+        stop.set()
+        thread.join()
+        assert not wrong, wrong[0]
+        assert np.array_equal(infer(http, client, "chain", {"X": X}).as_numpy("Y"), 3 * X + 1)
+        assert server.stop() == 0
