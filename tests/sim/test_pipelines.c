@@ -192,7 +192,7 @@ static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
 static void on_answered(void *context, int64_t now_ns, uint64_t handle, bool ran) {
     struct watch *w = context;
     const struct checked_request *request = &w->requests[sim_request_number(handle) % REQUESTS_MAX];
-    (void)now_ns;
+    w->inner.answered(w->checker, now_ns, handle, ran);
     if (request->query == NOBODY)
         return;
     struct checked_query *q = &w->queries[request->query];
