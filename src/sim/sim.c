@@ -318,7 +318,7 @@ static void fault_toggle(struct sim *sim) {
     double wait_s = c->fault_every_s * rng_exponential(fault_rng(sim));
     int64_t next_ns = sim->now_ns + (int64_t)(wait_s * (double)NS_PER_S) + 1;
     if (sim->fault == SIM_WELL) {
-        next_ns = fault_begin(sim, wait_s);
+        next_ns = sim_links_crowded(sim) ? next_ns : fault_begin(sim, wait_s);
     } else if (sim->fault == SIM_SILENT && sim->now_ns < sim->fault_until_ns) {
         fault_apply(sim, sim_accelerator_down);
         sim->fault = SIM_DOWN;

@@ -22,9 +22,17 @@ bool sim_links_on(const struct sim_config *c) {
     return c->link_jitter_ns > 0 || c->link_loss > 0 || c->scheduler_every_s > 0 || c->fault_again;
 }
 
-/* All requests; the ends of all batches; an accelerator that leaves, joins, leaves again and joins again. */
+/* Messages about accelerators that may be on their way. */
+static uint32_t news_most(const struct sim *sim) {
+    return 4 * sim->batch_count + 4 * sim->config->accelerators;
+}
+
 static uint32_t packets_most(const struct sim *sim) {
-    return sim->pool.capacity + 4 * sim->batch_count + 4 * sim->config->accelerators;
+    return sim->pool.capacity + news_most(sim);
+}
+
+bool sim_links_crowded(const struct sim *sim) {
+    return sim_links_on(sim->config) && sim->links.used - sim->links.requests > news_most(sim) / 2;
 }
 
 void sim_links_layout(struct sim *sim, struct arena *arena) {
@@ -78,18 +86,19 @@ static void due_set(struct sim *sim) {
     sim_source_set(sim, sim->sources.packets, heap_empty(due) ? TIME_NEVER : heap_top(due).key);
 }
 
-static void packet_arrives(struct sim *sim, const struct sim_packet *packet);
+static void packet_deliver(struct sim *sim, const struct sim_packet *packet);
 
-/* If there is no memory for one more packet, it arrives at once. */
+/* If there is no memory for one more packet, it is delivered at once. */
 static void packet_send(struct sim *sim, const struct sim_packet *packet, int64_t at_ns) {
     struct sim_links *l = &sim->links;
     uint32_t slot = l->unused;
     if (slot == SIM_NOTHING) {
-        packet_arrives(sim, packet);
+        packet_deliver(sim, packet);
         return;
     }
     l->unused = l->packets[slot].next;
     l->packets[slot] = *packet;
+    l->used++;
     l->requests += packet->kind <= SIM_HELD;
     heap_set(&l->due, slot, at_ns);
     due_set(sim);
@@ -100,6 +109,7 @@ static struct sim_packet packet_take(struct sim *sim, uint32_t slot) {
     struct sim_packet packet = l->packets[slot];
     CHECK(heap_contains(&l->due, slot));
     heap_remove(&l->due, slot);
+    l->used--;
     l->requests -= packet.kind <= SIM_HELD;
     l->packets[slot].next = l->unused;
     l->unused = slot;
@@ -153,7 +163,7 @@ bool sim_request_again(struct sim *sim, const struct request_node *node) {
     sim->result->sent_again++;
     if (observer && observer->sent_again)
         observer->sent_again(observer->context, sim->now_ns, node->handle);
-    /* 1 ns later, so that it does not arrive in the middle of the event that is being handled */
+    /* 1 ns later, so that it does not arrive in the middle of the event that is being handled. */
     packet_send(sim, &(struct sim_packet){.kind = SIM_REQUEST, .request = message},
                 sim->now_ns + 1 + sim_link_delay(sim));
     return true;
@@ -216,20 +226,29 @@ void sim_tell_left(struct sim *sim, uint32_t a) {
 
 /* ---- arrival ---- */
 
-static void packet_arrives(struct sim *sim, const struct sim_packet *packet) {
-    const struct request_message *m = &packet->request;
-    if (packet->kind == SIM_HELD)
-        held_refuse(sim, m);
-    else if (packet->kind == SIM_REQUEST && !sim->links.scheduler_down)
-        sim->driver->arrived(sim, m);
+static void packet_deliver(struct sim *sim, const struct sim_packet *packet) {
+    if (packet->kind == SIM_HELD || (packet->kind == SIM_REQUEST && sim->links.scheduler_down))
+        held_refuse(sim, &packet->request);
     else if (packet->kind == SIM_REQUEST)
-        hold(sim, m);
+        sim->driver->arrived(sim, &packet->request);
     else if (packet->kind == SIM_ENDED)
         sim->driver->ended(sim, packet->accelerator, &packet->batch, packet->done);
     else if (packet->kind == SIM_JOINED)
         sim->driver->joined(sim, packet->accelerator);
     else
         sim->driver->left(sim, packet->accelerator);
+}
+
+/* A request may have to wait for a scheduler. */
+static void packet_arrives(struct sim *sim, const struct sim_packet *packet) {
+    const struct sim_links *l = &sim->links;
+    bool early = packet->kind == SIM_REQUEST && (l->scheduler_down || sim->now_ns < l->ready_ns);
+    if (early && (l->scheduler_down || packet->request.deadline_ns < l->ready_ns))
+        hold(sim, &packet->request);
+    else if (early)
+        packet_send(sim, packet, l->ready_ns);
+    else
+        packet_deliver(sim, packet);
 }
 
 void sim_packets_due(struct sim *sim) {
@@ -261,17 +280,16 @@ static void scheduler_dies(struct sim *sim) {
     due_set(sim);
 }
 
-/* Frontends send what they hold; it arrives after the scheduler's cores know the accelerators. */
+/* Frontends send what they hold. */
 static void held_send(struct sim *sim) {
     struct sim_links *l = &sim->links;
-    int64_t first_ns = sim->now_ns + sim->config->message_ns + sim->config->message_jitter_ns + 1;
     for (uint32_t slot = 0; slot < l->due.capacity; slot++) {
         struct sim_packet *packet = &l->packets[slot];
         bool held = heap_contains(&l->due, slot) && packet->kind == SIM_HELD;
-        if (!held || packet->request.deadline_ns < first_ns)
+        if (!held || packet->request.deadline_ns < l->ready_ns)
             continue;
         packet->kind = SIM_REQUEST;
-        heap_set(&l->due, slot, first_ns + sim_link_delay(sim));
+        heap_set(&l->due, slot, l->ready_ns + sim_link_delay(sim));
     }
 }
 
@@ -281,6 +299,7 @@ static void scheduler_takes_over(struct sim *sim) {
     struct arena arena = sim->driver_memory;
     l->scheduler_down = false;
     l->term++;
+    l->ready_ns = sim->now_ns + sim->config->message_ns + sim->config->message_jitter_ns + 1;
     sim->driver->layout(sim, &arena);
     for (uint32_t a = 0; a < sim->config->accelerators; a++) {
         struct sim_accelerator *accelerator = &sim->accelerators[a];

@@ -76,11 +76,13 @@ struct sim_packet {
 struct sim_links {
     struct sim_packet *packets;
     uint32_t unused;     /* the first unused packet */
-    uint32_t requests;   /* packets that are requests */
+    uint32_t used;       /* packets */
+    uint32_t requests;   /* those of them that are requests */
     struct heap due;     /* packets by when they arrive */
     int64_t *told_ns;    /* [accelerators] when the last packet about each arrives */
     uint32_t term;       /* the number of the scheduler, from 0 on */
     bool scheduler_down; /* it is dead, and no other has taken over */
+    int64_t ready_ns;    /* before, a new scheduler takes no requests: its cores do not know all accelerators yet */
     struct rng rng;      /* for delays and losses */
     /* For deaths of the scheduler, and silent and killed backends: these happen at the same times under all policies.
      */
@@ -247,6 +249,8 @@ bool sim_links_on(const struct sim_config *config);
 /* After the accelerators', before the driver's. */
 void sim_links_layout(struct sim *sim, struct arena *arena);
 void sim_links_begin(struct sim *sim);
+/* Whether so many messages about accelerators are on their way that there should be no further fault. */
+bool sim_links_crowded(const struct sim *sim);
 /* Draws by how much a message that is sent now is late. */
 int64_t sim_link_delay(struct sim *sim);
 /* Sends a request to the scheduler. sim_request_again(): once more, since its batch was lost; false if its deadline has
