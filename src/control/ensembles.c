@@ -101,8 +101,8 @@ static void graph_make(const struct served_model *model, const struct steps *ste
 }
 
 /* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. What
- * the steps' best batches leave over goes to all steps, each in proportion to the time of its own batch: a budget may be
- * far more than that, and then the others' would be tight for nothing. */
+ * the steps' best batches leave over goes to all steps, each in proportion to the time of its own batch: a budget may
+ * be far more than that, and then the others' would be tight for nothing. */
 static int split(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];

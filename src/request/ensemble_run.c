@@ -85,8 +85,8 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
     request->deadline_ns = best_effort ? run->query->deadline_ns : stage->deadline_ns;
     request->due_ns = request->deadline_ns;
     request->late_until_ns = whole->late_until_ns > 0 && !best_effort ? run->query->deadline_ns : 0;
-    request->priority =
-        best_effort ? PRIORITY_BEST_EFFORT : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
+    request->priority = best_effort ? PRIORITY_BEST_EFFORT
+                                    : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
     request->delay = false;
 }
 
@@ -116,8 +116,8 @@ static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests
     const struct ensemble_step *step = &run->ensemble->steps[v];
     struct run_step *to = &run->steps[v];
     size_t views = step->output_count * sizeof(struct tensor_view);
-    to->request_bytes = sizeof(struct step_request) +
-                        step_model(run, v)->signature.input_count * sizeof(struct tensor_view);
+    to->request_bytes =
+        sizeof(struct step_request) + step_model(run, v)->signature.input_count * sizeof(struct tensor_view);
     to->outputs = slab_take(run->inference->home->slab, views + requests * to->request_bytes);
     if (!to->outputs)
         return false;
@@ -206,10 +206,10 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
 
 static void step_count(const struct ensemble_run *run, const struct request *request, int64_t now_ns) {
     struct model_infer_counters *counters = &run->inference->home->counters.models[request->model];
-    enum outcome outcome = request->status == REQUEST_OK                ? OUTCOME_OK
-                           : request->status == REQUEST_FAILED          ? OUTCOME_FAILED
-                           : request->refusal == REFUSAL_CANCELLED      ? OUTCOME_CANCELLED
-                                                                        : OUTCOME_REFUSED;
+    enum outcome outcome = request->status == REQUEST_OK           ? OUTCOME_OK
+                           : request->status == REQUEST_FAILED     ? OUTCOME_FAILED
+                           : request->refusal == REFUSAL_CANCELLED ? OUTCOME_CANCELLED
+                                                                   : OUTCOME_REFUSED;
     counter_add(&counters->outcomes[outcome], 1);
     if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
         counter_add(&counters->fail_ns, (uint64_t)(now_ns - request->arrival_ns));
