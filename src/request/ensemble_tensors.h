@@ -28,6 +28,7 @@ struct ensemble_run {
     struct inference *inference;
     const struct ensemble *ensemble;
     struct query *query;
+    struct step_counters *counters;
     struct ensemble_run *next;           /* in the list of those that are over at once */
     uint32_t models[ENSEMBLE_STEPS_MAX]; /* numbers of the steps' models; the first `held` are held */
     uint32_t held;

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "pipeline/pipeline.h"
 #include "profile/prepare.h"
 #include "repository/model_config.h"
+#include "request/ensemble_plan.h"
 #include "unit/cmocka_all.h"
 
 #define MS NS_PER_MS
@@ -30,6 +30,7 @@ struct fixture {
     const struct profile *profiles[COUNT];
     struct server_accelerators accelerators;
     struct ensemble_world world;
+    struct step_counters counts;
     struct sy_error err;
 };
 
@@ -80,7 +81,11 @@ static int fixture_free(void **state) {
 }
 
 static int64_t part_ns(const struct fixture *f, uint32_t stage) {
-    return f->models[WHOLE].pipeline->stages[stage].part_ns;
+    return f->models[WHOLE].plan->part_ns[stage];
+}
+
+static int look(struct fixture *f) {
+    return ensemble_look(&f->models[WHOLE], &f->world, &f->counts, &f->err);
 }
 
 static int64_t longest_ns(const struct fixture *f) {
@@ -95,8 +100,8 @@ static void the_parts_fill_the_slo(void **state) {
     assert_in_range(longest_ns(f), 60 * MS - 10, 60 * MS);
     for (uint32_t v = A; v <= D; v++)
         assert_true(part_ns(f, v) >= f->profiles[v]->latency_ns[1]);
-    assert_int_equal(f->models[WHOLE].pipeline->stage_count, 4);
-    assert_int_equal(f->models[WHOLE].pipeline->stages[D].after, 1 << B | 1 << C);
+    assert_int_equal(f->models[WHOLE].plan->graph.stage_count, 4);
+    assert_int_equal(f->models[WHOLE].plan->graph.stages[D].after, 1 << B | 1 << C);
 }
 
 /* With far more time than the largest batches take, no step has less room in it than another. */
@@ -125,44 +130,67 @@ static void an_slo_is_chosen_from_those_of_the_longest_path(void **state) {
     for (uint32_t v = A; v <= D; v++)
         slo_ns[v] = profile_default_slo_ns(f->profiles[v]);
     assert_true(slo_ns[B] != slo_ns[C]);
-    assert_int_equal(f->models[WHOLE].slo_ns,
-                     slo_ns[A] + (slo_ns[B] > slo_ns[C] ? slo_ns[B] : slo_ns[C]) + slo_ns[D]);
+    assert_int_equal(f->models[WHOLE].slo_ns, slo_ns[A] + (slo_ns[B] > slo_ns[C] ? slo_ns[B] : slo_ns[C]) + slo_ns[D]);
     assert_true(f->models[WHOLE].slo_chosen);
 }
 
 static void what_a_step_lacks_is_named(void **state) {
     struct fixture *f = *state;
-    const struct served_model *whole = &f->models[WHOLE];
-    assert_int_equal(ensemble_look(whole, &f->world, &f->err), 0);
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    assert_int_equal(look(f), 0);
 
     f->models[C].state = MODEL_UNAVAILABLE;
     strcpy(f->models[C].reason, "it broke");
-    assert_int_equal(ensemble_look(whole, &f->world, &f->err), -EINVAL);
+    assert_int_equal(look(f), -EINVAL);
     assert_string_equal(f->err.text, "c:6:1: step 3 (c): the model cannot be served: it broke");
     f->models[C].state = MODEL_READY;
 
     strcpy(f->models[C].name, "other");
-    assert_int_equal(ensemble_look(whole, &f->world, &f->err), -EINVAL);
+    assert_int_equal(look(f), -EINVAL);
     assert_string_equal(f->err.text, "c:6:1: step 3 (c): there is no such model");
     strcpy(f->models[C].name, "c");
 
     f->models[C].signature.outputs[0].type = DATATYPE_INT64; /* another version of it */
-    assert_int_equal(ensemble_look(whole, &f->world, &f->err), -EINVAL);
+    assert_int_equal(look(f), -EINVAL);
     assert_non_null(strstr(f->err.text, "step 4 (d)"));
     assert_non_null(strstr(f->err.text, "INT64"));
+}
+
+/* A step that is asked for much more than the others gets more of the SLO; before the next epoch only if a model
+ * changes. */
+static void the_slo_is_divided_anew_for_what_steps_come_to(void **state) {
+    struct fixture *f = *state;
+    struct profile *other = malloc(profile_bytes(16));
+    assert_non_null(other);
+    f->models[WHOLE].slo_ns = 20 * MS;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    int64_t before_ns = part_ns(f, D);
+    for (uint32_t v = A; v <= D; v++) {
+        f->counts.whole[v] = 1000;
+        f->counts.items[v] = v == D ? 100000 : 1000;
+    }
+    assert_int_equal(look(f), 0);
+    assert_int_equal(part_ns(f, D), before_ns);
+
+    memcpy(other, f->profiles[B], profile_bytes(16)); /* the same model once more */
+    free((void *)f->profiles[B]);
+    f->profiles[B] = other;
+    assert_int_equal(look(f), 0);
+    assert_true(part_ns(f, D) > before_ns);
+    assert_in_range(longest_ns(f), 20 * MS - 10, 20 * MS);
+    assert_int_equal(f->models[WHOLE].plan->divisions, 2);
 }
 
 /* Of a model's versions a step has the highest that is ready, or the one that it names. */
 static void a_step_has_the_highest_version_that_is_ready(void **state) {
     struct fixture *f = *state;
-    const struct served_model *whole = &f->models[WHOLE];
     strcpy(f->models[B].name, "a"); /* a second version of it, that cannot be served */
     f->models[B].version = 2;
     f->models[B].state = MODEL_UNAVAILABLE;
-    assert_int_equal(ensemble_look(whole, &f->world, &f->err), -EINVAL);
+    assert_int_equal(look(f), -EINVAL);
     assert_non_null(strstr(f->err.text, "step 2 (b): there is no such model"));
     strcpy(f->models[C].name, "b");
-    assert_int_equal(ensemble_look(whole, &f->world, &f->err), -EINVAL); /* step 1 was found */
+    assert_int_equal(look(f), -EINVAL); /* step 1 was found */
     assert_non_null(strstr(f->err.text, "step 3 (c)"));
 }
 
@@ -173,6 +201,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(too_short_an_slo_is_divided_evenly, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(an_slo_is_chosen_from_those_of_the_longest_path, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(what_a_step_lacks_is_named, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(the_slo_is_divided_anew_for_what_steps_come_to, fixture_make, fixture_free),
         cmocka_unit_test_setup_teardown(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "repository/ensemble.h"
+#include "request/ensemble_plan.h"
 #include "request/ensemble_run.h"
 #include "request/inference.h"
 #include "sched/wiring.h"
@@ -33,7 +34,7 @@ struct value {
 
 struct query_rig {
     struct ensemble *ensemble;
-    struct pipeline pipeline;
+    struct ensemble_plan plan;
     enum kind kinds[STEPS];
     bool is_bool[ENSEMBLE_TENSORS_MAX];
     struct inference *inference; /* running; NULL: none */
@@ -189,14 +190,14 @@ static void ensemble_draw(struct world *w, uint32_t n) {
 
     model_make(model, n, "ensemble", false);
     model->ensemble = e;
-    model->pipeline = &q->pipeline;
+    model->plan = &q->plan;
     model->signature.inputs[model->signature.input_count++] = spec("X", DATATYPE_FP32, 2);
-    q->pipeline = (struct pipeline){.slo_ns = model->slo_ns, .stage_count = e->step_count};
+    q->plan.graph = (struct pipeline){.slo_ns = model->slo_ns, .stage_count = e->step_count};
     for (uint32_t v = 0; v < e->step_count; v++)
-        q->pipeline.stages[v] = (struct pipeline_stage){.after = e->steps[v].after,
-                                                        .fan_out = {FAN_OUT_QUERY, 1, 0},
-                                                        .part_ns = model->slo_ns / STEPS,
-                                                        .least_ns = 1};
+        q->plan.graph.stages[v] = (struct pipeline_stage){.after = e->steps[v].after,
+                                                          .fan_out = {FAN_OUT_QUERY, 1, 0},
+                                                          .part_ns = model->slo_ns / STEPS,
+                                                          .least_ns = 1};
     for (uint32_t t = 1; t < e->tensor_count; t++) {
         bool taken = q->is_bool[t];
         for (uint32_t v = 0; v < e->step_count; v++)
