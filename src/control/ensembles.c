@@ -17,7 +17,7 @@
 #include "request/ensemble_plan.h"
 #include "request/infer_counters.h"
 
-#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for */
+#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for at first */
 #define TURNS     1.0 /* the paper's program: a batch takes its latency once */
 
 #define EPOCH_NS    (30 * NS_PER_S) /* the SLO is divided anew so often (Nexus's epoch, section 6.1) */
@@ -100,25 +100,70 @@ static int64_t longest_path(const struct ensemble *e, const int64_t *step_ns) {
     return longest_ns;
 }
 
-/* Each step takes what its model has for an SLO if none is given. */
-static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
-    int64_t step_ns[ENSEMBLE_STEPS_MAX];
-    for (uint32_t v = 0; v < e->step_count; v++)
-        step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
-    return longest_path(e, step_ns);
+/* How many rows a tensor has, as far as the models' signatures say it; 0: they leave it open. `items` of the steps
+ * before. */
+static double rows_of(const struct served_model *model, const struct steps *steps, const double *items,
+                      uint32_t tensor) {
+    const struct ensemble_tensor *t = &model->ensemble->tensors[tensor];
+    const struct tensor_spec *spec = &model->signature.inputs[t->place];
+    if (t->step != ENSEMBLE_NONE) {
+        const struct signature *signature = &steps->models[t->step]->signature;
+        const char *name = model->ensemble->steps[t->step].outputs[t->place].name;
+        int index = tensor_spec_find(signature->outputs, signature->output_count, name, strlen(name));
+        if (signature->batched)
+            return items[t->step];
+        spec = &signature->outputs[index]; /* it is there: ensemble_check() */
+    }
+    return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
 }
 
-static void graph_make(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+/* What each step comes to for one of the ensemble's items, before any request has been seen. */
+static void items_expect(const struct served_model *model, const struct steps *steps, double *items) {
+    for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
+        const struct ensemble_step *step = &model->ensemble->steps[v];
+        bool each = step->each != ENSEMBLE_NONE;
+        double rows = 0;
+        if (steps->models[v]->signature.batched && !model->signature.batched)
+            rows = rows_of(model, steps, items, each ? step->each : step->inputs[0].tensor);
+        items[v] = rows > 0 ? rows : each ? EACH_MEAN : 1;
+    }
+}
+
+/* The fewest items of a batch that the step runs in: those of one request. */
+static uint32_t items_least(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
+    uint32_t most = steps->models[v]->batch_max;
+    if (model->ensemble->steps[v].each != ENSEMBLE_NONE || items < 1)
+        return 1;
+    return items < most ? (uint32_t)items : most;
+}
+
+/* The time that a batch of those takes. */
+static int64_t least_ns(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
+    return steps->profiles[v]->latency_ns[items_least(model, steps, v, items)];
+}
+
+/* Each step takes what its model has for an SLO if none is given, or twice what a batch takes of one request alone. */
+static int64_t slo_choose(const struct served_model *model, const struct steps *steps, const double *items) {
+    int64_t step_ns[ENSEMBLE_STEPS_MAX];
+    for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
+        int64_t twice_ns = 2 * least_ns(model, steps, v, items[v]);
+        step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
+        step_ns[v] = twice_ns > step_ns[v] ? twice_ns : step_ns[v];
+    }
+    return (longest_path(model->ensemble, step_ns) + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+}
+
+static void graph_make(const struct served_model *model, const struct steps *steps, const double *items,
+                       struct pipeline *graph) {
     const struct ensemble *e = model->ensemble;
-    pipeline->slo_ns = model->slo_ns;
-    pipeline->deadlines = PIPELINE_FLOATING;
-    pipeline->stage_count = e->step_count;
+    graph->slo_ns = model->slo_ns;
+    graph->deadlines = PIPELINE_FLOATING;
+    graph->stage_count = e->step_count;
     for (uint32_t v = 0; v < e->step_count; v++)
-        pipeline->stages[v] = (struct pipeline_stage){
+        graph->stages[v] = (struct pipeline_stage){
             .after = e->steps[v].after,
-            .fan_out = {e->steps[v].each == ENSEMBLE_NONE ? FAN_OUT_QUERY : FAN_OUT_POISSON,
-                        e->steps[v].each == ENSEMBLE_NONE ? 1 : EACH_MEAN, 0},
-            .least_ns = steps->profiles[v]->latency_ns[1],
+            .fan_out = {FAN_OUT_QUERY, items[v], 0},
+            .least_ns = least_ns(model, steps, v, items[v]),
         };
 }
 
@@ -129,10 +174,33 @@ static void parts_publish(struct ensemble_plan *plan, const int64_t *parts_ns) {
     atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
 }
 
-/* Divides the SLO so that the steps, which have so many items for one of the ensemble, take the fewest accelerators;
- * evenly, if not even lone requests are within it. What the steps' best batches leave over goes to all steps, each in
- * proportion to the time of its own batch: a budget may be far more than that, and then the others' would be tight for
- * nothing. 1: done; 0: the SLO is too short for lone requests; or -ENOMEM. */
+/* What the steps' batches leave of the SLO goes to all steps of the longest path alike. It is for what no batch's
+ * latency tells: another model's batch is on the accelerator, and the way there and back. */
+static void slack_share(const struct served_model *model, int64_t *parts_ns) {
+    int64_t slo_ns = model->plan->graph.slo_ns, longest_ns = longest_path(model->ensemble, parts_ns);
+    double low = 0, high = (double)slo_ns;
+    int64_t with_ns[ENSEMBLE_STEPS_MAX];
+    if (longest_ns > slo_ns) {
+        for (uint32_t v = 0; v < model->ensemble->step_count; v++)
+            parts_ns[v] = (int64_t)((double)parts_ns[v] * (double)slo_ns / (double)longest_ns);
+        return;
+    }
+    for (int i = 0; i < 40; i++) { /* paths differ in their steps, so the most that every path allows is searched */
+        double share = (low + high) / 2;
+        for (uint32_t v = 0; v < model->ensemble->step_count; v++)
+            with_ns[v] = parts_ns[v] + (int64_t)share;
+        if (longest_path(model->ensemble, with_ns) <= slo_ns)
+            low = share;
+        else
+            high = share;
+    }
+    for (uint32_t v = 0; v < model->ensemble->step_count; v++)
+        parts_ns[v] += (int64_t)low;
+}
+
+/* Divides the SLO so that the steps, which have so many items for one of the ensemble, take the fewest accelerators; by
+ * what steps take, if not even lone requests are within it. Batches are no larger than pays, or than a request is. 1:
+ * done; 0: the SLO is too short for lone requests; or -ENOMEM. */
 static int split(const struct served_model *model, const struct steps *steps, const double *items) {
     const struct pipeline *graph = &model->plan->graph;
     struct split_stage stages[PIPELINE_STAGES_MAX];
@@ -141,20 +209,24 @@ static int split(const struct served_model *model, const struct steps *steps, co
     void *memory = malloc(split_bytes(graph->stage_count));
     if (!memory)
         return -ENOMEM;
-    for (uint32_t v = 0; v < graph->stage_count; v++)
-        stages[v] = (struct split_stage){.profile = steps->profiles[v],
-                                         .batch_max = steps->models[v]->batch_max,
-                                         .rate = items[v],
-                                         .turns = TURNS,
-                                         .after = graph->stages[v].after};
+    for (uint32_t v = 0; v < graph->stage_count; v++) {
+        uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items[v]);
+        uint32_t most = pays > least ? pays : least;
+        stages[v] =
+            (struct split_stage){.profile = steps->profiles[v],
+                                 .batch_max = most < steps->models[v]->batch_max ? most : steps->models[v]->batch_max,
+                                 .rate = items[v],
+                                 .turns = TURNS,
+                                 .after = graph->stages[v].after};
+    }
     bool fits = split_best(stages, graph->stage_count, graph->slo_ns, memory, parts);
     free(memory);
-    for (uint32_t v = 0; v < graph->stage_count; v++)
-        parts_ns[v] = parts[v].batch ? (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch])
-                                     : parts[v].budget_ns;
-    double fill = (double)graph->slo_ns / (double)longest_path(model->ensemble, parts_ns);
-    for (uint32_t v = 0; v < graph->stage_count; v++)
-        parts_ns[v] = (int64_t)(fill * (double)parts_ns[v]);
+    for (uint32_t v = 0; v < graph->stage_count; v++) {
+        int64_t batch_ns = (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch]);
+        int64_t request_ns = least_ns(model, steps, v, items[v]);
+        parts_ns[v] = batch_ns > request_ns ? batch_ns : request_ns;
+    }
+    slack_share(model, parts_ns);
     parts_publish(model->plan, parts_ns);
     return fits;
 }
@@ -166,15 +238,15 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
         return rc;
     if (model->batch_max > PROFILE_BATCH_MAX)
         model->batch_max = PROFILE_BATCH_MAX;
-    if (model->slo_ns == 0) {
-        model->slo_ns = slo_choose(model->ensemble, &steps);
-        model->slo_chosen = true;
-    }
     struct plan *plan = calloc(1, sizeof(*plan));
     if (plan) {
+        items_expect(model, &steps, plan->items);
+        if (model->slo_ns == 0) {
+            model->slo_ns = slo_choose(model, &steps, plan->items);
+            model->slo_chosen = true;
+        }
         model->plan = &plan->shared;
-        graph_make(model, &steps, &plan->shared.graph);
-        pipeline_items(&plan->shared.graph, plan->items);
+        graph_make(model, &steps, plan->items, &plan->shared.graph);
         plan->divided_ns = clock_now_ns();
         memcpy(plan->profiles, steps.profiles, sizeof(plan->profiles));
         rc = split(model, &steps, plan->items);
