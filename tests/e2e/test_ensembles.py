@@ -254,6 +254,12 @@ def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
             wait_until(lambda: reason(client, "diamond") == ("UNAVAILABLE", "unloaded"))
             client.load_model("diamond")
             assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+            client.unload_model("diamond", unload_dependents=True)
+            wait_until(lambda: not any(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum")))
+            with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as other:
+                other.load_model("diamond")
+                other.unload_model("diamond", unload_dependents=True)
+                wait_until(lambda: not any(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum")))
         assert server.stop() == 0
 
 
