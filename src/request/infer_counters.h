@@ -8,6 +8,7 @@
 #include "base/counter.h"
 #include "base/fine_histogram.h"
 #include "base/histogram.h"
+#include "request/preparer.h"
 
 enum outcome {
     OUTCOME_OK,
@@ -29,6 +30,8 @@ struct model_infer_counters {
     _Atomic int64_t last_ns;   /* when the last one was answered; 0: none was */
     struct fine_histogram latency_ns; /* of OK ones: from arrival until the kernel had the answer */
     struct histogram queue_ns;        /* of OK ones: from arrival to the start of the run */
+    _Atomic uint64_t preparations[PREPARATION_ENDS]; /* by enum preparation_end */
+    struct histogram prepare_ns;      /* of those done: the preparing thread's time */
 };
 
 struct infer_counters {
