@@ -187,7 +187,7 @@ def test_a_bomb_takes_no_memory(server):
     text = refusal(server, "any", [bomb])
     assert "image 0 has 60000 x 60000 pixels, 10800000000 bytes once decoded" in text and "[400]" in text
     lies = png_of(64, 48, zlib.compress(bytes(1 << 24), 9))
-    assert (pixels_of(server, "any", [lies]) == 0).all() or "cannot be decoded" in refusal(server, "any", [lies])
+    assert (pixels_of(server, "any", [lies]) == 0).all()  # no more rows are unpacked than its header says
     assert server.metrics()["symphony_inputs_mapped_bytes"] - mapped < 16 << 20
     assert pixels_of(server, "any", [png(np.zeros((1000, 1000, 3), np.uint8))]).shape == (1, 1000, 1000, 3)
 
@@ -225,7 +225,7 @@ def test_metrics(server):
 
 # ---- where it is served, and where not ----
 
-@pytest.mark.parametrize("policy", ["eager", "clockwork", "nexus", "kairos", "symphony", "fifo"])
+@pytest.mark.parametrize("policy", ["eager", "timeout", "fifo", "clockwork", "nexus", "kairos"])
 def test_every_policy(repository, policy):
     image = picture(H, W)
     with Server("--repository", str(repository / "fixed"), "--policy", policy, "--slo-ms", "60000") as server:
