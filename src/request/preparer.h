@@ -3,8 +3,7 @@
  *
  * So far there is one way: a JPEG or PNG becomes UINT8 [height,width,3] (image/image_decode.h). The frontend has read the
  * image's header, taken memory for its pixels and submitted the request with a time for which its inputs are promised
- * (request/preparation.h). The promise is what such images took so far, a running 95th percentile for each kind of
- * file, after what waits before it. */
+ * (request/preparation.h). The promise is what as many pixels of such files took lately, after what waits before it. */
 #pragma once
 
 #include <stdatomic.h>
