@@ -289,11 +289,8 @@ void batch_unready_give(struct executor *x, struct batch_plan *plan) {
         left -= wiring_card(x->wiring, handle)->items;
         struct result_message *message = result_reserve(x, handle, &ring);
         CHECK(message); /* as in batch_answer() */
-        *message = (struct result_message){.handle = handle,
-                                           .run_start_ns = now_ns,
-                                           .run_end_ns = now_ns,
-                                           .status = REQUEST_LOST,
-                                           .unready = true};
+        *message = (struct result_message){
+            .handle = handle, .run_start_ns = now_ns, .run_end_ns = now_ns, .status = REQUEST_LOST, .unready = true};
         ring_push(ring);
     }
     if (kept == count)

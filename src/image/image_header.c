@@ -1,4 +1,5 @@
-/* image_header.c - finds the frame header of a JPEG (ITU-T T.81, annex B) or the IHDR chunk of a PNG (W3C PNG, 11.2). */
+/* image_header.c - finds the frame header of a JPEG (ITU-T T.81, annex B) or the IHDR chunk of a PNG (W3C PNG, 11.2).
+ */
 #include "image/image_header.h"
 
 #include <errno.h>

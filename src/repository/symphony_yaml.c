@@ -116,15 +116,15 @@ static const struct conf_key prepare_keys[] = {
     CONF_KEYS_END,
 };
 
-static int prepare_read_one(const struct conf_node *node, struct symphony_yaml_prepare *prepare,
-                            struct sy_error *err) {
+static int prepare_read_one(const struct conf_node *node, struct symphony_yaml_prepare *prepare, struct sy_error *err) {
     if (node->kind != CONF_MAP)
         return conf_error(node, err, "expected a mapping, such as {input: image, step: " PREPARE_IMAGE_STEP "}");
     prepare->line = node->line;
     int rc = conf_read_map(node, prepare_keys, prepare, err);
     if (!rc && strcmp(prepare->step, PREPARE_IMAGE_STEP) != 0)
-        rc = conf_error(node, err, prepare->step[0] ? "step: '%s' is not known; there is " PREPARE_IMAGE_STEP
-                                                    : "step%s is missing; there is " PREPARE_IMAGE_STEP,
+        rc = conf_error(node, err,
+                        prepare->step[0] ? "step: '%s' is not known; there is " PREPARE_IMAGE_STEP
+                                         : "step%s is missing; there is " PREPARE_IMAGE_STEP,
                         prepare->step);
     return rc;
 }

@@ -26,8 +26,8 @@ struct symphony_yaml_step {
 
 /* An input that is made of what clients send (served_model.h). */
 struct symphony_yaml_prepare {
-    char input[TENSOR_NAME_MAX]; /* "": the model's only one */
-    char step[32];               /* PREPARE_IMAGE_STEP */
+    char input[TENSOR_NAME_MAX];   /* "": the model's only one */
+    char step[32];                 /* PREPARE_IMAGE_STEP */
     int64_t max_bytes, max_pixels; /* 0: not given */
     uint32_t line;
 };

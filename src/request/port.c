@@ -222,8 +222,7 @@ static int64_t scheduler_deadline(const struct port *port, const struct request 
 /* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets it before that
  * only the first time, and only if it reckons with promises: central policies and best effort do not. */
 static void hand_over(struct port *port, struct request *request, bool again) {
-    request->held =
-        request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
+    request->held = request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
     if (!request->held)
         port_send(port, request, REQUEST_ARRIVED);
 }
@@ -308,8 +307,9 @@ static void send_again(struct port *port, struct request *request) {
  * and no longer counts as in time. (Central policies know no best effort, and would plan for it again.) True if it was
  * sent. */
 static bool waits_on(struct port *port, struct request *request) {
-    if (request->late_until_ns == 0 || request->cancelled || request->unprepared || request->priority == PRIORITY_BEST_EFFORT ||
-        port->wiring->central || port->best_effort >= port_most(port, true))
+    if (request->late_until_ns == 0 || request->cancelled || request->unprepared ||
+        request->priority == PRIORITY_BEST_EFFORT || port->wiring->central ||
+        port->best_effort >= port_most(port, true))
         return false;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns = request->late_until_ns;

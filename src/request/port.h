@@ -26,9 +26,9 @@ bool port_is_pinned(const struct port *port);
  * outstanding; -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees it at
  * port_flush(). */
 int port_submit(struct port *port, struct request *request);
-/* The inputs of a request that was submitted with `preparing` are there, or (`ready` false) never will be: then it comes
- * back, refused with REFUSAL_UNPREPARED. Until it is called, request_is_read(). The card's `unready` is where whoever
- * prepares the inputs may say so himself, before this call. */
+/* The inputs of a request that was submitted with `preparing` are there, or (`ready` false) never will be: then it
+ * comes back, refused with REFUSAL_UNPREPARED. Until it is called, request_is_read(). The card's `unready` is where
+ * whoever prepares the inputs may say so himself, before this call. */
 void port_prepared(struct port *port, struct request *request, bool ready);
 _Atomic uint8_t *port_unready(const struct port *port, const struct request *request);
 /* The time kept for the way back of a client's request. */

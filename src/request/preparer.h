@@ -1,9 +1,10 @@
 /* preparer.h - threads that make the inputs of requests from what clients sent, while the requests wait in the
  * scheduler's queue.
  *
- * So far there is one way: a JPEG or PNG becomes UINT8 [height,width,3] (image/image_decode.h). The frontend has read the
- * image's header, taken memory for its pixels and submitted the request with a time for which its inputs are promised
- * (request/preparation.h). The promise is what as many pixels of such files took lately, after what waits before it. */
+ * So far there is one way: a JPEG or PNG becomes UINT8 [height,width,3] (image/image_decode.h). The frontend has read
+ * the image's header, taken memory for its pixels and submitted the request with a time for which its inputs are
+ * promised (request/preparation.h). The promise is what as many pixels of such files took lately, after what waits
+ * before it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -65,8 +66,8 @@ struct preparation {
 int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_error *err);
 /* Call it when nothing is under way. NULL is allowed. */
 void preparer_destroy(struct preparer *preparer);
-/* Takes one of PREPARATIONS_MAX places. Returns the time for which the inputs can be promised, or 0: all are taken. Then
- * preparer_submit() or preparer_forget() must follow. Any thread. */
+/* Takes one of PREPARATIONS_MAX places. Returns the time for which the inputs can be promised, or 0: all are taken.
+ * Then preparer_submit() or preparer_forget() must follow. Any thread. */
 int64_t preparer_promise(struct preparer *preparer, struct preparation *preparation);
 void preparer_submit(struct preparer *preparer, struct preparation *preparation);
 /* Gives the place back. For the frontend, also once a preparation has come back. */

@@ -33,8 +33,8 @@ struct request {
     const struct tensor_view *inputs; /* [input_count] in the signature's order; they and their data stay in place until
                                        * it comes back, and the data while request_is_read() */
     uint32_t input_count;
-    bool preparing;   /* the inputs are still being written, until port_prepared() */
-    int64_t ready_ns; /* when they are promised to be there, if so */
+    bool preparing;           /* the inputs are still being written, until port_prepared() */
+    int64_t ready_ns;         /* when they are promised to be there, if so */
     struct ensemble_run *run; /* it is a step of an ensemble's request (request/ensemble_run.h): */
     uint32_t step;            /* this one. NULL: it is a client's */
 
@@ -60,8 +60,8 @@ struct request {
     int64_t run_start_ns, run_end_ns;
 };
 
-/* Whether a run that was given up may still read the inputs, or a preparation write them. While one may, their memory stays as it is, and so does
- * the request's model. */
+/* Whether a run that was given up may still read the inputs, or a preparation write them. While one may, their memory
+ * stays as it is, and so does the request's model. */
 static inline bool request_is_read(const struct request *request) {
     return request->readers > 0;
 }

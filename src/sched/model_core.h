@@ -45,7 +45,7 @@ enum model_event_kind {
                        * with MODEL_SETTLED, or with the next event of another kind */
     MODEL_SETTLED,    /* no more come at this time */
     MODEL_CANCELLED,  /* request: handle and deadline */
-    MODEL_PREPARED,      /* request: handle; its inputs are there before their time (model_promises.c) */
+    MODEL_PREPARED,   /* request: handle; its inputs are there before their time (model_promises.c) */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
     MODEL_PARAMETERS, /* grant (kind GRANT_PARAMETERS) */
     MODEL_RAN,        /* ran; of a batch that was not run, only how many were late counts */

@@ -121,9 +121,10 @@ static void render_preparations(const struct rendering *r) {
     static const char *const names[PREPARATION_ENDS] = {"done", "bad", "late"};
     if (!any_prepared(r))
         return;
-    metric_heading(r->out, "symphony_preparations_total", "counter",
-                   "Preparations of requests' inputs: done, bad (the image cannot be decoded), or late (not begun, since "
-                   "the request had ended).");
+    metric_heading(
+        r->out, "symphony_preparations_total", "counter",
+        "Preparations of requests' inputs: done, bad (the image cannot be decoded), or late (not begun, since "
+        "the request had ended).");
     for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
         for (int end = 0; end < PREPARATION_ENDS && r->models->models[*m].prepared; end++) {
             uint64_t sum = 0;

@@ -242,12 +242,12 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
     case FRAME_REQUESTS:
         *(struct wire_request *)to =
             (struct wire_request){.handle = liar_handle(l->number, in),
-                                     .arrival_ns = now_ns,
-                                     .deadline_ns = now_ns + (int64_t)some * 10 * NS_PER_MS,
-                                     .work = 1,
-                                     .model = small % 2,
-                                     .items = 1 + small,
-                                     .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_CANCELLED + 1)};
+                                  .arrival_ns = now_ns,
+                                  .deadline_ns = now_ns + (int64_t)some * 10 * NS_PER_MS,
+                                  .work = 1,
+                                  .model = small % 2,
+                                  .items = 1 + small,
+                                  .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_CANCELLED + 1)};
         return sizeof(struct wire_request);
     case FRAME_RAN:
         *(struct ran_message *)to =

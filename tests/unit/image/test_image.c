@@ -29,8 +29,9 @@ static unsigned char *jpeg_of(const uint8_t *rgb, int pixel_format, int flags, u
     tjhandle encoder = tjInitCompress();
     unsigned char *file = NULL;
     *bytes = 0;
-    assert_int_equal(
-        tjCompress2(encoder, rgb, W, 0, H, pixel_format, &file, bytes, pixel_format == TJPF_GRAY ? TJSAMP_GRAY : TJSAMP_420, 90, flags), 0);
+    assert_int_equal(tjCompress2(encoder, rgb, W, 0, H, pixel_format, &file, bytes,
+                                 pixel_format == TJPF_GRAY ? TJSAMP_GRAY : TJSAMP_420, 90, flags),
+                     0);
     tjDestroy(encoder);
     return file;
 }

@@ -199,7 +199,8 @@ static void inputs_are_found_in_their_region(void **state) {
 
 static uint32_t kinds_sent(struct rig *rig) {
     uint32_t kinds = 0; /* a digit each, from 1 on */
-    for (const struct request_message *m; (m = ring_peek(&rig->wiring.requests[0])); ring_pop(&rig->wiring.requests[0])) {
+    for (const struct request_message *m; (m = ring_peek(&rig->wiring.requests[0]));
+         ring_pop(&rig->wiring.requests[0])) {
         kinds = kinds * 10 + m->kind + 1u;
         if (m->kind == REQUEST_ARRIVED)
             rig->handle = m->handle;
@@ -286,8 +287,7 @@ static void a_request_left_out_late_is_sent_at_once(void **state) {
 static void some_are_submitted_when_their_inputs_are_there(void **state) {
     (void)state;
     for (int central = 0; central < 2; central++) {
-        struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0,
-                                       central ? 0 : PRIORITY_BEST_EFFORT, central);
+        struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, central ? 0 : PRIORITY_BEST_EFFORT, central);
         assert_int_equal(kinds_sent(rig), 0);
         port_prepared(rig->port, &rig->request, true);
         assert_null(port_next(rig->port));

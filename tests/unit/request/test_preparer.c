@@ -50,8 +50,8 @@ static void work_make(struct work *work, uint32_t count, bool bad) {
     work->preparation = calloc(1, sizeof(*work->preparation) + count * sizeof(work->preparation->images[0]));
     work->rgb = malloc(count * sizeof(pixels));
     atomic_init(&work->unready, 1);
-    *work->preparation = (struct preparation){
-        .home = &home, .give_up_ns = TIME_NEVER, .image_count = count, .unready = &work->unready};
+    *work->preparation =
+        (struct preparation){.home = &home, .give_up_ns = TIME_NEVER, .image_count = count, .unready = &work->unready};
     for (uint32_t i = 0; i < count; i++)
         work->preparation->images[i] = (struct preparation_image){
             .header = {IMAGE_KIND_PNG, SIDE, SIDE},
@@ -156,7 +156,7 @@ static void promises_follow_the_work(void **state) {
     work_make(&after, 4, false);
     int64_t begun_ns = clock_now_ns();
     assert_in_range(preparer_promise(preparer, after.preparation) - begun_ns, after.preparation->estimate_ns,
-                    after.preparation->estimate_ns + NS_PER_S); /* nothing is ahead any more */
+                    after.preparation->estimate_ns + NS_PER_S);     /* nothing is ahead any more */
     assert_int_not_equal(after.preparation->estimate_ns, guess_ns); /* it is measured by now */
     preparer_forget(preparer);
     work_free(&after);
