@@ -59,10 +59,10 @@ struct served_model {
     uint32_t prepared;                                   /* a bit for each input that is prepared: */
     struct served_preparation preparations[TENSORS_MAX]; /* how, */
     struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
-    uint32_t batch_max; /* items a batch; 1 for a model without a batch dimension */
-    int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
-    bool slo_chosen;    /* slo_ns was chosen, since none was given */
-    bool best_effort;   /* requests without a timeout of their own have no SLO */
+    uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
+    int64_t slo_ns;                                      /* default SLO; 0: not given (then chosen from the profile) */
+    bool slo_chosen;                                     /* slo_ns was chosen, since none was given */
+    bool best_effort;                                    /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
     struct instance_groups instances;           /* where it is to run, */
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */

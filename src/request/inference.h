@@ -22,7 +22,7 @@
 
 /* Up to four for the body, inputs that cannot stay in it, a preparation, and inputs that are prepared. */
 #define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX + 1 + TENSORS_MAX)
-#define INFERENCE_TEXT_BYTES 1024              /* an answer's text that is no longer than this lies in the slot */
+#define INFERENCE_TEXT_BYTES 1024 /* an answer's text that is no longer than this lies in the slot */
 
 enum inference_state {
     INFERENCE_FREE,

@@ -15,9 +15,9 @@
 #include "link/visible.h"
 #include "sched/wiring.h"
 
-#define BEST_EFFORT_PART 4 /* this part of the outstanding requests may be best effort: those wait long */
+#define BEST_EFFORT_PART   4 /* this part of the outstanding requests may be best effort: those wait long */
 #define MESSAGES_A_REQUEST 2 /* that a ring always has room for: an arrival and a cancellation */
-#define REPLY_PART_MOST  4 /* the reply margin takes this part of a request's time at most */
+#define REPLY_PART_MOST    4 /* the reply margin takes this part of a request's time at most */
 /* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after
  * REFUSED_UNTIL_RELAX refusals in a row it relaxes every RELAX_EVERY_NS until a request is answered. Time counts, not
  * further refusals: requests that nothing could serve are refused as fast as they are sent, and say nothing about the

@@ -44,8 +44,8 @@ struct model_core {
     bool classes;          /* some request was not of the highest priority; while false, nothing looks for others */
     uint32_t promised;     /* first of the requests whose inputs are promised, by ready_ns, linked by `next` */
     uint32_t promised_count;
-    int64_t free_ns;       /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;        /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
+    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;  /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
     double dropped_rate, late_rate, bad_weight;
     struct deadline_queue queue, leftovers;
     struct model_view view;
