@@ -24,7 +24,8 @@ static const struct option_row rows[] = {
     OPTION_HEADING("Listening"),
     SERVING_ROWS_LISTENING,
     OPTION_INT(struct serve_settings, prepare_threads, "prepare-threads", "N", 1, 256,
-               "threads that decode images, for models that ask for it (docs/pipelines.md), while their requests wait"),
+               "threads that decode images while their requests wait, for models that ask for it "
+               "(docs/model-repository.md)"),
     SERVING_ROWS_METRICS,
     SERVING_ROWS_SECURITY,
     OPTION_HEADING("Limits"),

@@ -32,7 +32,8 @@ struct model_infer_counters {
     struct fine_histogram latency_ns;                /* of OK ones: from arrival until the kernel had the answer */
     struct histogram queue_ns;                       /* of OK ones: from arrival to the start of the run */
     _Atomic uint64_t preparations[PREPARATION_ENDS]; /* by enum preparation_end */
-    struct histogram prepare_ns;                     /* of those done: the preparing thread's time */
+    _Atomic uint64_t left_out;   /* times that a batch ran without a request, since its inputs were not prepared yet */
+    struct histogram prepare_ns; /* of those done: the preparing thread's time */
 };
 
 /* What an ensemble's requests come to, step by step. */

@@ -366,6 +366,8 @@ struct inference *inferences_next(struct inferences *home) {
     if (!inference)
         return NULL;
     CHECK_EQ(inference->state, INFERENCE_RUNNING);
+    if (inference->preparation)
+        counter_add(&home->counters.models[inference->request.model].left_out, inference->request.left_out);
     home->running--;
     inference->state = INFERENCE_FINISHED;
     return inference;

@@ -249,6 +249,7 @@ int port_submit(struct port *port, struct request *request) {
     request->breaks = request->absent = 0;
     request->readers = request->preparing;
     request->back = request->unprepared = false;
+    request->left_out = 0;
     request->deadline_sched_ns = scheduler_deadline(port, request);
     int rc = card_write(port, request);
     if (rc < 0) {
@@ -367,6 +368,7 @@ static bool result_take(struct port *port, struct request *request, const struct
         request->breaks = (uint8_t)(request->breaks + message->broke);
         request->absent = (uint8_t)(request->absent + message->absent);
         request->readers += message->read;
+        request->left_out += message->unready;
         return !sent_again(port, request, message->unready);
     }
     bool late = message->status == REQUEST_REFUSED && message->refusal == REFUSAL_DEADLINE;

@@ -49,6 +49,7 @@ struct request {
     bool back;                 /* it has come back */
     bool held;                 /* the scheduler has it not: it waits for its inputs */
     bool unprepared;           /* its inputs will never be there */
+    uint32_t left_out;         /* batches that ran without it, since its inputs were not there yet */
     struct request *over_next; /* of those that ended while they were held */
 
     /* set when it has come back */

@@ -133,6 +133,17 @@ static void render_preparations(const struct rendering *r) {
             row_begin(r, "symphony_preparations_total", *m);
             text_printf(r->out, ",end=\"%s\"} %llu\n", names[end], (unsigned long long)sum);
         }
+    metric_heading(r->out, "symphony_requests_left_out_total", "counter",
+                   "Times that a batch ran without a request, since its inputs were not prepared yet.");
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
+        uint64_t sum = 0;
+        if (!r->models->models[*m].prepared)
+            continue;
+        for (uint32_t f = 0; f < r->count; f++)
+            sum += counter_get(&r->frontends[f].requests->models[*m].left_out);
+        row_begin(r, "symphony_requests_left_out_total", *m);
+        text_printf(r->out, "} %llu\n", (unsigned long long)sum);
+    }
     render_histogram(r, "symphony_prepare_duration_seconds", "Time of a thread that prepared a request's inputs.",
                      prepare_count, offsetof(struct model_infer_counters, prepare_ns.sum));
 }

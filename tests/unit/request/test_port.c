@@ -261,6 +261,7 @@ static void a_request_left_out_waits_for_its_inputs(void **state) {
     struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
     assert_int_equal(kinds_sent(rig), ARRIVED);
     assert_null(left_out(rig));
+    assert_int_equal(rig->request.left_out, 1);
     assert_int_equal(kinds_sent(rig), 0);
     port_prepared(rig->port, &rig->request, true);
     assert_null(port_next(rig->port));
