@@ -255,6 +255,31 @@ def test_models_that_come_and_go(repository):
             assert server.request("POST", "/v2/repository/models/fixed/load")[0] == 200
             assert (pixels_of(server, "fixed", [png(image)])[0] == image).all()
             assert server.request("POST", "/v2/repository/models/fixed/unload")[0] == 200
+        assert server.stop() == 0
+
+
+def test_the_end_amid_preparations(repository):
+    """Whoever is still waiting gets an answer, right or a refusal, and the server ends as it should."""
+    large, outcomes, ending = jpeg(picture(1000, 1000), 30), [], threading.Event()
+
+    def ask():
+        while not ending.is_set():
+            try:
+                outcomes.append(pixels_of(server, "any", [large]).shape == (1, 1000, 1000, 3))
+            except Exception as mistake:  # refused, or the connection was not taken any more
+                outcomes.append("[400]" not in str(mistake) and "[500]" not in str(mistake))
+
+    with Server("--repository", str(repository / "any"), "--slo-ms", "60000", "--prepare-threads", "1",
+                "--drain-timeout", "0") as server:
+        threads = [threading.Thread(target=ask) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: server.metrics()["symphony_requests_in_flight"] > 4)
+        assert server.stop() in (0, 1)
+        ending.set()
+        for thread in threads:
+            thread.join()
+    assert len(outcomes) >= 12 and all(outcomes)
 
 
 def reason(server, model):
