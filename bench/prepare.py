@@ -4,7 +4,7 @@
 
 One emulated accelerator runs a model that takes 500 x 375 pixels and as long as ResNet-50 on a GTX 1080Ti (Symphony,
 arXiv 2308.07470, Table 4), so that the processors are free for decoding. Requests come at random times (Poisson), with a
-JPEG of some 90 KB each. `decoded while queued` sends the file to the model with `prepare` in its symphony.yaml. `decoded
+JPEG of some 70 KB each. `decoded while queued` sends the file to the model with `prepare` in its symphony.yaml. `decoded
 before` decodes it in the client with the same library, and sends the pixels to the same model without. Latency counts
 from when a request was due. Prints Markdown: the medians over the rounds. Server and clients share this machine.
 """
