@@ -131,7 +131,7 @@ void batch_count(struct executor *x, const struct batch_plan *plan, const struct
         counter_add(&counters->failed_batches, 1);
     else if (result->absent)
         counter_add(&counters->absent_batches, 1);
-    else if (result->status == REQUEST_LOST)
+    else if (result->status == REQUEST_LOST && !result->unready)
         counter_add(&counters->lost_batches, 1);
     counter_add(&counters->busy_ns, (uint64_t)(result->end_ns - result->start_ns));
     counter_add(&counters->batches, 1);
@@ -263,10 +263,40 @@ void batch_answer(struct executor *x, const struct batch_plan *plan, const struc
             .broke = result->broke,
             .absent = result->absent,
             .read = result->read && k == 0,
+            .unready = result->unready,
         };
         item += wiring_card(x->wiring, handle)->items;
         ring_push(ring);
     }
+}
+
+bool request_unready(const struct executor *x, uint64_t handle) {
+    /* acquire: with who has prepared the inputs, and clears it */
+    return atomic_load_explicit(&wiring_card(x->wiring, handle)->unready, memory_order_acquire);
+}
+
+void batch_unready_give(struct executor *x, struct batch_plan *plan) {
+    uint32_t kept = 0, count = plan->request_count, items = batch_items(x, plan), left = items;
+    int64_t now_ns = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t handle = plan->handles[k];
+        struct ring *ring;
+        if (!request_unready(x, handle)) {
+            plan->handles[kept++] = handle;
+            continue;
+        }
+        now_ns = now_ns ? now_ns : clock_now_ns();
+        left -= wiring_card(x->wiring, handle)->items;
+        struct result_message *message = result_reserve(x, handle, &ring);
+        CHECK(message); /* as in batch_answer() */
+        *message = (struct result_message){
+            .handle = handle, .run_start_ns = now_ns, .run_end_ns = now_ns, .status = REQUEST_LOST, .unready = true};
+        ring_push(ring);
+    }
+    if (kept == count)
+        return;
+    plan->request_count = kept;
+    plan->items = kept ? left : items; /* an empty plan is reported as what it was */
 }
 
 bool request_release(struct executor *x, uint64_t handle) {

@@ -135,7 +135,12 @@ static bool first_begin(struct executor *x, struct emulated_accelerator *a, uint
         return true;
     }
     held->ran = batch_ran(x, &held->plan, result.start_ns, a->ended_ns);
-    if (!batch_expired(x, &held->plan, result.start_ns)) {
+    batch_unready_give(x, &held->plan);
+    if (!held->plan.request_count) {
+        result.status = REQUEST_LOST;
+        result.unready = true;
+    } else if (!batch_expired(x, &held->plan, result.start_ns)) {
+        held->ran.items = batch_items(x, &held->plan);
         result.status = model ? REQUEST_FAILED : REQUEST_LOST;
         result.absent = !model;
         if (model && batch_gather(x, &held->plan, inputs, &result.error) == 0) {

@@ -29,21 +29,30 @@ void batch_under_way_destroy(struct executor *x) {
 
 /* ---- parts ---- */
 
-/* Orders the requests: those suspected of making a run fail, and those whose shape differs from the first one's, come
- * last, and run alone. */
+/* Orders the requests: those whose inputs are not prepared come first, and do not run. Those suspected of making a run
+ * fail, and those whose shape differs from the first one's, come last, and run alone. */
 static void requests_order(struct executor *x) {
     struct batch_under_way *b = &x->batch;
-    uint32_t count = b->plan->request_count, together = 0, apart = 0;
+    uint32_t count = b->plan->request_count, together = 0, apart = 0, unready = 0;
 
     for (uint32_t k = 0; k < count; k++)
         b->alone[k] = wiring_card(x->wiring, b->plan->handles[k])->alone;
     batch_part(x, b->plan, b->alone);
-    for (uint32_t k = 0; k < count; k++)
-        apart += b->alone[k];
+    for (uint32_t k = 0; k < count; k++) /* once each: it may change meanwhile */
+        if (request_unready(x, b->plan->handles[k])) {
+            b->handles[unready++] = b->plan->handles[k];
+            b->alone[k] = false;
+        } else {
+            apart += b->alone[k];
+        }
+    b->unready = together = unready;
     b->together = count - apart;
     apart = b->together;
-    for (uint32_t k = 0; k < count; k++)
-        b->handles[b->alone[k] ? apart++ : together++] = b->plan->handles[k];
+    for (uint32_t k = 0, left = 0; k < count; k++)
+        if (left < unready && b->handles[left] == b->plan->handles[k])
+            left++;
+        else
+            b->handles[b->alone[k] ? apart++ : together++] = b->plan->handles[k];
 }
 
 /* How many requests run next. If one is known to be bad: half of them. If that half works, the bad one is in the other
@@ -133,6 +142,15 @@ static void rest_lost(struct executor *x, uint32_t suspect_end, bool broke, bool
     }
     if (b->plan)
         part_over(x, part_of(x, b->plan->request_count - b->done), &result);
+}
+
+/* Hands the requests back whose inputs are not prepared: the others do not wait for them. */
+static void unready_give(struct executor *x) {
+    struct batch_under_way *b = &x->batch;
+    struct run_result result = {
+        .status = REQUEST_LOST, .unready = true, .start_ns = b->ended_ns, .end_ns = b->ended_ns};
+
+    part_over(x, part_of(x, b->unready), &result);
 }
 
 void batch_abandon(struct executor *x) {
@@ -267,6 +285,8 @@ bool batch_run(struct executor *x, uint32_t model_thread, const struct batch_pla
     b->engine_ran = b->failed = false;
     b->ran = batch_ran(x, plan, now_ns, x->ended_ns);
     requests_order(x);
+    if (b->unready)
+        unready_give(x);
     while (b->plan) {
         struct run_result result = {.status = REQUEST_REFUSED, .start_ns = b->ended_ns};
         if (apart_too_long(x, b->ended_ns)) {

@@ -27,7 +27,8 @@ struct batch_under_way {
     uint32_t model_thread;
     struct ran_message ran;
     int64_t start_ns, ended_ns;
-    uint32_t together;       /* the first so many requests may run together; each of the others runs alone */
+    uint32_t unready;        /* the inputs of the first so many are not prepared: they go back, and do not run */
+    uint32_t together;       /* up to here, the requests behind those may run together; each of the others runs alone */
     uint32_t done;           /* the first so many are answered */
     uint32_t run_count;      /* the next so many run now */
     int64_t apart_ns;        /* parts may run until then; 0: the batch has not been divided */
@@ -102,6 +103,7 @@ struct run_result {
     struct output_block *block; /* of OK; batch_answer() hands it on */
     bool suspect, broke, read;  /* of LOST: as in result_message; `read` of the first request alone */
     bool absent;                /* of LOST: the model is not resident */
+    bool unready;               /* of LOST: its inputs are not prepared */
     int64_t start_ns, end_ns;
     struct sy_error error; /* of FAILED */
 };
@@ -117,6 +119,11 @@ int batch_gather(struct executor *x, const struct batch_plan *plan, struct tenso
 /* Marks the requests whose shapes differ from the first one's to run alone. The scheduler knows shapes only by a hash,
  * and equal hashes are no proof of equal shapes. */
 void batch_part(const struct executor *x, const struct batch_plan *plan, bool *alone);
+/* Gives the requests of a held plan back whose inputs are not prepared, and takes them out of the plan, which may then
+ * have none. */
+void batch_unready_give(struct executor *x, struct batch_plan *plan);
+/* Whether a request's inputs are still being prepared. They are there for who has seen that they are not. */
+bool request_unready(const struct executor *x, uint64_t handle);
 /* The report of a batch that an accelerator takes up now; the accelerator's last batch ended at ended_ns. */
 struct ran_message batch_ran(const struct executor *x, const struct batch_plan *plan, int64_t now_ns, int64_t ended_ns);
 /* How many of a batch's requests are late. All, if it was too late to start. Else those whose deadline had passed when

@@ -51,6 +51,7 @@ const struct serve_settings serve_defaults = {
     .rank_threads = 1,
     .epoch_s = 5,
     .frontends = 1,
+    .prepare_threads = 2,
     .queue_max = 65536,
     .record_mib = 32,
     .decisions_mib = 256,
@@ -131,6 +132,7 @@ static int plan_repository(const struct serve_settings *s, struct serve_plan *pl
         .slo_ns = (int64_t)(s->slo_ms * (double)NS_PER_MS),
         .cores = plan->config.executor_cores,
         .cache_dir = s->cache_dir,
+        .backend = plan->config.cluster != NULL,
     };
     if (s->control_mode == CONTROL_NONE)
         return deployment_from_repository(&plan->deployment, s->repository, &how, err);
@@ -389,6 +391,7 @@ static int make_plan(const struct serve_settings *s, enum wiring_link role, stru
             return error_set(err, -EINVAL, "--rank-threads: %u for %u accelerators of type %s", c->rank_threads,
                              c->accelerators[type].count, c->accelerators[type].type);
     c->frontends = (uint32_t)s->frontends;
+    c->prepare_threads = (uint32_t)s->prepare_threads;
     c->host = s->host;
     c->http_port = (int)s->http_port;
     c->grpc_port = s->no_grpc ? -1 : (int)s->grpc_port;

@@ -96,6 +96,7 @@ static void refused(void *context, int64_t now_ns, uint32_t model, uint64_t hand
         [REFUSAL_CANCELLED] = "cancelled",
         [REFUSAL_STRANDED] = "no accelerator",
         [REFUSAL_LOST] = "lost",
+        [REFUSAL_UNPREPARED] = "unprepared",
     };
     struct simulate_trace *t = context;
     if (!t->refused[model]) {

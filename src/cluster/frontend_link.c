@@ -115,10 +115,10 @@ bool away_can_send(const struct frontend_link *l, const struct away *a) {
 /* Adds a request to the frame that is being filled. */
 void away_tell(struct frontend_link *l, const struct away *a, uint8_t kind) {
     struct peer *peer = &l->uplink.peer;
-    struct request_message *message = peer_frame_more(peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY);
+    struct wire_request *message = peer_frame_more(peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY);
     if (!message)
         return; /* the connection is about to be closed; then the request is sent again */
-    *message = a->message;
+    *message = wire_request_of(&a->message);
     message->handle = away_handle(l, a->message.handle);
     message->model = a->remote;
     message->port = 0;

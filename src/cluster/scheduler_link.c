@@ -245,13 +245,14 @@ static int take_ran(struct scheduler_link *l, struct member *m, const struct ran
 
 /* ---- frames ---- */
 
-static int take_requests(struct scheduler_link *l, struct member *m, const struct request_message *requests,
+static int take_requests(struct scheduler_link *l, struct member *m, const struct wire_request *requests,
                          uint32_t count, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         if (i + AHEAD < count && handle_slot(requests[i + AHEAD].handle) < m->hello.slots)
             __builtin_prefetch(last_of(m, requests[i + AHEAD].handle), 1);
-        rc = take_request(l, m, &requests[i], err);
+        struct request_message message = wire_request_message(&requests[i]);
+        rc = take_request(l, m, &message, err);
     }
     return rc;
 }

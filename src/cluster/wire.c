@@ -14,7 +14,7 @@ static size_t struct_bytes(uint16_t kind, uint32_t format) {
     case FRAME_ACCELERATORS:
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:
-        return sizeof(struct request_message);
+        return sizeof(struct wire_request);
     case FRAME_RAN:
         return sizeof(struct ran_message);
     case FRAME_FREED:

@@ -48,7 +48,7 @@ enum frame_kind {
     FRAME_MODEL = 16,   /* backend: u32 its number of the model, then a description (repository/model_description.h);
                          * since format 2 also once all has been told */
     FRAME_ACCELERATORS, /* backend, behind its models: struct wire_accelerator[] */
-    FRAME_REQUESTS,     /* frontend: struct request_message[] */
+    FRAME_REQUESTS,     /* frontend: struct wire_request[] */
     FRAME_RAN,          /* backend: struct ran_message[] */
     FRAME_FREED,        /* backend: struct freed_message[] */
     FRAME_UNDELIVERED,  /* backend: struct wire_lost[] (format 1: wire_outcome[]) that their frontends are to be told of
@@ -113,6 +113,43 @@ struct wire_heartbeat {
 struct wire_accelerator {
     char type[64];
 };
+
+/* struct request_message without the promise, since a cluster's frontends make none. */
+struct wire_request {
+    uint64_t handle;
+    int64_t arrival_ns, deadline_ns;
+    uint64_t shape_key;
+    float work;
+    uint32_t model, items;
+    uint16_t port;
+    uint8_t kind, priority;
+};
+
+static inline struct wire_request wire_request_of(const struct request_message *message) {
+    return (struct wire_request){.handle = message->handle,
+                                 .arrival_ns = message->arrival_ns,
+                                 .deadline_ns = message->deadline_ns,
+                                 .shape_key = message->shape_key,
+                                 .work = message->work,
+                                 .model = message->model,
+                                 .items = message->items,
+                                 .port = message->port,
+                                 .kind = message->kind,
+                                 .priority = message->priority};
+}
+
+static inline struct request_message wire_request_message(const struct wire_request *request) {
+    return (struct request_message){.handle = request->handle,
+                                    .arrival_ns = request->arrival_ns,
+                                    .deadline_ns = request->deadline_ns,
+                                    .shape_key = request->shape_key,
+                                    .work = request->work,
+                                    .model = request->model,
+                                    .items = request->items,
+                                    .port = request->port,
+                                    .kind = request->kind,
+                                    .priority = request->priority};
+}
 
 /* A card without its inputs. `input_count` of struct card_input follow, whose offsets count from the body's begin. */
 struct wire_card {
@@ -190,7 +227,7 @@ struct wire_tensor {
     int64_t dims[TENSOR_DIMS_MAX];
 };
 
-_Static_assert(sizeof(struct request_message) == 48, "as on the wire");
+_Static_assert(sizeof(struct wire_request) == 48, "as on the wire");
 _Static_assert(sizeof(struct refusal_message) == 16, "as on the wire");
 _Static_assert(sizeof(struct ran_message) == 64, "as on the wire");
 _Static_assert(sizeof(struct freed_message) == 24, "as on the wire");

@@ -74,7 +74,8 @@ bool curl_line(const struct model_index *models, const char *server, char *line,
 
     for (uint32_t i = 0; i < models->count; i++) {
         const struct served_model *model = &models->models[models->listed[i]];
-        if (served_model_state(model) == MODEL_READY && !model->ensemble && (!best || item_elements(model) < item_elements(best)))
+        if (served_model_state(model) == MODEL_READY && !model->ensemble && !model->prepared &&
+            (!best || item_elements(model) < item_elements(best)))
             best = model;
     }
     if (!best || (item_elements(best) > JSON_ELEMENTS_MAX && best->signature.input_count != 1))

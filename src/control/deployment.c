@@ -101,7 +101,7 @@ static void model_log(const struct deployment *d, uint32_t model) {
 }
 
 /* Makes each model ready, or each ensemble, or sets it aside with its reason. Returns how many are ready. */
-static uint32_t settle(struct deployment *d, bool ensembles) {
+static uint32_t settle(struct deployment *d, const struct deployment_options *options, bool ensembles) {
     const struct ensemble_world world = {d->models, NULL, d->model_count, d->accelerators, d->type_count};
     struct sy_error err;
     uint32_t ready = 0;
@@ -111,6 +111,8 @@ static uint32_t settle(struct deployment *d, bool ensembles) {
         bool refused = served_model_state(m) == MODEL_UNAVAILABLE;
         if ((m->ensemble != NULL) != ensembles)
             continue;
+        if (!refused && options->backend && m->prepared)
+            served_model_refuse(m, "%s: " PREPARE_NOT_IN_CLUSTERS, m->folder);
         if (!refused && ((ensembles && ensemble_prepare(m, &world, &err) < 0) || served_model_labels_read(m, &err) < 0))
             served_model_refuse(m, "%s", err.text);
         if (served_model_state(m) == MODEL_UNAVAILABLE) {
@@ -150,7 +152,7 @@ int deployment_from_repository(struct deployment *d, const char *path, const str
     for (uint32_t i = 0; i < options->group_count; i++)
         if ((rc = profile_type(d, i, &how[i], err)) < 0)
             return rc;
-    if (settle(d, false) + settle(d, true) == 0)
+    if (settle(d, options, false) + settle(d, options, true) == 0)
         return error_set(err, -ENOENT, "%s: none of its %u models can be served: %s", path, d->model_count,
                          d->models[0].reason);
     return 0;

@@ -22,6 +22,7 @@ struct deployment_options {
     int64_t slo_ns;  /* for models that give none; 0: chosen from the profile */
     cpu_set_t cores; /* of executors; profiles are measured on the first core; empty: on any */
     const char *cache_dir;
+    bool backend; /* the frontends are in other processes */
 };
 
 /* Finds and completes the models of a repository. Profiles those without a cached profile, each in a child process, and

@@ -144,6 +144,8 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
     struct server *s = slots->server;
     instances_place(served(slots, slot), s->config.accelerators, s->config.type_count);
     int rc = slot_profile(slots, slot, err);
+    if (rc == 0 && s->backend_link && served(slots, slot)->prepared)
+        rc = error_set(err, -ENOTSUP, PREPARE_NOT_IN_CLUSTERS);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)

@@ -19,6 +19,7 @@
 #include "http/http.h"
 #include "net/listen.h"
 #include "request/bulk.h"
+#include "request/preparer.h"
 #include "request/slab.h"
 
 #define DRAIN_POLL_NS       (2 * NS_PER_MS)
@@ -277,6 +278,7 @@ static struct frontend_config frontend_config(struct server *s, uint32_t index, 
         .accelerators = server_accelerators(s),
         .advice = &s->advice,
         .shared = s->shared,
+        .preparer = s->preparer,
         .tls = s->config.tls,
         .auth = s->config.auth,
         .auth_health = s->config.auth_health,
@@ -343,6 +345,8 @@ static int start_frontends(struct server *s, struct sy_error *err) {
         region->base = slab_range(bulk_slab(s->bulk), &region->bytes);
         region->fd = slab_fd(bulk_slab(s->bulk));
     }
+    if (rc == 0 && server_role(s) == LINK_NONE && s->config.prepare_threads > 0)
+        rc = preparer_create(&s->preparer, s->config.prepare_threads, err);
     rc = rc < 0 ? rc : start_protocol(s, 0, s->config.http_port, &s->bound.http, err);
     return rc < 0 || s->config.grpc_port < 0 ? rc : start_protocol(s, 1, s->config.grpc_port, &s->bound.grpc, err);
 }
@@ -462,6 +466,7 @@ static int server_end(struct server *s) {
     for (uint32_t f = 0; s->frontends && f < server_frontends(s); f++)
         frontend_stop(s->frontends[f]);
     bulk_destroy(s->bulk);
+    preparer_destroy(s->preparer);
     for (uint32_t t = 0; s->model_threads && t < s->wiring.model_threads; t++)
         if (s->model_threads[t])
             model_thread_stop(s->model_threads[t]);

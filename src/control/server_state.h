@@ -48,6 +48,7 @@ struct server {
     struct decision_files *decisions; /* NULL: nothing is logged */
     struct port **ports;
     struct bulk *bulk;
+    struct preparer *preparer;   /* NULL: this process prepares no inputs */
     struct frontend **frontends; /* [server_frontends()] those of HTTP, then of gRPC, as their ports */
     struct metrics_server *metrics;
     struct shared_memory *shared;          /* of clients; NULL: not served */

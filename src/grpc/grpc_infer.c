@@ -299,7 +299,7 @@ static int strings_read(struct reader *r, const struct input_given *given, uint3
     while ((rc = protobuf_next(&in, &field)) > 0) {
         if (field.number != contents_of[DATATYPE_BYTES].field || field.wire != PROTOBUF_BYTES)
             return error_set(r->err, 400, "input '%.64s': the contents are of another type than BYTES",
-                             r->model->signature.inputs[index].name);
+                             served_model_offered(r->model)->inputs[index].name);
         bytes += STRING_LEAD_BYTES + field.value;
     }
     if (rc < 0)
@@ -316,7 +316,7 @@ static int strings_read(struct reader *r, const struct input_given *given, uint3
 
 static int contents_read(struct reader *r, const struct input_given *given, enum datatype type, uint32_t index) {
     struct tensor_view *view = &r->call->inputs[index];
-    const char *name = r->model->signature.inputs[index].name;
+    const char *name = served_model_offered(r->model)->inputs[index].name;
     if (type == DATATYPE_BYTES)
         return strings_read(r, given, index);
     struct filling filling = {.contents = &contents_of[type], .type = type, .element_bytes = datatype_bytes(type)};
@@ -351,11 +351,11 @@ static int input_read(struct reader *r, const struct protobuf_field *field) {
     if (given.shared.region) {
         if (given.has_contents)
             return error_set(r->err, 400, "input '%.64s' has contents and a shared_memory_region",
-                             r->model->signature.inputs[index].name);
+                             served_model_offered(r->model)->inputs[index].name);
         return infer_call_shared(r->call, r->model, index, &given.shared, r->err);
     }
     if (given.has_contents) {
-        r->typed = r->model->signature.inputs[index].name;
+        r->typed = served_model_offered(r->model)->inputs[index].name;
         return r->message->raw_count > 0 ? 0 : contents_read(r, &given, type, index);
     }
     r->order[r->order_count++] = index;

@@ -4,6 +4,7 @@
  * card and of its inputs in places of the same numbers. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -50,7 +51,8 @@ struct card_input {
     int64_t dims[TENSOR_DIMS_MAX];
 };
 
-/* Written by the frontend before it submits the request, and constant until its result has come back. */
+/* Written by the frontend before it submits the request, and but for `unready` constant until its result has come back.
+ */
 struct request_card {
     _Alignas(CACHE_LINE) uint64_t handle;
     int64_t deadline_ns; /* the client's own */
@@ -59,6 +61,9 @@ struct request_card {
     /* 0 or 1; no bools, as other processes read them */
     uint8_t delay; /* it may run after its deadline */
     uint8_t alone; /* a batch failed, and this request may be why: it shares no run any more */
+    /* 1: its inputs are still being prepared. Who has prepared them clears it (release), and an executor looks before
+     * it reads them (acquire). Always 0 in a cluster */
+    _Atomic uint8_t unready;
     uint32_t input_count;
     struct card_input inputs[TENSORS_MAX]; /* [input_count] in the signature's order */
 };

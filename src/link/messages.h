@@ -45,12 +45,17 @@ enum refusal {
     REFUSAL_CANCELLED,   /* its client left */
     REFUSAL_STRANDED,    /* no accelerator in service runs the model, and none came back in time */
     REFUSAL_LOST,        /* its accelerator failed, and there is no time to run it on another (request/port.c) */
+    REFUSAL_UNPREPARED,  /* its inputs were not prepared in time (request/port.c) */
     REFUSAL_COUNT,
 };
 
 /* ---- frontend -> model thread ---- */
 
-enum request_message_kind { REQUEST_ARRIVED, REQUEST_CANCELLED };
+enum request_message_kind {
+    REQUEST_ARRIVED,
+    REQUEST_CANCELLED,
+    REQUEST_READY, /* its inputs are there earlier than was promised. A hint: it may be left out */
+};
 
 struct request_message {
     uint64_t handle;     /* the frontend's name for it; unique while the scheduler has it */
@@ -63,6 +68,7 @@ struct request_message {
     uint16_t port; /* the frontend's number, which it goes back to */
     uint8_t kind;  /* enum request_message_kind */
     uint8_t priority;
+    int64_t ready_ns; /* ARRIVED: when its inputs are there, as is promised; 0: they are. Always in a cluster */
 };
 
 /* ---- model thread -> frontend ---- */
@@ -392,5 +398,6 @@ struct result_message {
     bool broke;                 /* LOST: its accelerator failed while it ran */
     bool absent;                /* LOST: the accelerator had not its model resident */
     bool read;                  /* LOST: a run that was given up may still read the inputs, until RELEASED */
+    bool unready;               /* LOST: its inputs were not prepared when its batch began */
 };
 _Static_assert(sizeof(struct result_message) == CACHE_LINE, "a result is a cache line");

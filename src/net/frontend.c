@@ -16,6 +16,8 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "request/preparation.h"
+#include "request/preparer.h"
 
 #define TURN_NS         (200 * NS_PER_US) /* after so long what is left of the events waits for the next turn */
 #define EVENTS_MAX      64                /* taken from epoll at once: some 3 us each fill a turn */
@@ -58,6 +60,13 @@ static void take_bulk(struct frontend *f) {
     }
 }
 
+static void take_prepared(struct frontend *f) {
+    for (struct preparation *p = preparations_returned(&f->inbox), *next; p; p = next) {
+        next = preparation_next(p);
+        preparation_returned(p);
+    }
+}
+
 static void sweep(struct frontend *f) {
     if (f->turn_ns < f->sweep_ns)
         return;
@@ -67,6 +76,7 @@ static void sweep(struct frontend *f) {
 
 /* All but the events. What the sweep says to clients goes out in the same turn. */
 static void turn(struct frontend *f) {
+    take_prepared(f);
     take_finished(f);
     take_orders(f);
     take_bulk(f);
@@ -255,6 +265,7 @@ int frontend_make(struct frontend **frontend, const struct protocol *protocol, c
     f->in = malloc(FRONTEND_IN_BYTES);
     struct inferences_config inferences = frontend_inferences(&f->config, protocol->slot_bytes);
     int rc = inferences_init(&f->inferences, &inferences);
+    f->inferences.inbox = &f->inbox;
     if (protocol->init(f) < 0 || rc < 0 || !f->in) { /* both are ended in either case, so neither is left out */
         rc = error_set(err, -ENOMEM, "no memory for a frontend");
         goto err_free;

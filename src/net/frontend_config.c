@@ -30,6 +30,7 @@ struct inferences_config frontend_inferences(const struct frontend_config *confi
         .slot_bytes = slot_bytes,
         .inputs_bytes_max = config->inputs_bytes_max,
         .shared = config->shared,
+        .preparer = config->preparer,
     };
 }
 

@@ -19,6 +19,7 @@ struct repository_desk;
 struct shared_memory;
 struct tls;
 struct model_publication;
+struct preparer;
 
 /* Most bytes of a request that is neither an inference nor an order to load a model; more is answered 413. The thread
  * that serves everybody parses such requests into trees of many times their size. */
@@ -39,6 +40,7 @@ struct frontend_config {
     struct accelerator_source accelerators;
     const struct advice *advice;      /* for autoscalers; NULL: nobody gives any */
     struct shared_memory *shared;     /* NULL: shared memory is not served */
+    struct preparer *preparer;        /* NULL: models that prepare inputs are not served */
     struct tls *tls;                  /* NULL: plain text */
     const struct auth *auth;          /* NULL: nobody needs a token */
     bool auth_health;                 /* requests that ask whether the server lives or is ready need one, too */

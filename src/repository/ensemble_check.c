@@ -6,6 +6,7 @@
 #include "repository/ensemble.h"
 #include "repository/model_config.h"
 #include "repository/served_model.h"
+#include "repository/symphony_yaml.h"
 
 #define DIMS_BYTES 100
 
@@ -170,6 +171,10 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
             c.specs[t] = &ensemble->signature.inputs[c.e->tensors[t].place];
     for (uint32_t s = 0; s < c.e->step_count && !rc; s++) { /* who gives a tensor comes before who takes it */
         const struct ensemble_step *step = &c.e->steps[s];
+        if (models[s]->prepared)
+            return FLOW_ERROR(&c, step, step,
+                              "the model prepares its inputs (prepare in its " SYMPHONY_YAML_FILE
+                              "), which steps of ensembles cannot have yet");
         rc = inputs_check(&c, step, &models[s]->signature);
         if (!rc)
             rc = outputs_check(&c, step, &models[s]->signature);

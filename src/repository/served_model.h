@@ -30,6 +30,23 @@ struct served_on {
     bool emulated;
 };
 
+/* An input that the frontend makes of what a client sends, while the request waits (request/preparation.h). So far
+ * there is one way: a JPEG or PNG, sent as a string, becomes UINT8 [height,width,3]. */
+#define PREPARE_IMAGE_STEP     "decode_image"
+#define PREPARE_BYTES_DEFAULT  ((int64_t)16 << 20)
+#define PREPARE_BYTES_MAX      ((int64_t)1 << 30)
+#define PREPARE_PIXELS_DEFAULT ((int64_t)16 << 20)
+#define PREPARE_PIXELS_MAX     ((int64_t)1 << 28)
+
+#define PREPARE_NOT_IN_CLUSTERS                                                                                        \
+    "it prepares its inputs (prepare in symphony.yaml), which the frontends of a cluster cannot do yet: symphony "     \
+    "serve does"
+
+struct served_preparation {
+    uint32_t bytes_max;  /* of the file */
+    uint32_t pixels_max; /* of one image */
+};
+
 struct served_model {
     char name[MODEL_NAME_MAX];
     uint32_t version;  /* the number of its folder; 1 for a flat file */
@@ -38,11 +55,14 @@ struct served_model {
     char platform[64]; /* "onnxruntime_onnx", or "emulated" */
     char contents[40]; /* fingerprint of the model file and its weights (engine/fingerprint.h); "" until it is profiled,
                         * and for an emulated model */
-    struct signature signature;
-    uint32_t batch_max; /* items a batch; 1 for a model without a batch dimension */
-    int64_t slo_ns;     /* default SLO; 0: not given (then chosen from the profile) */
-    bool slo_chosen;    /* slo_ns was chosen, since none was given */
-    bool best_effort;   /* requests without a timeout of their own have no SLO */
+    struct signature signature;                          /* of the model itself */
+    uint32_t prepared;                                   /* a bit for each input that is prepared: */
+    struct served_preparation preparations[TENSORS_MAX]; /* how, */
+    struct signature offered;                            /* and what clients see, if any is: served_model_offered() */
+    uint32_t batch_max;                                  /* items a batch; 1 for a model without a batch dimension */
+    int64_t slo_ns;                                      /* default SLO; 0: not given (then chosen from the profile) */
+    bool slo_chosen;                                     /* slo_ns was chosen, since none was given */
+    bool best_effort;                                    /* requests without a timeout of their own have no SLO */
     struct queue_rules queue;
     struct instance_groups instances;           /* where it is to run, */
     struct served_on on[ACCELERATOR_TYPES_MAX]; /* and by type of accelerator where it does (control/instances.h) */
@@ -65,9 +85,15 @@ struct served_model {
     char reason[512];                /* why it is unavailable; written before `state` */
 };
 
+/* The signature as clients see it: prepared inputs are strings. */
+static inline const struct signature *served_model_offered(const struct served_model *model) {
+    return model->prepared ? &model->offered : &model->signature;
+}
+
 /* Completes a model that repository_scan() found with the signature that its file has (engine_ops.signature, which a
  * broken file may crash: read it in a child process): holds the configuration against it and fills signature,
- * batch_max, reference_dims and item_elements. -EINVAL for a mismatch, with both values; `model` is then as it was. */
+ * batch_max, reference_dims, item_elements, and what is prepared. -EINVAL for a mismatch, with both values; `model` is
+ * then as it was. */
 int served_model_apply(struct served_model *model, const struct signature *signature, struct sy_error *err);
 
 struct model_config;

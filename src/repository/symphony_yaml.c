@@ -9,6 +9,7 @@
 #include "base/conf.h"
 #include "base/time.h"
 #include "link/messages.h"
+#include "repository/served_model.h"
 #include "table/profile.h"
 
 static int shape_read(const struct conf_node *node, struct symphony_yaml_shape *shape, struct sy_error *err) {
@@ -107,6 +108,39 @@ static int steps_read(const struct conf_node *node, void *into, struct sy_error 
     return 0;
 }
 
+static const struct conf_key prepare_keys[] = {
+    CONF_KEY_TEXT(struct symphony_yaml_prepare, input, "input", "the name of an input"),
+    CONF_KEY_TEXT(struct symphony_yaml_prepare, step, "step", "what is done: " PREPARE_IMAGE_STEP),
+    CONF_KEY_INT(struct symphony_yaml_prepare, max_bytes, "max_bytes", 1, PREPARE_BYTES_MAX, "a number of bytes"),
+    CONF_KEY_INT(struct symphony_yaml_prepare, max_pixels, "max_pixels", 1, PREPARE_PIXELS_MAX, "a number of pixels"),
+    CONF_KEYS_END,
+};
+
+static int prepare_read_one(const struct conf_node *node, struct symphony_yaml_prepare *prepare, struct sy_error *err) {
+    if (node->kind != CONF_MAP)
+        return conf_error(node, err, "expected a mapping, such as {input: image, step: " PREPARE_IMAGE_STEP "}");
+    prepare->line = node->line;
+    int rc = conf_read_map(node, prepare_keys, prepare, err);
+    if (!rc && strcmp(prepare->step, PREPARE_IMAGE_STEP) != 0)
+        rc = conf_error(node, err,
+                        prepare->step[0] ? "step: '%s' is not known; there is " PREPARE_IMAGE_STEP
+                                         : "step%s is missing; there is " PREPARE_IMAGE_STEP,
+                        prepare->step);
+    return rc;
+}
+
+static int prepare_read(const struct conf_node *node, void *into, struct sy_error *err) {
+    struct symphony_yaml *yaml = into;
+    if (node->kind != CONF_LIST || node->count > TENSORS_MAX)
+        return conf_error(node, err, "expected a list of at most %d inputs", TENSORS_MAX);
+    for (const struct conf_node *child = node->first; child; child = child->next) {
+        int rc = prepare_read_one(child, &yaml->prepare[yaml->prepare_count++], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static const struct conf_key keys[] = {
     CONF_KEY_PARSED("slo_ms", slo_read),
     CONF_KEY_INT(struct symphony_yaml, batch_max, "max_batch", 1, PROFILE_BATCH_MAX, "a number of items"),
@@ -115,6 +149,7 @@ static const struct conf_key keys[] = {
     CONF_KEY_PARSED("profile", profile_read),
     CONF_KEY_PARSED("shapes", shapes_read),
     CONF_KEY_PARSED("steps", steps_read),
+    CONF_KEY_PARSED("prepare", prepare_read),
     CONF_KEYS_END,
 };
 

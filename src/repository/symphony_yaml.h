@@ -24,6 +24,14 @@ struct symphony_yaml_step {
     uint32_t line;
 };
 
+/* An input that is made of what clients send (served_model.h). */
+struct symphony_yaml_prepare {
+    char input[TENSOR_NAME_MAX];   /* "": the model's only one */
+    char step[32];                 /* PREPARE_IMAGE_STEP */
+    int64_t max_bytes, max_pixels; /* 0: not given */
+    uint32_t line;
+};
+
 struct symphony_yaml {
     char path[4096];                                /* of the file, for mistakes */
     int64_t slo_ns;                                 /* 0: not given */
@@ -35,6 +43,8 @@ struct symphony_yaml {
     uint32_t shape_count;
     struct symphony_yaml_step steps[ENSEMBLE_STEPS_MAX];
     uint32_t step_count;
+    struct symphony_yaml_prepare prepare[TENSORS_MAX];
+    uint32_t prepare_count;
 };
 
 #define SYMPHONY_YAML_FILE "symphony.yaml"

@@ -1,5 +1,5 @@
 /* inbox.h - where a frontend gets back what it handed to other threads: orders carried out (repository_order.h), and
- * jobs done (bulk.h). */
+ * jobs done (bulk.h), inputs prepared (preparer.h). */
 #pragma once
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 /* Any thread pushes and wakes; only the frontend's thread takes. */
 struct inbox {
     int wake_fd; /* readable: somebody has woken it */
-    struct push_list orders, jobs;
+    struct push_list orders, jobs, preparations;
 };
 
 /* 0 or -errno. */

@@ -29,7 +29,8 @@ static int shown(size_t length) {
 
 int infer_call_input(struct infer_call *call, const struct served_model *model, const char *name, size_t length,
                      uint32_t *index, struct sy_error *err) {
-    int found = tensor_spec_find(model->signature.inputs, model->signature.input_count, name, length);
+    const struct signature *signature = served_model_offered(model);
+    int found = tensor_spec_find(signature->inputs, signature->input_count, name, length);
     if (found < 0)
         return error_set(err, 400, "unexpected inference input '%.*s' for model '%.64s'", shown(length), name,
                          model->name);
@@ -49,7 +50,7 @@ int infer_call_datatype(const char *name, size_t length, enum datatype *type, st
 
 int infer_call_shape(struct infer_call *call, const struct served_model *model, uint32_t index, enum datatype type,
                      const int64_t *dims, uint32_t rank, struct sy_error *err) {
-    const struct tensor_spec *spec = &model->signature.inputs[index];
+    const struct tensor_spec *spec = &served_model_offered(model)->inputs[index];
     struct tensor_view *view = &call->inputs[index];
     char expected[160], got[200];
     if (type != spec->type)
@@ -77,7 +78,7 @@ int infer_call_shape(struct infer_call *call, const struct served_model *model, 
 
 int infer_call_data(struct infer_call *call, const struct served_model *model, uint32_t index, void *data, size_t bytes,
                     struct sy_error *err) {
-    const struct tensor_spec *spec = &model->signature.inputs[index];
+    const struct tensor_spec *spec = &served_model_offered(model)->inputs[index];
     struct tensor_view *view = &call->inputs[index];
     struct sy_error why;
     if (spec->type == DATATYPE_BYTES && strings_check(data, bytes, dims_product(view->dims, 0, view->rank), &why) < 0)
@@ -91,7 +92,7 @@ int infer_call_data(struct infer_call *call, const struct served_model *model, u
 
 int infer_call_shared(struct infer_call *call, const struct served_model *model, uint32_t index,
                       const struct infer_shared *shared, struct sy_error *err) {
-    const struct tensor_spec *spec = &model->signature.inputs[index];
+    const struct tensor_spec *spec = &served_model_offered(model)->inputs[index];
     struct tensor_view *view = &call->inputs[index];
     bool strings = spec->type == DATATYPE_BYTES;
     if (strings ? shared->bytes < view->bytes || shared->bytes > (uint64_t)INFER_TENSOR_BYTES_MAX
@@ -197,10 +198,24 @@ static int inputs_missing(const struct infer_call *call, const struct served_mod
         expected, __builtin_popcount(call->inputs_named), model->name, got, missing);
 }
 
-int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err) {
+void infer_call_shapes(struct infer_call *call, const struct served_model *model) {
     const struct signature *signature = &model->signature;
-    const struct tensor_view *inputs = call->inputs;
     int64_t elements = 0;
+    call->shape_key = 0;
+    call->work = 1;
+    if (!signature->variable_shapes)
+        return;
+    for (uint32_t i = 0; i < signature->input_count; i++)
+        if (!(signature->inputs_optional & 1u << i))
+            elements += dims_product(call->inputs[i].dims, signature->batched ? 1 : 0, call->inputs[i].rank);
+    call->shape_key = shape_key(call, model);
+    if (model->item_elements > 0 && elements > 0)
+        call->work = (float)elements / (float)model->item_elements;
+}
+
+int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err) {
+    const struct signature *signature = served_model_offered(model);
+    const struct tensor_view *inputs = call->inputs;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         bool named = call->inputs_named & 1u << i, optional = signature->inputs_optional & 1u << i;
         if (!named && !optional)
@@ -215,13 +230,9 @@ int infer_call_finish(struct infer_call *call, const struct served_model *model,
                              ", but '%.64s' has %" PRId64,
                              signature->inputs[i].name, model->name, inputs[i].dims[0], signature->inputs[0].name,
                              inputs[0].dims[0]);
-        elements += optional ? 0 : dims_product(inputs[i].dims, signature->batched ? 1 : 0, inputs[i].rank);
     }
     call->items = signature->batched && signature->input_count > 0 ? (uint32_t)inputs[0].dims[0] : 1;
-    call->shape_key = signature->variable_shapes ? shape_key(call, model) : 0;
-    call->work = signature->variable_shapes && model->item_elements > 0 && elements > 0
-                     ? (float)elements / (float)model->item_elements
-                     : 1;
+    infer_call_shapes(call, model);
     if (call->output_count == 0)
         all_outputs(call, signature);
     return 0;

@@ -42,7 +42,8 @@ struct infer_output {
 };
 
 struct infer_call {
-    struct tensor_view inputs[TENSORS_MAX];   /* in the signature's order; data lie in the body or in taken memory */
+    struct tensor_view inputs[TENSORS_MAX];   /* in the signature's order, as clients see it (served_model_offered());
+                                               * data lie in the body or in taken memory */
     struct infer_output outputs[TENSORS_MAX]; /* those wanted, in the order of the answer */
     uint32_t output_count;
     struct infer_shared shared[TENSORS_MAX]; /* places of the inputs in `inputs_shared` */
@@ -91,6 +92,9 @@ int infer_call_priority(struct infer_call *call, int64_t priority, struct sy_err
 /* The request is complete: checks that all inputs are there and have the same number of items. The views of optional
  * inputs that are missing have no data. If no output was asked for, all are. */
 int infer_call_finish(struct infer_call *call, const struct served_model *model, struct sy_error *err);
+
+/* Sets shape_key and work by the inputs' shapes: once more where prepared inputs have taken their place. */
+void infer_call_shapes(struct infer_call *call, const struct served_model *model);
 
 /* The datatype that an output is answered in. */
 enum datatype infer_output_type(const struct served_model *model, const struct infer_output *wanted);

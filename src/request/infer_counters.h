@@ -9,6 +9,7 @@
 #include "base/fine_histogram.h"
 #include "base/histogram.h"
 #include "repository/ensemble.h"
+#include "request/preparer.h"
 
 enum outcome {
     OUTCOME_OK,
@@ -28,8 +29,11 @@ struct model_infer_counters {
     _Atomic uint64_t fail_ns;  /* of those refused or failed: from the first byte to the answer, added up */
     _Atomic uint32_t held;     /* requests not freed yet, which refer to the model */
     _Atomic int64_t last_ns;   /* when the last one was answered; 0: none was */
-    struct fine_histogram latency_ns; /* of OK ones: from arrival until the kernel had the answer */
-    struct histogram queue_ns;        /* of OK ones: from arrival to the start of the run */
+    struct fine_histogram latency_ns;                /* of OK ones: from arrival until the kernel had the answer */
+    struct histogram queue_ns;                       /* of OK ones: from arrival to the start of the run */
+    _Atomic uint64_t preparations[PREPARATION_ENDS]; /* by enum preparation_end */
+    _Atomic uint64_t left_out;   /* times that a batch ran without a request, since its inputs were not prepared yet */
+    struct histogram prepare_ns; /* of those done: the preparing thread's time */
 };
 
 /* What an ensemble's requests come to, step by step. */

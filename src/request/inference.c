@@ -10,6 +10,8 @@
 #include "base/container.h"
 #include "request/classify.h"
 #include "request/ensemble_run.h"
+#include "request/preparation.h"
+#include "request/preparer.h"
 #include "request/refusal.h"
 #include "sched/wiring.h"
 
@@ -32,6 +34,7 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
                                 .slot_bytes = (config->slot_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE,
                                 .slot_count = config->slot_count,
                                 .shared = {.memory = config->shared},
+                                .preparer = config->preparer,
                                 .free = NO_FREE,
                                 .read = NO_FREE,
                                 .busy_ns = clock_now_ns()};
@@ -86,6 +89,8 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
     taken->home = home;
     taken->model = NULL;
     taken->run = NULL;
+    taken->preparation = NULL;
+    taken->request.preparing = false;
     taken->state = INFERENCE_UPLOAD;
     taken->cancelled = taken->limited = taken->bulk = taken->slow = false;
     taken->slab = home->slab;
@@ -101,8 +106,9 @@ void *inference_take(struct inferences *home, int64_t now_ns) {
 }
 
 void inference_blocks_give(struct inference *inference) {
-    if (is_read(inference)) /* reads_over() does it later, with the slot */
+    if (is_read(inference)) /* inferences_look() does it later, with the slot */
         return;
+    inference->preparation = NULL; /* it lies in one of them */
     while (inference->block_count > 0)
         slab_give(inference->blocks[--inference->block_count]);
 }
@@ -151,6 +157,8 @@ void inference_free(struct inference *inference) {
     text_free(&inference->classes);
     text_free(&inference->packed);
     gauge_add(&home->counters.in_flight, -1);
+    if (inference->preparation)
+        preparation_drop(inference->preparation);
     if (is_read(inference)) {
         inference->state = INFERENCE_READ;
         list_push(home, &home->read, inference);
@@ -159,8 +167,7 @@ void inference_free(struct inference *inference) {
     }
 }
 
-/* Gives back the slots whose inputs no hanging run reads any more. */
-static void reads_over(struct inferences *home) {
+void inferences_look(struct inferences *home) {
     uint32_t next = home->read;
     home->read = NO_FREE;
     while (next != NO_FREE) {
@@ -308,13 +315,18 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
         inference->home->running++;
         return 0;
     }
+    if (model->prepared && (status = preparation_make(inference, err)))
+        return (unsigned)status;
     request->shape_key = call->shape_key;
     request->work = call->work;
     request->inputs = call->inputs;
     request->input_count = model->signature.input_count;
-    int rc = port_submit(inference->home->port, request);
+    int rc = inference->preparation ? preparation_submit(inference) : port_submit(inference->home->port, request);
     if (rc == -EFAULT)
         return (unsigned)error_set(err, 500, "an input lies where no accelerator can read it");
+    if (rc == -ENOBUFS)
+        return (unsigned)error_set(err, 503, "the inputs of %d requests are being prepared, as many as may",
+                                   PREPARATIONS_MAX);
     if (rc < 0)
         return (unsigned)error_set(err, 503, "this frontend has as many %srequests outstanding as it may: %u",
                                    rc == -EBUSY ? "best-effort " : "", port_most(inference->home->port, rc == -EBUSY));
@@ -327,6 +339,8 @@ void inference_cancel(struct inference *inference) {
     if (inference->state != INFERENCE_RUNNING || inference->cancelled)
         return;
     inference->cancelled = true;
+    if (inference->preparation)
+        preparation_drop(inference->preparation);
     if (inference->run)
         ensemble_run_cancel(inference->run);
     else
@@ -339,7 +353,7 @@ void inferences_cancel(struct inferences *home) {
 }
 
 bool inferences_away(const struct inferences *home) {
-    bool away = home->running > 0;
+    bool away = home->running > 0 || home->preparing > 0;
     for (uint32_t i = 0; i < home->fresh && !away; i++)
         away = slot(home, i)->state == INFERENCE_BULK;
     return away;
@@ -352,6 +366,8 @@ struct inference *inferences_next(struct inferences *home) {
     if (!inference)
         return NULL;
     CHECK_EQ(inference->state, INFERENCE_RUNNING);
+    if (inference->preparation)
+        counter_add(&home->counters.models[inference->request.model].left_out, inference->request.left_out);
     home->running--;
     inference->state = INFERENCE_FINISHED;
     return inference;
@@ -365,6 +381,8 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
         if (status != 200)
             return status;
     }
+    if (inference->preparation && preparation_failed(inference->preparation, err))
+        return 400;
     if (request->status == REQUEST_REFUSED)
         return refusal_result(inference->model, request, inference->limited, retry, err);
     if (request->status == REQUEST_FAILED)
@@ -439,7 +457,7 @@ void inferences_publish(struct inferences *home) {
 
 void inferences_trim(struct inferences *home, int64_t now_ns) {
     if (home->read != NO_FREE)
-        reads_over(home);
+        inferences_look(home);
     if (slab_bytes_taken(home->slab) > 0) {
         home->busy_ns = now_ns;
     } else if (now_ns - home->busy_ns > IDLE_BEFORE_TRIM_S * NS_PER_S && slab_bytes_mapped(home->slab) > 0) {

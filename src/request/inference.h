@@ -20,8 +20,9 @@
 #include "request/shared_memory.h"
 #include "request/slab.h"
 
-#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX) /* up to four for the body, and inputs that cannot stay in it */
-#define INFERENCE_TEXT_BYTES 1024              /* an answer's text that is no longer than this lies in the slot */
+/* Up to four for the body, inputs that cannot stay in it, a preparation, and inputs that are prepared. */
+#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX + 1 + TENSORS_MAX)
+#define INFERENCE_TEXT_BYTES 1024 /* an answer's text that is no longer than this lies in the slot */
 
 enum inference_state {
     INFERENCE_FREE,
@@ -37,6 +38,7 @@ enum inference_state {
 struct inference {
     struct inferences *home;
     struct ensemble_run *run;         /* of an ensemble's request that was submitted; else NULL */
+    struct preparation *preparation;  /* of inputs; in a block. NULL: they are what the client sent */
     const struct served_model *model; /* NULL: not known, or the slot serves something else */
     enum inference_state state;
     bool cancelled;
@@ -75,6 +77,9 @@ struct inferences {
     struct shared_view shared;
     struct infer_counters counters; /* read by any thread */
     uint32_t running;               /* requests that the scheduler has */
+    uint32_t preparing;             /* preparations under way */
+    struct preparer *preparer;      /* NULL: nobody prepares inputs */
+    struct inbox *inbox;            /* where preparations come back; the frontend sets it */
     int64_t busy_ns;                /* when the slab was last in use */
     char *slots;                    /* each begins with a struct inference */
     size_t slot_bytes;
@@ -95,6 +100,7 @@ struct inferences_config {
     size_t slot_bytes;            /* a slot; it begins with a struct inference */
     uint64_t inputs_bytes_max;    /* memory for the inputs of all requests */
     struct shared_memory *shared; /* NULL: shared memory is not served */
+    struct preparer *preparer;    /* NULL: models that prepare inputs are not served */
 };
 
 /* 0 or -ENOMEM; call inferences_destroy() in either case. */
@@ -130,7 +136,7 @@ unsigned inference_submit(struct inference *inference, int64_t limit_ns, struct 
 /* The client no longer waits for it; it comes back all the same. Does nothing unless RUNNING. */
 void inference_cancel(struct inference *inference);
 void inferences_cancel(struct inferences *home);
-/* Whether the scheduler or a bulk thread has some inference. */
+/* Whether the scheduler, a bulk thread or a preparing thread has some inference. */
 bool inferences_away(const struct inferences *home);
 /* The next inference that the scheduler gives back, FINISHED; NULL: none now. */
 struct inference *inferences_next(struct inferences *home);
@@ -151,3 +157,5 @@ void inference_from_bulk(struct inference *inference, enum inference_state state
  * hanging run has read, once that run is over. */
 void inferences_publish(struct inferences *home);
 void inferences_trim(struct inferences *home, int64_t now_ns);
+/* Gives back the slots that ended while something still used their inputs, and which nothing uses any more. */
+void inferences_look(struct inferences *home);

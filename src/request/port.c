@@ -15,8 +15,9 @@
 #include "link/visible.h"
 #include "sched/wiring.h"
 
-#define BEST_EFFORT_PART 4 /* this part of the outstanding requests may be best effort: those wait long */
-#define REPLY_PART_MOST  4 /* the reply margin takes this part of a request's time at most */
+#define BEST_EFFORT_PART   4 /* this part of the outstanding requests may be best effort: those wait long */
+#define MESSAGES_A_REQUEST 2 /* that a ring always has room for: an arrival and a cancellation */
+#define REPLY_PART_MOST    4 /* the reply margin takes this part of a request's time at most */
 /* With a reply margin that is too long every request is refused, so that no reply corrects the margin. So after
  * REFUSED_UNTIL_RELAX refusals in a row it relaxes every RELAX_EVERY_NS until a request is answered. Time counts, not
  * further refusals: requests that nothing could serve are refused as fast as they are sent, and say nothing about the
@@ -33,6 +34,7 @@ struct port {
     uint32_t sent;        /* messages of this turn */
     uint32_t turn;        /* which ring port_next() looks at next */
     bool unflushed;       /* port_next() has sent something */
+    struct request *over; /* requests that ended while they were held, linked by over_next */
     struct margin reply;
     uint32_t refused_in_row; /* since the last reply that was measured */
     int64_t relaxed_ns;      /* when REFUSED_UNTIL_RELAX was reached, or the margin last relaxed */
@@ -162,6 +164,8 @@ static int card_write(struct port *port, const struct request *request) {
     card->work = request->work;
     card->delay = request->delay;
     card->alone = request->alone;
+    /* published with the message. Who has prepared the inputs meanwhile clears it once more, by port_prepared() */
+    atomic_store_explicit(&card->unready, request->preparing, memory_order_relaxed);
     card->input_count = request->input_count;
     return rc;
 }
@@ -197,6 +201,7 @@ static void port_send(struct port *port, const struct request *request, enum req
         .port = (uint16_t)port->index,
         .kind = (uint8_t)kind,
         .priority = request->priority,
+        .ready_ns = request->preparing ? request->ready_ns : 0,
     };
     ring_push(ring);
     port->model_rung[thread] = true;
@@ -214,6 +219,23 @@ static int64_t scheduler_deadline(const struct port *port, const struct request 
     return request->deadline_ns - (request->run ? 0 : port_reply_margin_ns(port, request));
 }
 
+/* Hands a request over to the scheduler, or holds it back until its inputs are there. The scheduler gets it before that
+ * only the first time, and only if it reckons with promises: central policies and best effort do not. */
+static void hand_over(struct port *port, struct request *request, bool again) {
+    request->held = request->preparing && (again || port->wiring->central || request->priority == PRIORITY_BEST_EFFORT);
+    if (!request->held)
+        port_send(port, request, REQUEST_ARRIVED);
+}
+
+/* A request that was held has ended: port_next() gives it back. */
+static void held_over(struct port *port, struct request *request, enum refusal refusal) {
+    request->held = false;
+    request->status = REQUEST_REFUSED;
+    request->refusal = refusal;
+    request->over_next = port->over;
+    port->over = request;
+}
+
 int port_submit(struct port *port, struct request *request) {
     bool best_effort = request->priority == PRIORITY_BEST_EFFORT;
     if (port->outstanding == port_most(port, false))
@@ -225,22 +247,32 @@ int port_submit(struct port *port, struct request *request) {
     request->block = NULL;
     request->cancelled = request->alone = false;
     request->breaks = request->absent = 0;
-    request->readers = 0;
-    request->back = false;
+    request->readers = request->preparing;
+    request->back = request->unprepared = false;
+    request->left_out = 0;
     request->deadline_sched_ns = scheduler_deadline(port, request);
     int rc = card_write(port, request);
-    if (rc < 0)
+    if (rc < 0) {
+        request->readers = 0;
         return rc;
+    }
     port->requests[request->slot] = request;
     port->outstanding++;
     port->best_effort += best_effort;
-    port_send(port, request, REQUEST_ARRIVED);
+    hand_over(port, request, false);
     return 0;
 }
 
 void port_cancel(struct port *port, struct request *request) {
     request->cancelled = true;
-    port_send(port, request, REQUEST_CANCELLED);
+    if (request->held)
+        held_over(port, request, REFUSAL_CANCELLED);
+    else if (!request->unprepared) /* it is cancelled already */
+        port_send(port, request, REQUEST_CANCELLED);
+}
+
+_Atomic uint8_t *port_unready(const struct port *port, const struct request *request) {
+    return &port->cards[request->slot].unready;
 }
 
 void port_flush(struct port *port) {
@@ -268,7 +300,7 @@ void port_flush(struct port *port) {
 static void send_again(struct port *port, struct request *request) {
     int rc = card_write(port, request);
     CHECK_EQ(rc, 0); /* the inputs have not moved */
-    port_send(port, request, REQUEST_ARRIVED);
+    hand_over(port, request, true);
     port->unflushed = true;
 }
 
@@ -276,8 +308,9 @@ static void send_again(struct port *port, struct request *request) {
  * and no longer counts as in time. (Central policies know no best effort, and would plan for it again.) True if it was
  * sent. */
 static bool waits_on(struct port *port, struct request *request) {
-    if (request->late_until_ns == 0 || request->cancelled || request->priority == PRIORITY_BEST_EFFORT ||
-        port->wiring->central || port->best_effort >= port_most(port, true))
+    if (request->late_until_ns == 0 || request->cancelled || request->unprepared ||
+        request->priority == PRIORITY_BEST_EFFORT || port->wiring->central ||
+        port->best_effort >= port_most(port, true))
         return false;
     request->priority = PRIORITY_BEST_EFFORT;
     request->deadline_ns = request->late_until_ns;
@@ -294,11 +327,13 @@ static void refuse(struct request *request, enum refusal refusal) {
 
 /* Whether a request that an accelerator gave back without a result was sent to the scheduler again; else it is refused,
  * or has failed. */
-static bool sent_again(struct port *port, struct request *request) {
+static bool sent_again(struct port *port, struct request *request, bool unready) {
     char sentence[96];
 
     if (request->cancelled) {
         refuse(request, REFUSAL_CANCELLED);
+    } else if (request->unprepared) {
+        refuse(request, REFUSAL_UNPREPARED);
     } else if (request->breaks >= REQUEST_BREAKS_MAX) {
         request->status = REQUEST_FAILED;
         snprintf(sentence, sizeof(sentence),
@@ -312,7 +347,9 @@ static bool sent_again(struct port *port, struct request *request) {
     } else if (waits_on(port, request)) {
         return true;
     } else {
-        refuse(request, request->alone && !request->breaks ? REFUSAL_DEADLINE : REFUSAL_LOST);
+        refuse(request, unready                              ? REFUSAL_UNPREPARED
+                        : request->alone && !request->breaks ? REFUSAL_DEADLINE
+                                                             : REFUSAL_LOST);
     }
     return false;
 }
@@ -331,7 +368,8 @@ static bool result_take(struct port *port, struct request *request, const struct
         request->breaks = (uint8_t)(request->breaks + message->broke);
         request->absent = (uint8_t)(request->absent + message->absent);
         request->readers += message->read;
-        return !sent_again(port, request);
+        request->left_out += message->unready;
+        return !sent_again(port, request, message->unready);
     }
     bool late = message->status == REQUEST_REFUSED && message->refusal == REFUSAL_DEADLINE;
     return !late || !waits_on(port, request);
@@ -342,6 +380,43 @@ static void released(struct port *port, struct request *request) {
     request->readers--;
     if (request->readers == 0 && request->back)
         slot_give(port, request);
+}
+
+/* A hint for the scheduler, which otherwise goes by the promise: it is left out where it could take the room of a
+ * message that cannot be. */
+static void ready_tell(struct port *port, const struct request *request) {
+    struct wiring *w = port->wiring;
+    struct ring *ring = &w->requests[port->index * w->model_threads + w->thread_of_served[request->model]];
+    if (ring_fits(ring, MESSAGES_A_REQUEST * w->port_requests + 1)) {
+        port_send(port, request, REQUEST_READY);
+        port->unflushed = true;
+    }
+}
+
+/* The inputs of a request that was held are there. */
+static void held_ready(struct port *port, struct request *request) {
+    if (clock_now_ns() <= request->deadline_sched_ns)
+        send_again(port, request);
+    else if (!waits_on(port, request))
+        held_over(port, request, REFUSAL_UNPREPARED);
+}
+
+void port_prepared(struct port *port, struct request *request, bool ready) {
+    request->preparing = false;
+    request->unprepared = !ready;
+    if (request->back) {
+        released(port, request);
+        return;
+    }
+    request->readers--;
+    if (ready)
+        atomic_store_explicit(port_unready(port, request), 0, memory_order_release); /* with request_unready() */
+    if (request->held)
+        ready ? held_ready(port, request) : held_over(port, request, REFUSAL_UNPREPARED);
+    else if (ready)
+        ready_tell(port, request);
+    else if (!request->cancelled)
+        port_send(port, request, REQUEST_CANCELLED);
 }
 
 static struct request *next_done(struct port *port, uint32_t executor) {
@@ -382,14 +457,32 @@ static struct request *next_refused(struct port *port, uint32_t thread) {
     while ((message = ring_peek(ring))) {
         struct request *request = port->requests[handle_slot(message->handle)];
         CHECK_EQ(message->handle, port->cards[request->slot].handle);
-        refuse(request, message->reason);
+        refuse(request, request->unprepared ? REFUSAL_UNPREPARED : message->reason);
         count_refused(port);
         ring_pop(ring);
         ring_release(ring);
-        if (request->refusal != REFUSAL_DEADLINE || !waits_on(port, request))
-            return request;
+        if (request->refusal == REFUSAL_DEADLINE && waits_on(port, request))
+            continue;
+        if (request->refusal == REFUSAL_DEADLINE && request->preparing && clock_now_ns() >= request->ready_ns)
+            refuse(request, REFUSAL_UNPREPARED); /* the promise was not kept */
+        return request;
     }
     return NULL;
+}
+
+static struct request *next_over(struct port *port) {
+    struct request *request = port->over;
+    if (request)
+        port->over = request->over_next;
+    return request;
+}
+
+static struct request *request_back(struct port *port, struct request *request) {
+    port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
+    request->back = true;
+    if (!request_is_read(request))
+        slot_give(port, request);
+    return request;
 }
 
 struct request *port_next(struct port *port) {
@@ -398,14 +491,12 @@ struct request *port_next(struct port *port) {
     for (uint32_t i = 0; i < rings; i++, port->turn = (port->turn + 1) % rings) {
         struct request *request =
             port->turn < executors ? next_done(port, port->turn) : next_refused(port, port->turn - executors);
-        if (request) { /* the same ring again next time: its line is in the cache */
-            port->best_effort -= request->priority == PRIORITY_BEST_EFFORT;
-            request->back = true;
-            if (!request_is_read(request))
-                slot_give(port, request);
-            return request;
-        }
+        if (request) /* the same ring again next time: its line is in the cache */
+            return request_back(port, request);
     }
+    struct request *over = next_over(port);
+    if (over)
+        return request_back(port, over);
     if (port->unflushed)
         port_flush(port);
     return NULL;
@@ -418,7 +509,7 @@ int port_event_fd(const struct port *port) {
 bool port_arm(struct port *port, int64_t until_ns) {
     struct wiring *w = port->wiring;
     struct doorbell *bell = &w->frontend_bells[port->index];
-    bool any = bell->busy_poll;
+    bool any = bell->busy_poll || port->over;
 
     doorbell_arm(bell);
     for (uint32_t e = 0; e < w->executors && !any; e++)

@@ -26,6 +26,11 @@ bool port_is_pinned(const struct port *port);
  * outstanding; -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees it at
  * port_flush(). */
 int port_submit(struct port *port, struct request *request);
+/* The inputs of a request that was submitted with `preparing` are there, or (`ready` false) never will be: then it
+ * comes back, refused with REFUSAL_UNPREPARED. Until it is called, request_is_read(). The card's `unready` is where
+ * whoever prepares the inputs may say so himself, before this call. */
+void port_prepared(struct port *port, struct request *request, bool ready);
+_Atomic uint8_t *port_unready(const struct port *port, const struct request *request);
 /* The time kept for the way back of a client's request. */
 int64_t port_reply_margin_ns(const struct port *port, const struct request *request);
 /* How many requests may be outstanding. */
@@ -35,10 +40,11 @@ uint32_t port_most(const struct port *port, bool best_effort);
 void port_cancel(struct port *port, struct request *request);
 /* Publishes what was submitted and cancelled since the last flush. Call once per loop turn. */
 void port_flush(struct port *port);
-/* The next finished request, or NULL: call it until then. Two kinds are not finished, and go to the scheduler once
+/* The next finished request, or NULL: call it until then. Three kinds are not finished, and go to the scheduler once
  * more. One is a request whose accelerator failed, unless its client left, its deadline has passed, or
  * REQUEST_BREAKS_MAX accelerators failed while they ran it. The other has missed its deadline but may be late
- * (late_until_ns): it goes on as best effort. While request_is_read(), a request's inputs, its model and its own memory
+ * (late_until_ns): it goes on as best effort. The third was in a batch before its inputs were there: it waits here for
+ * port_prepared(). While request_is_read(), a request's inputs, its model and its own memory
  * stay as they are. */
 struct request *port_next(struct port *port);
 /* An event of this descriptor (EPOLLIN | EPOLLET) says that finished requests may wait; it is never read. Call

@@ -75,6 +75,11 @@ unsigned refusal_result(const struct served_model *model, const struct request *
         return (unsigned)error_set(err, 503, "no accelerator that runs model '%s' is in service", name);
     case REFUSAL_LOST:
         return (unsigned)error_set(err, 503, "the accelerator that had this request failed, and its deadline passed");
+    case REFUSAL_UNPREPARED:
+        return (unsigned)error_set(err, limited ? 504 : 503,
+                                   "the inputs of this request for model '%s' were not prepared in time for its "
+                                   "deadline of %.6g ms",
+                                   name, allowed_ms(request));
     case REFUSAL_CANCELLED:
     case REFUSAL_NONE:
     case REFUSAL_COUNT:

@@ -33,6 +33,8 @@ struct request {
     const struct tensor_view *inputs; /* [input_count] in the signature's order; they and their data stay in place until
                                        * it comes back, and the data while request_is_read() */
     uint32_t input_count;
+    bool preparing;           /* the inputs are still being written, until port_prepared() */
+    int64_t ready_ns;         /* when they are promised to be there, if so */
     struct ensemble_run *run; /* it is a step of an ensemble's request (request/ensemble_run.h): */
     uint32_t step;            /* this one. NULL: it is a client's */
 
@@ -43,8 +45,12 @@ struct request {
     bool alone;                /* a batch failed, and this request may be why: it shares no run any more */
     uint8_t breaks;            /* accelerators that failed while they ran it */
     uint8_t absent;            /* accelerators that gave it back: its model was not resident */
-    uint32_t readers;          /* runs that were given up and may still read the inputs */
+    uint32_t readers;          /* runs that were given up and may still read the inputs, and the preparation */
     bool back;                 /* it has come back */
+    bool held;                 /* the scheduler has it not: it waits for its inputs */
+    bool unprepared;           /* its inputs will never be there */
+    uint32_t left_out;         /* batches that ran without it, since its inputs were not there yet */
+    struct request *over_next; /* of those that ended while they were held */
 
     /* set when it has come back */
     enum request_status status;
@@ -55,8 +61,8 @@ struct request {
     int64_t run_start_ns, run_end_ns;
 };
 
-/* Whether a run that was given up may still read the inputs. While one may, their memory stays as it is, and so does
- * the request's model. */
+/* Whether a run that was given up may still read the inputs, or a preparation write them. While one may, their memory
+ * stays as it is, and so does the request's model. */
 static inline bool request_is_read(const struct request *request) {
     return request->readers > 0;
 }

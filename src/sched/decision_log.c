@@ -105,6 +105,7 @@ size_t decision_model_event_bytes(enum model_event_kind kind) {
     case MODEL_ARRIVED:
     case MODEL_ARRIVING:
     case MODEL_CANCELLED:
+    case MODEL_PREPARED:
         return sizeof(struct request_message);
     case MODEL_GRANTED:
     case MODEL_PARAMETERS:

@@ -10,7 +10,7 @@
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
 
-#define DECISION_MAGIC "symphony steps 1"
+#define DECISION_MAGIC "symphony steps 2"
 
 enum decision_kind {
     DECISION_MODEL_THREAD, /* struct decision_thread */

@@ -155,5 +155,8 @@ int64_t model_wake_ns(const struct model_core *core) {
         wake_ns = classes_wake(core, wake_ns);
     if (core->policy->deadline_blind && core->stranded && core->queue.count)
         wake_ns = model_node(core, deadline_queue_first(&core->queue))->deadline_ns;
-    return wake_ns == TIME_NEVER ? wake_ns : wake_ns + 1;
+    if (wake_ns != TIME_NEVER)
+        wake_ns++;
+    int64_t ready_ns = model_promise_next(core);
+    return ready_ns < wake_ns ? ready_ns : wake_ns;
 }

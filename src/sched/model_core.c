@@ -160,6 +160,8 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
     out->refused = out->batch = REQUEST_NONE;
     out->batch_requests = out->batch_items = 0;
     out->candidate_changed = out->rates_changed = false;
+    if (core->promised_count)
+        model_promises_join(core, now_ns, now_ns, out);
     if (arrival_rates_due(&core->view.rates, now_ns))
         rates_update(core, now_ns, out);
     switch (event->kind) {
@@ -171,6 +173,9 @@ void model_core_step(struct model_core *core, int64_t now_ns, const struct model
         break;
     case MODEL_CANCELLED:
         model_request_cancelled(core, now_ns, event->request, out);
+        break;
+    case MODEL_PREPARED:
+        model_promise_ready(core, now_ns, event->request->handle, out);
         break;
     case MODEL_GRANTED:
         model_accelerator_granted(core, now_ns, event->grant, out);
@@ -254,7 +259,7 @@ bool model_core_idle(const struct model_core *core) {
 }
 
 uint32_t model_core_queued(const struct model_core *core) {
-    return core->queue.count + core->leftovers.count + core->best_effort.count;
+    return core->queue.count + core->promised_count + core->leftovers.count + core->best_effort.count;
 }
 
 uint32_t model_core_items(const struct model_core *core, uint32_t type) {

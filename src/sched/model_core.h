@@ -45,6 +45,7 @@ enum model_event_kind {
                        * with MODEL_SETTLED, or with the next event of another kind */
     MODEL_SETTLED,    /* no more come at this time */
     MODEL_CANCELLED,  /* request: handle and deadline */
+    MODEL_PREPARED,   /* request: handle; its inputs are there before their time (model_promises.c) */
     MODEL_GRANTED,    /* grant (kind GRANT_ACCELERATOR) */
     MODEL_PARAMETERS, /* grant (kind GRANT_PARAMETERS) */
     MODEL_RAN,        /* ran; of a batch that was not run, only how many were late counts */
@@ -95,7 +96,7 @@ void model_core_prefetch_parameters(const struct model_core *core);
 uint32_t model_core_prefetch_batch(const struct model_core *core, uint32_t node);
 /* Nothing queued and no grant outstanding: the core may be reused for something else. */
 bool model_core_idle(const struct model_core *core);
-/* Requests queued, leftovers and best effort included. */
+/* Requests queued, those whose inputs are only promised, leftovers and best effort included. */
 uint32_t model_core_queued(const struct model_core *core);
 /* Items of its next batch on a type, as composed at the last step; 0: none. */
 uint32_t model_core_items(const struct model_core *core, uint32_t type);

@@ -2,6 +2,7 @@
  *
  *     model_core.c        set-up, what each event does, rates
  *     model_waiting.c     which requests wait: arrivals, cancellations, refusals
+ *     model_promises.c    requests whose inputs are still being prepared
  *     model_batches.c     which requests a batch may hold
  *     model_candidates.c  the next batch of each type and the candidate that tells of it
  *     model_seal.c        the batch for an accelerator that is granted
@@ -41,8 +42,10 @@ struct model_core {
     bool stale;            /* arrivals of this time make it necessary to compose all batches anew */
     bool any_best_effort;  /* something waits in `best_effort` */
     bool classes;          /* some request was not of the highest priority; while false, nothing looks for others */
-    int64_t free_ns;       /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
-    int64_t ran_ns;        /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
+    uint32_t promised;     /* first of the requests whose inputs are promised, by ready_ns, linked by `next` */
+    uint32_t promised_count;
+    int64_t free_ns; /* while answering a grant: when that accelerator is expected to be free; else INT64_MIN */
+    int64_t ran_ns;  /* of the last run or relaxation of the tables; TIME_NEVER: none yet */
     double dropped_rate, late_rate, bad_weight;
     struct deadline_queue queue, leftovers;
     struct model_view view;
@@ -117,6 +120,8 @@ void model_request_cancelled(struct model_core *core, int64_t now_ns, const stru
 /* Gives up the requests that can no longer be in time: those of the queue become leftovers, leftovers and best effort
  * are refused. */
 void model_prune(struct model_core *core, int64_t now_ns, struct model_output *out);
+/* A request whose inputs are there, and which is counted already, joins the queue, if the policy admits it. */
+void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out);
 /* Takes a request out of the queue that holds it. */
 void model_remove(struct model_core *core, struct deadline_queue *queue, uint32_t node);
 /* One more request has left: dropped (1), or in a batch (0). */
@@ -153,6 +158,22 @@ static inline bool model_head_stays(const struct model_core *core, int64_t now_n
     if (core->policy->deadline_blind)
         return !core->stranded || now_ns <= head->deadline_ns;
     return now_ns + model_span_least(core, model_items_wanted(core, head)) <= head->deadline_ns;
+}
+
+/* ---- model_promises.c ---- */
+
+/* Keeps a request until its inputs are there. */
+void model_promise_add(struct model_core *core, uint32_t node, int64_t ready_ns);
+/* Lets those join the queue whose inputs are promised for `until_ns` or before. */
+void model_promises_join(struct model_core *core, int64_t now_ns, int64_t until_ns, struct model_output *out);
+/* The inputs of one are there. Does nothing if it waits for them no more. */
+void model_promise_ready(struct model_core *core, int64_t now_ns, uint64_t handle, struct model_output *out);
+/* Takes one out: its node, or REQUEST_NONE. */
+uint32_t model_promise_take(struct model_core *core, uint64_t handle);
+
+/* When the next one is due; TIME_NEVER: there is none. */
+static inline int64_t model_promise_next(const struct model_core *core) {
+    return core->promised_count ? model_node(core, core->promised)->ready_ns : TIME_NEVER;
 }
 
 /* ---- model_batches.c ---- */

@@ -56,6 +56,8 @@ void model_accelerator_granted(struct model_core *core, int64_t now_ns, const st
     uint32_t type = grant->type;
     CHECK(type < core->view.types && core->view.profiles[type] && grant->supply < SUPPLY_LEVELS);
     core->free_ns = grant->free_ns;
+    if (core->promised_count && grant->free_ns > now_ns)
+        model_promises_join(core, now_ns, grant->free_ns, out);
     model_refresh(core, now_ns, out);
     struct type_batch batch = core->batches[type];
     if (batch.start != REQUEST_NONE && core->candidates[type].start_ns[grant->supply] <= now_ns) {

@@ -99,8 +99,10 @@ static void take_request(struct model_thread *t, int64_t now, const struct reque
             t->arriving[t->arriving_count++] = (uint32_t)(v - t->variants);
         }
     }
-    variant_step(t, v, now,
-                 &(struct model_event){.kind = arrived ? MODEL_ARRIVING : MODEL_CANCELLED, .request = message});
+    enum model_event_kind kind = arrived                          ? MODEL_ARRIVING
+                                 : message->kind == REQUEST_READY ? MODEL_PREPARED
+                                                                  : MODEL_CANCELLED;
+    variant_step(t, v, now, &(struct model_event){.kind = kind, .request = message});
 }
 
 /* Takes a group of requests from a ring. A request touches some fifteen cache lines of its model, so with many models

@@ -213,6 +213,16 @@ static void impossible_arrived(struct model_core *core, int64_t now_ns, uint32_t
     turn_away(core, out, node, REFUSAL_DEADLINE);
 }
 
+void model_request_joins(struct model_core *core, int64_t now_ns, uint32_t node, struct model_output *out) {
+    if (core->policy->model_admit && !core->policy->model_admit(&core->view, core->own, model_node(core, node))) {
+        stand_back(core, now_ns, node, out);
+        return;
+    }
+    deadline_queue_insert(&core->queue, core->pool->nodes, node);
+    core->stale = core->stale || core->queue.tail[0] != node || model_is_mixed(core, &core->queue) ||
+                  !model_lengthen(core, now_ns, node);
+}
+
 void model_request_arrived(struct model_core *core, int64_t now_ns, const struct request_message *message,
                            struct model_output *out) {
     struct model_view *m = &core->view;
@@ -230,8 +240,10 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
         turn_away(core, out, node, REFUSAL_DEADLINE);
         return;
     }
-    if (!core->policy->deadline_blind && now_ns > model_latest_start(core, request)) {
-        impossible_arrived(core, now_ns, node, out);
+    bool promised = message->ready_ns > now_ns;
+    int64_t from_ns = promised ? message->ready_ns : now_ns;
+    if (!core->policy->deadline_blind && from_ns > model_latest_start(core, request)) {
+        impossible_arrived(core, from_ns, node, out);
         return;
     }
     arrival_rates_count(&m->rates, now_ns, message->items, message->deadline_ns - message->arrival_ns);
@@ -240,13 +252,10 @@ void model_request_arrived(struct model_core *core, int64_t now_ns, const struct
         refuse(core, out, node, REFUSAL_QUEUE_FULL);
         return;
     }
-    if (core->policy->model_admit && !core->policy->model_admit(m, core->own, request)) {
-        stand_back(core, now_ns, node, out);
-        return;
-    }
-    deadline_queue_insert(&core->queue, core->pool->nodes, node);
-    core->stale = core->stale || core->queue.tail[0] != node || model_is_mixed(core, &core->queue) ||
-                  !model_lengthen(core, now_ns, node);
+    if (promised)
+        model_promise_add(core, node, message->ready_ns);
+    else
+        model_request_joins(core, now_ns, node, out);
 }
 
 void model_request_cancelled(struct model_core *core, int64_t now_ns, const struct request_message *message,
@@ -258,6 +267,8 @@ void model_request_cancelled(struct model_core *core, int64_t now_ns, const stru
     uint32_t node = deadline_queue_remove(&core->queue, nodes, message->priority, deadline_ns, message->handle);
     if (node == REQUEST_NONE)
         node = deadline_queue_remove(&core->leftovers, nodes, message->priority, deadline_ns, message->handle);
+    if (node == REQUEST_NONE && core->promised_count)
+        node = model_promise_take(core, message->handle);
     if (node == REQUEST_NONE && core->any_best_effort) {
         node = deadline_queue_remove(&core->best_effort, nodes, PRIORITY_BEST_EFFORT, later_ns, message->handle);
         core->any_best_effort = core->best_effort.count > 0;

@@ -17,7 +17,10 @@ struct request_node {
     uint16_t port;
     uint8_t refusal; /* enum refusal */
     uint8_t priority;
-    uint32_t links[REQUEST_LEVELS]; /* the deadline queue's */
+    union {
+        uint32_t links[REQUEST_LEVELS]; /* the deadline queue's */
+        int64_t ready_ns;               /* while it is in no queue: when its inputs are promised (model_promises.c) */
+    };
 };
 _Static_assert(sizeof(struct request_node) == 64, "one cache line");
 

@@ -164,7 +164,7 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     if (!w->port_requests)
         w->port_requests = PORT_REQUESTS_MAX;
     if (!w->request_slots)
-        w->request_slots = 2 * w->port_requests;
+        w->request_slots = 3 * w->port_requests;
     if (!w->types)
         w->types = 1;
     w->candidates = (struct candidate_board){.types = w->types, .models = w->models, .lanes = t * k};
@@ -172,11 +172,11 @@ int wiring_init(struct wiring *w, bool busy_poll, struct sy_error *err) {
     int rc;
 
     /* A port has at most port_requests requests outstanding, each with one arrival and one cancellation under way,
-     * and each comes back once. An accelerator has at most one batch being answered, one running and one sealed, so
-     * three plans, and reports each once. With very many accelerators an executor that lags may find its ring of plans
-     * full: then model threads leave grants where they are for the moment, and a central policy's batches are refused.
-     * to_rank may fill up: then rates, and models that leave or join, wait in the model thread; newer rates overwrite
-     * older ones. */
+     * and each comes back once. What is left of request_slots is for hints that inputs are ready. An accelerator has at
+     * most one batch being answered, one running and one sealed, so three plans, and reports each once. With very many
+     * accelerators an executor that lags may find its ring of plans full: then model threads leave grants where they
+     * are for the moment, and a central policy's batches are refused. to_rank may fill up: then rates, and models that
+     * leave or join, wait in the model thread; newer rates overwrite older ones. */
     if ((rc = rings_make(&w->requests, f * t, w->request_slots, sizeof(struct request_message))) < 0 ||
         (rc = rings_make(&w->refusals, t * f, w->port_requests, sizeof(struct refusal_message))) < 0 ||
         (rc = rings_make(&w->results, e * f, w->port_requests, sizeof(struct result_message))) < 0 ||

@@ -72,7 +72,8 @@ struct wiring {
     uint32_t types;             /* of accelerators; 0: 1 */
     uint32_t batch_max;         /* requests a batch */
     uint32_t port_requests;     /* requests a frontend may have outstanding; 0: PORT_REQUESTS_MAX */
-    uint32_t request_slots;     /* messages that a ring of requests holds; 0: two for each of those, so never full */
+    uint32_t request_slots;     /* messages that a ring of requests holds; 0: three for each of those, so never
+                                 * full: two are needed, and hints take the rest (request/port.c) */
     uint32_t *thread_of_model;  /* [models]; of unused ones: written before the model comes */
     uint32_t *thread_of_served; /* [served models] */
     uint32_t *executor_of;      /* [accelerators] */

@@ -104,6 +104,50 @@ static void render_histogram(const struct rendering *r, const char *name, const 
     }
 }
 
+static bool any_prepared(const struct rendering *r) {
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
+        if (r->models->models[*m].prepared)
+            return true;
+    return false;
+}
+
+static void prepare_count(const struct model_infer_counters *m, const int64_t *edges_ns, uint32_t n, uint64_t *counts) {
+    for (uint32_t i = 0; i < n; i++)
+        counts[i] += histogram_count_until(&m->prepare_ns, edges_ns[i]);
+}
+
+/* Of models that prepare their inputs (request/preparation.h). */
+static void render_preparations(const struct rendering *r) {
+    static const char *const names[PREPARATION_ENDS] = {"done", "bad", "late"};
+    if (!any_prepared(r))
+        return;
+    metric_heading(
+        r->out, "symphony_preparations_total", "counter",
+        "Preparations of requests' inputs: done, bad (the image cannot be decoded), or late (not begun, since "
+        "the request had ended).");
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++)
+        for (int end = 0; end < PREPARATION_ENDS && r->models->models[*m].prepared; end++) {
+            uint64_t sum = 0;
+            for (uint32_t f = 0; f < r->count; f++)
+                sum += counter_get(&r->frontends[f].requests->models[*m].preparations[end]);
+            row_begin(r, "symphony_preparations_total", *m);
+            text_printf(r->out, ",end=\"%s\"} %llu\n", names[end], (unsigned long long)sum);
+        }
+    metric_heading(r->out, "symphony_requests_left_out_total", "counter",
+                   "Times that a batch ran without a request, since its inputs were not prepared yet.");
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
+        uint64_t sum = 0;
+        if (!r->models->models[*m].prepared)
+            continue;
+        for (uint32_t f = 0; f < r->count; f++)
+            sum += counter_get(&r->frontends[f].requests->models[*m].left_out);
+        row_begin(r, "symphony_requests_left_out_total", *m);
+        text_printf(r->out, "} %llu\n", (unsigned long long)sum);
+    }
+    render_histogram(r, "symphony_prepare_duration_seconds", "Time of a thread that prepared a request's inputs.",
+                     prepare_count, offsetof(struct model_infer_counters, prepare_ns.sum));
+}
+
 static void render_totals(const struct rendering *r, struct slab_use bulk) {
     uint64_t body = 0, taken = bulk.taken, mapped = bulk.mapped, in_flight = 0;
     for (uint32_t f = 0; f < r->count; f++) {
@@ -184,6 +228,7 @@ void infer_metrics_render(const struct frontend_counters *frontends, uint32_t co
     render_histogram(&r, "symphony_queue_duration_seconds",
                      "From the first byte of a request to the start of its run, of those answered.", queue_count,
                      offsetof(struct model_infer_counters, queue_ns.sum));
+    render_preparations(&r);
     render_totals(&r, bulk);
     render_steps(&r);
 }

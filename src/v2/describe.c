@@ -104,7 +104,7 @@ const ProtobufCMessage *describe_model(struct description *d, const struct model
                                        const struct served_model *model, bool versioned) {
     Inference__ModelMetadataResponse *m =
         NEW(d, Inference__ModelMetadataResponse, INFERENCE__MODEL_METADATA_RESPONSE__INIT);
-    const struct signature *signature = &model->signature;
+    const struct signature *signature = served_model_offered(model);
     m->name = text_of(model->name);
     m->platform = text_of(model->platform);
     m->versions = take(d, models->count * sizeof(*m->versions));
@@ -268,7 +268,7 @@ const Inference__ModelConfig *describe_config(struct description *d, const struc
         [IMAGE_NHWC] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NHWC,
         [IMAGE_NCHW] = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NCHW,
     };
-    const struct signature *signature = &model->signature;
+    const struct signature *signature = served_model_offered(model);
     const char *backend = strncmp(model->platform, "onnxruntime", 11) == 0 ? "onnxruntime" : model->platform;
     Inference__ModelConfig *c = NEW(d, Inference__ModelConfig, INFERENCE__MODEL_CONFIG__INIT);
     c->name = text_of(model->name);

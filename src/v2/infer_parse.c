@@ -539,7 +539,7 @@ static void outputs_finish(struct parser *p) {
 int infer_parse(const struct infer_body *body, struct infer_call *call, struct sy_error *err) {
     struct sy_error unused;
     struct parser parser = {
-        .body = body, .signature = &body->model->signature, .call = call, .err = err ? err : &unused};
+        .body = body, .signature = served_model_offered(body->model), .call = call, .err = err ? err : &unused};
     struct parser *p = &parser;
     infer_call_begin(call);
     int rc;

@@ -28,6 +28,8 @@ static json_t *item_shapes_json(const struct served_model *model) {
     json_t *shapes = json_object();
     for (uint32_t i = 0; model->signature.variable_shapes && i < model->signature.input_count; i++) {
         const struct tensor_spec *input = &model->signature.inputs[i];
+        if (model->prepared & 1u << i) /* clients send no shape of it */
+            continue;
         json_t *dims = json_array();
         for (uint32_t d = model->signature.batched ? 1 : 0; d < input->rank; d++)
             json_array_append_new(dims, json_integer(model->reference_dims[i][d]));

@@ -240,15 +240,15 @@ static inline size_t liar_struct(struct liar *l, uint16_t kind, void *to, struct
         strcpy(memset(to, 0, sizeof(struct wire_accelerator)), some % 8 ? "t" : "other");
         return sizeof(struct wire_accelerator);
     case FRAME_REQUESTS:
-        *(struct request_message *)to =
-            (struct request_message){.handle = liar_handle(l->number, in),
-                                     .arrival_ns = now_ns,
-                                     .deadline_ns = now_ns + (int64_t)some * 10 * NS_PER_MS,
-                                     .work = 1,
-                                     .model = small % 2,
-                                     .items = 1 + small,
-                                     .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_CANCELLED + 1)};
-        return sizeof(struct request_message);
+        *(struct wire_request *)to =
+            (struct wire_request){.handle = liar_handle(l->number, in),
+                                  .arrival_ns = now_ns,
+                                  .deadline_ns = now_ns + (int64_t)some * 10 * NS_PER_MS,
+                                  .work = 1,
+                                  .model = small % 2,
+                                  .items = 1 + small,
+                                  .kind = some < 192 ? REQUEST_ARRIVED : some % (REQUEST_CANCELLED + 1)};
+        return sizeof(struct wire_request);
     case FRAME_RAN:
         *(struct ran_message *)to =
             (struct ran_message){.items = 1 + small, .accelerator = some % 2, .run_ns = 1000000, .tag = small};

@@ -159,6 +159,48 @@ static void test_a_batch_is_gathered_and_sliced(void **state) {
     rig_stop(rig);
 }
 
+/* Inputs that are promised and not there: the rest of the batch runs without them, at once. */
+static void test_a_batch_leaves_out_what_is_not_prepared(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+    float a[] = {1, 2}, b[] = {3, 4, 5, 6}, c[] = {7, 8};
+    struct rig_request r[3];
+    struct ran_message ran;
+    int64_t later = clock_now_ns() + 60 * NS_PER_S;
+
+    for (int all = 0; all < 2; all++) {
+        int runs = seen.runs;
+        request_make(&r[0], a, 1, later);
+        request_make(&r[1], b, 2, later);
+        request_make(&r[2], c, 1, later);
+        for (int i = 0; i < 3; i++)
+            atomic_init(&r[i].card.unready, i == 1 || all);
+        run_plan(rig, (struct rig_request *const[]){&r[0], &r[1], &r[2]}, 3);
+        take_report(rig, &ran);
+        assert_int_equal(ran.items, 4);
+        assert_int_equal(ran.run_ns, 0); /* it did not run as it was planned */
+        for (int i = 0; i < 3; i++)
+            take_result(rig);
+        assert_int_equal(seen.runs, runs + !all);
+        for (int i = 0; i < 3; i++) {
+            bool out = i == 1 || all;
+            assert_int_equal(r[i].result.status, out ? REQUEST_LOST : REQUEST_OK);
+            assert_int_equal(r[i].result.unready, out);
+            assert_false(r[i].result.suspect || r[i].result.broke || r[i].result.absent);
+            if (out)
+                continue;
+            assert_int_equal(r[i].result.batch_items, 2);
+            const float *y = (const float *)r[i].result.block->outputs[0].data + 2 * r[i].result.first_item;
+            assert_true(y[0] == 2 * request_data(&r[i])[0]);
+            output_block_put(r[i].result.block);
+        }
+    }
+    run_alone(rig, &r[0], a); /* the accelerator serves on */
+    assert_int_equal(r[0].result.status, REQUEST_OK);
+    output_block_put(r[0].result.block);
+    rig_stop(rig);
+}
+
 /* The scheduler puts requests of one shape together, which it knows by a hash; whatever comes, nobody is answered with
  * what was computed under another's shape, nor is anybody failed by another. */
 static void test_requests_of_different_shapes_are_run_apart(void **state) {
@@ -569,6 +611,7 @@ static void test_a_model_warms_up_with_its_samples_or_is_not_loaded(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_batch_is_gathered_and_sliced),
+        cmocka_unit_test(test_a_batch_leaves_out_what_is_not_prepared),
         cmocka_unit_test(test_requests_of_different_shapes_are_run_apart),
         cmocka_unit_test(test_requests_of_different_inputs_are_run_apart),
         cmocka_unit_test(test_a_lone_request_is_not_copied),

@@ -182,6 +182,35 @@ static void test_starts_are_kept_to(void **state) {
     rig_stop(rig);
 }
 
+/* Inputs that are promised and not there. */
+static void test_batches_leave_out_what_is_not_prepared(void **state) {
+    (void)state;
+    struct rig *rig = rig_start();
+
+    plan_push(rig, 0, 3, 4, INT64_MIN, TIME_NEVER);
+    plan_push(rig, 1, 3, 2, INT64_MIN, TIME_NEVER);
+    atomic_init(&rig->cards[0].unready, 1);
+    atomic_init(&rig->cards[2].unready, 1);
+    atomic_init(&rig->cards[BATCH_MAX].unready, 1);
+    atomic_init(&rig->cards[BATCH_MAX + 1].unready, 1);
+    plans_send(rig);
+    struct ran_message ran = take_ran(rig);
+    assert_int_equal(ran.items, 2); /* what ran */
+    assert_true(ran.run_ns >= RUN_NS);
+    ran = take_ran(rig);
+    assert_int_equal(ran.tag, 1);
+    assert_int_equal(ran.run_ns, 0);
+    take_done(rig, 6);
+    for (uint32_t slot = 0; slot < BATCH_MAX + 2; slot++) {
+        bool out = slot != 1 && slot != 3;
+        assert_int_equal(rig->results[slot].status, out ? REQUEST_LOST : REQUEST_OK);
+        assert_int_equal(rig->results[slot].unready, out);
+        assert_int_equal(rig->results[slot].first_item, slot == 3);
+    }
+    assert_int_equal(executor_counters(rig->executor, 3)->lost_batches, 0);
+    rig_stop(rig);
+}
+
 /* What runs, and what waits, when the executor is stopped is let go. */
 static void test_stops_amid_runs(void **state) {
     (void)state;
@@ -201,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accelerators_run_beside_each_other),
         cmocka_unit_test(test_starts_are_kept_to),
+        cmocka_unit_test(test_batches_leave_out_what_is_not_prepared),
         cmocka_unit_test(test_stops_amid_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

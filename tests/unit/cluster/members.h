@@ -120,7 +120,7 @@ static inline int members_met(struct members_scheduler *s, struct member *m, con
 static inline int members_frame(struct peer *peer, const struct frame *frame, const void *head, struct sy_error *err) {
     struct member *m = container_of(peer, struct member, peer);
     struct members_scheduler *s = peer->owner;
-    const struct request_message *requests = head;
+    const struct wire_request *requests = head;
     const struct freed_message *freed = head;
     enum lost_reason reason;
 

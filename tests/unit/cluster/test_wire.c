@@ -12,7 +12,7 @@ static bool is_refused(const struct frame *frame, const void *head) {
 
 static void kinds_are_known_and_arrays_as_long_as_they_say(void **state) {
     (void)state;
-    struct request_message requests[2] = {{.items = 1}};
+    struct wire_request requests[2] = {{.items = 1}};
     assert_false(
         is_refused(&(struct frame){.kind = FRAME_REQUESTS, .count = 2, .head_bytes = sizeof(requests)}, requests));
     assert_true(is_refused(&(struct frame){.kind = FRAME_REQUESTS, .count = 1, .head_bytes = sizeof(requests)}, NULL));

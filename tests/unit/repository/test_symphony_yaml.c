@@ -74,6 +74,23 @@ static void steps_are_read(void **state) {
     assert_string_equal(yaml.steps[2].when, "any");
 }
 
+static void preparations_are_read(void **state) {
+    (void)state;
+    struct symphony_yaml yaml;
+    struct sy_error err;
+    assert_int_equal(settings_read("prepare:\n  - {step: decode_image, max_pixels: 5}\n"
+                                   "  - {input: x, step: decode_image, max_bytes: 7}\n",
+                                   &yaml, &err),
+                     0);
+    assert_int_equal(yaml.prepare_count, 2);
+    assert_string_equal(yaml.prepare[0].input, "");
+    assert_int_equal(yaml.prepare[0].max_pixels, 5);
+    assert_int_equal(yaml.prepare[0].max_bytes, 0);
+    assert_string_equal(yaml.prepare[1].input, "x");
+    assert_int_equal(yaml.prepare[1].max_bytes, 7);
+    assert_int_equal(yaml.prepare[1].line, 3);
+}
+
 static void mistakes_name_the_line(void **state) {
     (void)state;
     static const struct {
@@ -85,7 +102,7 @@ static void mistakes_name_the_line(void **state) {
         {"weight: 0",
          ":1: weight: 0 is not in 0.001 to 1000 (expected how much this model's share weighs beside the others')"},
         {"profile: [x]", ":1: profile: found a list (expected the path of a profile)"},
-        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes, steps)"},
+        {"slo: 5", ":1: slo: unknown key (expected slo_ms, max_batch, weight, profile, shapes, steps, prepare)"},
         {"steps: 3", ":1: steps: expected a list of at most 64 steps"},
         {"steps: [2]", ":1: steps.0: expected a mapping, such as {step: 2, for_each: boxes}"},
         {"steps: [{for_each: x}]", ":1: steps.0: step is missing"},
@@ -98,6 +115,12 @@ static void mistakes_name_the_line(void **state) {
         {"steps: [{step: a, for_each: x, beyond: drop}]", ":1: steps.0.beyond: expected refuse or cut"},
         {"steps: [{step: a, when: x, limit: 3}]", ":1: steps.0: limit is for steps with for_each"},
         {"steps: [{step: a, when: x, beyond: cut}]", ":1: steps.0: beyond is for steps with for_each"},
+        {"prepare: 3", ":1: prepare: expected a list of at most 16 inputs"},
+        {"prepare: [x]", ":1: prepare.0: expected a mapping, such as {input: image, step: decode_image}"},
+        {"prepare:\n  - {input: x}", ":2: prepare.0: step is missing; there is decode_image"},
+        {"prepare: [{step: resize}]", ":1: prepare.0: step: 'resize' is not known; there is decode_image"},
+        {"prepare: [{step: decode_image, max_pixels: 268435457}]",
+         ":1: prepare.0.max_pixels: 268435457 is not in 1 to 268435456 (expected a number of pixels)"},
         {"shapes: [1]", ":1: shapes: expected a mapping of at most 16 inputs to lists of dimensions"},
         {"shapes:\n  x: 3", ":2: shapes.x: expected a list of 1 to 8 dimensions, without the batch dimension"},
         {"shapes:\n  x: [3, -1]", ":2: shapes.x.1: -1 is not in 1 to 2147483647 (expected a dimension)"},
@@ -128,6 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read),
         cmocka_unit_test(steps_are_read),
+        cmocka_unit_test(preparations_are_read),
         cmocka_unit_test(mistakes_name_the_line),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

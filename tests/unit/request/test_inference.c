@@ -53,6 +53,8 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
         {REFUSAL_SHAPES, true, "32 input shapes of model 'm'"},
         {REFUSAL_STRANDED, true, "no accelerator that runs model 'm' is in service"},
         {REFUSAL_LOST, true, "the accelerator that had this request failed"},
+        {REFUSAL_UNPREPARED, true,
+         "the inputs of this request for model 'm' were not prepared in time for its deadline of 25 ms"},
         {REFUSAL_CANCELLED, false, "the request was cancelled"},
     };
     struct fixture *f = fixture_new();
@@ -69,6 +71,7 @@ static void each_cause_has_a_sentence_that_names_its_limit(void **state) {
     }
     f->inference.limited = true; /* the client's own deadline */
     assert_int_equal(told_of(f, REFUSAL_DEADLINE).status, 504);
+    assert_int_equal(told_of(f, REFUSAL_UNPREPARED).status, 504);
     free(f);
 }
 

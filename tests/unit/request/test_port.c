@@ -1,4 +1,4 @@
-/* test_port.c - requests that come back because their accelerator failed. */
+/* test_port.c - requests that come back because their accelerator failed, and those whose inputs are prepared. */
 #include "request/port.h"
 
 #include <errno.h>
@@ -195,6 +195,208 @@ static void inputs_are_found_in_their_region(void **state) {
     rig_stop(rig);
 }
 
+/* ---- inputs that are prepared ---- */
+
+static uint32_t kinds_sent(struct rig *rig) {
+    uint32_t kinds = 0; /* a digit each, from 1 on */
+    for (const struct request_message *m; (m = ring_peek(&rig->wiring.requests[0]));
+         ring_pop(&rig->wiring.requests[0])) {
+        kinds = kinds * 10 + m->kind + 1u;
+        if (m->kind == REQUEST_ARRIVED)
+            rig->handle = m->handle;
+    }
+    ring_release(&rig->wiring.requests[0]);
+    return kinds;
+}
+
+#define ARRIVED   (REQUEST_ARRIVED + 1)
+#define CANCELLED (REQUEST_CANCELLED + 1)
+#define READY     (REQUEST_READY + 1)
+
+/* A rig whose only request is one that is promised. */
+static struct rig *rig_promised(int64_t deadline_ns, int64_t late_until_ns, uint8_t priority, bool central) {
+    struct rig *rig = rig_start(clock_now_ns() + 600 * NS_PER_S);
+    expect_sent(rig);
+    push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_OK});
+    assert_ptr_equal(port_next(rig->port), &rig->request);
+    rig->wiring.central = central;
+    rig->request = (struct request){.items = 1,
+                                    .deadline_ns = deadline_ns,
+                                    .late_until_ns = late_until_ns,
+                                    .priority = priority,
+                                    .preparing = true,
+                                    .ready_ns = clock_now_ns() + NS_PER_S};
+    assert_int_equal(port_submit(rig->port, &rig->request), 0);
+    port_flush(rig->port);
+    return rig;
+}
+
+static bool unready(const struct rig *rig) {
+    return atomic_load(port_unready(rig->port, &rig->request));
+}
+
+/* The executor had it before its inputs were there. */
+static struct request *left_out(struct rig *rig) {
+    push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_LOST, .unready = true});
+    return port_next(rig->port);
+}
+
+static void promised_inputs_are_told_of_when_they_are_there(void **state) {
+    (void)state;
+    struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
+    assert_int_equal(((struct request_message *)ring_peek(&rig->wiring.requests[0]))->ready_ns, rig->request.ready_ns);
+    assert_int_equal(kinds_sent(rig), ARRIVED);
+    assert_true(unready(rig) && request_is_read(&rig->request));
+    port_prepared(rig->port, &rig->request, true);
+    assert_false(unready(rig) || request_is_read(&rig->request));
+    assert_null(port_next(rig->port)); /* publishes */
+    assert_int_equal(kinds_sent(rig), READY);
+    push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_OK});
+    assert_ptr_equal(port_next(rig->port), &rig->request);
+    rig_stop(rig);
+}
+
+static void a_request_left_out_waits_for_its_inputs(void **state) {
+    (void)state;
+    struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
+    assert_int_equal(kinds_sent(rig), ARRIVED);
+    assert_null(left_out(rig));
+    assert_int_equal(rig->request.left_out, 1);
+    assert_int_equal(kinds_sent(rig), 0);
+    port_prepared(rig->port, &rig->request, true);
+    assert_null(port_next(rig->port));
+    assert_int_equal(kinds_sent(rig), ARRIVED);
+    assert_false(unready(rig));
+    push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_OK});
+    assert_ptr_equal(port_next(rig->port), &rig->request);
+    rig_stop(rig);
+}
+
+/* The inputs came between the batch and its report. */
+static void a_request_left_out_late_is_sent_at_once(void **state) {
+    (void)state;
+    struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, false);
+    port_prepared(rig->port, &rig->request, true);
+    assert_null(port_next(rig->port));
+    assert_int_equal(kinds_sent(rig), ARRIVED * 10 + READY);
+    assert_null(left_out(rig));
+    assert_int_equal(kinds_sent(rig), ARRIVED);
+    rig_stop(rig);
+}
+
+/* Central policies and best effort plan with what is there. */
+static void some_are_submitted_when_their_inputs_are_there(void **state) {
+    (void)state;
+    for (int central = 0; central < 2; central++) {
+        struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, central ? 0 : PRIORITY_BEST_EFFORT, central);
+        assert_int_equal(kinds_sent(rig), 0);
+        port_prepared(rig->port, &rig->request, true);
+        assert_null(port_next(rig->port));
+        assert_int_equal(kinds_sent(rig), ARRIVED);
+        push_result(rig, (struct result_message){.handle = rig->handle, .status = REQUEST_OK});
+        assert_ptr_equal(port_next(rig->port), &rig->request);
+        rig_stop(rig);
+    }
+}
+
+static void inputs_that_never_come_end_the_request(void **state) {
+    (void)state;
+    for (int held = 0; held < 2; held++) {
+        struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, clock_now_ns() + 900 * NS_PER_S, 0, held);
+        port_prepared(rig->port, &rig->request, false);
+        if (!held) {
+            port_flush(rig->port);
+            assert_int_equal(kinds_sent(rig), ARRIVED * 10 + CANCELLED);
+            port_cancel(rig->port, &rig->request); /* its client leaves: nothing more to say */
+            assert_ptr_equal(left_out(rig), &rig->request);
+            assert_int_equal(kinds_sent(rig), 0);
+        } else {
+            assert_ptr_equal(port_next(rig->port), &rig->request);
+        }
+        assert_int_equal(rig->request.status, REQUEST_REFUSED);
+        assert_int_equal(rig->request.refusal, held ? REFUSAL_UNPREPARED : REFUSAL_CANCELLED);
+        assert_null(port_next(rig->port));
+        assert_int_equal(port_submit(rig->port, &rig->request), 0); /* its slot is free again */
+        rig_stop(rig);
+    }
+}
+
+/* What is too late once its inputs are there goes on only if nobody asked for its deadline. */
+static void inputs_that_come_late(void **state) {
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        int64_t now_ns = clock_now_ns();
+        struct rig *rig = rig_promised(now_ns - 1, waits ? now_ns + 600 * NS_PER_S : 0, 0, false);
+        assert_int_equal(kinds_sent(rig), ARRIVED);
+        struct request *back = left_out(rig);
+        assert_ptr_equal(back, waits ? NULL : &rig->request);
+        assert_int_equal(kinds_sent(rig), 0);
+        if (!waits)
+            assert_int_equal(rig->request.refusal, REFUSAL_UNPREPARED);
+        port_prepared(rig->port, &rig->request, true);
+        assert_null(port_next(rig->port));
+        assert_int_equal(kinds_sent(rig), waits ? ARRIVED : 0);
+        rig_stop(rig);
+    }
+}
+
+/* Cancelled while it is held, it comes back at once; its slot is kept until nobody writes its inputs. */
+static void a_held_request_is_cancelled(void **state) {
+    (void)state;
+    struct rig *rig = rig_promised(clock_now_ns() + 600 * NS_PER_S, 0, 0, true);
+    struct request other = {.items = 1, .deadline_ns = rig->request.deadline_ns};
+    uint32_t slot = rig->request.slot;
+    port_cancel(rig->port, &rig->request);
+    assert_false(port_arm(rig->port, TIME_NEVER)); /* there is something to take */
+    assert_ptr_equal(port_next(rig->port), &rig->request);
+    assert_int_equal(rig->request.refusal, REFUSAL_CANCELLED);
+    assert_true(request_is_read(&rig->request));
+    assert_int_equal(port_submit(rig->port, &other), 0);
+    assert_int_not_equal(other.slot, slot);
+    port_prepared(rig->port, &rig->request, true);
+    assert_false(request_is_read(&rig->request));
+    assert_null(port_next(rig->port));
+    port_flush(rig->port);
+    assert_int_equal(kinds_sent(rig), ARRIVED); /* the other's */
+    assert_int_equal(port_submit(rig->port, &rig->request), 0);
+    assert_int_equal(rig->request.slot, slot);
+    rig_stop(rig);
+}
+
+/* Hints never take the room of arrivals and cancellations, though the scheduler reads nothing. */
+static void hints_leave_room_for_what_must_be_said(void **state) {
+    (void)state;
+    enum { MOST = 8 };
+    struct rig *rig = rig_start_most(clock_now_ns() + 600 * NS_PER_S, MOST);
+    struct request r[MOST - 1];
+    struct ring *ring = &rig->wiring.requests[0];
+    uint32_t hints = 0;
+    for (int i = 0; i < MOST - 1; i++) { /* each may say three things */
+        r[i] = (struct request){.items = 1, .deadline_ns = rig->request.deadline_ns, .preparing = true, .ready_ns = 1};
+        assert_int_equal(port_submit(rig->port, &r[i]), 0);
+    }
+    for (int round = 0; round < 40; round++) {
+        port_prepared(rig->port, &r[0], true);
+        port_flush(rig->port);
+        uint64_t handle = rig->wiring.cards[0][r[0].slot].handle;
+        while (((struct request_message *)ring_peek(ring))->handle != handle)
+            ring_pop(ring);
+        ring_pop(ring); /* its arrival is read, but not the hint, and it runs */
+        ring_release(ring);
+        hints += ring_peek(ring) != NULL;
+        push_result(rig, (struct result_message){.handle = handle, .status = REQUEST_OK});
+        assert_ptr_equal(port_next(rig->port), &r[0]);
+        r[0] = (struct request){.items = 1, .deadline_ns = rig->request.deadline_ns, .preparing = true, .ready_ns = 1};
+        assert_int_equal(port_submit(rig->port, &r[0]), 0);
+    }
+    assert_true(hints > 0);
+    for (int i = 0; i < MOST - 1; i++) {
+        port_prepared(rig->port, &r[i], true);
+        port_cancel(rig->port, &r[i]);
+    }
+    rig_stop(rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_breaks_accelerators_is_sent_on_once),
@@ -202,6 +404,14 @@ int main(void) {
         cmocka_unit_test(what_is_still_read_keeps_its_slot),
         cmocka_unit_test(as_many_are_outstanding_as_the_wiring_says),
         cmocka_unit_test(inputs_are_found_in_their_region),
+        cmocka_unit_test(promised_inputs_are_told_of_when_they_are_there),
+        cmocka_unit_test(a_request_left_out_waits_for_its_inputs),
+        cmocka_unit_test(a_request_left_out_late_is_sent_at_once),
+        cmocka_unit_test(some_are_submitted_when_their_inputs_are_there),
+        cmocka_unit_test(inputs_that_never_come_end_the_request),
+        cmocka_unit_test(inputs_that_come_late),
+        cmocka_unit_test(a_held_request_is_cancelled),
+        cmocka_unit_test(hints_leave_room_for_what_must_be_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+/* image_header.h - how large a JPEG or PNG says that it is, read from its first bytes.
+ *
+ * Nothing is decoded and no memory is taken, so a small file that would unpack to gigabytes is found out before that.
+ * Pure; any thread. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum image_kind { IMAGE_KIND_JPEG, IMAGE_KIND_PNG, IMAGE_KIND_COUNT };
+
+struct image_header {
+    enum image_kind kind;
+    uint32_t width, height; /* at least 1 */
+};
+
+/* Decoded pixels are RGB, a byte each. */
+#define IMAGE_CHANNELS 3
+
+static inline uint64_t image_pixels(const struct image_header *header) {
+    return (uint64_t)header->width * header->height;
+}
+
+/* 0, or -EINVAL with what is wrong with the bytes: a sentence without a subject ("is neither a JPEG nor a PNG"). A JPEG
+ * is looked at until its frame header, past IMAGE_SEGMENTS_MAX segments at most. */
+#define IMAGE_SEGMENTS_MAX 1024
+int image_header_read(const void *data, size_t bytes, struct image_header *header, struct sy_error *err);
