@@ -18,7 +18,7 @@ struct planned {
 static struct planned planned_from(struct context *c, const char *path) {
     struct planned p;
     struct sy_error err;
-    if (squishy_file_read(path, &p.input, &err)) {
+    if (squishy_file_read(path, false, &p.input, &err)) {
         fprintf(stderr, "reproduce: %s\n", err.text);
         exit(1);
     }
