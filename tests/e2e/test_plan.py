@@ -44,6 +44,17 @@ def test_spare_gpus_are_room_to_grow(tmp_path):
     assert abs(sum(g["sessions"][0]["rate_rps"] for g in answer["gpus"]) - 1000) < 1
 
 
+def test_sessions_that_share_a_prefix():
+    shared, whole = (json.loads(plan("squishy", PLANS / "prefixes.yaml", "--json", *more).stdout) for more in ([], ["--whole"]))
+    assert [s["session"] for s in shared["gpus"][0]["sessions"]] == ["birds and 2 more", "faces"]
+    [together] = shared["shared"]
+    assert together["sessions"] == ["birds", "cars", "icons"] and together["weights_mib"] == 90 + 3 * 8
+    assert [s["session"] for s in whole["gpus"][0]["sessions"]] == ["birds", "cars", "icons", "faces"]
+    assert not whole["shared"] and shared["scale"] > 1.7 * whole["scale"] > 1.7
+    # 12 items: the prefix, four of each suffix
+    assert abs(shared["gpus"][0]["sessions"][0]["latency_ms"] - (12 * 2.05 + 5.378 + 3 * (4 * 0.005 + 0.03))) < 1e-9
+
+
 def test_what_does_not_fit_is_named(tmp_path):
     file = tmp_path / "f.yaml"
     file.write_text("sessions:\n"

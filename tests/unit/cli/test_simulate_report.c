@@ -78,7 +78,7 @@ static void batches_of_variants_run_what_they_share_once(void **state) {
     json_t *variants = json_object_get(json_array_get(json_object_get(json, "models"), 0), "variants");
     assert_int_equal(json_integer_value(json_object_get(variants, "count")), 12);
     double each = json_real_value(json_object_get(variants, "suffixes_per_batch"));
-    assert_true(each > 6 && each < 12);
+    assert_true(each > 4 && each < 12);
     json_decref(json);
     simulation_end(s);
 }
