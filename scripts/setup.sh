@@ -347,6 +347,19 @@ make_models() {
     stamp_write models "$wanted"
 }
 
+make_pipelines() {
+    make_models
+    wanted=$(cat scripts/demo_pipelines.py scripts/demo_models.py scripts/requirements*.txt | sha256sum)
+    if [ -e pipelines/read-text/config.pbtxt ] && stamp_matches pipelines "$wanted"; then
+        return 0
+    fi
+    need_disk
+    say "pipelines: wake-words read-text"
+    build/venv/bin/python scripts/demo_pipelines.py --repository pipelines --models models \
+        --downloads build/downloads </dev/null || die "the demonstration pipelines could not be made"
+    stamp_write pipelines "$wanted"
+}
+
 build() { # PRESET
     case $1 in release | asan | tsan | fuzz) ;; *) die "no preset '$1': there are release, asan, tsan, fuzz" ;; esac
     if [ "$1" = fuzz ]; then

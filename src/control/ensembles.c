@@ -5,15 +5,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/counter.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "control/server_state.h"
-#include "pipeline/pipeline.h"
 #include "plan/split.h"
 #include "profile/prepare.h"
 #include "repository/ensemble.h"
+#include "request/ensemble_plan.h"
+#include "request/infer_counters.h"
 
-#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for */
+#define EACH_MEAN 4.0 /* rows that a step with for_each is planned for at first */
 #define TURNS     1.0 /* the paper's program: a batch takes its latency once */
+
+#define EPOCH_NS    (30 * NS_PER_S) /* the SLO is divided anew so often (Nexus's epoch, section 6.1) */
+#define SEEN_LEAST  100             /* items of the ensemble that say what a step comes to */
+#define ITEMS_LEAST 0.001           /* of a step that hardly ever has anything to do */
+
+/* What is kept of an ensemble that is served, for the thread that looks at it (server_ensembles_look()). */
+struct plan {
+    struct ensemble_plan shared;
+    double items[PIPELINE_STAGES_MAX]; /* of each step, for one of the ensemble */
+    uint64_t seen_whole[PIPELINE_STAGES_MAX], seen_items[PIPELINE_STAGES_MAX]; /* counts when they were measured */
+    const struct profile *profiles[ENSEMBLE_STEPS_MAX];
+    int64_t divided_ns; /* when the SLO was */
+};
+
+static struct plan *plan_of(const struct served_model *model) {
+    return container_of(model->plan, struct plan, shared);
+}
 
 /* The models of an ensemble's steps, and what they take on the first type of accelerators that runs them. */
 struct steps {
@@ -78,93 +100,226 @@ static int64_t longest_path(const struct ensemble *e, const int64_t *step_ns) {
     return longest_ns;
 }
 
-/* Each step takes what its model has for an SLO if none is given. */
-static int64_t slo_choose(const struct ensemble *e, const struct steps *steps) {
-    int64_t step_ns[ENSEMBLE_STEPS_MAX];
-    for (uint32_t v = 0; v < e->step_count; v++)
-        step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
-    return longest_path(e, step_ns);
+/* How many rows a tensor has, as far as the models' signatures say it; 0: they leave it open. `items` of the steps
+ * before. */
+static double rows_of(const struct served_model *model, const struct steps *steps, const double *items,
+                      uint32_t tensor) {
+    const struct ensemble_tensor *t = &model->ensemble->tensors[tensor];
+    const struct tensor_spec *spec = &model->signature.inputs[t->place];
+    if (t->step != ENSEMBLE_NONE) {
+        const struct signature *signature = &steps->models[t->step]->signature;
+        const char *name = model->ensemble->steps[t->step].outputs[t->place].name;
+        int index = tensor_spec_find(signature->outputs, signature->output_count, name, strlen(name));
+        if (signature->batched)
+            return items[t->step];
+        spec = &signature->outputs[index]; /* it is there: ensemble_check() */
+    }
+    return spec->rank > 0 && spec->dims[0] > 0 ? (double)spec->dims[0] : 0;
 }
 
-static void graph_make(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+/* What each step comes to for one of the ensemble's items, before any request has been seen. */
+static void items_expect(const struct served_model *model, const struct steps *steps, double *items) {
+    for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
+        const struct ensemble_step *step = &model->ensemble->steps[v];
+        bool each = step->each != ENSEMBLE_NONE;
+        double rows = 0;
+        if (steps->models[v]->signature.batched && !model->signature.batched)
+            rows = rows_of(model, steps, items, each ? step->each : step->inputs[0].tensor);
+        items[v] = rows > 0 ? rows : each ? EACH_MEAN : 1;
+    }
+}
+
+/* The fewest items of a batch that the step runs in: those of one request. */
+static uint32_t items_least(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
+    uint32_t most = steps->models[v]->batch_max;
+    if (model->ensemble->steps[v].each != ENSEMBLE_NONE || items < 1)
+        return 1;
+    return items < most ? (uint32_t)items : most;
+}
+
+/* The time that a batch of those takes. */
+static int64_t least_ns(const struct served_model *model, const struct steps *steps, uint32_t v, double items) {
+    return steps->profiles[v]->latency_ns[items_least(model, steps, v, items)];
+}
+
+/* Each step takes what its model has for an SLO if none is given, or twice what a batch takes of one request alone. */
+static int64_t slo_choose(const struct served_model *model, const struct steps *steps, const double *items) {
+    int64_t step_ns[ENSEMBLE_STEPS_MAX];
+    for (uint32_t v = 0; v < model->ensemble->step_count; v++) {
+        int64_t twice_ns = 2 * least_ns(model, steps, v, items[v]);
+        step_ns[v] = profile_default_slo_ns(steps->profiles[v]);
+        step_ns[v] = twice_ns > step_ns[v] ? twice_ns : step_ns[v];
+    }
+    return (longest_path(model->ensemble, step_ns) + NS_PER_MS - 1) / NS_PER_MS * NS_PER_MS;
+}
+
+static void graph_make(const struct served_model *model, const struct steps *steps, const double *items,
+                       struct pipeline *graph) {
     const struct ensemble *e = model->ensemble;
-    pipeline->slo_ns = model->slo_ns;
-    pipeline->deadlines = PIPELINE_FLOATING;
-    pipeline->stage_count = e->step_count;
+    graph->slo_ns = model->slo_ns;
+    graph->deadlines = PIPELINE_FLOATING;
+    graph->stage_count = e->step_count;
     for (uint32_t v = 0; v < e->step_count; v++)
-        pipeline->stages[v] = (struct pipeline_stage){
+        graph->stages[v] = (struct pipeline_stage){
             .after = e->steps[v].after,
-            .fan_out = {e->steps[v].each == ENSEMBLE_NONE ? FAN_OUT_QUERY : FAN_OUT_POISSON,
-                        e->steps[v].each == ENSEMBLE_NONE ? 1 : EACH_MEAN, 0},
-            .least_ns = steps->profiles[v]->latency_ns[1],
+            .fan_out = {FAN_OUT_QUERY, items[v], 0},
+            .least_ns = least_ns(model, steps, v, items[v]),
         };
 }
 
-/* Divides the SLO so that the steps take the fewest accelerators; evenly, if not even lone requests are within it. What
- * the steps' best batches leave over goes to all steps, each in proportion to the time of its own batch: a budget may be
- * far more than that, and then the others' would be tight for nothing. */
-static int split(const struct served_model *model, const struct steps *steps, struct pipeline *pipeline) {
+/* Frontends take over all parts, or take them over once more. */
+static void parts_publish(struct ensemble_plan *plan, const int64_t *parts_ns) {
+    for (uint32_t v = 0; v < plan->graph.stage_count; v++)
+        atomic_store_explicit(&plan->part_ns[v], parts_ns[v], memory_order_relaxed);
+    atomic_fetch_add_explicit(&plan->divisions, 1, memory_order_release); /* with times_of() in ensemble_run.c */
+}
+
+/* What the steps' batches leave of the SLO goes to all steps of the longest path alike. It is for what no batch's
+ * latency tells: another model's batch is on the accelerator, and the way there and back. */
+static void slack_share(const struct served_model *model, int64_t *parts_ns) {
+    int64_t slo_ns = model->plan->graph.slo_ns, longest_ns = longest_path(model->ensemble, parts_ns);
+    double low = 0, high = (double)slo_ns;
+    int64_t with_ns[ENSEMBLE_STEPS_MAX];
+    if (longest_ns > slo_ns) {
+        for (uint32_t v = 0; v < model->ensemble->step_count; v++)
+            parts_ns[v] = (int64_t)((double)parts_ns[v] * (double)slo_ns / (double)longest_ns);
+        return;
+    }
+    for (int i = 0; i < 40; i++) { /* paths differ in their steps, so the most that every path allows is searched */
+        double share = (low + high) / 2;
+        for (uint32_t v = 0; v < model->ensemble->step_count; v++)
+            with_ns[v] = parts_ns[v] + (int64_t)share;
+        if (longest_path(model->ensemble, with_ns) <= slo_ns)
+            low = share;
+        else
+            high = share;
+    }
+    for (uint32_t v = 0; v < model->ensemble->step_count; v++)
+        parts_ns[v] += (int64_t)low;
+}
+
+/* Divides the SLO so that the steps, which have so many items for one of the ensemble, take the fewest accelerators; by
+ * what steps take, if not even lone requests are within it. Batches are no larger than pays, or than a request is. 1:
+ * done; 0: the SLO is too short for lone requests; or -ENOMEM. */
+static int split(const struct served_model *model, const struct steps *steps, const double *items) {
+    const struct pipeline *graph = &model->plan->graph;
     struct split_stage stages[PIPELINE_STAGES_MAX];
     struct split_part parts[PIPELINE_STAGES_MAX];
     int64_t parts_ns[PIPELINE_STAGES_MAX];
-    double items[PIPELINE_STAGES_MAX];
-    void *memory = malloc(split_bytes(pipeline->stage_count));
+    void *memory = malloc(split_bytes(graph->stage_count));
     if (!memory)
         return -ENOMEM;
-    pipeline_items(pipeline, items);
-    for (uint32_t v = 0; v < pipeline->stage_count; v++)
-        stages[v] = (struct split_stage){.profile = steps->profiles[v],
-                                         .batch_max = steps->models[v]->batch_max,
-                                         .rate = items[v],
-                                         .turns = TURNS,
-                                         .after = pipeline->stages[v].after};
-    if (!split_best(stages, pipeline->stage_count, pipeline->slo_ns, memory, parts))
-        log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
-                 model->name, (double)model->slo_ns / 1e6);
-    for (uint32_t v = 0; v < pipeline->stage_count; v++)
-        parts_ns[v] = parts[v].batch ? (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch])
-                                     : parts[v].budget_ns;
-    double fill = (double)pipeline->slo_ns / (double)longest_path(model->ensemble, parts_ns);
-    for (uint32_t v = 0; v < pipeline->stage_count; v++)
-        pipeline->stages[v].part_ns = (int64_t)(fill * (double)parts_ns[v]);
+    for (uint32_t v = 0; v < graph->stage_count; v++) {
+        uint32_t pays = profile_batch_best(steps->profiles[v]), least = items_least(model, steps, v, items[v]);
+        uint32_t most = pays > least ? pays : least;
+        stages[v] =
+            (struct split_stage){.profile = steps->profiles[v],
+                                 .batch_max = most < steps->models[v]->batch_max ? most : steps->models[v]->batch_max,
+                                 .rate = items[v],
+                                 .turns = TURNS,
+                                 .after = graph->stages[v].after};
+    }
+    bool fits = split_best(stages, graph->stage_count, graph->slo_ns, memory, parts);
     free(memory);
-    return 0;
+    for (uint32_t v = 0; v < graph->stage_count; v++) {
+        int64_t batch_ns = (int64_t)(TURNS * (double)steps->profiles[v]->latency_ns[parts[v].batch]);
+        int64_t request_ns = least_ns(model, steps, v, items[v]);
+        parts_ns[v] = batch_ns > request_ns ? batch_ns : request_ns;
+    }
+    slack_share(model, parts_ns);
+    parts_publish(model->plan, parts_ns);
+    return fits;
 }
 
 int ensemble_prepare(struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
-    struct steps steps;
+    struct steps steps = {.profiles = {NULL}};
     int rc = steps_find(model, world, &steps, err);
     if (rc < 0)
         return rc;
     if (model->batch_max > PROFILE_BATCH_MAX)
         model->batch_max = PROFILE_BATCH_MAX;
-    if (model->slo_ns == 0) {
-        model->slo_ns = slo_choose(model->ensemble, &steps);
-        model->slo_chosen = true;
+    struct plan *plan = calloc(1, sizeof(*plan));
+    if (plan) {
+        items_expect(model, &steps, plan->items);
+        if (model->slo_ns == 0) {
+            model->slo_ns = slo_choose(model, &steps, plan->items);
+            model->slo_chosen = true;
+        }
+        model->plan = &plan->shared;
+        graph_make(model, &steps, plan->items, &plan->shared.graph);
+        plan->divided_ns = clock_now_ns();
+        memcpy(plan->profiles, steps.profiles, sizeof(plan->profiles));
+        rc = split(model, &steps, plan->items);
+        for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++)
+            plan->shared.graph.stages[v].part_ns = plan->shared.part_ns[v];
     }
-    struct pipeline *pipeline = calloc(1, sizeof(*pipeline));
-    if (pipeline) {
-        graph_make(model, &steps, pipeline);
-        rc = split(model, &steps, pipeline);
-    }
-    if (!pipeline || rc < 0) {
-        free(pipeline);
+    if (!plan || rc < 0) {
+        free(plan);
+        model->plan = NULL;
         return error_set(err, -ENOMEM, "%.300s: out of memory", model->ensemble->path);
     }
-    model->pipeline = pipeline;
+    if (!rc)
+        log_warn("an ensemble's SLO is shorter than its steps take for a lone request", "model=%s slo_ms=%.6g",
+                 model->name, (double)model->slo_ns / 1e6);
     return 0;
 }
 
-int ensemble_look(const struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
-    struct steps steps;
-    return steps_find(model, world, &steps, err);
+/* ---- while it is served ---- */
+
+/* What the steps came to since the SLO was divided last. A step that too few requests have reached keeps what it had.
+ */
+static void items_measure(struct plan *plan, const struct step_counters *counts) {
+    for (uint32_t v = 0; v < plan->shared.graph.stage_count; v++) {
+        uint64_t whole = counter_get(&counts->whole[v]), items = counter_get(&counts->items[v]);
+        if (whole - plan->seen_whole[v] < SEEN_LEAST)
+            continue;
+        double mean = (double)(items - plan->seen_items[v]) / (double)(whole - plan->seen_whole[v]);
+        plan->items[v] = mean > ITEMS_LEAST ? mean : ITEMS_LEAST;
+        plan->seen_whole[v] = whole;
+        plan->seen_items[v] = items;
+    }
+}
+
+/* Every epoch, and when a step's model is another one. */
+static void divide_anew(const struct served_model *model, const struct steps *steps,
+                        const struct step_counters *counts) {
+    struct plan *plan = plan_of(model);
+    int64_t now_ns = clock_now_ns();
+    if (now_ns - plan->divided_ns < EPOCH_NS && memcmp(plan->profiles, steps->profiles, sizeof(plan->profiles)) == 0)
+        return;
+    plan->divided_ns = now_ns;
+    memcpy(plan->profiles, steps->profiles, sizeof(plan->profiles));
+    items_measure(plan, counts);
+    split(model, steps, plan->items); /* without memory the parts stay as they are */
+}
+
+int ensemble_look(const struct served_model *model, const struct ensemble_world *world,
+                  const struct step_counters *counts, struct sy_error *err) {
+    struct steps steps = {.profiles = {NULL}};
+    int rc = steps_find(model, world, &steps, err);
+    if (!rc)
+        divide_anew(model, &steps, counts);
+    return rc;
+}
+
+static void counts_sum(const struct server *s, uint32_t number, struct step_counters *sum) {
+    memset(sum, 0, sizeof(*sum));
+    for (uint32_t f = 0; f < server_frontends(s); f++) {
+        const struct step_counters *steps = infer_counters_steps_of(server_infer_counters(s, f), number);
+        for (uint32_t v = 0; steps && v < ENSEMBLE_STEPS_MAX; v++) {
+            counter_add(&sum->whole[v], counter_get(&steps->whole[v]));
+            counter_add(&sum->items[v], counter_get(&steps->items[v]));
+        }
+    }
 }
 
 /* The ensemble was served before, and its state is READY or UNAVAILABLE. */
-static void state_look(struct served_model *model, const struct ensemble_world *world) {
+static void state_look(const struct server *s, struct served_model *model, const struct ensemble_world *world) {
+    struct step_counters counts;
     struct sy_error err;
     int ready = MODEL_READY;
-    bool able = ensemble_look(model, world, &err) == 0;
+    counts_sum(s, (uint32_t)(model - s->config.models), &counts);
+    bool able = ensemble_look(model, world, &counts, &err) == 0;
     if (able && served_model_state(model) == MODEL_UNAVAILABLE) {
         atomic_store_explicit(&model->state, MODEL_READY, memory_order_release); /* as served_model_refuse() */
         log_info("ensemble is back", "model=%s", model->name);
@@ -182,8 +337,8 @@ void server_ensembles_look(struct server *s) {
     const struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
                                          s->config.type_count};
     for (uint32_t i = 0; i < now->count; i++)
-        if (s->config.models[now->listed[i]].pipeline)
-            state_look(&s->config.models[now->listed[i]], &world);
+        if (s->config.models[now->listed[i]].plan)
+            state_look(s, &s->config.models[now->listed[i]], &world);
     server_models_unlock(s);
 }
 
@@ -192,14 +347,15 @@ void ensemble_log(const struct served_model *model) {
     size_t at = 0;
     for (uint32_t v = 0; v < model->ensemble->step_count && at < sizeof(parts); v++)
         at += (size_t)snprintf(parts + at, sizeof(parts) - at, "%s%s:%.6g", v ? "," : "",
-                               model->ensemble->steps[v].model, (double)model->pipeline->stages[v].part_ns / 1e6);
+                               model->ensemble->steps[v].model, (double)model->plan->part_ns[v] / 1e6);
     log_info("ensemble", "model=%s version=%u slo_ms=%.6g max_batch=%u steps=%u parts_ms=%s", model->name,
              model->version, (double)model->slo_ns / 1e6, model->batch_max, model->ensemble->step_count, parts);
 }
 
 void ensemble_release(struct served_model *model) {
-    free(model->pipeline);
-    model->pipeline = NULL;
+    if (model->plan)
+        free(plan_of(model));
+    model->plan = NULL;
     ensemble_free(model->ensemble);
     model->ensemble = NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "control/server.h"
 #include "repository/model_index.h"
+#include "request/infer_counters.h"
 
 /* What an ensemble's models are looked up in. */
 struct ensemble_world {
@@ -14,11 +15,13 @@ struct ensemble_world {
     uint32_t type_count;
 };
 
-/* Makes the ensemble's pipeline, and sets its SLO if none was given. Its steps' models are ready. -EINVAL with a
+/* Makes the ensemble's plan, and sets its SLO if none was given. Its steps' models are ready. -EINVAL with a
  * sentence that names file, line and step: there is no such model, it is not ready, or does not fit. */
 int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
-/* Whether the ensemble can run with the models as they are now; else -EINVAL as above. */
-int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world, struct sy_error *err);
+/* Whether the ensemble can run with the models as they are now; else -EINVAL as above. Every 30 seconds, and if one of
+ * the models is another one, its SLO is divided anew, for what steps have come to; `counts` is that in all. */
+int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world,
+                  const struct step_counters *counts, struct sy_error *err);
 /* Says what is served, and what part of the SLO each step has. */
 void ensemble_log(const struct served_model *ensemble);
 /* Frees the ensemble and what ensemble_prepare() made of it. Nothing, if the model is none. */

@@ -228,8 +228,13 @@ void model_slot_discard(struct model_slots *slots, uint32_t slot) {
 void model_slot_enter(struct model_slots *slots, uint32_t slot) {
     struct server *s = slots->server;
 
-    for (uint32_t f = 0; f < server_frontends(s); f++) /* the counts are of the model that had the place before */
-        counters_clear(&server_infer_counters(s, f)->models[slot], sizeof(struct model_infer_counters));
+    for (uint32_t f = 0; f < server_frontends(s); f++) { /* the counts are of the model that had the place before */
+        const struct infer_counters *counters = server_infer_counters(s, f);
+        struct step_counters *steps = infer_counters_steps_of(counters, slot);
+        counters_clear(&counters->models[slot], sizeof(struct model_infer_counters));
+        if (steps)
+            counters_clear(steps, sizeof(*steps));
+    }
     if (!served(slots, slot)->ensemble) {
         executors_tell(slots, slot, true);
         if (server_schedules(s))

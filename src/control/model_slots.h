@@ -33,9 +33,9 @@ int model_slots_init(struct model_slots *slots, struct server *server, const str
 /* Call it when all other threads have ended, and executors have freed their models. */
 void model_slots_free(struct model_slots *slots);
 
-/* Completes a model that the repository found, and loads it on every executor; of an ensemble, whose `ensemble` the place
- * takes over, it finds the models of its steps. The model is not published yet. 0 with its place, or -errno with a
- * sentence: -EBUSY: there is no free place; -EINTR: the server is being stopped; any other: the model is at fault. */
+/* Completes a model that the repository found, and loads it on every executor; of an ensemble, whose `ensemble` the
+ * place takes over, it finds the models of its steps. The model is not published yet. 0 with its place, or -errno with
+ * a sentence: -EBUSY: there is no free place; -EINTR: the server is being stopped; any other: the model is at fault. */
 int model_slot_load(struct model_slots *slots, struct served_model *found, uint32_t *slot, struct sy_error *err);
 /* Frees a LOADED place. */
 void model_slot_discard(struct model_slots *slots, uint32_t slot);

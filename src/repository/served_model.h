@@ -11,7 +11,7 @@
 #include "tensor/tensor.h"
 
 struct ensemble;
-struct pipeline;
+struct ensemble_plan;
 
 enum model_state {
     MODEL_LOADING, /* nobody is told of it yet */
@@ -51,12 +51,12 @@ struct served_model {
     struct ensemble *ensemble;           /* its steps are other models', and it has no file; NULL: it has one.
                                           * Whoever holds the model frees it; a copy made with memcpy does not own it
                                           * unless the original is given up */
-    struct pipeline *pipeline;           /* of an ensemble that is served: when its steps are due (pipeline/pipeline.h) */
-    double weight;                       /* of its share under overload, relative to other models; 0 means 1 */
-    char profile_path[4096];             /* from symphony.yaml; "": measured and cached */
-    char label_files[TENSORS_MAX][128];  /* of outputs, in `folder`; "": none */
-    uint8_t formats[TENSORS_MAX];        /* of inputs: enum image_format (model_config.h) */
-    struct labels *labels[TENSORS_MAX];  /* read from them; NULL: none */
+    struct ensemble_plan *plan; /* of an ensemble that is served: when its steps are due (request/ensemble_plan.h) */
+    double weight;              /* of its share under overload, relative to other models; 0 means 1 */
+    char profile_path[4096];    /* from symphony.yaml; "": measured and cached */
+    char label_files[TENSORS_MAX][128]; /* of outputs, in `folder`; "": none */
+    uint8_t formats[TENSORS_MAX];       /* of inputs: enum image_format (model_config.h) */
+    struct labels *labels[TENSORS_MAX]; /* read from them; NULL: none */
     int64_t item_elements; /* input elements of the profiled item; with variable_shapes the measure of `work` */
     int64_t reference_dims[TENSORS_MAX][TENSOR_DIMS_MAX]; /* inputs' dims of the profiled item (batch
                                                            * dimension 1); 0: open, the profiler chooses */

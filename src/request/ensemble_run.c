@@ -10,6 +10,7 @@
 #include "base/container.h"
 #include "pipeline/query.h"
 #include "repository/ensemble.h"
+#include "request/ensemble_plan.h"
 #include "request/ensemble_tensors.h"
 #include "request/inference.h"
 #include "request/refusal.h"
@@ -85,8 +86,8 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
     request->deadline_ns = best_effort ? run->query->deadline_ns : stage->deadline_ns;
     request->due_ns = request->deadline_ns;
     request->late_until_ns = whole->late_until_ns > 0 && !best_effort ? run->query->deadline_ns : 0;
-    request->priority =
-        best_effort ? PRIORITY_BEST_EFFORT : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
+    request->priority = best_effort ? PRIORITY_BEST_EFFORT
+                                    : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
     request->delay = false;
 }
 
@@ -108,6 +109,7 @@ static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, bool r
         return error_set(err, 503, "this frontend has as many requests outstanding as it may: %u",
                          port_most(port, rc == -EBUSY));
     query_request_sent(run->query, v);
+    counter_add(&run->counters->items[v], r->request.items);
     return 0;
 }
 
@@ -116,8 +118,8 @@ static bool step_reserve(struct ensemble_run *run, uint32_t v, uint32_t requests
     const struct ensemble_step *step = &run->ensemble->steps[v];
     struct run_step *to = &run->steps[v];
     size_t views = step->output_count * sizeof(struct tensor_view);
-    to->request_bytes = sizeof(struct step_request) +
-                        step_model(run, v)->signature.input_count * sizeof(struct tensor_view);
+    to->request_bytes =
+        sizeof(struct step_request) + step_model(run, v)->signature.input_count * sizeof(struct tensor_view);
     to->outputs = slab_take(run->inference->home->slab, views + requests * to->request_bytes);
     if (!to->outputs)
         return false;
@@ -192,6 +194,7 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
         return;
     }
     query_stage_begin(run->query, v, now_ns, requests);
+    counter_add(&run->counters->whole[v], run->inference->request.items);
     if (!requests)
         ensemble_step_empty(run, v, step_model(run, v));
     for (uint32_t n = 0, first = 0; n < requests && !status; n++, first += extent.most) {
@@ -206,10 +209,10 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
 
 static void step_count(const struct ensemble_run *run, const struct request *request, int64_t now_ns) {
     struct model_infer_counters *counters = &run->inference->home->counters.models[request->model];
-    enum outcome outcome = request->status == REQUEST_OK                ? OUTCOME_OK
-                           : request->status == REQUEST_FAILED          ? OUTCOME_FAILED
-                           : request->refusal == REFUSAL_CANCELLED      ? OUTCOME_CANCELLED
-                                                                        : OUTCOME_REFUSED;
+    enum outcome outcome = request->status == REQUEST_OK           ? OUTCOME_OK
+                           : request->status == REQUEST_FAILED     ? OUTCOME_FAILED
+                           : request->refusal == REFUSAL_CANCELLED ? OUTCOME_CANCELLED
+                                                                   : OUTCOME_REFUSED;
     counter_add(&counters->outcomes[outcome], 1);
     if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
         counter_add(&counters->fail_ns, (uint64_t)(now_ns - request->arrival_ns));
@@ -239,8 +242,10 @@ static void failed(struct ensemble_run *run, const struct request *request) {
 }
 
 /* The outputs of a step that has ended. */
-static void step_end(struct ensemble_run *run, uint32_t v) {
+static void step_end(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
     struct sy_error err;
+    counter_add(&run->counters->ended[v], 1);
+    counter_add(&run->counters->took_ns[v], (uint64_t)(now_ns - run->query->stages[v].begun_ns));
     int status = run->steps[v].count ? ensemble_step_outputs(run, v, step_model(run, v), &err) : 0;
     if (status)
         run_fail(run, v, (unsigned)status, status == 503, &err);
@@ -302,7 +307,7 @@ struct inference *ensemble_run_returned(struct request *request) {
         query_request_ended(query, v, now_ns, false);
     }
     if (query->ended >> v & 1 && !run->status)
-        step_end(run, v);
+        step_end(run, v, now_ns);
     go_on(run);
     return settled(run) ? run->inference : NULL;
 }
@@ -330,38 +335,47 @@ static int models_find(struct ensemble_run *run, struct sy_error *err) {
     return 0;
 }
 
-/* The stages' times of the ensemble, as seen by this frontend. NULL: no memory. */
-static struct pipeline_times *times_of(struct inferences *home, const struct inference *inference) {
+/* What this frontend knows of the ensemble: its graph with the parts of the SLO as they are now, and how long stages
+ * take. NULL: no memory. */
+static struct inference_times *times_of(struct inferences *home, const struct inference *inference) {
     struct inference_times *times = home->times[inference->request.model];
-    const struct pipeline *pipeline = inference->model->pipeline;
+    const struct ensemble_plan *plan = inference->model->plan;
     if (!times)
         times = home->times[inference->request.model] = calloc(1, sizeof(*times));
-    if (times && times->of != pipeline) { /* another ensemble has had this number */
-        times->of = pipeline;
-        pipeline_times_init(&times->times, pipeline);
+    if (!times)
+        return NULL;
+    if (times->of != plan) { /* another ensemble has had this number */
+        *times = (struct inference_times){.of = plan, .graph = plan->graph};
+        pipeline_times_init(&times->times, &times->graph);
     }
-    return times ? &times->times : NULL;
+    uint64_t divisions = atomic_load_explicit(&plan->divisions, memory_order_acquire); /* with parts_publish() */
+    for (uint32_t v = 0; divisions != times->divisions && v < times->graph.stage_count; v++)
+        times->graph.stages[v].part_ns = atomic_load_explicit(&plan->part_ns[v], memory_order_relaxed);
+    times->divisions = divisions;
+    return times;
 }
 
 static struct ensemble_run *run_make(struct inference *inference) {
     const struct ensemble *ensemble = inference->model->ensemble;
-    struct pipeline_times *times = times_of(inference->home, inference);
+    struct inference_times *times = times_of(inference->home, inference);
     size_t steps = ensemble->step_count * sizeof(struct run_step), bytes = sizeof(struct ensemble_run) + steps;
     struct ensemble_run *run = slab_take(inference->home->slab, bytes + query_bytes(ensemble->step_count));
-    if (!run || !times) {
+    struct step_counters *counters = infer_counters_steps(&inference->home->counters, inference->request.model);
+    if (!run || !times || !counters) {
         slab_give(run);
         return NULL;
     }
     memset(run, 0, bytes);
     run->inference = inference;
     run->ensemble = ensemble;
+    run->counters = counters;
     run->query = (struct query *)((char *)run + bytes);
     run->start_ns = TIME_NEVER;
     const struct request *whole = &inference->request;
     int64_t deadline_ns = whole->late_until_ns > 0 ? whole->late_until_ns : whole->deadline_ns;
     deadline_ns -= port_reply_margin_ns(inference->home->port, whole);
-    query_begin(run->query, inference->model->pipeline, times, clock_now_ns(), deadline_ns);
-    query_stretch(run->query, (double)(whole->deadline_ns - whole->arrival_ns) / (double)run->query->pipeline->slo_ns);
+    query_begin(run->query, &times->graph, &times->times, clock_now_ns(), deadline_ns);
+    query_stretch(run->query, (double)(whole->deadline_ns - whole->arrival_ns) / (double)times->graph.slo_ns);
     return run;
 }
 

@@ -64,7 +64,8 @@ static int part_of(const struct served_model *model, const struct request *reque
 }
 
 static bool dims_alike(const struct tensor_view *a, const struct tensor_view *b) {
-    return a->rank == b->rank && a->rank > 0 && memcmp(a->dims + 1, b->dims + 1, (a->rank - 1) * sizeof(a->dims[0])) == 0;
+    return a->rank == b->rank && a->rank > 0 &&
+           memcmp(a->dims + 1, b->dims + 1, (a->rank - 1) * sizeof(a->dims[0])) == 0;
 }
 
 /* Adds up the requests' parts of an output: *joined has their rows and bytes, and no data yet. */

@@ -28,15 +28,16 @@ struct ensemble_run {
     struct inference *inference;
     const struct ensemble *ensemble;
     struct query *query;
+    struct step_counters *counters;
     struct ensemble_run *next;           /* in the list of those that are over at once */
     uint32_t models[ENSEMBLE_STEPS_MAX]; /* numbers of the steps' models; the first `held` are held */
     uint32_t held;
-    bool over;                  /* it has ended, and what waited was taken back */
-    bool read;                  /* a run that was given up has had inputs of a step */
-    bool retry;                 /* worth trying again soon, if: */
-    unsigned status;            /* not 0: it has failed, */
-    struct sy_error reason;     /* and why */
-    int64_t start_ns, end_ns;   /* of the first run, and of the last one */
+    bool over;                    /* it has ended, and what waited was taken back */
+    bool read;                    /* a run that was given up has had inputs of a step */
+    bool retry;                   /* worth trying again soon, if: */
+    unsigned status;              /* not 0: it has failed, */
+    struct sy_error reason;       /* and why */
+    int64_t start_ns, end_ns;     /* of the first run, and of the last one */
     struct output_block composed; /* the ensemble's outputs: views of those of steps, which the run holds */
     struct run_step steps[];
 };

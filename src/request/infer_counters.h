@@ -8,6 +8,7 @@
 #include "base/counter.h"
 #include "base/fine_histogram.h"
 #include "base/histogram.h"
+#include "repository/ensemble.h"
 
 enum outcome {
     OUTCOME_OK,
@@ -31,8 +32,17 @@ struct model_infer_counters {
     struct histogram queue_ns;        /* of OK ones: from arrival to the start of the run */
 };
 
+/* What an ensemble's requests come to, step by step. */
+struct step_counters {
+    _Atomic uint64_t whole[ENSEMBLE_STEPS_MAX];   /* items of the ensemble's requests that have reached the step, */
+    _Atomic uint64_t items[ENSEMBLE_STEPS_MAX];   /* and items that its model was then asked for */
+    _Atomic uint64_t ended[ENSEMBLE_STEPS_MAX];   /* times that the step has ended, */
+    _Atomic uint64_t took_ns[ENSEMBLE_STEPS_MAX]; /* after so long, added up */
+};
+
 struct infer_counters {
-    struct model_infer_counters *models; /* [model_count] */
+    struct model_infer_counters *models;    /* [model_count] */
+    _Atomic(struct step_counters *) *steps; /* [model_count] of ensembles that were asked for; else NULL */
     uint32_t model_count;
     _Atomic uint64_t body_bytes;
     _Atomic uint64_t inputs_bytes_taken, inputs_bytes_mapped;
@@ -40,4 +50,10 @@ struct infer_counters {
 };
 
 int infer_counters_init(struct infer_counters *counters, uint32_t model_count);
+/* The counters of an ensemble's steps, made when they are first asked for; NULL: no memory. The owner's thread. */
+struct step_counters *infer_counters_steps(struct infer_counters *counters, uint32_t model);
+/* The same, if they have been made. Any thread. */
+static inline struct step_counters *infer_counters_steps_of(const struct infer_counters *counters, uint32_t model) {
+    return atomic_load_explicit(&counters->steps[model], memory_order_acquire); /* with infer_counters_steps() */
+}
 void infer_counters_destroy(struct infer_counters *counters);

@@ -36,7 +36,7 @@ enum inference_state {
 
 struct inference {
     struct inferences *home;
-    struct ensemble_run *run; /* of an ensemble's request that was submitted; else NULL */
+    struct ensemble_run *run;         /* of an ensemble's request that was submitted; else NULL */
     const struct served_model *model; /* NULL: not known, or the slot serves something else */
     enum inference_state state;
     bool cancelled;
@@ -62,7 +62,9 @@ struct inference {
 
 /* How long the steps of an ensemble take, as a frontend has seen it. */
 struct inference_times {
-    const struct pipeline *of;
+    const struct ensemble_plan *of;
+    uint64_t divisions; /* of the plan, whose parts the graph has */
+    struct pipeline graph;
     struct pipeline_times times;
 };
 
@@ -77,13 +79,13 @@ struct inferences {
     char *slots;                    /* each begins with a struct inference */
     size_t slot_bytes;
     uint32_t slot_count;
-    uint32_t fresh; /* slots from here on were never used */
-    uint32_t free;  /* first of the slots given back, the last used first: it is in the cache */
+    uint32_t fresh;                   /* slots from here on were never used */
+    uint32_t free;                    /* first of the slots given back, the last used first: it is in the cache */
     const struct model_index *models; /* as they are now: the steps of ensembles are looked up there. The frontend sets
                                        * it; NULL: ensembles are not served */
     struct inference_times **times;   /* [counters.model_count] of ensembles that were asked for */
     struct ensemble_run *runs_over;   /* ensembles' requests that were over at once */
-    uint32_t read;  /* first of the slots that a hanging run still reads, at most one a run: given back after it */
+    uint32_t read; /* first of the slots that a hanging run still reads, at most one a run: given back after it */
 };
 
 struct inferences_config {

@@ -22,8 +22,9 @@ bool port_is_visible(const struct port *port);
 bool port_is_pinned(const struct port *port);
 
 /* Submits a request, a client's or a step of an ensemble's (its deadline then excludes the way back already, and its
- * inputs may lie anywhere in this process); its memory stays in place until it comes back. 0; -EAGAIN: too many are outstanding; -EBUSY: too
- * many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees it at port_flush(). */
+ * inputs may lie anywhere in this process); its memory stays in place until it comes back. 0; -EAGAIN: too many are
+ * outstanding; -EBUSY: too many best-effort ones are; -EFAULT: an input lies in no region. The scheduler sees it at
+ * port_flush(). */
 int port_submit(struct port *port, struct request *request);
 /* The time kept for the way back of a client's request. */
 int64_t port_reply_margin_ns(const struct port *port, const struct request *request);

@@ -6,6 +6,7 @@
 #include "base/container.h"
 #include "base/counter.h"
 #include "base/time.h"
+#include "request/ensemble_plan.h"
 #include "stats/metric_text.h"
 
 #define REQUEST_DURATION      "symphony_request_duration_seconds"
@@ -126,6 +127,53 @@ static void render_totals(const struct rendering *r, struct slab_use bulk) {
     }
 }
 
+/* A counter of the steps of all ensembles. */
+static void render_steps_counter(const struct rendering *r, const char *name, const char *help, size_t offset,
+                                 bool seconds) {
+    metric_heading(r->out, name, "counter", help);
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
+        const struct ensemble *e = r->models->models[*m].ensemble;
+        for (uint32_t v = 0; e && v < e->step_count; v++) {
+            uint64_t sum = 0;
+            for (uint32_t f = 0; f < r->count; f++) {
+                const struct step_counters *steps = infer_counters_steps_of(r->frontends[f].requests, *m);
+                sum += steps ? counter_get((const _Atomic uint64_t *)((const char *)steps + offset) + v) : 0;
+            }
+            row_begin(r, name, *m);
+            text_printf(r->out, ",step=\"%u\",step_model=\"%s\"} %.9g\n", e->steps[v].written,
+                        metric_label(e->steps[v].model).text, seconds ? (double)sum / 1e9 : (double)sum);
+        }
+    }
+}
+
+/* What steps come to, and how long they take; nothing without ensembles. */
+static void render_steps(const struct rendering *r) {
+    bool any = false;
+    for (uint32_t i = 0; i < r->models->count && !any; i++)
+        any = r->models->models[r->models->listed[i]].ensemble;
+    if (!any)
+        return;
+    render_steps_counter(r, "symphony_ensemble_step_items_total",
+                         "Items that a step of an ensemble has asked its model for.",
+                         offsetof(struct step_counters, items), false);
+    render_steps_counter(r, "symphony_ensemble_steps_total", "Times that a step of an ensemble has ended.",
+                         offsetof(struct step_counters, ended), false);
+    render_steps_counter(r, "symphony_ensemble_step_seconds_total",
+                         "From the beginning of steps to the end of their last item, of those that ended.",
+                         offsetof(struct step_counters, took_ns), true);
+    metric_heading(r->out, "symphony_ensemble_step_part_seconds", "gauge",
+                   "Part of the ensemble's SLO that a step has.");
+    for (const uint32_t *m = r->models->listed; m < r->models->listed + r->models->count; m++) {
+        const struct served_model *model = &r->models->models[*m];
+        for (uint32_t v = 0; model->plan && v < model->ensemble->step_count; v++) {
+            row_begin(r, "symphony_ensemble_step_part_seconds", *m);
+            text_printf(r->out, ",step=\"%u\",step_model=\"%s\"} %.9g\n", model->ensemble->steps[v].written,
+                        metric_label(model->ensemble->steps[v].model).text,
+                        (double)atomic_load_explicit(&model->plan->part_ns[v], memory_order_relaxed) / 1e9);
+        }
+    }
+}
+
 void infer_metrics_render(const struct frontend_counters *frontends, uint32_t count, const struct model_index *models,
                           struct slab_use bulk, struct text *out) {
     const struct rendering r = {frontends, count, models, out};
@@ -136,6 +184,7 @@ void infer_metrics_render(const struct frontend_counters *frontends, uint32_t co
                      "From the first byte of a request to the start of its run, of those answered.", queue_count,
                      offsetof(struct model_infer_counters, queue_ns.sum));
     render_totals(&r, bulk);
+    render_steps(&r);
 }
 
 /* A bucket in which something was counted is shown by both of its edges. */

@@ -74,6 +74,22 @@ static void a_query_goes_through_its_stages_and_is_good(void **state) {
     free(f.query);
 }
 
+/* A query with more time than the SLO gives its stages more, by the same measure. */
+static void stages_stretch_with_their_query(void **state) {
+    (void)state;
+    struct fixture plain, stretched;
+    begin(&plain, PIPELINE_FIXED);
+    stage_begins(&plain, 0, 1, 0, 1);
+    begin(&stretched, PIPELINE_FIXED);
+    stretched.query->deadline_ns = 300 * MS;
+    query_stretch(stretched.query, 3);
+    stage_begins(&stretched, 0, 1, 0, 1);
+    assert_int_equal(plain.query->stages[0].deadline_ns, 40 * MS);
+    assert_int_equal(stretched.query->stages[0].deadline_ns, 120 * MS);
+    free(plain.query);
+    free(stretched.query);
+}
+
 static void a_dead_query_begins_nothing_and_its_requests_come_back(void **state) {
     (void)state;
     struct fixture f;
@@ -211,6 +227,7 @@ static void mean_items_follow_the_graph(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_query_goes_through_its_stages_and_is_good),
+        cmocka_unit_test(stages_stretch_with_their_query),
         cmocka_unit_test(a_dead_query_begins_nothing_and_its_requests_come_back),
         cmocka_unit_test(lateness_loss_and_a_client_that_leaves_end_a_query),
         cmocka_unit_test(a_fixed_stage_has_its_part_and_never_more_than_the_query),

@@ -1,0 +1,211 @@
+/* test_ensembles.c - ensembles made ready: their models found, an SLO chosen, and divided among the steps. */
+#include "control/ensembles.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "profile/prepare.h"
+#include "repository/model_config.h"
+#include "request/ensemble_plan.h"
+#include "unit/cmocka_all.h"
+
+#define MS NS_PER_MS
+
+/* a, then b and c side by side, then d. */
+#define DIAMOND                                                                                                        \
+    "input { name: 'x' data_type: TYPE_FP32 dims: 4 }\n output { name: 'y' data_type: TYPE_FP32 dims: 4 }\n"           \
+    "ensemble_scheduling {\n"                                                                                          \
+    "step { model_name: 'a' input_map { key: 'i' value: 'x' } output_map { key: 'o' value: 't' } }\n"                  \
+    "step { model_name: 'b' input_map { key: 'i' value: 't' } output_map { key: 'o' value: 'u' } }\n"                  \
+    "step { model_name: 'c' input_map { key: 'i' value: 't' } output_map { key: 'o' value: 'v' } }\n"                  \
+    "step { model_name: 'd' input_map { key: 'i' value: 'u' } input_map { key: 'j' value: 'v' }"                       \
+    " output_map { key: 'o' value: 'y' } }\n }"
+
+enum { A, B, C, D, WHOLE, COUNT };
+
+struct fixture {
+    struct served_model models[COUNT];
+    const struct profile *profiles[COUNT];
+    struct server_accelerators accelerators;
+    struct ensemble_world world;
+    struct step_counters counts;
+    struct sy_error err;
+};
+
+static void tensor_add(struct tensor_spec *specs, uint32_t *count, const char *name) {
+    struct tensor_spec *spec = &specs[(*count)++];
+    *spec = (struct tensor_spec){.type = DATATYPE_FP32, .rank = 1, .dims = {4}};
+    strcpy(spec->name, name);
+}
+
+static int fixture_make(void **state) {
+    static const double alpha_ms[] = {1, 2, 0.1, 0.5}, beta_ms[] = {4, 1, 3, 0.5};
+    struct fixture *f = *state = calloc(1, sizeof(*f));
+    if (!f)
+        return -1;
+    for (uint32_t m = A; m <= D; m++) {
+        struct served_model *model = &f->models[m];
+        struct profile *profile = malloc(profile_bytes(16));
+        assert_non_null(profile);
+        profile_set_line(profile, 16, alpha_ms[m] * MS, beta_ms[m] * MS);
+        f->profiles[m] = profile;
+        strcpy(model->name, (const char[]){(char)('a' + m), '\0'});
+        model->version = 1;
+        model->batch_max = 16;
+        model->state = MODEL_READY;
+        tensor_add(model->signature.inputs, &model->signature.input_count, "i");
+        if (m == D)
+            tensor_add(model->signature.inputs, &model->signature.input_count, "j");
+        tensor_add(model->signature.outputs, &model->signature.output_count, "o");
+    }
+    f->accelerators.profiles = f->profiles;
+    f->world = (struct ensemble_world){f->models, NULL, COUNT, &f->accelerators, 1};
+
+    struct model_config config = {0};
+    assert_int_equal(model_config_read_text("c", DIAMOND, strlen(DIAMOND), true, &config, &f->err), 0);
+    strcpy(f->models[WHOLE].name, "whole");
+    assert_int_equal(served_model_make_ensemble(&f->models[WHOLE], &config, &f->err), 0);
+    model_config_release(&config);
+    return 0;
+}
+
+static int fixture_free(void **state) {
+    struct fixture *f = *state;
+    ensemble_release(&f->models[WHOLE]);
+    for (uint32_t m = A; m <= D; m++)
+        free((void *)f->profiles[m]);
+    free(f);
+    return 0;
+}
+
+static int64_t part_ns(const struct fixture *f, uint32_t stage) {
+    return f->models[WHOLE].plan->part_ns[stage];
+}
+
+static int look(struct fixture *f) {
+    return ensemble_look(&f->models[WHOLE], &f->world, &f->counts, &f->err);
+}
+
+static int64_t longest_ns(const struct fixture *f) {
+    int64_t b_ns = part_ns(f, B), c_ns = part_ns(f, C);
+    return part_ns(f, A) + (b_ns > c_ns ? b_ns : c_ns) + part_ns(f, D);
+}
+
+static void the_parts_fill_the_slo(void **state) {
+    struct fixture *f = *state;
+    f->models[WHOLE].slo_ns = 60 * MS;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    assert_in_range(longest_ns(f), 60 * MS - 10, 60 * MS);
+    for (uint32_t v = A; v <= D; v++)
+        assert_true(part_ns(f, v) >= f->profiles[v]->latency_ns[1]);
+    assert_int_equal(f->models[WHOLE].plan->graph.stage_count, 4);
+    assert_int_equal(f->models[WHOLE].plan->graph.stages[D].after, 1 << B | 1 << C);
+}
+
+/* With far more time than the largest batches take, no step has less room in it than another. */
+static void a_generous_slo_is_generous_to_every_step(void **state) {
+    struct fixture *f = *state;
+    f->models[WHOLE].slo_ns = 60 * NS_PER_S;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    assert_in_range(longest_ns(f), 60 * NS_PER_S - 10, 60 * NS_PER_S);
+    for (uint32_t v = A; v <= D; v++)
+        assert_true(part_ns(f, v) > 100 * f->profiles[v]->latency_ns[16]);
+}
+
+/* Not even lone requests are within it: it is divided all the same. */
+static void too_short_an_slo_is_divided_by_what_steps_take(void **state) {
+    struct fixture *f = *state;
+    f->models[WHOLE].slo_ns = 3 * MS;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    assert_in_range(longest_ns(f), 3 * MS - 10, 3 * MS);
+    for (uint32_t v = A; v <= D; v++) {
+        assert_true(part_ns(f, v) > 0);
+        assert_true(part_ns(f, v) < f->profiles[v]->latency_ns[1]);
+    }
+}
+
+static void an_slo_is_chosen_from_those_of_the_longest_path(void **state) {
+    struct fixture *f = *state;
+    int64_t slo_ns[D + 1];
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    for (uint32_t v = A; v <= D; v++)
+        slo_ns[v] = profile_default_slo_ns(f->profiles[v]);
+    assert_true(slo_ns[B] != slo_ns[C]);
+    assert_int_equal(f->models[WHOLE].slo_ns, slo_ns[A] + (slo_ns[B] > slo_ns[C] ? slo_ns[B] : slo_ns[C]) + slo_ns[D]);
+    assert_true(f->models[WHOLE].slo_chosen);
+}
+
+static void what_a_step_lacks_is_named(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    assert_int_equal(look(f), 0);
+
+    f->models[C].state = MODEL_UNAVAILABLE;
+    strcpy(f->models[C].reason, "it broke");
+    assert_int_equal(look(f), -EINVAL);
+    assert_string_equal(f->err.text, "c:6:1: step 3 (c): the model cannot be served: it broke");
+    f->models[C].state = MODEL_READY;
+
+    strcpy(f->models[C].name, "other");
+    assert_int_equal(look(f), -EINVAL);
+    assert_string_equal(f->err.text, "c:6:1: step 3 (c): there is no such model");
+    strcpy(f->models[C].name, "c");
+
+    f->models[C].signature.outputs[0].type = DATATYPE_INT64; /* another version of it */
+    assert_int_equal(look(f), -EINVAL);
+    assert_non_null(strstr(f->err.text, "step 4 (d)"));
+    assert_non_null(strstr(f->err.text, "INT64"));
+}
+
+/* A step that is asked for much more than the others gets more of the SLO; before the next epoch only if a model
+ * changes. */
+static void the_slo_is_divided_anew_for_what_steps_come_to(void **state) {
+    struct fixture *f = *state;
+    struct profile *other = malloc(profile_bytes(16));
+    assert_non_null(other);
+    f->models[WHOLE].slo_ns = 20 * MS;
+    assert_int_equal(ensemble_prepare(&f->models[WHOLE], &f->world, &f->err), 0);
+    int64_t before_ns = part_ns(f, D);
+    for (uint32_t v = A; v <= D; v++) {
+        f->counts.whole[v] = 1000;
+        f->counts.items[v] = v == D ? 100000 : 1000;
+    }
+    assert_int_equal(look(f), 0);
+    assert_int_equal(part_ns(f, D), before_ns);
+
+    memcpy(other, f->profiles[B], profile_bytes(16)); /* the same model once more */
+    free((void *)f->profiles[B]);
+    f->profiles[B] = other;
+    assert_int_equal(look(f), 0);
+    assert_true(part_ns(f, D) > before_ns);
+    assert_in_range(longest_ns(f), 20 * MS - 10, 20 * MS);
+    assert_int_equal(f->models[WHOLE].plan->divisions, 2);
+}
+
+/* Of a model's versions a step has the highest that is ready, or the one that it names. */
+static void a_step_has_the_highest_version_that_is_ready(void **state) {
+    struct fixture *f = *state;
+    strcpy(f->models[B].name, "a"); /* a second version of it, that cannot be served */
+    f->models[B].version = 2;
+    f->models[B].state = MODEL_UNAVAILABLE;
+    assert_int_equal(look(f), -EINVAL);
+    assert_non_null(strstr(f->err.text, "step 2 (b): there is no such model"));
+    strcpy(f->models[C].name, "b");
+    assert_int_equal(look(f), -EINVAL); /* step 1 was found */
+    assert_non_null(strstr(f->err.text, "step 3 (c)"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_parts_fill_the_slo, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_generous_slo_is_generous_to_every_step, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(too_short_an_slo_is_divided_by_what_steps_take, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(an_slo_is_chosen_from_those_of_the_longest_path, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(what_a_step_lacks_is_named, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(the_slo_is_divided_anew_for_what_steps_come_to, fixture_make, fixture_free),
+        cmocka_unit_test_setup_teardown(a_step_has_the_highest_version_that_is_ready, fixture_make, fixture_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
