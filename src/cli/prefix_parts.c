@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/child_call.h"
 #include "prefix/split.h"
 
 /* Where the parts are made: models lie at ROOT/NAME/1/model.onnx. */
@@ -22,6 +23,8 @@ struct making {
     const struct group *group;
     struct split split;
     char (*paths)[PATH_MAX]; /* [members] of the suffixes */
+    uint32_t cut, items;     /* the cut's number; the most items of a request to an ensemble */
+    bool ensembles;          /* are written */
     struct sy_error *err;
 };
 
@@ -136,14 +139,14 @@ static bool suffix_takes(const struct split_member *member, uint32_t place) {
     return false;
 }
 
-static int ensemble_write(const struct making *m, uint32_t member_index, uint32_t items) {
+static int ensemble_write(const struct making *m, uint32_t member_index) {
     const struct split *split = &m->split;
     const struct split_member *member = &split->members[member_index];
     const struct served_model *served = &m->served[m->group->members[member_index]];
     char between[TENSOR_NAME_MAX];
     struct text text;
     text_init(&text, NULL, 0);
-    text_printf(&text, "platform: \"ensemble\"\nmax_batch_size: %u\n", member->whole.batched ? items : 0);
+    text_printf(&text, "platform: \"ensemble\"\nmax_batch_size: %u\n", member->whole.batched ? m->items : 0);
     tensors_put(&text, "input", &member->whole, member->whole.inputs, member->whole.input_count);
     tensors_put(&text, "output", &member->whole, member->whole.outputs, member->whole.output_count);
     text_put(&text, "ensemble_scheduling {\n");
@@ -179,8 +182,11 @@ static int ensemble_write(const struct making *m, uint32_t member_index, uint32_
 
 /* ---- the whole ---- */
 
-static int parts_make(struct making *m, uint32_t cut, uint32_t items, bool ensembles) {
+/* In a child process: the library that loads and runs the parts may crash on them. Only the files stay. */
+static int parts_make(void *context, struct sy_error *err) {
+    struct making *m = context;
     char prefix[PATH_MAX], folder[PATH_MAX];
+    m->err = err;
     int rc = model_place(m, m->parts->prefix_name, prefix);
     m->split.prefix_path = prefix;
     m->split.count = m->group->count;
@@ -190,12 +196,12 @@ static int parts_make(struct making *m, uint32_t cut, uint32_t items, bool ensem
             (struct split_member){.model = &m->models[m->group->members[i]], .suffix_path = m->paths[i]};
     }
     if (!rc)
-        rc = split_make(&m->split, &m->group->cuts[cut], m->err);
-    for (uint32_t i = 0; !rc && ensembles && i < m->group->count; i++) {
+        rc = split_make(&m->split, &m->group->cuts[m->cut], m->err);
+    for (uint32_t i = 0; !rc && m->ensembles && i < m->group->count; i++) {
         snprintf(folder, sizeof(folder), "%s/%s", m->root, m->served[m->group->members[i]].name);
         rc = folder_make(folder, m->err);
         if (!rc)
-            rc = ensemble_write(m, i, items);
+            rc = ensemble_write(m, i);
     }
     return rc;
 }
@@ -241,7 +247,14 @@ static int root_make(struct making *m, const char *folder) {
 int prefix_parts_make(struct prefix_parts *parts, const char *folder, struct cut_model *models,
                       const struct served_model *served, const struct group *group, uint32_t cut, uint32_t items,
                       struct sy_error *err) {
-    struct making m = {.parts = parts, .models = models, .served = served, .group = group, .err = err};
+    struct making m = {.parts = parts,
+                       .models = models,
+                       .served = served,
+                       .group = group,
+                       .cut = cut,
+                       .items = items,
+                       .ensembles = folder != NULL,
+                       .err = err};
     *parts = (struct prefix_parts){.written = false};
     m.split.engine = engine_find("onnxruntime");
     if (!m.split.engine)
@@ -251,7 +264,7 @@ int prefix_parts_make(struct prefix_parts *parts, const char *folder, struct cut
         rc = parts_each(&m, folder, part_absent);
     bool made = !rc && (rc = root_make(&m, folder)) == 0;
     if (!rc)
-        rc = parts_make(&m, cut, items, folder != NULL);
+        rc = child_call(parts_make, &m, err);
     if (!rc && folder)
         rc = parts_each(&m, folder, part_move);
     if (made)

@@ -27,5 +27,5 @@ struct split {
 /* Writes the prefix, cut out of the first member, and each member's suffix; loads them, and runs them and the whole
  * models on the same random inputs of 1, 2 and 3 items. The parts are good if all outputs of all members are equal bit
  * by bit. Else -EINVAL, or what loading or writing gave, and a sentence; files may have been written then. Loads one
- * member at a time, in this process. */
+ * member at a time. The library that loads them may crash on a broken model: for child processes. */
 int split_make(struct split *split, const struct cut *cut, struct sy_error *err);
