@@ -280,3 +280,12 @@ def test_what_makes_a_partition_impossible(tmp_path, more, reason):
     status, answer = partition(tmp_path, problem)
     is_what_it_says(problem, answer)
     assert status == 1 and answer["reason"].startswith(reason), answer["reason"]
+
+
+def test_variants_are_only_simulated():
+    file = PLANS.parent / "nexus" / "figure15.yaml"
+    for command, words in [(["serve", "--scenario", file], "has variants, which are only simulated, not served"),
+                           (["stress", "--links", "--scenario", file], "variants of a model are only simulated"),
+                           (["plan", "pool", file, "--budget", "2"], "a pool is planned for one model without variants")]:
+        done = subprocess.run([BINARY, *map(str, command)], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and words in done.stderr, done.stderr
