@@ -265,6 +265,13 @@ static double placement_wait_ms(const struct central_moves *m) {
     return ratio((double)m->wait_ns, (double)placement_moves(m)) / NS_PER_MS;
 }
 
+/* ---- faults ---- */
+
+/* Whether the scheduler may die, or requests may be sent again. */
+static bool has_faults(const struct simulation *s) {
+    return s->cluster.config.scheduler_every_s > 0 || s->cluster.config.fault_again;
+}
+
 void simulate_table(const struct simulation *s, const char *path, struct text *to) {
     const struct sim_result *r = &s->result;
     const char *whose = s->scenario.pipeline_count ? "model's requests and pipeline's queries" : "model's";
@@ -292,6 +299,9 @@ void simulate_table(const struct simulation *s, const char *path, struct text *t
             (unsigned long long)r->placement.plans, 100 * hit_rate(&r->placement),
             (unsigned long long)placement_moves(&r->placement), placement_wait_ms(&r->placement),
             (double)r->placement.wait_max_ns / NS_PER_MS);
+    if (has_faults(s))
+        text_printf(to, "faults: the scheduler died %llu times; %llu requests were sent again\n",
+                    (unsigned long long)r->takeovers, (unsigned long long)r->sent_again);
     if (s->cluster.config.autoscale)
         text_printf(to, "in service: %.2f on average, at most %u; changed %u times\n", r->accelerators_mean,
                     r->accelerators_max, r->advice_count);
@@ -503,6 +513,13 @@ static void placement_json(json_t *json, const struct simulation *s) {
                                       (double)m->wait_max_ns / NS_PER_MS));
 }
 
+static void faults_json(json_t *json, const struct simulation *s) {
+    if (has_faults(s))
+        json_object_set_new(json, "faults",
+                            json_pack("{s:I,s:I}", "takeovers", (json_int_t)s->result.takeovers, "sent_again",
+                                      (json_int_t)s->result.sent_again));
+}
+
 static void cost_json(json_t *json, const struct simulation *s) {
     if (cost_per_hour(s) <= 0)
         return;
@@ -528,6 +545,7 @@ static json_t *simulation_json(const struct simulation *s, const struct simulate
     autoscale_json(json, s);
     moves_json(json, s);
     placement_json(json, s);
+    faults_json(json, s);
     cost_json(json, s);
     json_object_set_new(json, "batch_sizes", batch_sizes_json(all));
     loads_json(json, s, r->loads, r->cold, r->offered);

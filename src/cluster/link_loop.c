@@ -133,6 +133,12 @@ void link_loop_drop(struct link_loop *loop, struct peer *peer) {
     list_append(&loop->dead, &peer->link);
 }
 
+int link_loop_release(struct link_loop *loop, struct peer *peer) {
+    int fd = peer_release(peer);
+    link_loop_drop(loop, peer);
+    return fd;
+}
+
 void link_loop_stranger(struct link_loop *loop, const char *from, const char *reason) {
     int64_t now_ns = clock_now_ns();
     if (loop->stranger_ns && now_ns - loop->stranger_ns < NS_PER_S) {

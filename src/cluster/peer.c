@@ -150,16 +150,27 @@ static void piece_over(struct peer *peer) {
     piece->sent = NULL;
 }
 
-void peer_close(struct peer *peer) {
-    if (peer->closed)
-        return;
+/* Nothing is sent or read any more. */
+static void end(struct peer *peer) {
     peer->closed = true;
     flush_over(peer);
     /* A child process forked meanwhile may still have the socket, which would then stay in the epoll set. */
     epoll_ctl(peer->epoll_fd, EPOLL_CTL_DEL, peer->fd, NULL);
-    close(peer->fd);
     while (peer->out_count > 0)
         piece_over(peer);
+}
+
+void peer_close(struct peer *peer) {
+    if (peer->closed)
+        return;
+    end(peer);
+    close(peer->fd);
+}
+
+int peer_release(struct peer *peer) {
+    CHECK(!peer->closed && peer->connecting);
+    end(peer);
+    return peer->fd;
 }
 
 void peer_free(struct peer *peer) {

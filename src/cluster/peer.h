@@ -100,6 +100,8 @@ void peer_pause(struct peer *peer, bool paused);
 void peer_welcome(struct peer *peer);
 /* Closes the connection, without calling closed(); calls the peer_sent of all bodies. */
 void peer_close(struct peer *peer);
+/* Ends a peer that is still connecting, as peer_close() does, but returns its socket open: nothing was sent on it. */
+int peer_release(struct peer *peer);
 /* Frees the memory of a closed peer. */
 void peer_free(struct peer *peer);
 

@@ -1,4 +1,9 @@
-/* uplink.c - keeps a connection to the scheduler. */
+/* uplink.c - keeps a connection to the scheduler.
+ *
+ * Addresses of schedulers are tried in turn. Some never answer a connection attempt (a dead host, a firewall). So an
+ * attempt that takes long is put aside: its socket goes on connecting while others are tried, and is looked at again
+ * when its turn comes. Only one connection at a time says hello, because a scheduler would take two of them for two
+ * members. A scheduler that accepts the connection but says nothing is left out for a while. */
 #include "cluster/uplink.h"
 
 #include <errno.h>
@@ -17,7 +22,8 @@
 #define RETRY_LATER_NS (500 * NS_PER_MS)
 #define BYE_LOOK_NS    (1 * NS_PER_MS)
 #define BYE_MOST_NS    (1 * NS_PER_S)
-#define CANDIDATES_MAX 64
+#define ASIDE_NS       (20 * NS_PER_MS) /* a connection may take before it is put aside, */
+#define ASIDE_AGAIN_NS (1 * NS_PER_MS)  /* and when it is looked at again */
 
 int uplink_init(struct uplink *u, struct link_loop *loop, const char *const *schedulers, uint32_t count,
                 const struct hello *self, int64_t beat_ns, const struct uplink_ops *ops, void *context,
@@ -54,7 +60,25 @@ bool uplink_pending(const struct uplink *u) {
     return u->registry && registry_pending(u->registry);
 }
 
+/* How long a scheduler may say nothing. */
+static int64_t silence_most(const struct uplink *u) {
+    return HEALTH_BEATS * u->beat_ns;
+}
+
+/* Closes a socket that was put aside. */
+static void place_close(struct uplink_place *place) {
+    if (place->fd >= 0)
+        close(place->fd);
+    place->fd = -1;
+}
+
+static void places_close(struct uplink *u) {
+    for (uint32_t i = 0; i < u->place_count; i++)
+        place_close(&u->places[i]);
+}
+
 void uplink_destroy(struct uplink *u) {
+    places_close(u);
     if (u->registry)
         registry_close(u->registry);
     u->registry = NULL;
@@ -86,14 +110,21 @@ static void registry_look(struct uplink *u, int64_t now_ns) {
 
 /* ---- the connection ---- */
 
+/* One line, until it is up again. */
+static void not_reached(struct uplink *u, const char *scheduler, const char *reason) {
+    if (!u->complained)
+        log_warn("scheduler not reached; trying again", "scheduler=%s reason=\"%s\"", scheduler, reason);
+    u->complained = true;
+}
+
 static void lost(struct uplink *u, const char *reason) {
     bool was_up = u->up;
     if (u->said_bye)
         log_info("left", "scheduler=%s", u->peer.name);
     else if (was_up)
         log_warn("scheduler lost", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
-    else if (!u->complained)
-        log_warn("scheduler not reached; trying again", "scheduler=%s reason=\"%s\"", u->peer.name, reason);
+    else
+        not_reached(u, u->peer.name, reason);
     u->complained = true;
     u->up = false;
     link_loop_drop(u->loop, &u->peer);
@@ -127,6 +158,7 @@ static int welcome(struct uplink *u, const struct frame *frame, const char *head
     u->complained = false;
     u->times++;
     u->tries = 0;
+    places_close(u);
     log_info("joined", "scheduler=%s number=%u term=%llu", u->peer.name, answer.number,
              (unsigned long long)answer.term);
     u->ops->up(u->context, &answer);
@@ -155,43 +187,118 @@ static int on_frame(struct peer *peer, const struct frame *frame, const void *he
 
 static const struct peer_events events = {.frame = on_frame, .closed = on_closed};
 
-/* A possible address of a scheduler: all known addresses of all names. */
-struct candidate_address {
-    struct name_address address;
-    const char *name;
-};
-
-static uint32_t candidates(struct uplink *u, int64_t now_ns, struct candidate_address list[CANDIDATES_MAX]) {
-    struct name_address found[NAME_ADDRESSES_MAX];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < u->scheduler_count; i++) {
-        uint32_t of_name = names_find(u->loop->names, u->schedulers[i], now_ns, found);
-        for (uint32_t k = 0; k < of_name && count < CANDIDATES_MAX; k++)
-            list[count++] = (struct candidate_address){found[k], u->schedulers[i]};
-    }
-    return count;
+/* The scheduler says nothing: closes the connection, and leaves its address out for a while. */
+static void silent(struct uplink *u, const char *reason, int64_t now_ns) {
+    u->places[u->place].quiet_ns = now_ns + silence_most(u);
+    lost(u, reason);
 }
 
-/* Tries the next address in turn. */
-static void try_connect(struct uplink *u, int64_t now_ns) {
-    struct candidate_address list[CANDIDATES_MAX];
-    char text[96];
-    uint32_t count = candidates(u, now_ns, list), most = count ? count : 1;
-    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * most ? RETRY_NS / most : RETRY_LATER_NS);
-    if (count == 0)
+/* ---- its possible addresses ---- */
+
+static bool same_address(const struct name_address *a, const struct name_address *b) {
+    return a->bytes == b->bytes && memcmp(&a->at, &b->at, a->bytes) == 0;
+}
+
+/* The place of an address, or NULL. Index `first` is looked at first. */
+static struct uplink_place *place_of(struct uplink_place *places, uint32_t count, uint32_t first,
+                                     const struct name_address *address) {
+    if (first < count && same_address(&places[first].address, address))
+        return &places[first];
+    for (uint32_t i = 0; i < count; i++)
+        if (same_address(&places[i].address, address))
+            return &places[i];
+    return NULL;
+}
+
+/* Adds a place, with what was known about its address before. */
+static void place_add(struct uplink *u, struct uplink_place *before, uint32_t before_count,
+                      const struct name_address *address, const char *name) {
+    if (u->place_count == UPLINK_PLACES_MAX || place_of(u->places, u->place_count, UINT32_MAX, address))
         return;
-    const struct candidate_address *to = &list[u->next++ % count];
-    const struct sockaddr *at = (const struct sockaddr *)&to->address.at;
-    int fd = link_connect(at, to->address.bytes);
+    struct uplink_place *place = &u->places[u->place_count];
+    struct uplink_place *known = place_of(before, before_count, u->place_count, address);
+    *place = known ? *known : (struct uplink_place){.address = *address, .fd = -1};
+    place->name = name;
+    if (known)
+        known->fd = -1; /* it has moved */
+    u->place_count++;
+}
+
+/* Lists all known addresses of all names. */
+static void places_look(struct uplink *u, int64_t now_ns) {
+    struct name_address found[NAME_ADDRESSES_MAX];
+    struct uplink_place before[UPLINK_PLACES_MAX];
+    uint32_t before_count = u->place_count;
+    memcpy(before, u->places, before_count * sizeof(*before));
+    u->place_count = 0;
+    for (uint32_t i = 0; i < u->scheduler_count; i++) {
+        uint32_t count = names_find(u->loop->names, u->schedulers[i], now_ns, found);
+        for (uint32_t k = 0; k < count; k++)
+            place_add(u, before, before_count, &found[k], u->schedulers[i]);
+    }
+    for (uint32_t i = 0; i < before_count; i++)
+        place_close(&before[i]);
+}
+
+/* The next place in turn that is not left out; if all are, simply the next one. */
+static uint32_t place_next(struct uplink *u, int64_t now_ns) {
+    for (uint32_t i = 0; i < u->place_count; i++) {
+        uint32_t place = u->next++ % u->place_count;
+        if (u->places[place].quiet_ns <= now_ns)
+            return place;
+    }
+    return u->next++ % u->place_count;
+}
+
+/* A socket that is connected to the place or still connecting, or -errno. One that was put aside is used again, unless
+ * it has been connecting for so long that the kernel rarely tries any more. */
+static int place_connect(struct uplink *u, struct uplink_place *place, int64_t now_ns) {
+    int fd = place->fd;
+    place->fd = -1;
+    u->aside_ns = now_ns + ASIDE_AGAIN_NS;
+    if (fd >= 0 && now_ns - place->began_ns <= silence_most(u))
+        return fd;
+    if (fd >= 0) {
+        close(fd);
+        not_reached(u, place->name, "it does not answer");
+    }
+    place->began_ns = now_ns;
+    u->aside_ns = now_ns + ASIDE_NS;
+    return link_connect((const struct sockaddr *)&place->address.at, place->address.bytes);
+}
+
+static void try_connect(struct uplink *u, int64_t now_ns) {
+    char text[96];
+    places_look(u, now_ns);
+    uint32_t most = u->place_count ? u->place_count : 1;
+    u->retry_ns = now_ns + (u->tries++ < RETRY_OFTEN * most ? RETRY_NS / most : RETRY_LATER_NS);
+    if (u->place_count == 0)
+        return;
+    u->place = place_next(u, now_ns);
+    struct uplink_place *to = &u->places[u->place];
+    int fd = place_connect(u, to, now_ns);
     if (fd < 0 || link_loop_add(u->loop, &u->peer, fd, true, &events, u) < 0)
         return;
     u->open = true;
     u->peer.flushed_last = true; /* so the scheduler learns of a batch's end only after its results were sent */
-    link_address_text(at, text, sizeof(text));
+    link_address_text((const struct sockaddr *)&to->address.at, text, sizeof(text));
     bool is_name = strcmp(to->name, text) != 0;
     snprintf(u->peer.name, sizeof(u->peer.name), "%.100s%s%.50s", to->name, is_name ? "/" : "", is_name ? text : "");
     health_init(&u->health, u->beat_ns, now_ns);
     hello_send(&u->peer, FRAME_HELLO, &u->self);
+}
+
+/* Puts aside an attempt to connect that takes long, if there are other places. Its hello was not sent. */
+static bool put_aside(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
+    struct uplink_place *place = &u->places[u->place];
+    if (!u->peer.connecting || u->place_count < 2)
+        return false;
+    if (now_ns < u->aside_ns) {
+        *until_ns = u->aside_ns < *until_ns ? u->aside_ns : *until_ns;
+        return false;
+    }
+    place->fd = link_loop_release(u->loop, &u->peer);
+    return true;
 }
 
 /* Says good-bye; the scheduler closes the connection when it has read that. */
@@ -229,16 +336,18 @@ void uplink_look(struct uplink *u, int64_t now_ns, int64_t *until_ns) {
     }
     if (!u->open || u->peer.closed)
         return;
-    if (!u->up) {
+    if (!u->up && put_aside(u, now_ns, until_ns)) {
+        *until_ns = u->retry_ns < *until_ns ? u->retry_ns : *until_ns;
+    } else if (!u->up) {
         /* A dead host does not answer; a host whose scheduler is stopped accepts the connection. Either way the next
          * address is tried then. */
-        int64_t over_ns = u->peer.heard_ns + HEALTH_BEATS * u->beat_ns;
+        int64_t over_ns = u->peer.heard_ns + silence_most(u);
         if (now_ns > over_ns)
-            lost(u, "it does not answer");
+            silent(u, "it does not answer", now_ns);
         else
             *until_ns = over_ns < *until_ns ? over_ns : *until_ns;
     } else if (!health_look(&u->health, &u->peer, now_ns, until_ns)) {
-        lost(u, "it has been silent for three heartbeats");
+        silent(u, "it has been silent for three heartbeats", now_ns);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "cluster/registry.h"
 
 #define UPLINK_ADDRESSES_MAX 16 /* schedulers that may be named */
+#define UPLINK_PLACES_MAX    64 /* all addresses of all of them */
 
 struct uplink_ops {
     /* The scheduler has accepted us; `welcome` has our number. */
@@ -19,6 +20,15 @@ struct uplink_ops {
     void (*down)(void *context);
 };
 
+/* A possible address of a scheduler. */
+struct uplink_place {
+    struct name_address address;
+    const char *name;
+    int fd;           /* socket that goes on connecting while others are tried; -1: none */
+    int64_t began_ns; /* when it began to connect */
+    int64_t quiet_ns; /* left out until then, since it accepted a connection and said nothing */
+};
+
 struct uplink {
     struct link_loop *loop;
     const struct uplink_ops *ops;
@@ -27,14 +37,17 @@ struct uplink {
     int64_t beat_ns;
     char schedulers[UPLINK_ADDRESSES_MAX][HELLO_ADDRESS_MAX]; /* HOST:PORT; a name may have many addresses */
     uint32_t scheduler_count;
-    uint32_t next;             /* index of the next address to try, over all names */
-    struct registry *registry; /* NULL: there are only these */
+    struct uplink_place places[UPLINK_PLACES_MAX]; /* all addresses of all names, as of the last try */
+    uint32_t place_count, place;                   /* place: the index of the one that was tried last */
+    uint32_t next;                                 /* index of the next place to try */
+    struct registry *registry;                     /* NULL: there are only these */
     struct peer peer;
     struct health health;
     bool open, up;
     uint32_t times; /* how often it was connected */
     int64_t retry_ns;
-    uint32_t tries; /* since it was last connected */
+    int64_t aside_ns; /* when the attempt to connect is put aside */
+    uint32_t tries;   /* since it was last connected */
     bool complained;
     bool drains; /* the scheduler has asked this process to end */
     bool said_bye;

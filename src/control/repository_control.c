@@ -325,6 +325,19 @@ static void unload(struct repository_thread *t, const char *name) {
     publish(t);
 }
 
+/* The same with the models of its steps, if it is an ensemble. */
+static void unload_dependents(struct repository_thread *t, const char *name) {
+    const struct known_model *k = known_find(t, name);
+    const struct ensemble *e = k && k->serving.count ? t->server->config.models[k->serving.slots[0]].ensemble : NULL;
+    char models[ENSEMBLE_STEPS_MAX][MODEL_NAME_MAX]; /* the graph goes with the ensemble */
+    uint32_t count = e ? e->step_count : 0;
+    for (uint32_t v = 0; v < count; v++)
+        strcpy(models[v], e->steps[v].model);
+    unload(t, name);
+    for (uint32_t v = 0; v < count; v++)
+        unload(t, models[v]);
+}
+
 static bool is_free(const struct repository_thread *t, const struct places *places) {
     for (uint32_t i = 0; i < places->count; i++)
         if (t->slots.slots[places->slots[i]].use != SLOT_FREE)
@@ -424,7 +437,10 @@ static void carry_out(struct repository_thread *t, struct repository_order *orde
         look(t);
         status = load(t, order->name, &override, &order->error);
     } else if (status == 0) {
-        unload(t, order->name);
+        if (override.unload_dependents)
+            unload_dependents(t, order->name);
+        else
+            unload(t, order->name);
         status = 200;
     }
     model_override_free(&override);

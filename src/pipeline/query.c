@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 
-#define MOST_OF_PART 1.5 /* that a stage with floating deadlines may take */
+#define MOST_OF_PART 2.0 /* that a stage with floating deadlines may take */
 
 size_t query_bytes(uint32_t stages) {
     return sizeof(struct query) + stages * sizeof(struct query_stage);

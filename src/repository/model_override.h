@@ -26,6 +26,7 @@ struct model_override {
     struct override_file
         files[OVERRIDE_FILES_MAX]; /* if there are any, the model has no other files, and config is needed */
     uint32_t file_count;
+    bool unload_dependents; /* of an order to unload an ensemble: the models of its steps, too */
 };
 
 /* Frees what the override points to. */

@@ -36,7 +36,7 @@ struct model_infer_counters {
 struct step_counters {
     _Atomic uint64_t whole[ENSEMBLE_STEPS_MAX];   /* items of the ensemble's requests that have reached the step, */
     _Atomic uint64_t items[ENSEMBLE_STEPS_MAX];   /* and items that its model was then asked for */
-    _Atomic uint64_t ended[ENSEMBLE_STEPS_MAX];   /* times that the step has ended, */
+    _Atomic uint64_t ended[ENSEMBLE_STEPS_MAX];   /* times that all its items have ended, */
     _Atomic uint64_t took_ns[ENSEMBLE_STEPS_MAX]; /* after so long, added up */
 };
 

@@ -134,8 +134,10 @@ static int json_file(struct model_override *override, const char *key, const jso
 static int json_parameter(struct model_override *override, const char *key, const json_t *value, struct sy_error *err) {
     if (is_file(key))
         return json_file(override, key, value, err);
-    if (strcmp(key, "unload_dependents") == 0) /* nothing depends on a model */
+    if (strcmp(key, "unload_dependents") == 0) {
+        override->unload_dependents = json_is_true(value);
         return json_is_boolean(value) ? 0 : error_set(err, 400, "unload_dependents: expected true or false");
+    }
     if (strcmp(key, "config") != 0)
         return unknown_parameter(key, err);
     override->config = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
@@ -190,8 +192,12 @@ static int message_parameter(struct model_override *override, const char *key,
         file->bytes = value->bytes_param.len;
         return file->data ? 0 : error_set(err, 503, "out of memory for the files");
     }
-    if (strcmp(key, "unload_dependents") == 0)
+    if (strcmp(key, "unload_dependents") == 0) {
+        override->unload_dependents =
+            value && value->parameter_choice_case == INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM &&
+            value->bool_param;
         return 0;
+    }
     if (strcmp(key, "config") != 0)
         return unknown_parameter(key, err);
     if (override->config)

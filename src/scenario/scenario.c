@@ -56,6 +56,10 @@ static const struct conf_key network_keys[] = {
     CONF_KEY_TIME(struct scenario, data_ns, "data_us_per_request", NS_PER_US, 0, 6e7, US_EXPECTED),
     CONF_KEY_TIME(struct scenario, reply_margin_ns, "reply_margin_us", NS_PER_US, 0, 6e7, US_EXPECTED),
     CONF_KEY_TIME(struct scenario, message_ns, "message_us", NS_PER_US, 0, 6e7, US_EXPECTED),
+    CONF_KEY_TIME(struct scenario, link_jitter_ns, "jitter_us", NS_PER_US, 0, 6e7, US_EXPECTED),
+    CONF_KEY_TIME(struct scenario, link_margin_ns, "margin_us", NS_PER_US, 0, 6e7, US_EXPECTED),
+    CONF_KEY_DOUBLE(struct scenario, link_loss, "loss", 0, 0.5, "a share of the messages"),
+    CONF_KEY_TIME(struct scenario, link_resend_ns, "resend_ms", NS_PER_MS, 0, 6e4, "a number of milliseconds"),
     CONF_KEYS_END,
 };
 
@@ -137,6 +141,8 @@ static int tree_read(struct conf_node *root, const char *const *sets, uint32_t s
                      struct sy_error *err) {
     *s = (struct scenario){.query_size = {.kind = QUERY_CONSTANT, .a = 1},
                            .trace = {.scale = 1, .job_s = 60},
+                           .fault_noticed_ns = 300 * NS_PER_MS, /* three heartbeats of a cluster */
+                           .link_resend_ns = 200 * NS_PER_MS,   /* the least that TCP waits, on Linux */
                            .policy = &policy_deferred,
                            .duration_ns = 30 * NS_PER_S,
                            .warmup_ns = 3 * NS_PER_S,

@@ -86,13 +86,16 @@ struct scenario_autoscale {
 struct scenario {
     struct scenario_type types[ACCELERATOR_TYPES_MAX];
     uint32_t type_count;
-    uint32_t accelerator_count;    /* of all types */
-    uint64_t memory_bytes;         /* of an accelerator, for weights; 0: enough for all models */
-    double noise;                  /* as sim_config's */
-    double fault_every_s, fault_s; /* as sim_config's; 0: none */
-    double fault_stalls;           /* as sim_config's */
-    uint32_t subclusters;          /* each with its share of each type */
-    double epoch_s, max_rate_rps;  /* how often models may move between them; limit of each. 0: never, none */
+    uint32_t accelerator_count;     /* of all types */
+    uint64_t memory_bytes;          /* of an accelerator, for weights; 0: enough for all models */
+    double noise;                   /* as sim_config's */
+    double fault_every_s, fault_s;  /* as sim_config's; 0: none */
+    double fault_stalls;            /* as sim_config's */
+    bool fault_again, fault_silent; /* likewise */
+    int64_t fault_noticed_ns, fault_backends;
+    double scheduler_every_s, scheduler_down_s; /* likewise */
+    uint32_t subclusters;                       /* each with its share of each type */
+    double epoch_s, max_rate_rps; /* how often models may move between them; limit of each. 0: never, none */
 
     struct scenario_model *models; /* in the file's order */
     uint32_t model_count;
@@ -110,9 +113,12 @@ struct scenario {
     const struct policy_ops *policy;
     struct policy_options policy_options;
 
-    int64_t ctrl_ns, data_ns; /* delay(b) = ctrl + data*b before a batch starts */
-    int64_t reply_margin_ns;  /* what an answer takes on its way back */
-    int64_t message_ns;       /* what a message between model cores and rank cores takes */
+    int64_t ctrl_ns, data_ns;               /* delay(b) = ctrl + data*b before a batch starts */
+    int64_t reply_margin_ns;                /* what an answer takes on its way back */
+    int64_t message_ns;                     /* what a message between model cores and rank cores takes */
+    int64_t link_jitter_ns, link_resend_ns; /* as sim_config's */
+    int64_t link_margin_ns;
+    double link_loss;
 
     struct scenario_autoscale autoscale;
 

@@ -17,7 +17,7 @@ struct type_entry {
 };
 
 struct cluster_section {
-    const struct conf_node *accelerators, *faults;
+    const struct conf_node *accelerators, *faults, *scheduler_faults;
     struct type_entry one; /* of a cluster of one type: its type and price */
     double memory_gib, noise;
     int64_t subclusters;
@@ -32,6 +32,7 @@ static const struct conf_key cluster_keys[] = {
                     "an accelerator's memory for weights, in GiB"),
     CONF_KEY_DOUBLE(struct cluster_section, noise, "noise", 0, 1, "a share of l(b)"),
     CONF_KEY_NODE(struct cluster_section, faults, "faults"),
+    CONF_KEY_NODE(struct cluster_section, scheduler_faults, "scheduler_faults"),
     CONF_KEY_INT(struct cluster_section, subclusters, "subclusters", 1, SUBCLUSTERS_MAX, "a number of sub-clusters"),
     CONF_KEY_DOUBLE(struct cluster_section, epoch_s, "epoch_s", 0, SECONDS_MAX, "a number of seconds; 0: never"),
     CONF_KEY_DOUBLE(struct cluster_section, max_rate_rps, "max_rate_rps", 0, 1e12,
@@ -48,19 +49,36 @@ static const struct conf_key type_keys[] = {
 
 static int fault_kind_parse(const struct conf_node *node, void *into, struct sy_error *err) {
     struct scenario *s = into;
-    static const char *const kinds[] = {"die", "stall", "both"};
-    for (int i = 0; node->kind == CONF_SCALAR && i < 3; i++)
-        if (strcmp(node->text, kinds[i]) == 0) {
-            s->fault_stalls = i == 2 ? 0.5 : i;
+    static const struct {
+        const char *name;
+        double stalls;
+        bool again, silent;
+    } kinds[] = {
+        {"die", 0, false, false}, {"stall", 1, false, false}, {"both", 0.5, false, false},
+        {"kill", 0, true, false}, {"silent", 0, true, true},
+    };
+    for (size_t i = 0; node->kind == CONF_SCALAR && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(node->text, kinds[i].name) == 0) {
+            s->fault_stalls = kinds[i].stalls;
+            s->fault_again = kinds[i].again;
+            s->fault_silent = kinds[i].silent;
             return 0;
         }
-    return conf_error(node, err, "expected die, stall or both");
+    return conf_error(node, err, "expected die, stall, both, kill or silent");
 }
 
 static const struct conf_key fault_keys[] = {
     CONF_KEY_DOUBLE(struct scenario, fault_every_s, "every_s", 0.001, SECONDS_MAX, "a mean number of seconds"),
     CONF_KEY_DOUBLE(struct scenario, fault_s, "for_s", 0.001, SECONDS_MAX, "a mean number of seconds"),
     CONF_KEY_PARSED("kind", fault_kind_parse),
+    CONF_KEY_INT(struct scenario, fault_backends, "backends", 1, ACCELERATORS_MAX, "a number of backends"),
+    CONF_KEY_TIME(struct scenario, fault_noticed_ns, "noticed_ms", NS_PER_MS, 0, 6e7, "a number of milliseconds"),
+    CONF_KEYS_END,
+};
+
+static const struct conf_key scheduler_fault_keys[] = {
+    CONF_KEY_DOUBLE(struct scenario, scheduler_every_s, "every_s", 0.001, SECONDS_MAX, "a mean number of seconds"),
+    CONF_KEY_DOUBLE(struct scenario, scheduler_down_s, "for_s", 0.001, SECONDS_MAX, "a mean number of seconds"),
     CONF_KEYS_END,
 };
 
@@ -123,6 +141,13 @@ static int faults_read(const struct conf_node *node, struct scenario *s, struct 
     return rc;
 }
 
+static int scheduler_faults_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
+    int rc = conf_read_map(node, scheduler_fault_keys, s, err);
+    if (!rc && (s->scheduler_every_s <= 0 || s->scheduler_down_s <= 0))
+        return conf_error(node, err, "'%s' is missing", s->scheduler_every_s <= 0 ? "every_s" : "for_s");
+    return rc;
+}
+
 static int subclusters_read(const struct conf_node *node, const struct cluster_section *section, struct scenario *s,
                             struct sy_error *err) {
     s->subclusters = (uint32_t)section->subclusters;
@@ -146,6 +171,10 @@ int scenario_read_cluster(const struct conf_node *node, const struct conf_node *
     s->memory_bytes = (uint64_t)llround(section.memory_gib * (1 << 30));
     s->noise = section.noise;
     rc = section.faults ? faults_read(section.faults, s, err) : 0;
+    rc = !rc && section.scheduler_faults ? scheduler_faults_read(section.scheduler_faults, s, err) : rc;
     rc = rc ? rc : accelerators_read(node, models, &section, s, err);
+    if (!rc && s->fault_backends > s->accelerator_count)
+        rc = conf_error(section.faults, err, "%lld backends for %u accelerators", (long long)s->fault_backends,
+                        s->accelerator_count);
     return rc ? rc : subclusters_read(node, &section, s, err);
 }

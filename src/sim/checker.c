@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum request_state { UNKNOWN, WAITING, REFUSED, STARTED };
+enum request_state { UNKNOWN, WAITING, REFUSED, STARTED, ANSWERED };
 
 struct checked_request {
     int64_t latest_ns; /* by when it must have left the scheduler */
@@ -60,6 +60,11 @@ static void __attribute__((format(printf, 2, 3))) wrong(struct checker *checker,
     va_end(arguments);
 }
 
+static const char *state_name(enum request_state state) {
+    static const char *const names[] = {"unknown", "sent", "refused", "started", "answered"};
+    return names[state];
+}
+
 /* The request of a handle if it waits, else NULL after noting what is wrong. */
 static struct checked_request *waiting(struct checker *checker, uint64_t handle, const char *what) {
     handle = sim_request_number(handle);
@@ -69,8 +74,7 @@ static struct checked_request *waiting(struct checker *checker, uint64_t handle,
     }
     struct checked_request *request = &checker->requests[handle];
     if (request->state != WAITING) {
-        wrong(checker, "request %" PRIu64 " is %s after it was %s", handle, what,
-              request->state == REFUSED ? "refused" : "started");
+        wrong(checker, "request %" PRIu64 " is %s after it was %s", handle, what, state_name(request->state));
         return NULL;
     }
     return request;
@@ -177,6 +181,26 @@ static void on_joined(void *context, uint64_t handle) {
         checker->items_left -= request->items;
 }
 
+/* A request of a batch that is over gets its next state. */
+static void started_to(struct checker *checker, uint64_t handle, enum request_state next, const char *what) {
+    handle = sim_request_number(handle);
+    enum request_state state = handle < checker->requests_max ? checker->requests[handle].state : UNKNOWN;
+    if (state != STARTED)
+        wrong(checker, "request %" PRIu64 " is %s, but was %s", handle, what, state_name(state));
+    else
+        checker->requests[handle].state = next;
+}
+
+static void on_answered(void *context, int64_t now_ns, uint64_t handle, bool ran) {
+    (void)now_ns, (void)ran;
+    started_to(context, handle, ANSWERED, "answered");
+}
+
+static void on_sent_again(void *context, int64_t now_ns, uint64_t handle) {
+    (void)now_ns;
+    started_to(context, handle, WAITING, "sent again");
+}
+
 static void on_began(void *context, int64_t now_ns, uint32_t model, uint32_t accelerator, uint32_t items,
                      int64_t end_ns) {
     struct checker *checker = context;
@@ -244,6 +268,8 @@ void checker_init(struct checker *checker, const struct sim_config *config, uint
         .refused = on_refused,
         .sent = on_sent,
         .joined = on_joined,
+        .answered = on_answered,
+        .sent_again = on_sent_again,
         .began = on_began,
         .ended = on_ended,
         .assigned = on_assigned,
@@ -258,8 +284,9 @@ void checker_ignore_deadlines(struct checker *checker) {
 const char *checker_verdict(struct checker *checker, const struct sim_result *result) {
     batch_complete(checker);
     for (uint64_t handle = 0; handle < checker->requests_max; handle++)
-        if (checker->requests[handle].state == WAITING)
-            wrong(checker, "request %" PRIu64 " of model %" PRIu32 " is lost", handle, checker->requests[handle].model);
+        if (checker->requests[handle].state == WAITING || checker->requests[handle].state == STARTED)
+            wrong(checker, "request %" PRIu64 " of model %" PRIu32 " is lost: it was %s, and never answered", handle,
+                  checker->requests[handle].model, state_name(checker->requests[handle].state));
     for (uint32_t a = 0; a < checker->config->accelerators; a++)
         if (checker->accelerators[a].running)
             wrong(checker, "accelerator %" PRIu32 " never ends its batch", a);

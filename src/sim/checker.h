@@ -1,9 +1,9 @@
 /* checker.h - holds a simulated run to what must always be true; knows nothing of how the scheduler works.
  *
  * No request is lost, answered twice, refused after its deadline, or started when by the table in force it cannot
- * finish by its deadline; no batch mixes models or is larger than allowed; no accelerator runs two batches at once. Of
- * several sub-clusters, each model is in one at a time and runs only there, and a move leaves it without a rank core
- * for four messages at most. */
+ * finish by its deadline. A request whose batch was lost may be sent again; it, too, gets exactly one answer. No batch
+ * mixes models or is larger than allowed; no accelerator runs two batches at once. Of several sub-clusters, each model
+ * is in one at a time and runs only there, and a move leaves it without a rank core for four messages at most. */
 #pragma once
 
 #include "sim/sim.h"

@@ -222,6 +222,16 @@ static void config_make(struct cluster *c, const struct scenario *s) {
         .fault_every_s = s->fault_every_s,
         .fault_s = s->fault_s,
         .fault_stalls = s->fault_stalls,
+        .backends = (uint32_t)s->fault_backends,
+        .fault_again = s->fault_again,
+        .fault_silent = s->fault_silent,
+        .fault_noticed_ns = s->fault_noticed_ns,
+        .link_jitter_ns = s->link_jitter_ns,
+        .link_margin_ns = s->link_margin_ns,
+        .link_loss = s->link_loss,
+        .link_resend_ns = s->link_resend_ns,
+        .scheduler_every_s = s->scheduler_every_s,
+        .scheduler_down_s = s->scheduler_down_s,
         .rates_known = true, /* as somebody who plans a cluster does */
         .policy = s->policy,
         .options = s->policy_options,
@@ -229,10 +239,32 @@ static void config_make(struct cluster *c, const struct scenario *s) {
     autoscale_make(c, s);
 }
 
+/* Refuses faults together with what they are not simulated with. */
+static int faults_check(const struct scenario *s, struct sy_error *err) {
+    bool scheduler = s->scheduler_every_s > 0;
+    bool network = s->link_jitter_ns > 0 || s->link_loss > 0 || s->link_margin_ns > 0;
+    bool any = scheduler || network || s->fault_again;
+    const char *other = any && s->pipeline_count          ? "pipelines"
+                        : any && s->autoscale.enabled     ? "autoscale"
+                        : scheduler && s->subclusters > 1 ? "cluster.subclusters"
+                        : scheduler && memory_of(s)       ? "cluster.memory_gib"
+                                                          : NULL;
+    if (other)
+        return error_set(err, -ENOTSUP, "%s: not with %s",
+                         scheduler ? "cluster.scheduler_faults"
+                         : network ? "network.jitter_us, loss and margin_us"
+                                   : "cluster.faults of the kinds kill and silent",
+                         other);
+    if (s->autoscale.enabled && s->fault_every_s > 0)
+        return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.faults");
+    return 0;
+}
+
 int cluster_make(struct cluster *cluster, const struct scenario *scenario, struct sy_error *err) {
     *cluster = (struct cluster){.models = NULL};
-    if (scenario->autoscale.enabled && scenario->fault_every_s > 0)
-        return error_set(err, -ENOTSUP, "autoscale is not simulated together with cluster.faults");
+    int checked = faults_check(scenario, err);
+    if (checked)
+        return checked;
     if (scenario->subclusters > 1 && (scenario->policy->central || scenario->autoscale.enabled))
         return error_set(err, -ENOTSUP, "cluster.subclusters: not with %s%s",
                          scenario->policy->central ? "the central policy " : "autoscale",

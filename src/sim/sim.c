@@ -21,7 +21,9 @@ static struct sim_sources sources_of(const struct sim_config *c, const struct si
     s.fault = s.cancels + c->model_count + c->pipeline_count;
     s.looks = s.fault + 1;
     s.starts = s.looks + 1;
-    s.driver = s.starts + 1;
+    s.packets = s.starts + 1;
+    s.outage = s.packets + 1;
+    s.driver = s.outage + 1;
     s.count = s.driver + driver->sources(c);
     return s;
 }
@@ -93,6 +95,8 @@ static void sim_layout(struct sim *sim, struct arena *arena, const struct sim_co
     sim_queries_layout(sim, arena);
     sim_accelerators_layout(sim, arena);
     sim_scaling_layout(sim, arena);
+    sim_links_layout(sim, arena);
+    sim->driver_memory = *arena;
     sim->driver->layout(sim, arena);
 }
 
@@ -148,6 +152,11 @@ void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arriva
     sim->result->gave_up |= bad && sim->bad_most && result->dropped + result->late > sim->bad_most[model];
 }
 
+void sim_pool_put(struct sim *sim, uint32_t node) {
+    sim->pool.nodes[node].handle = SIM_NOBODY;
+    request_pool_put(&sim->pool, node);
+}
+
 void sim_refuse(struct sim *sim, uint32_t node) {
     const struct sim_observer *observer = sim->config->observer;
     while (node != REQUEST_NONE) {
@@ -160,7 +169,7 @@ void sim_refuse(struct sim *sim, uint32_t node) {
                       request->refusal == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
         if (observer && observer->refused)
             observer->refused(observer->context, sim->now_ns, request->model, request->handle, request->refusal);
-        request_pool_put(&sim->pool, node);
+        sim_pool_put(sim, node);
         sim->queued--;
         node = next;
     }
@@ -186,7 +195,7 @@ static void arrival_schedule(struct sim *sim, uint32_t number) {
 
 /* No room for one more request. */
 static bool full(const struct sim *sim) {
-    return sim->pool.used == sim->pool.capacity ||
+    return sim->pool.used + sim->links.requests >= sim->pool.capacity ||
            (sim->config->queue_capacity && sim->queued >= sim->config->queue_capacity);
 }
 
@@ -201,7 +210,7 @@ bool sim_admit(struct sim *sim, const struct request_message *message) {
         return false;
     }
     sim->queued++;
-    sim->driver->arrived(sim, message);
+    sim_link_request(sim, message);
     return true;
 }
 
@@ -211,7 +220,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
         .kind = REQUEST_ARRIVED,
         .handle = sim->next_handle++,
         .arrival_ns = sim->now_ns,
-        .deadline_ns = sim->now_ns + stream->next.slo_ns - sim->config->reply_margin_ns,
+        .deadline_ns = sim->now_ns + stream->next.slo_ns - sim->config->reply_margin_ns - sim->config->link_margin_ns,
         .items = stream->next.items,
         .model = model,
         .priority = stream->next.priority,
@@ -224,7 +233,7 @@ static void request_arrives(struct sim *sim, uint32_t model) {
     result->cold += counted && sim->config->memory_bytes && !sim->loaded_count[model];
     if (!sim_admit(sim, &message))
         sim_count(sim, model, message.priority, sim->now_ns, SIM_DROPPED);
-    else if (sim->config->cancel_share > 0)
+    else if (sim->config->cancel_share > 0 && !sim_links_on(sim->config))
         cancel_draw(sim, model, &message);
 }
 
@@ -244,27 +253,81 @@ static void request_cancels(struct sim *sim, uint32_t model) {
 
 /* ---- faults ---- */
 
-/* They come one at a time: an accelerator leaves with its batches and comes back, or stalls for a while. */
+/* Calls `change` for each accelerator of the backend that has the fault. */
+static void fault_apply(struct sim *sim, void (*change)(struct sim *sim, uint32_t accelerator)) {
+    const struct sim_config *c = sim->config;
+    uint64_t count = c->backends ? c->backends : c->accelerators;
+    uint64_t backend = (sim->fault_accelerator * count + count - 1) / c->accelerators;
+    uint32_t first = (uint32_t)(backend * c->accelerators / count);
+    uint32_t end = (uint32_t)((backend + 1) * c->accelerators / count);
+    for (uint32_t a = first; a < end; a++)
+        change(sim, a);
+}
+
+static void stall(struct sim *sim, uint32_t a) {
+    sim_accelerator_stall(sim, a, sim->fault_until_ns - sim->now_ns);
+}
+
+static void fall_silent(struct sim *sim, uint32_t a) {
+    sim->accelerators[a].silent = true;
+    stall(sim, a);
+}
+
+/* It was silent for so short a time that nobody noticed. */
+static void speak(struct sim *sim, uint32_t a) {
+    sim->accelerators[a].silent = false;
+    sim_tell_joined(sim, a);
+}
+
+static void come_back(struct sim *sim, uint32_t a) {
+    sim->accelerators[a].silent = false;
+    sim_accelerator_up(sim, a);
+}
+
+/* Random numbers of faults. */
+static struct rng *fault_rng(struct sim *sim) {
+    return sim->config->fault_again ? &sim->links.fault_rng : &sim->rng;
+}
+
+/* Begins a fault. Returns when to continue with it, or, if it ends by itself, when the next one begins: wait_s after
+ * its end. */
+static int64_t fault_begin(struct sim *sim, double wait_s) {
+    const struct sim_config *c = sim->config;
+    double for_s = c->fault_s * rng_exponential(fault_rng(sim));
+    int64_t for_ns = (int64_t)(for_s * (double)NS_PER_S);
+    sim->fault_accelerator = (uint32_t)rng_below(fault_rng(sim), c->accelerators);
+    sim->fault_until_ns = sim->now_ns + for_ns;
+    if (c->fault_silent) {
+        fault_apply(sim, fall_silent);
+        sim->fault = SIM_SILENT;
+        return sim->now_ns + (for_ns < c->fault_noticed_ns ? for_ns : c->fault_noticed_ns) + 1;
+    }
+    if (c->fault_stalls > 0 && rng_uniform(fault_rng(sim)) < c->fault_stalls) {
+        fault_apply(sim, stall);
+        return sim->now_ns + (int64_t)((wait_s + for_s) * (double)NS_PER_S) + 1;
+    }
+    fault_apply(sim, sim_accelerator_down);
+    sim->fault = SIM_DOWN;
+    return sim->fault_until_ns + 1;
+}
+
+/* Faults come one at a time. The accelerators of a backend leave, lose their batches and come back; or they stall for a
+ * while; or they are silent, and once that is noticed they count as gone. */
 static void fault_toggle(struct sim *sim) {
     const struct sim_config *c = sim->config;
-    double wait_s = c->fault_every_s * rng_exponential(&sim->rng);
-    if (sim->fault_on) {
-        sim_accelerator_up(sim, sim->fault_accelerator);
-        sim->fault_on = false;
-    } else {
-        double for_s = c->fault_s * rng_exponential(&sim->rng);
-        sim->fault_accelerator = (uint32_t)rng_below(&sim->rng, c->accelerators);
-        if (c->fault_stalls > 0 && rng_uniform(&sim->rng) < c->fault_stalls) {
-            sim_accelerator_stall(sim, sim->fault_accelerator, (int64_t)(for_s * (double)NS_PER_S));
-            wait_s += for_s;
-        } else {
-            sim_accelerator_down(sim, sim->fault_accelerator);
-            sim->fault_on = true;
-            wait_s = for_s;
-        }
-    }
+    double wait_s = c->fault_every_s * rng_exponential(fault_rng(sim));
     int64_t next_ns = sim->now_ns + (int64_t)(wait_s * (double)NS_PER_S) + 1;
-    bool over = !sim->fault_on && next_ns > sim->count_until_ns - (sim->count_until_ns / 10);
+    if (sim->fault == SIM_WELL) {
+        next_ns = sim_links_crowded(sim) ? next_ns : fault_begin(sim, wait_s);
+    } else if (sim->fault == SIM_SILENT && sim->now_ns < sim->fault_until_ns) {
+        fault_apply(sim, sim_accelerator_down);
+        sim->fault = SIM_DOWN;
+        next_ns = sim->fault_until_ns;
+    } else {
+        fault_apply(sim, sim->fault == SIM_SILENT ? speak : come_back);
+        sim->fault = SIM_WELL;
+    }
+    bool over = sim->fault == SIM_WELL && next_ns > sim->count_until_ns - (sim->count_until_ns / 10);
     sim_source_set(sim, sim->sources.fault, over ? TIME_NEVER : next_ns);
 }
 
@@ -287,6 +350,10 @@ static void source_handle(struct sim *sim, uint32_t source) {
         sim_query_cancels(sim, source - s->cancels - models);
     else if (source == s->fault)
         fault_toggle(sim);
+    else if (source == s->packets)
+        sim_packets_due(sim);
+    else if (source == s->outage)
+        sim_outage_due(sim);
     else if (source == s->looks)
         sim_scaling_look(sim);
     else if (source == s->starts)
@@ -349,7 +416,7 @@ static void result_sum(struct sim *sim) {
     sim_scaling_end(sim);
     r->busy = sim->scaling.present_ns ? sim->busy_ns / sim->scaling.present_ns : 0;
     r->stuck = sim->driver->stuck(sim);
-    r->unanswered = sim->pool.used + sim->queries.used;
+    r->unanswered = sim->pool.used + sim->queries.used + sim->links.requests;
     if (sim->driver->sum)
         sim->driver->sum(sim, r);
 }
@@ -373,9 +440,10 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
     }
     if (config->fault_every_s > 0)
         sim_source_set(sim, sim->sources.fault,
-                       (int64_t)(config->fault_every_s * rng_exponential(&sim->rng) * (double)NS_PER_S));
+                       (int64_t)(config->fault_every_s * rng_exponential(fault_rng(sim)) * (double)NS_PER_S));
     if (sim->bad_most)
         bad_most_set(sim);
+    sim_links_begin(sim);
     sim_scaling_begin(sim);
     if (sim->driver->begin)
         sim->driver->begin(sim);
@@ -387,7 +455,8 @@ void sim_run(const struct sim_config *config, void *memory, struct sim_result *r
         sim->now_ns = sim->handled_next_ns = next.key;
         sim->handled = next.item;
         source_handle(sim, next.item);
-        sim->driver->deliver(sim);
+        if (!sim->links.scheduler_down)
+            sim->driver->deliver(sim);
         sim_queries_go_on(sim);
         sim->handled = SIM_NOTHING;
         tournament_set(&sim->events, next.item, sim->handled_next_ns);

@@ -84,6 +84,8 @@ struct sim_observer {
     void (*moved)(void *context, int64_t now_ns, uint32_t model, int64_t wait_ns);
     /* A request of it is answered; or it was not run, or went down. */
     void (*answered)(void *context, int64_t now_ns, uint64_t handle, bool ran);
+    /* Its batch was lost, and its frontend sends it again. */
+    void (*sent_again)(void *context, int64_t now_ns, uint64_t handle);
     /* A query arrives, by a number from 0 on; a stage of it begins, with items that arrive at once as requests, or
      * none; it ends. */
     void (*query_arrived)(void *context, int64_t now_ns, uint64_t query, uint32_t pipeline, int64_t deadline_ns);
@@ -118,12 +120,28 @@ struct sim_config {
     int64_t message_ns, message_jitter_ns;     /* between the cores, each way; jitter is uniform and keeps the order */
     double noise;                  /* a batch takes l(b) * (1 + noise * x), x exponential with mean 1, at most 5 */
     bool learn;                    /* the cores correct their tables from measured runs */
-    double cancel_share;           /* of requests, whose client leaves before the deadline */
+    double cancel_share;           /* of requests, whose client leaves before the deadline; not with links' faults */
     double fault_every_s, fault_s; /* mean time between two faults and their mean length; 0: none. None in the last
                                       tenth of the run */
     double fault_stalls;           /* share of them after which an accelerator goes on where it was; else what it had
                                       to do is lost */
-    double seconds, warmup_s;      /* requests that arrive during `seconds` after the warm-up count */
+    uint32_t backends;             /* processes that the accelerators are divided among, in order; all accelerators of
+                                      a backend have a fault together. 0: one accelerator has it */
+    bool fault_again;              /* requests whose batch is lost are sent again, if their deadlines allow. Not with
+                                      pipelines nor autoscale */
+    bool fault_silent;             /* instead of losing its batches at once, a backend stands still, and counts as gone
+                                      after fault_noticed_ns */
+    int64_t fault_noticed_ns;
+    /* Faults of the network (sim_links.c), not with pipelines nor autoscale. Each message between the scheduler,
+     * frontends and accelerators is late by up to link_jitter_ns, uniform. With probability link_loss it is lost, and
+     * sent again link_resend_ns later; if that is lost, too, after twice that time, and so on. */
+    int64_t link_jitter_ns, link_resend_ns;
+    int64_t link_margin_ns; /* policies plan batches to end that much earlier, as room for delays */
+    double link_loss;
+    /* Mean time until the scheduler dies, and until another one takes over; 0: never. It does not die in the last tenth
+     * of the run. Not with pipelines, autoscale, sub-clusters nor limited memory. */
+    double scheduler_every_s, scheduler_down_s;
+    double seconds, warmup_s; /* requests that arrive during `seconds` after the warm-up count */
     uint64_t seed;
     uint64_t memory_bytes;   /* of an accelerator, for weights; 0: every model is loaded everywhere. Central policies */
     bool rates_known;        /* central policies are told the first rates */
@@ -188,6 +206,8 @@ struct sim_result {
     uint64_t loads, cold;
     uint64_t requests;                      /* warm-up included */
     uint64_t moves;                         /* of models to another sub-cluster, warm-up included */
+    uint64_t takeovers;                     /* deaths of the scheduler, warm-up included */
+    uint64_t sent_again;                    /* requests whose batch was lost, warm-up included */
     int64_t move_wait_ns, move_wait_max_ns; /* in which no rank core knew the model: of all moves together, and most */
     struct central_moves placement;         /* of a central policy that binds models to accelerators */
     double worst_bad_rate;                  /* of a model or pipeline: bad over offered */

@@ -122,16 +122,22 @@ static uint8_t *loaded(struct sim *sim, uint32_t accelerator, uint32_t model) {
     return &sim->loaded[(size_t)accelerator * sim->config->model_count + model];
 }
 
+/* Whether a request of a batch that is over is answered in time. */
+static bool in_time(const struct sim *sim, const struct sim_batch *batch, const struct request_node *request,
+                    bool ran) {
+    return ran && sim->now_ns + batch->answer_ns <= request->deadline_ns + sim->config->link_margin_ns;
+}
+
 /* A request of a model's own traffic is answered, or lost with its batch. */
 static void request_answer(struct sim *sim, const struct sim_batch *batch, const struct request_node *request,
                            bool ran) {
     struct sim_model_result *result = &sim->result->models[batch->model];
     struct sim_class_result *class = sim_class_of(sim, batch->model, request->priority);
-    bool good = ran && sim->now_ns <= request->deadline_ns;
+    bool good = in_time(sim, batch, request, ran);
     sim_count(sim, batch->model, request->priority, request->arrival_ns, good ? SIM_GOOD : SIM_LATE);
     if (!ran || !sim_counts(sim, request->arrival_ns))
         return;
-    int64_t took_ns = sim->now_ns + sim->config->reply_margin_ns - request->arrival_ns;
+    int64_t took_ns = sim->now_ns + batch->answer_ns + sim->config->reply_margin_ns - request->arrival_ns;
     if (class)
         sim_times_add(&class->latency, took_ns);
     if (request->priority != PRIORITY_BEST_EFFORT) {
@@ -147,14 +153,18 @@ static uint32_t requests_answer(struct sim *sim, const struct sim_batch *batch, 
     for (uint32_t node = batch->first, next; node != REQUEST_NONE; node = next) {
         struct request_node *request = &sim->pool.nodes[node];
         next = request->next;
-        late += request->priority != PRIORITY_BEST_EFFORT && !(ran && sim->now_ns <= request->deadline_ns);
+        if (!ran && sim_request_again(sim, request)) {
+            sim_pool_put(sim, node);
+            continue;
+        }
+        late += request->priority != PRIORITY_BEST_EFFORT && !in_time(sim, batch, request, ran);
         if (observer && observer->answered)
             observer->answered(observer->context, sim->now_ns, request->handle, ran);
         if (sim_is_stage(request->handle))
             sim_stage_answered(sim, request, ran);
         else
             request_answer(sim, batch, request, ran);
-        request_pool_put(&sim->pool, node);
+        sim_pool_put(sim, node);
     }
     return late;
 }
@@ -173,11 +183,12 @@ static void run_over(struct sim *sim, uint32_t a, bool ran, bool tell) {
             observer->ended(observer->context, sim->now_ns, a);
     }
     sim_scaling_drained(sim, a);
+    batch.answer_ns = ran ? sim_link_delay(sim) : 0;
     batch.late = requests_answer(sim, &batch, ran);
     if (tell)
-        sim->driver->ended(sim, a, &batch, ran);
+        sim_tell_ended(sim, a, &batch, ran);
     else
-        accelerator->lost++;
+        accelerator->lost += batch.term == sim->links.term;
 }
 
 static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
@@ -251,7 +262,7 @@ static void load_over(struct sim *sim, uint32_t a, bool done, bool tell) {
         observer->loaded(observer->context, sim->now_ns, batch.model, a, wanted, batch.begin_ns);
     sim_scaling_drained(sim, a);
     if (tell)
-        sim->driver->ended(sim, a, &batch, done);
+        sim_tell_ended(sim, a, &batch, done);
 }
 
 static void loads_go_on(struct sim *sim, uint32_t a) {
@@ -282,7 +293,7 @@ void sim_loads_due(struct sim *sim, uint32_t a) {
 static void run_announce(struct sim *sim, uint32_t a, const struct sim_batch *batch) {
     const struct sim_config *c = sim->config;
     struct sim_accelerator *accelerator = &sim->accelerators[a];
-    bool surprises = c->noise > 0 || c->fault_every_s > 0;
+    bool surprises = c->noise > 0 || c->fault_every_s > 0 || c->link_jitter_ns > 0 || c->link_loss > 0;
     int64_t begin_ns = batch->arrives_ns > batch->earliest_ns ? batch->arrives_ns : batch->earliest_ns;
     if (accelerator->free_ns > begin_ns && !surprises)
         begin_ns = accelerator->free_ns;
@@ -302,11 +313,14 @@ void sim_send(struct sim *sim, uint32_t a, const struct sim_batch *sent) {
     struct sim_lane *lane = run ? &accelerator->runs : &accelerator->loads;
     struct sim_batch batch = *sent;
     batch.sent_ns = sim->now_ns;
+    batch.term = sim->links.term;
     batch.arrives_ns = sim->now_ns + c->ctrl_ns + (run ? c->data_ns * batch.items : 0);
     if (run) {
         sim->queued -= batch.requests;
         run_announce(sim, a, &batch);
     }
+    sim_link_sealed(sim, batch.first);
+    batch.arrives_ns += sim_link_delay(sim);
     lane_push(sim, lane, &batch);
     if (accelerator->down) { /* the driver did not know yet */
         while (lane->head != SIM_NOTHING)
@@ -332,7 +346,7 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
     accelerator->free_ns = 0;
     sim_source_set(sim, sim->sources.runs + a, TIME_NEVER);
     sim_source_set(sim, sim->sources.loads + a, TIME_NEVER);
-    sim->driver->left(sim, a);
+    sim_tell_left(sim, a);
     while (accelerator->runs.head != SIM_NOTHING)
         run_over(sim, a, false, !sim->driver->loses_late);
     while (accelerator->loads.head != SIM_NOTHING)
@@ -342,11 +356,11 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
 
 void sim_accelerator_up(struct sim *sim, uint32_t a) {
     struct sim_accelerator *accelerator = &sim->accelerators[a];
-    struct sim_batch gone = {.first = REQUEST_NONE};
+    struct sim_batch gone = {.first = REQUEST_NONE, .term = sim->links.term};
     accelerator->down = false;
     for (; accelerator->lost; accelerator->lost--) /* reported before it is back */
-        sim->driver->ended(sim, a, &gone, false);
-    sim->driver->joined(sim, a);
+        sim_tell_ended(sim, a, &gone, false);
+    sim_tell_joined(sim, a);
 }
 
 void sim_accelerator_stall(struct sim *sim, uint32_t a, int64_t for_ns) {

@@ -21,7 +21,7 @@ static struct model_core_config core_config(const struct sim_config *c, uint32_t
         .model = m,
         .types = c->types,
         .batch_max = c->models[m].batch_max,
-        .slo_ns = c->models[m].slo_ns - c->reply_margin_ns,
+        .slo_ns = c->models[m].slo_ns - c->reply_margin_ns - c->link_margin_ns,
         .weight = c->models[m].weight,
         .ctrl_ns = c->ctrl_ns,
         .data_ns = c->data_ns,

@@ -7,6 +7,7 @@
  *     sim_central.c      the driver of a central policy
  *     sim_queries.c      queries of pipelines, made of requests
  *     sim_autoscale.c    accelerators that come and go with the load
+ *     sim_links.c        messages that are late or lost, a scheduler that dies
  *
  * Every source of events (an accelerator's batches, a model's arrivals, a model core's timer, ...) has its next time;
  * equal times are handled in the order of the sources. */
@@ -16,6 +17,7 @@
 
 #include "base/arena.h"
 #include "base/assert.h"
+#include "base/heap.h"
 #include "base/tournament.h"
 #include "sched/central.h"
 #include "sched/model_core.h"
@@ -24,6 +26,7 @@
 #include "sim/workload.h"
 
 #define SIM_NOTHING UINT32_MAX
+#define SIM_NOBODY  UINT64_MAX /* the handle of an unused node of the pool */
 
 /* A batch, or a load or unload, on its way to an accelerator, waiting there, or under way. */
 struct sim_batch {
@@ -35,7 +38,9 @@ struct sim_batch {
     int64_t earliest_ns, latest_ns;
     int64_t expected_ns;      /* what it takes by the table in force */
     int64_t begin_ns, run_ns; /* once begun */
+    int64_t answer_ns;        /* once over: delay of its answers on their way */
     uint32_t late;            /* once over: requests */
+    uint32_t term;            /* the scheduler that sent it (sim_links.c) */
     uint64_t tag;
 };
 
@@ -52,6 +57,36 @@ struct sim_accelerator {
     int64_t released_ns; /* by autoscale, if it is not in service */
     uint32_t lost;       /* batches that went down with it and are not reported yet */
     bool down, used;
+    bool silent;  /* it sends nothing */
+    bool unknown; /* the scheduler does not count on it (sim_links.c) */
+};
+
+/* A message on its way between the scheduler and others, or a request that a frontend holds while there is none. */
+struct sim_packet {
+    enum { SIM_REQUEST, SIM_HELD, SIM_ENDED, SIM_JOINED, SIM_LEFT } kind;
+    bool done;
+    uint32_t next; /* in the list of unused ones */
+    uint32_t accelerator;
+    union {
+        struct request_message request;
+        struct sim_batch batch;
+    };
+};
+
+struct sim_links {
+    struct sim_packet *packets;
+    uint32_t unused;     /* the first unused packet */
+    uint32_t used;       /* packets */
+    uint32_t requests;   /* those of them that are requests */
+    struct heap due;     /* packets by when they arrive */
+    int64_t *told_ns;    /* [accelerators] when the last packet about each arrives */
+    uint32_t term;       /* the number of the scheduler, from 0 on */
+    bool scheduler_down; /* it is dead, and no other has taken over */
+    int64_t ready_ns;    /* before, a new scheduler takes no requests: its cores do not know all accelerators yet */
+    struct rng rng;      /* for delays and losses */
+    /* For deaths of the scheduler, and silent and killed backends: these happen at the same times under all policies.
+     */
+    struct rng fault_rng;
 };
 
 struct sim_stream {
@@ -63,7 +98,7 @@ struct sim_stream {
 
 /* Sources of events, in the order in which equal times are handled. */
 struct sim_sources {
-    uint32_t runs, loads, arrivals, cancels, fault, looks, starts;
+    uint32_t runs, loads, arrivals, cancels, fault, looks, starts, packets, outage;
     uint32_t driver; /* the driver's, from here on */
     uint32_t count;
 };
@@ -74,7 +109,7 @@ struct sim;
 struct sim_driver {
     /* How many sources of events it has. */
     uint32_t (*sources)(const struct sim_config *config);
-    /* Takes its memory; with arena->base, also sets it up. */
+    /* Takes its memory; with arena->base, also sets it up: once, and again when another scheduler takes over. */
     void (*layout)(struct sim *sim, struct arena *arena);
     void (*begin)(struct sim *sim); /* the run begins; or NULL */
     void (*arrived)(struct sim *sim, const struct request_message *message);
@@ -144,10 +179,13 @@ struct sim {
     uint32_t *variant_items; /* [the most variants of a model] scratch, all 0 */
     struct rng rng;          /* noise, faults, jitter, cancellations */
     uint64_t next_handle;
-    uint32_t fault_accelerator;
-    bool fault_on;
-    double busy_ns, ran_ns; /* while requests count; always. Of many accelerators they outgrow 64 bits */
-    uint64_t bad;           /* requests, warm-up included */
+    uint32_t fault_accelerator; /* the backend of this one has the fault */
+    enum { SIM_WELL, SIM_SILENT, SIM_DOWN } fault;
+    int64_t fault_until_ns;
+    struct sim_links links;
+    struct arena driver_memory; /* where the driver's memory begins */
+    double busy_ns, ran_ns;     /* while requests count; always. Of many accelerators they outgrow 64 bits */
+    uint64_t bad;               /* requests, warm-up included */
     struct sim_scaling scaling;
     uint64_t *bad_most; /* [models + pipelines] a run with more is given up; or NULL */
     void *driver_state;
@@ -165,9 +203,11 @@ int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
 /* The counters of a model's requests of one priority, or of its best effort; NULL: they are not counted apart. */
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
+/* Gives back a node of the pool. */
+void sim_pool_put(struct sim *sim, uint32_t node);
 /* The scheduler refuses a list of requests. */
 void sim_refuse(struct sim *sim, uint32_t first);
-/* A request arrives at the scheduler. False: there is no room for it. */
+/* A client sends a request. False: there is no room for it. */
 bool sim_admit(struct sim *sim, const struct request_message *message);
 
 /* ---- sim_queries.c ---- */
@@ -202,6 +242,31 @@ void sim_accelerator_forget(struct sim *sim, uint32_t accelerator);
 void sim_accelerator_up(struct sim *sim, uint32_t accelerator);
 /* Nothing goes on there for so long. */
 void sim_accelerator_stall(struct sim *sim, uint32_t accelerator, int64_t for_ns);
+
+/* ---- sim_links.c ---- */
+
+/* Whether messages, the scheduler or lost requests are simulated there. If not, messages arrive at once. */
+bool sim_links_on(const struct sim_config *config);
+/* After the accelerators', before the driver's. */
+void sim_links_layout(struct sim *sim, struct arena *arena);
+void sim_links_begin(struct sim *sim);
+/* Whether so many messages about accelerators are on their way that there should be no further fault. */
+bool sim_links_crowded(const struct sim *sim);
+/* Draws by how much a message that is sent now is late. */
+int64_t sim_link_delay(struct sim *sim);
+/* Sends a request to the scheduler. sim_request_again(): once more, since its batch was lost; false if its deadline has
+ * passed, there is no room, or the scenario does not send requests again. The node still belongs to the caller. */
+void sim_link_request(struct sim *sim, const struct request_message *message);
+bool sim_request_again(struct sim *sim, const struct request_node *node);
+/* Marks a list of requests as being in a batch. */
+void sim_link_sealed(struct sim *sim, uint32_t first);
+/* Messages about an accelerator to the scheduler. `batch` is copied. */
+void sim_tell_ended(struct sim *sim, uint32_t accelerator, const struct sim_batch *batch, bool done);
+void sim_tell_joined(struct sim *sim, uint32_t accelerator);
+void sim_tell_left(struct sim *sim, uint32_t accelerator);
+/* A packet arrives; the scheduler dies, or another one takes over. */
+void sim_packets_due(struct sim *sim);
+void sim_outage_due(struct sim *sim);
 
 /* ---- sim_autoscale.c ---- */
 

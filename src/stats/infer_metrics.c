@@ -156,10 +156,11 @@ static void render_steps(const struct rendering *r) {
     render_steps_counter(r, "symphony_ensemble_step_items_total",
                          "Items that a step of an ensemble has asked its model for.",
                          offsetof(struct step_counters, items), false);
-    render_steps_counter(r, "symphony_ensemble_steps_total", "Times that a step of an ensemble has ended.",
+    render_steps_counter(r, "symphony_ensemble_steps_total",
+                         "Times that a step of an ensemble has run: it had something to do, and all of it ended.",
                          offsetof(struct step_counters, ended), false);
     render_steps_counter(r, "symphony_ensemble_step_seconds_total",
-                         "From the beginning of steps to the end of their last item, of those that ended.",
+                         "From the beginning of steps to the end of their last item, of those that ran.",
                          offsetof(struct step_counters, took_ns), true);
     metric_heading(r->out, "symphony_ensemble_step_part_seconds", "gauge",
                    "Part of the ensemble's SLO that a step has.");

@@ -1,7 +1,10 @@
 """test_ensembles.py - ensembles over both protocols: what comes out, by whichever way; how they end; their mistakes."""
 # sanitizers: yes
 import json
+import pathlib
+import re
 import threading
+import urllib.request
 
 import numpy as np
 import pytest
@@ -251,6 +254,12 @@ def test_it_loads_with_its_models_and_waits_for_them(tmp_path):
             wait_until(lambda: reason(client, "diamond") == ("UNAVAILABLE", "unloaded"))
             client.load_model("diamond")
             assert np.array_equal(infer(http, client, "diamond", {"X": X}).as_numpy("S"), 3 * X + 1)
+            client.unload_model("diamond", unload_dependents=True)
+            wait_until(lambda: not any(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum")))
+            with grpc.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as other:
+                other.load_model("diamond")
+                other.unload_model("diamond", unload_dependents=True)
+                wait_until(lambda: not any(client.is_model_ready(m) for m in ("diamond", "scale", "next", "sum")))
         assert server.stop() == 0
 
 
@@ -290,3 +299,44 @@ def test_models_are_replaced_under_it(tmp_path):
         assert not wrong, wrong[0]
         assert np.array_equal(infer(http, client, "chain", {"X": X}).as_numpy("Y"), 3 * X + 1)
         assert server.stop() == 0
+
+
+def test_the_example_of_the_documentation(tmp_path):
+    """docs/pipelines.md, "Your own": crops of several queries, each a request of its own."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "pipelines.md").read_text()
+    config, settings = re.search(r"## Your own.*?```\n(.*?)```\n+```yaml\n(.*?)```", text, re.S).groups()
+    zero, axis = helper.make_tensor("zero", FLOAT, [], [0]), helper.make_tensor("axis", INT64, [1], [1])
+    ends = [helper.make_tensor(f"at{n}", INT64, [1], [n]) for n in range(3)]
+    # An object is a row whose first number is positive: its box the first two numbers, its crop the row.
+    save_model(tmp_path, "detect", [helper.make_node("Slice", ["image", "at0", "at1", "axis"], ["heads"]),
+                                    helper.make_node("Squeeze", ["heads", "axis"], ["head"]),
+                                    helper.make_node("Greater", ["head", "zero"], ["found"]),
+                                    helper.make_node("Compress", ["image", "found"], ["crops"], axis=0),
+                                    helper.make_node("Slice", ["crops", "at0", "at2", "axis"], ["boxes"])],
+               [("image", FLOAT, ["R", 4])], [("boxes", FLOAT, ["O", 2]), ("crops", FLOAT, ["O", 4])],
+               [zero, axis, *ends])
+    (tmp_path / "detect" / "config.pbtxt").write_text("max_batch_size: 0\n")
+    save_model(tmp_path, "classify", [helper.make_node("ReduceSum", ["crop", "axis"], ["label"])],
+               [("crop", FLOAT, ["N", 4])], [("label", FLOAT, ["N", 1])], [axis])
+    (tmp_path / "find_and_name").mkdir()
+    (tmp_path / "find_and_name" / "config.pbtxt").write_text(config)
+    (tmp_path / "find_and_name" / "symphony.yaml").write_text(settings.replace("150", "60000"))
+    with Server("--repository", str(tmp_path)) as server, \
+            http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+        image = np.array([[1, 2, 3, 4], [-1, 0, 0, 0], [5, 6, 7, 8]], np.float32)
+        for rows in (image, image[1:2]):
+            result = infer(http, client, "find_and_name", {"IMAGE": rows})
+            found = rows[rows[:, 0] > 0]
+            assert np.array_equal(result.as_numpy("BOXES"), found[:, :2])
+            assert np.array_equal(result.as_numpy("LABELS"), found.sum(axis=1, keepdims=True))
+        assert metric(server, "symphony_ensemble_step_items_total", "find_and_name", "classify") == 2
+        assert metric(server, "symphony_ensemble_steps_total", "find_and_name", "classify") == 1
+        parts = [metric(server, "symphony_ensemble_step_part_seconds", "find_and_name", m) for m in ("detect", "classify")]
+        assert 59.9 < sum(parts) <= 60
+
+
+def metric(server, name, ensemble, step_model):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics") as page:
+        text = page.read().decode()
+    [value] = re.findall(rf'^{name}{{model="{ensemble}",version="1",step="\d+",step_model="{step_model}"}} (\S+)$', text, re.M)
+    return float(value)

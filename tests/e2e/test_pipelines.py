@@ -1,5 +1,8 @@
 """test_pipelines.py - the demonstration pipelines (scripts/demo_pipelines.py): sound to wake words, pictures to text."""
+import contextlib
+import io
 import pathlib
+import re
 import threading
 
 import numpy as np
@@ -104,3 +107,14 @@ def test_more_lines_than_the_limit_are_refused(server):
     with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
         with pytest.raises(http.InferenceServerException, match="has 65 rows, and no more than 64 may be"):
             infer(http, client, "read-text", "PICTURE", stripes, "UINT8")
+
+
+def test_the_example_of_the_documentation(server):
+    """docs/pipelines.md, "Two to try"."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "pipelines.md").read_text()
+    example = re.search(r"## Two to try.*?```python\n(.*?)```", text, re.S).group(1)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(example.replace("localhost:8000", f"127.0.0.1:{server.port}"), "docs/pipelines.md", "exec"), {})
+    assert said.getvalue().split() == [word for name in ("ALEXA", "JARVIS", "MARVIN", "MYCROFT", "WEATHER")
+                                       for word in (name, "False")]

@@ -3,7 +3,7 @@
 The same run is looked at twice: as JSON, and as the timeline that --trace writes, from which batches, busy time and
 dropped requests are counted anew. `sim/random_clusters` holds the scheduler's decisions to their invariants; this holds
 what a user is told, with everything that a scenario may hold: traces, tables of sizes, autoscale, memory, prices,
-faults, noise. SYMPHONY_RUNS scenarios a policy from SYMPHONY_SEED on; a failure names its scenario.
+faults, noise, bad networks. SYMPHONY_RUNS scenarios a policy from SYMPHONY_SEED on; a failure names its scenario.
 """
 # sanitizers: address
 
@@ -115,6 +115,21 @@ def workload(r, models, rate, run_s, folder):
     return made
 
 
+def fail(r, made):
+    """A bad network, and processes that die."""
+    cluster, network = made["cluster"], made.setdefault("network", {})
+    if r.sometimes(0.5):
+        network |= {"jitter_us": r.choice([0, r.by_size(1, 1e5)]), "margin_us": r.choice([0, r.by_size(1, 1e4)]),
+                    "loss": r.choice([0, 0.001, 0.2, 0.5]), "resend_ms": r.choice([0, r.by_size(0.1, 1000)])}
+    if r.sometimes(0.5):
+        cluster["faults"] = {"every_s": r.by_size(0.01, 1), "for_s": r.by_size(0.01, 0.5), "kind": r.choice(["kill", "silent"]),
+                             "noticed_ms": r.choice([0, r.by_size(0.1, 1000)])}
+    if "faults" in cluster and r.sometimes(0.5):
+        cluster["faults"]["backends"] = r.randint(1, sum(a["count"] for a in cluster["accelerators"]))
+    if "memory_gib" not in cluster and r.sometimes(0.5):
+        cluster["scheduler_faults"] = {"every_s": r.by_size(0.01, 1), "for_s": r.by_size(0.001, 0.5)}
+
+
 def scenario(seed, policy, folder):
     r = Draw(f"{policy} {seed}")
     types = [f"t{i}" for i in range(r.choice([1, 1, 2, 3]))]
@@ -144,6 +159,8 @@ def scenario(seed, policy, folder):
             cluster["memory_gib"] = r.by_size(0.03, 2)
     elif r.sometimes():
         cluster["memory_gib"] = r.by_size(0.03, 2)
+    if "autoscale" not in made and r.sometimes(0.4):
+        fail(r, made)
     return made
 
 
@@ -199,8 +216,14 @@ def check(made, r, batches, dropped):
         assert r["cost_dollars"]["per_hour"] == pytest.approx(price)
         if r["good_rps"]:
             assert r["cost_dollars"]["per_million_good"] == pytest.approx(price / 3600 * 1e6 / r["good_rps"])
-    if made["policy"]["name"] not in ("timeout", "fifo", "kairos") and not made["cluster"].keys() & {"noise", "faults"}:
-        assert r["late_rate"] == 0  # nothing is begun that could not end in time
+    late_links = made.get("network", {}).get("jitter_us") or made.get("network", {}).get("loss")
+    surprises = made["cluster"].keys() & {"noise", "faults"} or late_links
+    if made["policy"]["name"] not in ("timeout", "fifo", "kairos") and not surprises:
+        assert r["late_rate"] == 0  # nothing is begun that could not end in time, whichever scheduler begins it
+    again = made["cluster"].get("faults", {}).get("kind") in ("kill", "silent")
+    assert ("faults" in r) == bool(again or "scheduler_faults" in made["cluster"])
+    assert "faults" not in r or ((again or r["faults"]["sent_again"] == 0) and
+                                 ("scheduler_faults" in made["cluster"] or r["faults"]["takeovers"] == 0))
 
 
 @pytest.mark.parametrize("policy", OPTIONS)

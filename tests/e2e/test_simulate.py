@@ -152,6 +152,26 @@ def test_every_scenario_that_comes_along_is_served(path):
     assert r["good_rps"] > 0.2 * r["offered_rps"] > 0  # some are overloads
 
 
+def test_a_cluster_whose_network_and_processes_fail():
+    """All policies have the same deaths; each fault costs something, and the results do not depend on threads."""
+    path, quiet = SCENARIOS / "faults.yaml", ["--set", "cluster.faults.every_s=1e6", "--set", "network.loss=0",
+                                              "--set", "cluster.scheduler_faults.every_s=1e6"]
+    all_of_it = ["--sweep", "policy.name=deferred,symphony,nexus"]
+    text = simulate(path, *all_of_it, "--threads", 2, "--json").stdout
+    assert text == simulate(path, *all_of_it, "--threads", 1, "--json").stdout
+    runs = json.loads(text)
+    assert len({r["faults"]["takeovers"] for r in runs}) == 1 and runs[0]["faults"]["takeovers"] > 0
+    assert all(r["faults"]["sent_again"] > 0 and 0.003 < r["bad_rate"] < 0.1 for r in runs)
+    well = result(path, *quiet)
+    assert well["bad_rate"] == 0 and well["faults"] == {"takeovers": 0, "sent_again": 0}
+    for i, worse in enumerate(["network.loss=0.01", "cluster.faults.every_s=1", "cluster.scheduler_faults.every_s=3"]):
+        r = result(path, *quiet, "--set", worse)
+        assert r["bad_rate"] > 0.0005, worse
+        assert (r["faults"]["sent_again"] > 0, r["faults"]["takeovers"] > 0) == (i == 1, i == 2)
+    assert "faults: the scheduler died" in simulate(path, *SHORT).stdout
+    assert "faults" not in result(RESNET, *SHORT)
+
+
 def test_models_may_be_loaded_on_demand():
     many = (SCENARIOS / "clockwork-fig6.yaml", *SHORT)
     r = result(*many, "--policy", "clockwork")
@@ -295,6 +315,8 @@ def test_without_gnuplot_a_plot_says_so(tmp_path):
     ((RESNET, "--sweep", "run.seed=1,2", "--trace", "x.json"), "--trace is of one simulation"),
     ((RESNET, "--find", "good"), "--find"),
     ((RESNET, "--seed", "-1"), "--seed"),
+    ((SCENARIOS / "faults.yaml", "--set", "cluster.subclusters=2"), "cluster.scheduler_faults: not with cluster.subclusters"),
+    ((SCENARIOS / "day.yaml", "--set", "network.jitter_us=1"), "network.jitter_us, loss and margin_us: not with autoscale"),
 ])
 def test_mistakes_are_one_line(args, sentence):
     done = simulate(*args, status=2)

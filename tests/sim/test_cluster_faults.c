@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +22,9 @@
 #include "unit/cmocka_all.h"
 
 #define SEEDS          24
-#define WALL_MOST_S    60 /* a run of one seed; it takes a second or two */
+#define TAKEOVERS      6
+#define CPU_MOST_S     60  /* a run of one seed; it takes a second or two, */
+#define WALL_MOST_S    900 /* on a busy machine more */
 #define BEGIN_NS       (1500 * NS_PER_MS)
 #define FAULTS_NS      (4 * NS_PER_S)
 #define BACK_NS        (2 * NS_PER_S) /* after the last fault goodput is back */
@@ -34,6 +37,8 @@
 #define GENTLE_NS      (1 * NS_PER_S) /* from one that leaves to the next */
 #define GENTLE_LOOK_NS (20 * NS_PER_MS)
 #define TURNS_MOST     30000 /* of one thread, a second */
+#define TAKEOVER_LOOK_NS (5 * NS_PER_MS)
+#define LONE_RATE_MOST   200
 #define GOOD_LEAST     0.9   /* runs that take longer than their profile says make some late */
 
 /* Seeds that have found something: */
@@ -71,12 +76,16 @@ static void etcd_up(void *context, uint64_t tag) {
     registry_serve(true);
 }
 
-/* Hosts that have faults: not the clients'. */
+/* The clients' has no faults, and the one that swallows all always does. */
+static bool always_alike(uint32_t host) {
+    return host == cluster.clients_host || (cluster.swallows && host == cluster.swallow_host);
+}
+
 static uint32_t host_draw(bool registry) {
     uint32_t host;
     do
         host = (uint32_t)virtual_below(virtual_world.host_count);
-    while (host == cluster.clients_host || (host == cluster.registry_host && !(registry && cluster.registry)));
+    while (always_alike(host) || (host == cluster.registry_host && !(registry && cluster.registry)));
     return host;
 }
 
@@ -106,7 +115,7 @@ static void link_fault(uint32_t from, uint32_t to, int64_t until_ns, int kind) {
 /* All links of a host. */
 static void host_fault(uint32_t host, int64_t until_ns, int kind) {
     for (uint32_t other = 0; other < virtual_world.host_count; other++)
-        if (other != host && other != cluster.clients_host) {
+        if (other != host && !always_alike(other)) {
             link_fault(host, other, until_ns, kind);
             link_fault(other, host, until_ns, kind);
         }
@@ -234,8 +243,10 @@ static uint32_t run(uint64_t seed, const char *folder, bool trace, uint64_t *dig
     int64_t begin_ns = virtual_world.now_ns, last_ns = begin_ns + BEGIN_NS + FAULTS_NS;
     for (uint32_t i = 0; i < cluster.role_count; i++)
         virtual_at(begin_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
+    double rate = 50 + (double)virtual_below(virtual_chance(0.2) ? 500 : 150);
+    bool lone = strcmp(cluster.policy, "kairos") == 0; /* which runs a request alone, and so catches up with little */
     const struct clients_config clients = {
-        .rate = 50 + (double)virtual_below(virtual_chance(0.2) ? 500 : 150),
+        .rate = lone && rate > LONE_RATE_MOST ? LONE_RATE_MOST : rate,
         .timeout_ns = cluster.gentle || virtual_chance(0.5) ? 0 : virtual_between(50, 1000) * NS_PER_MS,
         .late_most_ns = LATE_MOST_NS,
         .leave = virtual_chance(0.5) ? 0 : 0.05,
@@ -268,9 +279,57 @@ static uint32_t run(uint64_t seed, const char *folder, bool trace, uint64_t *dig
     return cluster.wrongs;
 }
 
+/* ---- a change of schedulers ---- */
+
+enum leader_fault { KILLED, STOPPED, CABLE_OUT };
+
+/* Something happens to the scheduler that leads. By when another has let all members in has a limit, though the
+ * addresses that they try first swallow what they are sent. */
+static uint32_t run_takeover(uint64_t seed, const char *folder, enum leader_fault how) {
+    static const char *const words[] = {"killed", "stopped", "cable out"};
+    static const int64_t most_ns[] = {400 * NS_PER_MS, 600 * NS_PER_MS, 600 * NS_PER_MS};
+    virtual_begin(seed, false);
+    virtual_net_begin();
+    cluster_make(seed, folder);
+    for (uint32_t i = 0; i < cluster.role_count; i++)
+        virtual_at(virtual_world.now_ns + virtual_between(0, 200 * NS_PER_MS), begin, &cluster.roles[i], 0);
+    virtual_run(virtual_world.now_ns + BEGIN_NS);
+    struct virtual_role *leader = cluster_leader(NULL), *other = NULL;
+    if (!leader || !cluster_joined(leader)) {
+        cluster_wrong("not all have joined a scheduler after %.1f s", (double)BEGIN_NS / NS_PER_S);
+        return 1;
+    }
+    int64_t since_ns = virtual_world.now_ns, led_ns = 0;
+    if (how == KILLED)
+        virtual_kill(leader->process);
+    else if (how == STOPPED)
+        virtual_stop(leader->process);
+    else
+        host_fault(leader->host, INT64_MAX, 0);
+    while (virtual_world.now_ns < since_ns + 5 * NS_PER_S && !(other && cluster_joined(other))) {
+        virtual_run(virtual_world.now_ns + TAKEOVER_LOOK_NS);
+        other = cluster_leader(leader);
+        led_ns = other && !led_ns ? virtual_world.now_ns - since_ns : led_ns;
+    }
+    int64_t took_ns = virtual_world.now_ns - since_ns;
+    if (getenv("SYMPHONY_CLUSTER_SHOW"))
+        fprintf(stderr, "seed %" PRIu64 ", %u schedulers, %s: led after %.0f ms, all joined after %.0f ms\n", seed,
+                cluster.schedulers, words[how], (double)led_ns / NS_PER_MS, (double)took_ns / NS_PER_MS);
+    if (took_ns > most_ns[how])
+        cluster_wrong("%s: another leads after %.0f ms, and all have joined it after %.0f ms", words[how],
+                      (double)led_ns / NS_PER_MS, (double)took_ns / NS_PER_MS);
+    return cluster.wrongs;
+}
+
 /* ---- many of them, each in a process of its own: what is killed leaves its memory behind ---- */
 
 static char folder[] = "/tmp/symphony-clusters-XXXXXX";
+
+static void limits_set(void) {
+    const struct rlimit cpu = {CPU_MOST_S, CPU_MOST_S + 1};
+    setrlimit(RLIMIT_CPU, &cpu);
+    alarm(WALL_MOST_S);
+}
 
 /* What it found is on standard error. */
 static bool run_apart(uint64_t seed, uint64_t *digest) {
@@ -278,7 +337,7 @@ static bool run_apart(uint64_t seed, uint64_t *digest) {
     CHECK_EQ(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
-        alarm(WALL_MOST_S);
+        limits_set();
         uint32_t wrongs = run(seed, folder, false, digest);
         ssize_t written = write(ends[1], digest, sizeof(*digest));
         _exit(wrongs > 0 || written < 0);
@@ -289,7 +348,7 @@ static bool run_apart(uint64_t seed, uint64_t *digest) {
     CHECK_EQ(waitpid(child, &status, 0), child);
     if (WIFSIGNALED(status))
         fprintf(stderr, "seed %" PRIu64 ": %s\n", seed,
-                WTERMSIG(status) == SIGALRM ? "it does not end" : strsignal(WTERMSIG(status)));
+                WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGXCPU ? "it does not end" : strsignal(WTERMSIG(status)));
     return whole && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -318,6 +377,31 @@ static void test_kept(void **state) {
         assert_true(run_apart(kept[i], &digest));
 }
 
+/* Clusters of several schedulers whose members join by a list that begins with addresses where nobody is. */
+static void test_takeover(void **state) {
+    uint32_t failed = 0, tried = 0;
+    (void)state;
+    for (uint64_t seed = 4; tried < TAKEOVERS; seed += 4) {
+        virtual_begin(seed, false);
+        virtual_net_begin();
+        cluster_make(seed, folder);
+        if (!cluster.swallows || cluster.schedulers < 2)
+            continue;
+        for (int how = KILLED; how <= CABLE_OUT; how++) {
+            int status;
+            pid_t child = fork();
+            if (child == 0) {
+                limits_set();
+                _exit(run_takeover(seed, folder, how) > 0);
+            }
+            CHECK_EQ(waitpid(child, &status, 0), child);
+            failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+        }
+        tried++;
+    }
+    assert_int_equal(failed, 0);
+}
+
 static void test_same(void **state) {
     (void)state;
     uint64_t digest = 0, again = 1;
@@ -330,6 +414,7 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_seeds),
         cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_takeover),
         cmocka_unit_test(test_same),
     };
     uint64_t digest, seed = number_of("SYMPHONY_CLUSTER_SEED", 0);

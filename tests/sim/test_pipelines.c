@@ -192,7 +192,7 @@ static void on_ended(void *context, int64_t now_ns, uint32_t accelerator) {
 static void on_answered(void *context, int64_t now_ns, uint64_t handle, bool ran) {
     struct watch *w = context;
     const struct checked_request *request = &w->requests[sim_request_number(handle) % REQUESTS_MAX];
-    (void)now_ns;
+    w->inner.answered(w->checker, now_ns, handle, ran);
     if (request->query == NOBODY)
         return;
     struct checked_query *q = &w->queries[request->query];
@@ -412,7 +412,7 @@ static uint32_t needed(struct cluster *cluster, enum pipeline_deadlines deadline
 
 #define COMPARED 100
 
-/* Of 100 pipelines: 1583 accelerators instead of 1633; fewer for 45, one more for one. */
+/* Of 100 pipelines: 1576 accelerators instead of 1633; fewer for 49, one more for one. */
 static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **state) {
     (void)state;
     uint32_t floating = 0, fixed = 0, fewer = 0, more = 0;

@@ -70,6 +70,12 @@ static void scenario_write(const struct virtual_role *r) {
     fclose(file);
 }
 
+static void swallow_make(void) {
+    cluster.swallow_host = virtual_host_add("swallow", 0, 0);
+    for (uint32_t host = 0; host < cluster.swallow_host; host++)
+        virtual_link(host, cluster.swallow_host)->cut = true;
+}
+
 void cluster_make(uint64_t seed, const char *folder) {
     static const char *const names[] = {"symphony", "eager", "clockwork", "nexus", "kairos"};
     cluster = (struct virtual_cluster){.seed = seed, .folder = folder};
@@ -110,6 +116,9 @@ void cluster_make(uint64_t seed, const char *folder) {
     }
     cluster.clients_host = virtual_host_add("clients", 0, 0);
     cluster.registry_host = virtual_host_add("etcd", 0, 0);
+    cluster.swallows = seed % 4 == 0 && !cluster.registry && !cluster.names;
+    if (cluster.swallows)
+        swallow_make();
 }
 
 /* ---- starting ---- */
@@ -156,6 +165,8 @@ static void command_line(struct virtual_role *r) {
     }
     if (cluster.names)
         word(r, "--join=sched:%d", CLUSTER_PORT);
+    else if (cluster.swallows)
+        word(r, "--join=10.0.0.%u:1,10.0.0.%u:2,%s", cluster.swallow_host + 1, cluster.swallow_host + 1, schedulers);
     else if (!cluster.registry)
         word(r, "--join=%s", schedulers);
     if (r->kind == CLUSTER_FRONTEND) {
@@ -253,6 +264,28 @@ void cluster_look(void) {
         terms[term_count++].incarnation = l->config.self.incarnation;
         virtual_trace("%s leads term %llu", r->name, (unsigned long long)l->config.self.term);
     }
+}
+
+struct virtual_role *cluster_leader(const struct virtual_role *but) {
+    for (uint32_t i = 0; i < cluster.schedulers; i++) {
+        struct virtual_role *r = &cluster.roles[i];
+        if (r != but && cluster_lives(r) && r->link && scheduler_link_leads(r->link))
+            return r;
+    }
+    return NULL;
+}
+
+bool cluster_joined(const struct virtual_role *leader) {
+    uint64_t term = ((const struct scheduler_link *)leader->link)->config.self.term;
+    for (uint32_t i = cluster.schedulers; i < cluster.role_count; i++) {
+        const struct virtual_role *r = &cluster.roles[i];
+        const struct uplink *u = !r->link                       ? NULL
+                                 : r->kind == CLUSTER_FRONTEND ? &((const struct frontend_link *)r->link)->uplink
+                                                               : &((const struct backend_link *)r->link)->uplink;
+        if (!u || !u->up || u->self.term != term)
+            return false;
+    }
+    return true;
 }
 
 static void check_scheduler(const struct virtual_role *r, const struct scheduler_link *l) {

@@ -48,10 +48,11 @@ struct virtual_cluster {
     uint32_t width; /* elements of an item */
     bool registry;  /* that knows the schedulers and who leads; else --peers */
     bool names;     /* members join by a name */
+    bool swallows;  /* the first addresses that members join are of a host that swallows all that it is sent */
     bool gentle;    /* members leave and come, but nothing fails: then no request is refused */
     const char *policy;
     uint32_t model_threads, frontend_threads;
-    uint32_t clients_host, registry_host;
+    uint32_t clients_host, registry_host, swallow_host;
     struct virtual_process *clients;
     uint32_t wrongs; /* found */
 };
@@ -62,6 +63,10 @@ void cluster_make(uint64_t seed, const char *folder);
 /* Starts a role, if it does not live: a new process, which is another one to the others. */
 void cluster_start(struct virtual_role *role);
 bool cluster_lives(const struct virtual_role *role);
+/* The scheduler that leads, not counting one; NULL: none. */
+struct virtual_role *cluster_leader(const struct virtual_role *but);
+/* Whether it has let all frontends and backends in. */
+bool cluster_joined(const struct virtual_role *leader);
 /* Something that must not be. The first of a run are printed. */
 void cluster_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Looks at what the roles have inside: one leader a term. After each turn of a scheduler, or now and then. */

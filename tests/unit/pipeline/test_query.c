@@ -154,7 +154,7 @@ static void a_floating_stage_has_what_is_left_less_what_comes_after(void **state
     assert_int_equal(f.query->stages[0].deadline_ns, 50 * MS); /* nothing is known yet: 100 less 30 and 20 */
     query_request_ended(f.query, 0, 5 * MS, true);
     stage_begins(&f, 1, 1, 5 * MS, 1);
-    assert_int_equal(f.query->stages[1].deadline_ns, 50 * MS); /* 80 are left to it, but at most 1.5 times its part */
+    assert_int_equal(f.query->stages[1].deadline_ns, 65 * MS); /* 80 are left to it, but at most twice its part */
     stage_begins(&f, 2, 1, 5 * MS, 0);
     query_request_ended(f.query, 1, 15 * MS, true); /* it took 10 of its 30 */
     assert_int_equal(f.times.rest_ns[0], (25 + 20) * MS);

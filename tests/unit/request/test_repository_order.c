@@ -94,7 +94,9 @@ static void json_is_read(void **state) {
     assert_int_equal(read_json("", &o, &err), 0);
     assert_int_equal(read_json("{}", &o, &err), 0);
     assert_true(!o.config && o.file_count == 0);
+    assert_false(o.unload_dependents);
     assert_int_equal(read_json("{\"parameters\":{\"unload_dependents\":true}}", &o, &err), 0);
+    assert_true(o.unload_dependents);
     assert_int_equal(
         read_json("{\"parameters\":{\"config\":\"{\\\"a\\\": 1}\",\"file:12/model.onnx\":\"YWJj\"}}", &o, &err), 0);
     assert_string_equal(o.config, "{\"a\": 1}");

@@ -182,7 +182,7 @@ static void mistakes_name_file_line_and_key(void **state) {
          ":3: model: unknown key (expected cluster, models, pipelines, workload, policy, network, autoscale, run)"},
         {"cluster: 8\n" MODELS,
          ":1: cluster: expected a mapping with the keys accelerators, type, price, memory_gib, noise, "
-         "faults, subclusters, epoch_s, max_rate_rps"},
+         "faults, scheduler_faults, subclusters, epoch_s, max_rate_rps"},
         {"cluster: {type: t}\n" MODELS, ":1: cluster: 'accelerators' is missing"},
         {"cluster: {accelerators: 0}\n" MODELS,
          ":1: cluster.accelerators: 0 is not in 1 to 1000000 (expected a number of accelerators or a list of {type, "

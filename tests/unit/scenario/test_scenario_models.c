@@ -237,6 +237,41 @@ static void own_models_take_lines_and_tables_by_type(void **state) {
     scenario_free(&s);
 }
 
+static void faults_of_backends_the_scheduler_and_the_network(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind;
+        double stalls;
+        bool again, silent;
+    } kinds[] = {
+        {"die", 0, false, false}, {"stall", 1, false, false}, {"both", 0.5, false, false},
+        {"kill", 0, true, false}, {"silent", 0, true, true},
+    };
+    struct scenario s;
+    char text[512];
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        snprintf(text, sizeof(text),
+                 "cluster: {accelerators: 8, faults: {every_s: 10, for_s: 2, kind: %s, backends: 3, noticed_ms: 50},\n"
+                 "  scheduler_faults: {every_s: 7, for_s: 0.5}}\n"
+                 "models: {zoo: a100}\nnetwork: {jitter_us: 300, margin_us: 400, loss: 0.01, resend_ms: 4}\n",
+                 kinds[i].kind);
+        read_well(text, &s);
+        assert_true(s.fault_stalls == kinds[i].stalls && s.fault_again == kinds[i].again);
+        assert_true(s.fault_silent == kinds[i].silent);
+        assert_int_equal(s.fault_backends, 3);
+        assert_int_equal(s.fault_noticed_ns, 50 * NS_PER_MS);
+        assert_true(s.scheduler_every_s == 7 && s.scheduler_down_s == 0.5);
+        assert_int_equal(s.link_jitter_ns, 300 * NS_PER_US);
+        assert_int_equal(s.link_margin_ns, 400 * NS_PER_US);
+        assert_true(s.link_loss == 0.01);
+        assert_int_equal(s.link_resend_ns, 4 * NS_PER_MS);
+        scenario_free(&s);
+    }
+    read_well("cluster: {accelerators: 8}\nmodels: {zoo: a100}\n", &s);
+    assert_true(s.link_jitter_ns == 0 && s.link_loss == 0 && s.scheduler_every_s == 0 && !s.fault_again);
+    scenario_free(&s);
+}
+
 #define CLUSTER "cluster: {accelerators: 8, type: t}\n"
 
 static void requests_may_have_classes(void **state) {
@@ -307,7 +342,13 @@ static void mistakes_are_named(void **state) {
         {"cluster: {accelerators: 8, faults: {every_s: 5}}\nmodels: {zoo: a100}\n",
          "s.yaml:1: cluster.faults: 'for_s' is missing"},
         {"cluster: {accelerators: 8, faults: {every_s: 5, for_s: 1, kind: nap}}\nmodels: {zoo: a100}\n",
-         "s.yaml:1: cluster.faults.kind: expected die, stall or both"},
+         "s.yaml:1: cluster.faults.kind: expected die, stall, both, kill or silent"},
+        {"cluster: {accelerators: 8, faults: {every_s: 5, for_s: 1, backends: 9}}\nmodels: {zoo: a100}\n",
+         "s.yaml:1: cluster.faults: 9 backends for 8 accelerators"},
+        {"cluster: {accelerators: 8, scheduler_faults: {for_s: 1}}\nmodels: {zoo: a100}\n",
+         "s.yaml:1: cluster.scheduler_faults: 'every_s' is missing"},
+        {"cluster: {accelerators: 8, scheduler_faults: {every_s: 1}}\nmodels: {zoo: a100}\n",
+         "s.yaml:1: cluster.scheduler_faults: 'for_s' is missing"},
         {"cluster: {accelerators: 8, noise: 5}\nmodels: {zoo: a100}\n",
          "s.yaml:1: cluster.noise: 5 is not in 0 to 1 (expected a share of l(b))"},
         {"cluster: {accelerators: [{type: a, count: 1}], price: 1}\nmodels: {zoo: a100}\n",
@@ -329,6 +370,7 @@ int main(void) {
         cmocka_unit_test(kairos_tables_and_sizes_give_its_throughput),
         cmocka_unit_test(nexus_has_its_profiles_and_its_example),
         cmocka_unit_test(own_models_take_lines_and_tables_by_type),
+        cmocka_unit_test(faults_of_backends_the_scheduler_and_the_network),
         cmocka_unit_test(requests_may_have_classes),
         cmocka_unit_test(mistakes_are_named),
     };

@@ -45,6 +45,13 @@ static void join(struct fixture *f, uint64_t handle) {
     f->on.joined(f->on.context, handle);
 }
 
+/* The batch is over, and so are its requests. */
+static void end(struct fixture *f, int64_t now_ns, uint32_t accelerator, uint64_t first, uint64_t count) {
+    f->on.ended(f->on.context, now_ns, accelerator);
+    for (uint64_t handle = first; handle < first + count; handle++)
+        f->on.answered(f->on.context, now_ns, handle, true);
+}
+
 /* The verdict must contain `words`; NULL: it must be good. */
 static void expect(struct fixture *f, const char *words) {
     const char *wrong = checker_verdict(f->checker, &f->result);
@@ -67,7 +74,7 @@ static void a_good_run_is_good(void **state) {
     start(f, 60, 0, 0, 3);
     join(f, 0);
     join(f, 1);
-    f->on.ended(f->on.context, 100, 0);
+    end(f, 100, 0, 0, 2);
     expect(f, NULL);
 }
 
@@ -97,7 +104,7 @@ static void best_effort_that_takes_longer_than_an_ordinary_batch(void **state) {
         start(f, 0, 0, 0, items);
         for (uint32_t i = 0; i < items; i++)
             join(f, i);
-        f->on.ended(f->on.context, 50, 0);
+        end(f, 50, 0, 0, items);
         expect(f, items == 2 ? NULL : "takes too long");
     }
 }
@@ -106,7 +113,33 @@ static void a_lost_request(void **state) {
     (void)state;
     struct fixture *f = fixture_new();
     arrive(f, 0, 100, 1);
-    expect(f, "lost");
+    expect(f, "lost: it was sent");
+    f = fixture_new();
+    arrive(f, 0, 100, 1);
+    start(f, 0, 0, 0, 1);
+    join(f, 0);
+    f->on.ended(f->on.context, 20, 0);
+    expect(f, "lost: it was started");
+}
+
+static void a_request_sent_again(void **state) {
+    (void)state;
+    for (int answers = 0; answers < 3; answers++) {
+        struct fixture *f = fixture_new();
+        arrive(f, 0, 100, 1);
+        start(f, 0, 0, 0, 1);
+        join(f, 0);
+        f->on.ended(f->on.context, 5, 0);
+        f->on.sent_again(f->on.context, 5, 0);
+        if (answers) {
+            start(f, 10, 0, 0, 1);
+            join(f, 0);
+            end(f, 30, 0, 0, 1);
+        }
+        if (answers == 2)
+            f->on.sent_again(f->on.context, 30, 0);
+        expect(f, answers == 0 ? "lost: it was sent" : answers == 1 ? NULL : "sent again, but was answered");
+    }
 }
 
 static void a_request_answered_twice(void **state) {
@@ -118,6 +151,13 @@ static void a_request_answered_twice(void **state) {
     f->on.ended(f->on.context, 20, 0);
     f->on.refused(f->on.context, 30, 0, 0, REFUSAL_DEADLINE);
     expect(f, "refused after it was started");
+    f = fixture_new();
+    arrive(f, 0, 100, 1);
+    start(f, 0, 0, 0, 1);
+    join(f, 0);
+    end(f, 20, 0, 0, 1);
+    f->on.answered(f->on.context, 30, 0, true);
+    expect(f, "answered, but was answered");
 }
 
 static void a_request_nobody_sent(void **state) {
@@ -168,6 +208,7 @@ static void an_accelerator_that_never_ends(void **state) {
     arrive(f, 0, 100, 1);
     start(f, 0, 0, 0, 1);
     join(f, 0);
+    f->on.answered(f->on.context, 20, 0, true);
     expect(f, "never ends");
 }
 
@@ -211,7 +252,7 @@ static void lateness_may_be_allowed(void **state) {
     f->on.refused(f->on.context, 20, 0, 1, REFUSAL_DEADLINE);
     start(f, 0, 0, 0, 1);
     join(f, 0);
-    f->on.ended(f->on.context, 20, 0);
+    end(f, 20, 0, 0, 1);
     expect(f, NULL);
 }
 
@@ -222,6 +263,7 @@ int main(void) {
         cmocka_unit_test(best_effort_beside_others_in_a_batch),
         cmocka_unit_test(best_effort_that_takes_longer_than_an_ordinary_batch),
         cmocka_unit_test(a_lost_request),
+        cmocka_unit_test(a_request_sent_again),
         cmocka_unit_test(a_request_answered_twice),
         cmocka_unit_test(a_request_nobody_sent),
         cmocka_unit_test(a_start_too_late),
