@@ -3,4 +3,5 @@
 
 #include "report.h"
 
+void nexus15_run(struct context *c);
 void nexus17_run(struct context *c);

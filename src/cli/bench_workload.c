@@ -21,6 +21,8 @@ static const char *refused(const struct sim_config *config) {
             return "best_effort is for simulations only";
         if (config->models[m].priority_count > 0)
             return "priorities are for simulations only";
+        if (config->models[m].variants)
+            return "a model's variants are for simulations only";
         if (strchr(config->models[m].name, ','))
             return "a model's name has a comma";
     }

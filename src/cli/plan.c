@@ -7,7 +7,7 @@
 #include "cli/plan.h"
 
 static const struct cli_command *const planners[] = {
-    &plan_partition, &plan_pool, &plan_squishy, &plan_split, NULL,
+    &plan_partition, &plan_pool, &plan_prefixes, &plan_squishy, &plan_split, NULL,
 };
 
 static void usage(FILE *to) {

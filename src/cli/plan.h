@@ -6,5 +6,6 @@
 
 extern const struct cli_command plan_partition;
 extern const struct cli_command plan_pool;
+extern const struct cli_command plan_prefixes;
 extern const struct cli_command plan_squishy;
 extern const struct cli_command plan_split;

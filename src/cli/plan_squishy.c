@@ -10,10 +10,11 @@
 #include "plan/squishy_fit.h"
 
 struct settings {
-    bool json;
+    bool json, whole;
 };
 
 static const struct option_row rows[] = {
+    OPTION_FLAG(struct settings, whole, "whole", "sessions with the same prefix do not share it"),
     OPTION_FLAG(struct settings, json, "json", "machine-readable plan on standard output"),
     OPTION_END,
 };
@@ -28,7 +29,10 @@ static const struct options options = {
              "  sessions:\n"
              "    - {name: A, rate_rps: 64, slo_ms: 200, latency_ms: [[4, 50], [8, 75], [16, 100]]}\n"
              "    - {name: B, rate_rps: 500, slo_ms: 25, alpha_ms: 1.053, beta_ms: 5.072}\n"
-             "    - {name: ResNet50, zoo: gtx1080ti, rate_rps: 300}",
+             "    - {name: ResNet50, zoo: gtx1080ti, rate_rps: 300}\n"
+             "    - {name: C, prefix: P, rate_rps: 9, slo_ms: 99, alpha_ms: 0.01, beta_ms: 0.1}   # behind P\n"
+             "  prefixes:                  # optional; sessions that have one and the same SLO share batches\n"
+             "    - {name: P, alpha_ms: 1, beta_ms: 5}",
     .status = "0 everything fits, 1 something does not, 2 bad usage or input",
     .rows = rows,
     .args_min = 1,
@@ -84,6 +88,23 @@ static json_t *gpu_json(const struct answer *a, uint32_t g) {
                      "occupancy", gpu->occupancy, "saturated", gpu->saturated != SQUISHY_NONE, "sessions", sessions);
 }
 
+/* Sessions that are several of the file's. */
+static json_t *shared_json(const struct squishy_file *input) {
+    json_t *shared = json_array();
+    for (uint32_t s = 0; s < input->count; s++) {
+        const struct squishy_members *members = &input->members[s];
+        if (members->count == 1)
+            continue;
+        json_t *names = json_array();
+        for (uint32_t m = 0; m < members->count; m++)
+            json_array_append_new(names, json_string(members->names[m]));
+        json_array_append_new(shared,
+                              json_pack("{s:s, s:o, s:f}", "session", input->names[s], "sessions", names, "weights_mib",
+                                        (double)input->sessions[s].weights_bytes / (1024.0 * 1024)));
+    }
+    return shared;
+}
+
 static void answer_json(const struct answer *a) {
     json_t *gpus = json_array(), *missing = json_array();
     for (uint32_t g = 0; g < a->fit.plan.gpus_max; g++)
@@ -93,8 +114,8 @@ static void answer_json(const struct answer *a) {
         if (reason(a, s))
             json_array_append_new(missing, json_pack("{s:s, s:f, s:s}", "session", a->input->names[s], "rate_rps",
                                                      missing_rps(a, s), "reason", reason(a, s)));
-    json_t *all = json_pack("{s:i, s:f, s:o, s:o}", "gpus_used", (int)squishy_gpus_used(&a->fit.plan), "scale",
-                            a->scale, "gpus", gpus, "missing", missing);
+    json_t *all = json_pack("{s:i, s:f, s:o, s:o, s:o}", "gpus_used", (int)squishy_gpus_used(&a->fit.plan), "scale",
+                            a->scale, "gpus", gpus, "missing", missing, "shared", shared_json(a->input));
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(all);
@@ -171,13 +192,13 @@ static void answer_find(struct answer *a, uint32_t gpus, void *memory) {
 }
 
 static int squishy_run(int argc, char **argv) {
-    struct settings s = {.json = false};
+    struct settings s = {.json = false, .whole = false};
     struct sy_error err;
     struct squishy_file input;
     int args_count, status = options_parse(&options, argc, argv, &s, &args_count);
     if (status != OPTIONS_GO_ON)
         return status;
-    if (squishy_file_read(argv[1], &input, &err)) {
+    if (squishy_file_read(argv[1], s.whole, &input, &err)) {
         fprintf(stderr, "symphony plan squishy: %s\n", err.text);
         return CLI_USAGE;
     }

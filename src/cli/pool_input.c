@@ -12,6 +12,8 @@ int pool_input_make(const struct scenario *s, const struct cluster *cluster, con
     static const double one_item[] = {0, 1};
     if (s->pipeline_count)
         return error_set(err, -EINVAL, "%s: pipelines: a pool is planned for one model", path);
+    if (scenario_with_variants(s))
+        return error_set(err, -EINVAL, "%s: models: a pool is planned for one model without variants", path);
     if (s->model_count != 1)
         return error_set(err, -EINVAL, "%s: models: a pool is planned for one model, not for %u", path, s->model_count);
     *input = (struct pool_input){

@@ -157,6 +157,12 @@ static int plan_scenario(const struct serve_settings *s, struct serve_plan *plan
         scenario_free(&scenario);
         return error_set(err, -ENOTSUP, "%s: pipelines are only simulated, not served", s->scenario);
     }
+    if (scenario_with_variants(&scenario)) {
+        rc = error_set(err, -ENOTSUP, "%s: the model '%s' has variants, which are only simulated, not served",
+                       s->scenario, scenario_with_variants(&scenario)->name);
+        scenario_free(&scenario);
+        return rc;
+    }
     if (!s->policy) {
         plan->config.policy = scenario.policy;
         plan->config.policy_options = scenario.policy_options;

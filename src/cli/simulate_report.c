@@ -413,6 +413,17 @@ static void loads_json(json_t *json, const struct simulation *s, uint64_t loads,
     json_object_set_new(json, "hit_rate", json_real(1 - share(cold, offered)));
 }
 
+/* How the batches of variants were divided among them. */
+static void variants_json(json_t *json, const struct simulation *s, uint32_t m) {
+    const struct sim_model_result *result = &s->result.models[m];
+    if (!s->cluster.models[m].variants)
+        return;
+    json_object_set_new(json, "variants",
+                        json_pack("{s:i,s:f,s:f}", "count", (int)s->cluster.models[m].variants, "suffixes_per_batch",
+                                  ratio((double)result->suffix_runs, (double)result->batches), "suffix_share",
+                                  ratio((double)result->suffix_ns, (double)(result->prefix_ns + result->suffix_ns))));
+}
+
 static json_t *models_json(const struct simulation *s) {
     json_t *list = json_array();
     for (uint32_t m = 0; m < s->scenario.model_count; m++) {
@@ -423,6 +434,7 @@ static json_t *models_json(const struct simulation *s) {
             json_object_set_new(model, "moves", json_integer((json_int_t)s->result.models[m].moves));
         loads_json(model, s, row.stats.loads, row.stats.cold, row.stats.offered);
         classes_json(model, s, m);
+        variants_json(model, s, m);
         json_array_append_new(list, model);
     }
     return list;

@@ -51,6 +51,8 @@ static int config_fill(const struct stress_settings *s, struct scenario *scenari
                                scenario->policy->name);
     if (scenario->pipeline_count)
         return cli_usage_error("stress", "--scenario: pipelines are only simulated");
+    if (scenario_with_variants(scenario))
+        return cli_usage_error("stress", "--scenario: variants of a model are only simulated");
     if (scenario->type_count != 1)
         return cli_usage_error("stress", "--scenario: %u types of accelerators; --links takes one",
                                scenario->type_count);

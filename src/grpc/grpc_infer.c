@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/protobuf.h"
 #include "base/utf8.h"
-#include "grpc/protobuf.h"
 #include "tensor/strings.h"
 
 enum { REQUEST_MODEL = 1, REQUEST_VERSION = 2, REQUEST_ID = 3, REQUEST_PARAMETERS = 4, REQUEST_INPUTS = 5 };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "grpc/protobuf.h"
+#include "base/protobuf.h"
 
 #define ALIGNMENT  64
 #define FIRST_ROOM ((size_t)64 * 1024)       /* of the block that a message begins in */

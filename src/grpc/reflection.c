@@ -4,8 +4,8 @@
 #include "grpc/reflection.h"
 
 #include "base/container.h"
+#include "base/protobuf.h"
 #include "grpc/grpc_status.h"
-#include "grpc/protobuf.h"
 
 static const uint8_t descriptor_set[] = {
 #include "descriptor_set.inc"

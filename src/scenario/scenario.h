@@ -56,6 +56,8 @@ struct scenario_model {
     uint64_t weights_bytes;                                 /* that it takes on an accelerator; 0: not known */
     int64_t load_ns;                                        /* what loading it there takes */
     struct scenario_latency latency[ACCELERATOR_TYPES_MAX]; /* by type */
+    uint32_t variants; /* over 0: it stands for so many models, with one traffic, that share what `latency` is of; */
+    struct scenario_latency suffix[ACCELERATOR_TYPES_MAX]; /* and each then runs this for its own items */
 };
 
 /* A query of several models. */
@@ -137,5 +139,10 @@ struct autoscale_config scenario_autoscale_config(const struct scenario_autoscal
 /* Frees what the scenario holds, not the struct. */
 void scenario_free(struct scenario *scenario);
 
-/* Fills a model's table on one type of the cluster, for batches up to `batch_max`. */
+/* Fills a model's table on one type of the cluster, for batches up to `batch_max`. Of variants: table/shared.h. */
 void scenario_profile(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *profile);
+/* The table of what they share, and of one's suffix. */
+void scenario_variants(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *prefix,
+                       struct profile *suffix);
+/* A model that has variants; NULL: there is none. Who serves or sends requests to single models refuses these. */
+const struct scenario_model *scenario_with_variants(const struct scenario *scenario);

@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "repository/model_name.h"
 #include "scenario/scenario_sections.h"
+#include "table/shared.h"
 #include "table/zoo.h"
 
 #define WEIGHTS_MB_MAX   1e7
@@ -17,12 +18,41 @@
 
 /* ---- latencies ---- */
 
-void scenario_profile(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *profile) {
-    const struct scenario_latency *l = &model->latency[type];
+static void latency_table(const struct scenario_latency *l, uint32_t batch_max, struct profile *profile) {
     if (l->points)
         profile_set_points(profile, batch_max, l->batch, l->latency_ns, l->points); /* checked when read */
     else
         profile_set_line(profile, batch_max, l->alpha_ns, l->beta_ns);
+}
+
+/* A profile of any size, for the stack. */
+union table {
+    struct profile profile;
+    char bytes[sizeof(struct profile) + (PROFILE_BATCH_MAX + 2) * sizeof(int64_t)];
+};
+
+void scenario_variants(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *prefix,
+                       struct profile *suffix) {
+    latency_table(&model->latency[type], batch_max, prefix);
+    latency_table(&model->suffix[type], batch_max, suffix);
+}
+
+void scenario_profile(const struct scenario_model *model, uint32_t type, uint32_t batch_max, struct profile *profile) {
+    if (!model->variants) {
+        latency_table(&model->latency[type], batch_max, profile);
+        return;
+    }
+    union table prefix, suffix;
+    scenario_variants(model, type, batch_max, &prefix.profile, &suffix.profile);
+    struct shared_suffixes suffixes = {&suffix.profile, model->variants};
+    shared_profile_set(profile, batch_max, &prefix.profile, &suffixes, 1);
+}
+
+const struct scenario_model *scenario_with_variants(const struct scenario *scenario) {
+    for (uint32_t m = 0; m < scenario->model_count; m++)
+        if (scenario->models[m].variants)
+            return &scenario->models[m];
+    return NULL;
 }
 
 /* l(1) on the fastest type, and the greatest batch within `time_ns` on the type where that is greatest. */
@@ -274,7 +304,10 @@ static const struct conf_key latency_keys[] = {
 struct own_model {
     char name[MODEL_NAME_MAX];
     struct latency_keys latency;
-    const struct conf_node *types;
+    const struct conf_node *types, *suffix;
+    int64_t variants; /* 0: not given */
+    double suffix_weights_mb;
+    bool shared;
     struct model_keys common;
 };
 
@@ -283,6 +316,22 @@ static const struct conf_key own_keys[] = {
     LATENCY_KEYS(struct own_model, latency.),
     MODEL_KEYS(struct own_model),
     CONF_KEY_NODE(struct own_model, types, "types"),
+    CONF_KEY_INT(struct own_model, variants, "variants", 1, SHARED_MODELS_MAX, "a number of models"),
+    CONF_KEY_NODE(struct own_model, suffix, "suffix"),
+    CONF_KEY_DOUBLE(struct own_model, suffix_weights_mb, "suffix_weights_mb", 0, WEIGHTS_MB_MAX, WEIGHTS_EXPECTED),
+    CONF_KEY_BOOL(struct own_model, shared, "shared"),
+    CONF_KEYS_END,
+};
+
+/* What a suffix takes: the same everywhere, or by type. */
+struct suffix_keys {
+    struct latency_keys latency;
+    const struct conf_node *types;
+};
+
+static const struct conf_key suffix_keys[] = {
+    LATENCY_KEYS(struct suffix_keys, latency.),
+    CONF_KEY_NODE(struct suffix_keys, types, "types"),
     CONF_KEYS_END,
 };
 
@@ -357,7 +406,7 @@ static bool latency_given(const struct latency_keys *keys) {
 }
 
 /* A type's own latency instead of the model's. */
-static int own_types_read(struct scenario *s, const struct conf_node *types, struct scenario_model *model,
+static int own_types_read(struct scenario *s, const struct conf_node *types, struct scenario_latency *latencies,
                           struct sy_error *err) {
     if (types->kind != CONF_MAP)
         return conf_error(types, err, "expected a mapping of accelerator types to {alpha_ms, beta_ms} or {latency_ms}");
@@ -370,44 +419,74 @@ static int own_types_read(struct scenario *s, const struct conf_node *types, str
         struct latency_keys keys = latency_keys_absent;
         int rc = conf_read_map(child, latency_keys, &keys, err);
         if (!rc)
-            rc = latency_read(child, &keys, s, &model->latency[t], err);
+            rc = latency_read(child, &keys, s, &latencies[t], err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-static int own_latencies_read(struct scenario *s, const struct conf_node *node, const struct own_model *own,
-                              struct scenario_model *model, struct sy_error *err) {
+/* Latencies by type. */
+static int own_latencies_read(struct scenario *s, const struct conf_node *node, const struct latency_keys *keys,
+                              const struct conf_node *types, struct scenario_latency *latencies, struct sy_error *err) {
     struct scenario_latency usual = {.points = 0};
-    bool by_type = own->types && !latency_given(&own->latency); /* then every type must have its own */
-    int rc = by_type ? 0 : latency_read(node, &own->latency, s, &usual, err);
+    bool by_type = types && !latency_given(keys); /* then every type must have its own */
+    int rc = by_type ? 0 : latency_read(node, keys, s, &usual, err);
     for (uint32_t t = 0; t < s->type_count; t++)
-        model->latency[t] = usual;
-    if (!rc && own->types)
-        rc = own_types_read(s, own->types, model, err);
+        latencies[t] = usual;
+    if (!rc && types)
+        rc = own_types_read(s, types, latencies, err);
     for (uint32_t t = 0; by_type && !rc && t < s->type_count; t++)
-        if (!conf_find(own->types, s->types[t].name))
-            rc = conf_error(own->types, err, "there is no latency on '%s'", s->types[t].name);
+        if (!conf_find(types, s->types[t].name))
+            rc = conf_error(types, err, "there is no latency on '%s'", s->types[t].name);
+    return rc;
+}
+
+/* Variants that share their first layers. Without sharing them, they are models of their own, each as a single variant
+ * that shares them with none; *copies says how many. */
+static int variants_read(struct scenario *s, const struct conf_node *node, const struct own_model *own,
+                         struct scenario_model *model, int64_t *copies, struct sy_error *err) {
+    struct suffix_keys keys = {.latency = latency_keys_absent};
+    if (!own->variants) {
+        static const char *const others[] = {"suffix", "suffix_weights_mb", "shared"};
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+            if (conf_find(node, others[i]))
+                return conf_error(conf_find(node, others[i]), err, "goes with 'variants'");
+        return 0;
+    }
+    if (!own->suffix)
+        return conf_error(node, err, "'suffix' is missing: what each of the variants runs of its own");
+    if (own->common.copies > 1)
+        return conf_error(conf_find(node, "copies"), err, "'copies' and 'variants' exclude each other");
+    int rc = conf_read_map(own->suffix, suffix_keys, &keys, err);
+    if (!rc)
+        rc = own_latencies_read(s, own->suffix, &keys.latency, keys.types, model->suffix, err);
+    model->variants = own->shared ? (uint32_t)own->variants : 1;
+    model->weights_bytes += model->variants * (uint64_t)llround(own->suffix_weights_mb * MB);
+    if (!own->shared)
+        *copies = own->variants;
     return rc;
 }
 
 static int own_read(struct scenario *s, const struct conf_node *node, struct sy_error *err) {
-    struct own_model own = {.latency = latency_keys_absent, .common = model_keys_absent};
+    struct own_model own = {.latency = latency_keys_absent, .shared = true, .common = model_keys_absent};
     int rc = conf_read_map(node, own_keys, &own, err);
     if (rc)
         return rc;
     struct scenario_model model = {.slo_ns = own.common.slo_ns, .weight = own.common.weight};
+    int64_t copies = own.common.copies;
+    weights_set(&model, &own.common, 0, 0);
     rc = classes_read(&model, &own.common, err);
     if (!rc)
-        rc = own_latencies_read(s, node, &own, &model, err);
+        rc = own_latencies_read(s, node, &own.latency, own.types, model.latency, err);
+    if (!rc)
+        rc = variants_read(s, node, &own, &model, &copies, err);
     if (rc)
         return rc;
     if (!own.name[0] || (!own.common.slo_ns && !s->pipeline_count))
         return conf_error(node, err, "'%s' is missing", own.name[0] ? "slo_ms" : "name");
     memcpy(model.name, own.name, sizeof(model.name));
-    weights_set(&model, &own.common, 0, 0);
-    return copies_add(s, node, &model, own.common.copies, err);
+    return copies_add(s, node, &model, copies, err);
 }
 
 /* ---- the section ---- */

@@ -224,6 +224,14 @@ static int surges_read(const struct conf_node *list, struct scenario *s, struct 
     return rc;
 }
 
+/* 1/rank^exponent of the models from a rank on that one stands for, added up. */
+static double zipf_share(const struct scenario_model *model, double exponent, uint32_t *rank) {
+    double share = 0;
+    for (uint32_t v = 0; v < (model->variants ? model->variants : 1); v++)
+        share += fmath_exp(-exponent * fmath_log((*rank)++));
+    return share;
+}
+
 static int popularity_read(const struct conf_node *node, struct scenario *s, struct sy_error *err) {
     const struct conf_node *zipf = node ? only(node, "zipf") : NULL, *shares = node ? only(node, "shares") : NULL;
     double exponent = 0, sum = 0;
@@ -234,7 +242,7 @@ static int popularity_read(const struct conf_node *node, struct scenario *s, str
         rc = conf_error(node, err, "expected equal, {zipf: EXPONENT} or {shares: {MODEL: x, ...}}");
     uint32_t rank = 1;
     for (uint32_t i = 0; i < s->model_count; i++)
-        s->models[i].share = shares || s->models[i].staged ? 0 : fmath_exp(-exponent * fmath_log(rank++));
+        s->models[i].share = shares || s->models[i].staged ? 0 : zipf_share(&s->models[i], exponent, &rank);
     for (uint32_t p = 0; p < s->pipeline_count; p++)
         s->pipelines[p].share = shares ? 0 : fmath_exp(-exponent * fmath_log(rank++));
     for (const struct conf_node *child = shares ? shares->first : NULL; child && !rc; child = child->next)

@@ -14,8 +14,30 @@ static bool tables_same(const struct scenario *s, const struct scenario_model *a
         const struct scenario_latency *l = &a->latency[t], *k = &b->latency[t];
         if (l->alpha_ns != k->alpha_ns || l->beta_ns != k->beta_ns || l->latency_ns != k->latency_ns)
             return false;
+        l = &a->suffix[t], k = &b->suffix[t];
+        if (l->alpha_ns != k->alpha_ns || l->beta_ns != k->beta_ns || l->latency_ns != k->latency_ns)
+            return false;
     }
-    return a->batch_max == b->batch_max;
+    return a->batch_max == b->batch_max && a->variants == b->variants;
+}
+
+/* A table that the cluster frees; NULL without memory. */
+static struct profile *table_new(struct cluster *c, uint32_t batch_max) {
+    struct profile *profile = malloc(profile_bytes(batch_max));
+    if (profile)
+        c->profiles[c->profile_count++] = profile;
+    return profile;
+}
+
+/* What variants share, and what each has of its own. */
+static int variants_make(struct cluster *c, const struct scenario_model *from, struct sim_model *to, uint32_t t) {
+    struct profile *prefix = table_new(c, to->batch_max), *suffix = table_new(c, to->batch_max);
+    if (!prefix || !suffix)
+        return -ENOMEM;
+    scenario_variants(from, t, to->batch_max, prefix, suffix);
+    to->prefixes[t] = prefix;
+    to->suffixes[t] = suffix;
+    return 0;
 }
 
 static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) {
@@ -23,16 +45,20 @@ static int tables_make(struct cluster *c, const struct scenario *s, uint32_t m) 
     struct sim_model *to = &c->models[m];
     if (m && tables_same(s, from, from - 1)) {
         memcpy(to->profiles, to[-1].profiles, sizeof(to->profiles));
+        memcpy(to->prefixes, to[-1].prefixes, sizeof(to->prefixes));
+        memcpy(to->suffixes, to[-1].suffixes, sizeof(to->suffixes));
         return 0;
     }
-    for (uint32_t t = 0; t < s->type_count; t++) {
-        struct profile *profile = malloc(profile_bytes(to->batch_max));
+    int rc = 0;
+    for (uint32_t t = 0; !rc && t < s->type_count; t++) {
+        struct profile *profile = table_new(c, to->batch_max);
         if (!profile)
             return -ENOMEM;
         scenario_profile(from, t, to->batch_max, profile);
-        to->profiles[t] = c->profiles[c->profile_count++] = profile;
+        to->profiles[t] = profile;
+        rc = from->variants ? variants_make(c, from, to, t) : 0;
     }
-    return 0;
+    return rc;
 }
 
 static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
@@ -47,6 +73,7 @@ static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
         .items_most = 1,
         .weights_bytes = from->weights_bytes,
         .load_ns = from->load_ns,
+        .variants = from->variants,
         .best_effort = from->best_effort,
         .priority_count = from->priority_count,
         .surge_at_s = from->surge_at_s,
@@ -59,7 +86,7 @@ static int model_make(struct cluster *c, const struct scenario *s, uint32_t m) {
 
 static int models_make(struct cluster *c, const struct scenario *s) {
     c->models = calloc(s->model_count, sizeof(*c->models));
-    c->profiles = calloc((size_t)s->model_count * s->type_count, sizeof(*c->profiles));
+    c->profiles = calloc(3 * (size_t)s->model_count * s->type_count, sizeof(*c->profiles)); /* with variants' parts */
     int rc = c->models && c->profiles ? 0 : -ENOMEM;
     for (uint32_t m = 0; !rc && m < s->model_count; m++)
         rc = model_make(c, s, m);

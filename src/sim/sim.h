@@ -46,6 +46,10 @@ struct sim_model {
     double surge_at_s, surge_factor;   /* from then on its rate is multiplied; factor 0: never */
     uint64_t weights_bytes;            /* that it takes on an accelerator, where memory is limited */
     int64_t load_ns;                   /* what loading it there takes */
+    uint32_t variants; /* over 0: it stands for so many models that share a prefix; each request is for one of them, all
+                          as likely. A batch runs the prefix for its items, and each variant's suffix for that one's;
+                          `profiles` has the most that this can take (table/shared.h) */
+    const struct profile *prefixes[ACCELERATOR_TYPES_MAX], *suffixes[ACCELERATOR_TYPES_MAX]; /* of variants, by type */
 };
 
 /* Queries of several models. Each item of a stage is a request. */
@@ -172,6 +176,8 @@ struct sim_model_result {
     uint64_t moves;                     /* to another sub-cluster, in the whole run */
     uint64_t loads;                     /* onto an accelerator */
     uint64_t cold;                      /* requests that came while no accelerator had the model */
+    uint64_t suffix_runs;               /* of variants: suffixes in those batches, */
+    int64_t prefix_ns, suffix_ns;       /* and what the two kinds of parts took, but for noise */
     uint32_t *batch_sizes;              /* [batch_max + 1] batches, by their items */
     struct sim_times latency, queueing; /* of the requests that ran: arrival to answer, and to the batch's start */
     struct sim_class_result *best_effort, *priorities; /* NULL: it has no such requests; [priority_count] */

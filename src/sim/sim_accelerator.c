@@ -11,6 +11,14 @@ static uint32_t batches_most(const struct sim_config *c) {
     return c->policy->central ? 16 * c->accelerators + 4096 : 3 * c->accelerators + 64;
 }
 
+static uint32_t variants_most(const struct sim_config *c) {
+    uint32_t most = 0;
+    for (uint32_t m = 0; m < c->model_count; m++)
+        if (c->models[m].variants > most)
+            most = c->models[m].variants;
+    return most;
+}
+
 void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     const struct sim_config *c = sim->config;
     bool limited = c->memory_bytes > 0;
@@ -19,6 +27,7 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     sim->accelerators = arena_take(arena, c->accelerators * sizeof(*sim->accelerators));
     sim->loaded = arena_take(arena, limited ? (size_t)c->accelerators * c->model_count : 0);
     sim->loaded_count = arena_take(arena, c->model_count * sizeof(*sim->loaded_count));
+    sim->variant_items = arena_take(arena, variants_most(c) * sizeof(*sim->variant_items));
     if (!arena->base)
         return;
     for (uint32_t b = 0; b < sim->batch_count; b++)
@@ -32,6 +41,7 @@ void sim_accelerators_layout(struct sim *sim, struct arena *arena) {
     if (limited)
         memset(sim->loaded, 0, (size_t)c->accelerators * c->model_count);
     memset(sim->loaded_count, 0, c->model_count * sizeof(*sim->loaded_count));
+    memset(sim->variant_items, 0, variants_most(c) * sizeof(*sim->variant_items));
 }
 
 /* ---- lanes ---- */
@@ -65,9 +75,43 @@ static struct sim_batch *lane_head(struct sim *sim, const struct sim_lane *lane)
 
 /* ---- batches ---- */
 
+/* Which of a model's variants a request is for: as likely each, and the same in every run of a seed. */
+static uint32_t request_variant(const struct sim *sim, uint64_t handle, uint32_t variants) {
+    uint64_t x = sim_request_number(handle) + sim->config->seed * 0x9e3779b97f4a7c15ULL;
+    x = (x ^ x >> 33) * 0xff51afd7ed558ccdULL; /* MurmurHash3's finalizer */
+    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ULL;
+    return (uint32_t)((x ^ x >> 33) % variants);
+}
+
+/* What the parts of a batch of variants take: the prefix, and then the suffix of each that has items. */
+static int64_t variants_run(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
+    const struct sim_model *model = &sim->config->models[batch->model];
+    struct sim_model_result *result = &sim->result->models[batch->model];
+    int64_t prefix_ns = model->prefixes[type]->latency_ns[batch->items], suffix_ns = 0;
+    uint32_t runs = 0;
+    for (uint32_t node = batch->first; node != REQUEST_NONE; node = sim->pool.nodes[node].next)
+        sim->variant_items[request_variant(sim, sim->pool.nodes[node].handle, model->variants)] +=
+            sim->pool.nodes[node].items;
+    for (uint32_t node = batch->first; node != REQUEST_NONE; node = sim->pool.nodes[node].next) {
+        uint32_t *items = &sim->variant_items[request_variant(sim, sim->pool.nodes[node].handle, model->variants)];
+        if (!*items) /* another request's was it, too */
+            continue;
+        suffix_ns += model->suffixes[type]->latency_ns[*items];
+        *items = 0;
+        runs++;
+    }
+    if (sim_counts(sim, sim->now_ns)) {
+        result->suffix_runs += runs;
+        result->prefix_ns += prefix_ns;
+        result->suffix_ns += suffix_ns;
+    }
+    return prefix_ns + suffix_ns;
+}
+
 /* What a batch really takes. */
-static int64_t run_draw(struct sim *sim, uint32_t model, uint32_t type, uint32_t items) {
-    int64_t run_ns = sim->config->models[model].profiles[type]->latency_ns[items];
+static int64_t run_draw(struct sim *sim, const struct sim_batch *batch, uint32_t type) {
+    const struct sim_model *model = &sim->config->models[batch->model];
+    int64_t run_ns = model->variants ? variants_run(sim, batch, type) : model->profiles[type]->latency_ns[batch->items];
     if (sim->config->noise <= 0)
         return run_ns;
     double x = rng_exponential(&sim->rng);
@@ -154,7 +198,7 @@ static void run_begin(struct sim *sim, uint32_t a, struct sim_batch *batch) {
     accelerator->runs.running = accelerator->used = true;
     CHECK_LE(batch->items, c->models[batch->model].batch_max);
     batch->begin_ns = sim->now_ns;
-    batch->run_ns = run_draw(sim, batch->model, c->accelerator_type[a], batch->items);
+    batch->run_ns = run_draw(sim, batch, c->accelerator_type[a]);
     if (sim_counts(sim, sim->now_ns)) {
         result->batches++;
         result->batch_items += batch->items;

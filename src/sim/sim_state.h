@@ -174,9 +174,10 @@ struct sim {
     struct sim_accelerator *accelerators;
     struct sim_batch *batches;
     uint32_t batch_count, batch_free;
-    uint8_t *loaded;        /* [accelerators][models], where memory is limited */
-    uint32_t *loaded_count; /* [models] accelerators that have it */
-    struct rng rng;         /* noise, faults, jitter, cancellations */
+    uint8_t *loaded;         /* [accelerators][models], where memory is limited */
+    uint32_t *loaded_count;  /* [models] accelerators that have it */
+    uint32_t *variant_items; /* [the most variants of a model] scratch, all 0 */
+    struct rng rng;          /* noise, faults, jitter, cancellations */
     uint64_t next_handle;
     uint32_t fault_accelerator; /* the backend of this one has the fault */
     enum { SIM_WELL, SIM_SILENT, SIM_DOWN } fault;

@@ -303,6 +303,8 @@ def test_a_scenario_s_workload_is_what_its_simulation_has(tmp_path, live, simula
     (WORKLOAD.replace("popularity:", "query_size: 5, popularity:"), [], "workload.query_size is for simulations only"),
     (WORKLOAD.replace("beta_ms: 2,", "beta_ms: 2, priorities: [1, 1],"), [], "priorities are for simulations only"),
     (WORKLOAD.replace("beta_ms: 2,", "beta_ms: 2, best_effort: 0.5,"), [], "best_effort is for simulations only"),
+    (WORKLOAD.replace("beta_ms: 2,", "beta_ms: 2, variants: 3, suffix: {alpha_ms: 1, beta_ms: 1},"), [],
+     "a model's variants are for simulations only"),
     (WORKLOAD.replace("name: b", "name: nobody"), [], "nobody"),
     (WORKLOAD, ["--set", "workload.rate_rps=fast"], "workload.rate_rps: 'fast' is not a number"),
 ])

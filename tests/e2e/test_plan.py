@@ -44,6 +44,17 @@ def test_spare_gpus_are_room_to_grow(tmp_path):
     assert abs(sum(g["sessions"][0]["rate_rps"] for g in answer["gpus"]) - 1000) < 1
 
 
+def test_sessions_that_share_a_prefix():
+    shared, whole = (json.loads(plan("squishy", PLANS / "prefixes.yaml", "--json", *more).stdout) for more in ([], ["--whole"]))
+    assert [s["session"] for s in shared["gpus"][0]["sessions"]] == ["birds and 2 more", "faces"]
+    [together] = shared["shared"]
+    assert together["sessions"] == ["birds", "cars", "icons"] and together["weights_mib"] == 90 + 3 * 8
+    assert [s["session"] for s in whole["gpus"][0]["sessions"]] == ["birds", "cars", "icons", "faces"]
+    assert not whole["shared"] and shared["scale"] > 1.7 * whole["scale"] > 1.7
+    # 12 items: the prefix, four of each suffix
+    assert abs(shared["gpus"][0]["sessions"][0]["latency_ms"] - (12 * 2.05 + 5.378 + 3 * (4 * 0.005 + 0.03))) < 1e-9
+
+
 def test_what_does_not_fit_is_named(tmp_path):
     file = tmp_path / "f.yaml"
     file.write_text("sessions:\n"
@@ -269,3 +280,12 @@ def test_what_makes_a_partition_impossible(tmp_path, more, reason):
     status, answer = partition(tmp_path, problem)
     is_what_it_says(problem, answer)
     assert status == 1 and answer["reason"].startswith(reason), answer["reason"]
+
+
+def test_variants_are_only_simulated():
+    file = PLANS.parent / "nexus" / "figure15.yaml"
+    for command, words in [(["serve", "--scenario", file], "has variants, which are only simulated, not served"),
+                           (["stress", "--links", "--policy", "deferred", "--scenario", file], "variants of a model are only simulated"),
+                           (["plan", "pool", file, "--budget", "2"], "a pool is planned for one model without variants")]:
+        done = subprocess.run([BINARY, *map(str, command)], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0 and words in done.stderr, done.stderr

@@ -49,6 +49,52 @@ static bool table_has(const struct simulation *s, const char *piece) {
     return has;
 }
 
+#define VARIANTS                                                                                                       \
+    "cluster: {accelerators: 2, type: t}\n"                                                                            \
+    "models: [{name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 60, variants: 12, suffix: {alpha_ms: 0.1, beta_ms: 0.4}}]\n"  \
+    "workload: {rate_rps: 1000}\n"                                                                                     \
+    "run: {seconds: 20, warmup_seconds: 0}\n"
+
+/* Batches run the prefix once and each suffix that is asked for, and no more than that. */
+static void batches_of_variants_run_what_they_share_once(void **state) {
+    (void)state;
+    struct simulation *s = simulation_new(VARIANTS, NULL);
+    struct simulate_point alone = {.count = 0};
+    const struct sim_model_result *m = &s->result.models[0];
+    double prefix_ns = 0, suffixes = 0;
+    assert_int_equal(s->result.offered, s->result.good);
+    for (uint32_t b = 1; b <= s->cluster.models[0].batch_max; b++) {
+        double none = 1; /* that none of b items is a variant's */
+        for (uint32_t i = 0; i < b; i++)
+            none *= 11.0 / 12;
+        prefix_ns += m->batch_sizes[b] * (5e6 + 1e6 * b);
+        suffixes += m->batch_sizes[b] * 12 * (1 - none);
+    }
+    assert_true(m->batches > 500 && m->batch_items > 19000);
+    assert_true((double)m->prefix_ns == prefix_ns);
+    assert_true((double)m->suffix_ns == 0.4e6 * (double)m->suffix_runs + 0.1e6 * (double)m->batch_items);
+    assert_true((double)m->suffix_runs > 0.97 * suffixes && (double)m->suffix_runs < 1.03 * suffixes);
+    json_t *json = json_of(s, &alone);
+    json_t *variants = json_object_get(json_array_get(json_object_get(json, "models"), 0), "variants");
+    assert_int_equal(json_integer_value(json_object_get(variants, "count")), 12);
+    double each = json_real_value(json_object_get(variants, "suffixes_per_batch"));
+    assert_true(each > 4 && each < 12);
+    json_decref(json);
+    simulation_end(s);
+}
+
+/* Without sharing they are models of their own, which together take more: with it, all of them are in time. */
+static void variants_may_be_whole(void **state) {
+    (void)state;
+    struct simulation *s = simulation_new(VARIANTS, "models.0.shared=false");
+    assert_int_equal(s->scenario.model_count, 12);
+    assert_string_equal(s->scenario.models[11].name, "m-12");
+    assert_int_equal(s->cluster.models[5].profiles[0]->latency_ns[1], 6500000);
+    assert_int_equal(s->cluster.models[5].profiles[0]->latency_ns[10], 16400000);
+    assert_true(s->result.good < s->result.offered * 95 / 100); /* the accelerators do not suffice */
+    simulation_end(s);
+}
+
 static void accelerators_with_prices_cost_something(void **state) {
     (void)state;
     struct simulate_point alone = {.count = 0};
@@ -161,6 +207,8 @@ static void a_sweeps_values_are_numbers_or_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_of_variants_run_what_they_share_once),
+        cmocka_unit_test(variants_may_be_whole),
         cmocka_unit_test(accelerators_with_prices_cost_something),
         cmocka_unit_test(queries_count_whole_and_by_stage),
         cmocka_unit_test(without_all_prices_nothing_is_said),

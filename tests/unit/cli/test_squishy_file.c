@@ -6,7 +6,7 @@
 #include "unit/cmocka_all.h"
 
 static int parse(const char *text, struct squishy_file *file, struct sy_error *err) {
-    return squishy_file_parse("f.yaml", text, strlen(text), file, err);
+    return squishy_file_parse("f.yaml", text, strlen(text), false, file, err);
 }
 
 static void sessions_of_all_kinds_are_read(void **state) {
@@ -36,12 +36,56 @@ static void sessions_of_all_kinds_are_read(void **state) {
     squishy_file_free(&file);
 }
 
+#define PREFIXES                                                                                                       \
+    "prefixes:\n"                                                                                                      \
+    "  - {name: P, alpha_ms: 1, beta_ms: 5, weights_mib: 90}\n"                                                        \
+    "  - {name: Q, alpha_ms: 2, beta_ms: 5}\n"                                                                         \
+    "sessions:\n"
+
+/* Two with one SLO are one; the third has another SLO, the fourth another prefix, the fifth none. */
+static void sessions_with_one_prefix_and_slo_are_one(void **state) {
+    (void)state;
+    static const char text[] =
+        PREFIXES "  - {name: A, prefix: P, rate_rps: 64, slo_ms: 50, alpha_ms: 0.1, beta_ms: 1, weights_mib: 3}\n"
+                 "  - {name: B, prefix: P, rate_rps: 8, slo_ms: 40, alpha_ms: 0.1, beta_ms: 1}\n"
+                 "  - {name: C, prefix: Q, rate_rps: 8, slo_ms: 50, alpha_ms: 0.1, beta_ms: 1}\n"
+                 "  - {name: D, prefix: P, rate_rps: 16, slo_ms: 50, alpha_ms: 0.1, beta_ms: 2, weights_mib: 4}\n"
+                 "  - {name: E, rate_rps: 8, slo_ms: 50, alpha_ms: 1, beta_ms: 5}\n";
+    struct squishy_file file;
+    struct sy_error err;
+    assert_int_equal(parse(text, &file, &err), 0);
+    assert_int_equal(file.count, 4);
+    assert_string_equal(file.names[0], "A and 1 more");
+    assert_int_equal(file.members[0].count, 2);
+    assert_string_equal(file.members[0].names[1], "D");
+    assert_true(file.sessions[0].rate == 80);
+    assert_int_equal(file.sessions[0].weights_bytes, 97 << 20);
+    assert_int_equal(file.sessions[0].profile->latency_ns[1], 8100000);  /* 6 + D's 2.1 */
+    assert_int_equal(file.sessions[0].profile->latency_ns[2], 10200000); /* 7 + A's 1.1 + D's 2.1 */
+    assert_string_equal(file.names[1], "B");
+    assert_int_equal(file.sessions[1].profile->latency_ns[1], 7100000);
+    assert_int_equal(file.members[1].count, 1);
+    squishy_file_free(&file);
+    assert_int_equal(squishy_file_parse("f.yaml", text, strlen(text), true, &file, &err), 0);
+    assert_int_equal(file.count, 5);
+    assert_string_equal(file.names[0], "A");
+    assert_true(file.sessions[0].rate == 64);
+    assert_int_equal(file.sessions[0].weights_bytes, 93 << 20);
+    assert_int_equal(file.sessions[3].weights_bytes, 94 << 20);
+    squishy_file_free(&file);
+}
+
 static void mistakes_say_where(void **state) {
     (void)state;
     static const struct {
         const char *text, *mistake;
     } cases[] = {
         {"gpus: 1\n", "f.yaml:1: 'sessions' is missing"},
+        {PREFIXES "  - {name: A, prefix: R, rate_rps: 1, slo_ms: 5, alpha_ms: 1, beta_ms: 1}\n",
+         "f.yaml:5: sessions.0.prefix: there is no prefix 'R'"},
+        {"prefixes:\n  - {name: P, alpha_ms: 1, beta_ms: 5}\n  - {name: P, alpha_ms: 1, beta_ms: 5}\nsessions: [{}]\n",
+         "f.yaml:3: prefixes.1: there are two prefixes 'P'"},
+        {"prefixes:\n  - {name: P, alpha_ms: 1, beta_ms: 5, slo_ms: 3}\nsessions: [{}]\n", "slo_ms"},
         {"sessions: []\n", "f.yaml:1: sessions: expected a list of 1 to 10000 sessions"},
         {"sessions:\n  - {name: A, slo_ms: 5, alpha_ms: 1, beta_ms: 1}\n",
          "f.yaml:2: sessions.0: 'rate_rps' is missing"},
@@ -77,6 +121,7 @@ static void mistakes_say_where(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_of_all_kinds_are_read),
+        cmocka_unit_test(sessions_with_one_prefix_and_slo_are_one),
         cmocka_unit_test(mistakes_say_where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "base/container.h"
+#include "base/protobuf.h"
 #include "grpc/grpc_message.h"
-#include "grpc/protobuf.h"
 
 struct memory {
     void *blocks[64];

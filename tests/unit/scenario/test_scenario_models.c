@@ -54,6 +54,57 @@ static void clockworks_models_have_tables_weights_and_load_times(void **state) {
     scenario_free(&s);
 }
 
+/* A model of variants: what they share, the suffixes, which may be another by type, and all weights together. */
+static void variants_share_what_comes_first(void **state) {
+    (void)state;
+    static const char text[] =
+        "cluster: {accelerators: [{type: a, count: 1}, {type: b, count: 1}]}\n"
+        "models:\n"
+        "  - {name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 50, weights_mb: 90, variants: 3, suffix_weights_mb: 2,\n"
+        "     suffix: {alpha_ms: 0.1, beta_ms: 1, types: {b: {latency_ms: {1: 2, 2: 3}}}}}\n"
+        "  - {name: n, alpha_ms: 1, beta_ms: 5, slo_ms: 50}\n"
+        "workload: {rate_rps: 8}\n";
+    const char *whole = "models.0.shared=false";
+    struct scenario s;
+    struct sy_error err;
+    read_well(text, &s);
+    assert_int_equal(s.model_count, 2);
+    assert_ptr_equal(scenario_with_variants(&s), &s.models[0]);
+    assert_int_equal(s.models[0].variants, 3);
+    assert_int_equal(s.models[0].weights_bytes, 96000000);
+    assert_int_equal(latency(&s, 0, 0, 1), 7100000);
+    assert_int_equal(latency(&s, 0, 0, 5), 13500000); /* 10 + 3 + 0.5 */
+    assert_int_equal(latency(&s, 0, 1, 3), 14000000); /* 8 + 3 * 2 */
+    assert_true(s.models[0].share == 0.75);
+    scenario_free(&s);
+    assert_int_equal(scenario_read_text("s.yaml", text, strlen(text), &whole, 1, &s, &err), 0);
+    assert_int_equal(s.model_count, 4);
+    assert_int_equal(s.models[2].weights_bytes, 92000000);
+    assert_int_equal(latency(&s, 2, 0, 5), 11500000);
+    assert_true(s.models[0].share == 0.25);
+    scenario_free(&s);
+    static const struct {
+        const char *model, *mistake;
+    } cases[] = {
+        {"variants: 2", "'suffix' is missing"},
+        {"variants: 0, suffix: {alpha_ms: 1, beta_ms: 1}", "variants: 0 is not in 1 to 1000"},
+        {"suffix: {alpha_ms: 1, beta_ms: 1}", "models.0.suffix: goes with 'variants'"},
+        {"shared: false", "models.0.shared: goes with 'variants'"},
+        {"variants: 2, copies: 2, suffix: {alpha_ms: 1, beta_ms: 1}", "exclude each other"},
+        {"variants: 2, suffix: {alpha_ms: 1}", "models.0.suffix: 'beta_ms' is missing"},
+        {"variants: 2, suffix: {alpha_ms: 10, beta_ms: 40}", "cannot meet its SLO"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char wrong[256];
+        snprintf(wrong, sizeof(wrong),
+                 "cluster: {accelerators: 1}\nmodels: [{name: m, alpha_ms: 1, beta_ms: 5, slo_ms: 50, %s}]\n",
+                 cases[i].model);
+        assert_true(read_text(wrong, &s, &err) < 0);
+        if (!strstr(err.text, cases[i].mistake))
+            fail_msg("'%s' does not say '%s'", err.text, cases[i].mistake);
+    }
+}
+
 static void kairos_has_a_profile_and_a_price_on_every_instance(void **state) {
     (void)state;
     struct scenario s;
@@ -313,6 +364,7 @@ static void mistakes_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(variants_share_what_comes_first),
         cmocka_unit_test(clockworks_models_have_tables_weights_and_load_times),
         cmocka_unit_test(kairos_has_a_profile_and_a_price_on_every_instance),
         cmocka_unit_test(kairos_tables_and_sizes_give_its_throughput),

@@ -1,6 +1,6 @@
 /* protobuf.h - reading and writing protobuf's wire format, field by field, without a message in memory.
  *
- * For infer requests and answers, whose tensors must not be unpacked into messages; everything else uses protobuf-c.
+ * For messages that must not be unpacked: infer requests and answers, and ONNX models. Others use protobuf-c.
  * Strings and bytes are where they lie in the input. Pure. */
 #pragma once
 
