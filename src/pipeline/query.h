@@ -56,10 +56,18 @@ void query_stretch(struct query *query, double stretch);
 bool query_stage_ready(const struct query *query, uint32_t *stage, uint32_t *items_before);
 /* It begins, with so many items, of which each is a request due at query->stages[stage].deadline_ns. */
 void query_stage_begin(struct query *query, uint32_t stage, int64_t now_ns, uint32_t items);
-/* A request of one item of a stage that has begun is on its way. */
+/* A request of a stage that has begun is on its way. */
 void query_request_sent(struct query *query, uint32_t stage);
 /* It was run; or not, if it was lost with its accelerator. */
 void query_request_ended(struct query *query, uint32_t stage, int64_t now_ns, bool ran);
 void query_request_refused(struct query *query, enum refusal reason);
+/* The latest end of a stage, that leaves to the stages behind it what one item takes. `most_ns`: the query's deadline,
+ * or an earlier one that is aimed at. */
+int64_t query_latest_ns(const struct query *query, uint32_t stage, int64_t most_ns);
+/* A request of a stage was refused, as it could not be run by the time asked for. Whether the query can still be in
+ * time all the same, with deadlines that float: then *deadline_ns is query_latest_ns(), later than asked, and the
+ * request is to be sent once more; it is still away. */
+bool query_request_again(const struct query *query, uint32_t stage, int64_t now_ns, int64_t asked_ns, int64_t most_ns,
+                         int64_t *deadline_ns);
 /* The client has left. */
 void query_cancel(struct query *query);

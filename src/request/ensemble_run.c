@@ -85,7 +85,7 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
     request->arrival_ns = stage->begun_ns;
     request->deadline_ns = best_effort ? run->query->deadline_ns : stage->deadline_ns;
     request->due_ns = request->deadline_ns;
-    request->late_until_ns = whole->late_until_ns > 0 && !best_effort ? run->query->deadline_ns : 0;
+    request->late_until_ns = 0; /* until it is sent_again() */
     request->priority = best_effort ? PRIORITY_BEST_EFFORT
                                     : queue_rules_priority(&step_model(run, v)->queue, run->inference->call.priority);
     request->delay = false;
@@ -235,6 +235,25 @@ static void refused(struct ensemble_run *run, const struct request *request) {
     run_fail(run, request->step, status, retry, &err);
 }
 
+/* Sends a request once more that could not be run by its step's deadline: with what the whole has left; or late, where
+ * nobody asked for the deadline. Once. */
+static bool sent_again(struct ensemble_run *run, struct step_request *r, int64_t now_ns) {
+    struct request *request = &r->request;
+    const struct request *whole = &run->inference->request;
+    int64_t margin_ns = port_reply_margin_ns(run->inference->home->port, whole);
+    if (request->status != REQUEST_REFUSED || request->refusal != REFUSAL_DEADLINE || r->again || run->over ||
+        run->status || request->priority == PRIORITY_BEST_EFFORT || request_is_read(request))
+        return false;
+    bool in_time =
+        query_request_again(run->query, request->step, now_ns, request->deadline_ns,
+                            earlier(whole->deadline_ns - margin_ns, run->query->deadline_ns), &request->deadline_ns);
+    request->late_until_ns = whole->late_until_ns > 0 ? run->query->deadline_ns : 0;
+    if ((!in_time && !request->late_until_ns) || port_submit(run->inference->home->port, request) < 0)
+        return false;
+    r->again = true;
+    return true;
+}
+
 static void failed(struct ensemble_run *run, const struct request *request) {
     struct sy_error err;
     error_set(&err, 0, "model '%.100s' failed: %.300s", step_model(run, request->step)->name, request_failure(request));
@@ -291,8 +310,11 @@ struct inference *ensemble_run_returned(struct request *request) {
     uint32_t v = request->step;
     int64_t now_ns = clock_now_ns();
 
-    container_of(request, struct step_request, request)->returned = true;
+    struct step_request *r = container_of(request, struct step_request, request);
     run->read |= request_is_read(request);
+    if (sent_again(run, r, now_ns))
+        return NULL;
+    r->returned = true;
     step_count(run, request, now_ns);
     if (request->status == REQUEST_OK) {
         run->start_ns = earlier(run->start_ns, request->run_start_ns);

@@ -11,6 +11,7 @@
 struct step_request {
     struct request request;
     bool returned;
+    bool again;                  /* it was sent once more, with a later deadline */
     struct tensor_view inputs[]; /* [its model's input_count] */
 };
 

@@ -14,6 +14,7 @@ struct sim_query {
     uint32_t pipeline;
     bool listed;  /* in the list */
     bool unheard; /* its end has not been dealt with */
+    bool again;   /* a request of it was sent once more */
     struct query query;
 };
 
@@ -60,6 +61,7 @@ void sim_queries_layout(struct sim *sim, struct arena *arena) {
     all->times = arena_take(arena, c->pipeline_count * sizeof(*all->times));
     all->capacity = queries_most(sim);
     all->slots = arena_take(arena, (size_t)all->capacity * all->slot_bytes);
+    all->again = arena_take(arena, sim->pool.capacity * sizeof(*all->again));
     results_layout(sim, arena, c);
     for (uint32_t p = 0; arena->base && p < c->pipeline_count; p++)
         pipeline_times_init(&all->times[p], &c->pipelines[p].graph);
@@ -190,13 +192,30 @@ static uint32_t stage_of(uint64_t handle) {
     return handle >> STAGE_SHIFT & 63;
 }
 
+/* An item has two numbers: the second is for when it is sent once more. */
+static bool is_again(const struct sim_query *slot, uint64_t handle) {
+    return (sim_request_number(handle) - slot->query.stages[stage_of(handle)].first) & 1;
+}
+
 static void stage_count(struct sim *sim, const struct sim_query *slot, uint32_t stage, enum sim_outcome outcome) {
     if (sim_counts(sim, slot->query.arrival_ns))
         result_of(sim, slot)->stages[stage].count[outcome]++;
 }
 
+/* By when a request that was refused at its stage's deadline may end all the same. */
+static bool again_until(const struct sim *sim, const struct sim_query *slot, uint32_t v, int64_t *deadline_ns) {
+    return query_request_again(&slot->query, v, sim->now_ns, slot->query.stages[v].deadline_ns, slot->query.deadline_ns,
+                               deadline_ns);
+}
+
 void sim_stage_refused(struct sim *sim, uint64_t handle, enum refusal reason) {
     struct sim_query *slot = query_at(sim, query_of(handle));
+    int64_t deadline_ns;
+    if (reason == REFUSAL_DEADLINE && !is_again(slot, handle) &&
+        again_until(sim, slot, stage_of(handle), &deadline_ns)) {
+        sim->queries.again[sim->queries.again_count++] = handle + 1;
+        return;
+    }
     stage_count(sim, slot, stage_of(handle), reason == REFUSAL_CANCELLED ? SIM_CANCELLED : SIM_DROPPED);
     query_request_refused(&slot->query, reason);
     list_put(sim, query_of(handle));
@@ -217,7 +236,7 @@ void sim_stage_answered(struct sim *sim, const struct request_node *request, boo
 static struct request_message request_of(const struct sim_query *slot, uint32_t q, uint32_t v, uint32_t item) {
     const struct query_stage *stage = &slot->query.stages[v];
     return (struct request_message){
-        .handle = (uint64_t)(q + 1) << QUERY_SHIFT | (uint64_t)v << STAGE_SHIFT | (stage->first + item),
+        .handle = (uint64_t)(q + 1) << QUERY_SHIFT | (uint64_t)v << STAGE_SHIFT | (stage->first + 2 * item),
         .arrival_ns = stage->begun_ns,
         .deadline_ns = stage->deadline_ns,
         .items = 1,
@@ -235,6 +254,11 @@ static void requests_cancel(struct sim *sim, uint32_t q) {
             struct request_message message = request_of(slot, q, v, i);
             message.kind = REQUEST_CANCELLED;
             sim->driver->cancelled(sim, &message);
+            if (slot->again) {
+                message.handle++;
+                message.deadline_ns = query_latest_ns(query, v, query->deadline_ns);
+                sim->driver->cancelled(sim, &message);
+            }
             sim->driver->deliver(sim);
         }
     }
@@ -247,7 +271,7 @@ static void stage_send(struct sim *sim, uint32_t q, uint32_t v) {
     stage->first = sim->next_handle;
     for (uint32_t i = 0; i < stage->items && slot->query.end == QUERY_RUNS; i++) {
         struct request_message message = request_of(slot, q, v, i);
-        sim->next_handle++;
+        sim->next_handle += 2;
         query_request_sent(&slot->query, v);
         if (sim_admit(sim, &message))
             sim->driver->deliver(sim);
@@ -275,8 +299,29 @@ static void stages_begin(struct sim *sim, uint32_t q) {
     }
 }
 
+static void request_again(struct sim *sim, uint64_t handle) {
+    uint32_t q = query_of(handle), v = stage_of(handle);
+    struct sim_query *slot = query_at(sim, q);
+    struct request_message message = {
+        .handle = handle, .arrival_ns = sim->now_ns, .items = 1, .model = slot->query.pipeline->stages[v].model};
+    slot->again = true;
+    if (!again_until(sim, slot, v, &message.deadline_ns)) /* it has ended meanwhile */
+        sim_stage_refused(sim, handle, REFUSAL_CANCELLED);
+    else if (sim_admit(sim, &message))
+        sim->driver->deliver(sim);
+    else
+        sim_stage_refused(sim, handle, REFUSAL_POOL_FULL);
+}
+
+static void requests_again(struct sim *sim) {
+    for (uint32_t i = 0; i < sim->queries.again_count; i++) /* more may come */
+        request_again(sim, sim->queries.again[i]);
+    sim->queries.again_count = 0;
+}
+
 void sim_queries_go_on(struct sim *sim) {
-    while (sim->queries.first != SIM_NOTHING) {
+    requests_again(sim);
+    for (; sim->queries.first != SIM_NOTHING; requests_again(sim)) {
         uint32_t q = list_take(sim);
         struct sim_query *slot = query_at(sim, q);
         if (slot->query.end == QUERY_RUNS)

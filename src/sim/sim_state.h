@@ -140,6 +140,8 @@ struct sim_queries {
     uint32_t unused;      /* a list; SIM_NOTHING: empty */
     uint32_t first, last; /* those with something to do, a list */
     uint64_t next_number;
+    uint64_t *again; /* [again_count] handles of requests that are to be sent once more; one for each in the pool */
+    uint32_t again_count;
 };
 
 /* Accelerators 0 to present - 1 are in service. */

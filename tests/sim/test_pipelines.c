@@ -48,6 +48,8 @@ struct checked_query {
 
 struct checked_request {
     uint32_t query, stage;
+    int64_t deadline_ns;
+    bool late, again; /* refused at its stage's deadline; sent once more */
 };
 
 struct watch {
@@ -56,7 +58,7 @@ struct watch {
     struct sim_observer inner;
     struct checked_query queries[QUERIES_MAX];
     struct checked_request requests[REQUESTS_MAX];
-    uint64_t query_count, counts[QUERY_CANCELLED + 1];
+    uint64_t query_count, counts[QUERY_CANCELLED + 1], again;
     uint32_t query, stage, expected; /* the stage that has just begun; requests of it still to arrive */
     char wrong[256];
 };
@@ -142,6 +144,22 @@ static void on_query_ended(void *context, int64_t now_ns, uint64_t query, enum q
             wrong(w, "query %" PRIu64 " is good without all outputs in time", query);
 }
 
+/* A request is sent once more, with the number behind its own: if it was refused at its stage's deadline, and there is
+ * more time. */
+static struct checked_request on_again(struct watch *w, uint64_t handle, int64_t deadline_ns) {
+    const struct checked_request *first = &w->requests[(sim_request_number(handle) - 1) % REQUESTS_MAX];
+    if (first->query == NOBODY || !first->late || first->again || w->queries[first->query].ended ||
+        deadline_ns <= first->deadline_ns || deadline_ns > w->queries[first->query].deadline_ns) {
+        wrong(w, "a request arrives that no stage has sent");
+        return (struct checked_request){.query = NOBODY};
+    }
+    struct checked_request again = *first;
+    again.again = true;
+    again.late = false;
+    w->again++;
+    return again;
+}
+
 static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t model, uint32_t items, uint8_t priority,
                        int64_t deadline_ns) {
     struct watch *w = context;
@@ -151,14 +169,20 @@ static void on_arrived(void *context, int64_t now_ns, uint64_t handle, uint32_t 
     if (handle == sim_request_number(handle))
         return;
     const struct checked_query *q = &w->queries[w->query];
-    if (!w->expected-- || model != graph_of(w, q)->stages[w->stage].model || deadline_ns > q->deadline_ns || items != 1)
+    if (!w->expected) {
+        *request = on_again(w, handle, deadline_ns);
+        return;
+    }
+    w->expected--;
+    if (model != graph_of(w, q)->stages[w->stage].model || deadline_ns > q->deadline_ns || items != 1)
         wrong(w, "a request of query %u is of another stage, or due later than the query", w->query);
-    *request = (struct checked_request){.query = w->query, .stage = w->stage};
+    *request = (struct checked_request){.query = w->query, .stage = w->stage, .deadline_ns = deadline_ns};
 }
 
 static void on_refused(void *context, int64_t now_ns, uint32_t model, uint64_t handle, enum refusal reason) {
     struct watch *w = context;
-    const struct checked_request *request = &w->requests[sim_request_number(handle) % REQUESTS_MAX];
+    struct checked_request *request = &w->requests[sim_request_number(handle) % REQUESTS_MAX];
+    request->late = reason == REFUSAL_DEADLINE;
     w->inner.refused(w->checker, now_ns, model, handle, reason);
     if (request->query != NOBODY && reason != REFUSAL_CANCELLED)
         w->queries[request->query].refused = true;
@@ -294,7 +318,8 @@ static void cluster_of(struct text *text, struct cluster *cluster) {
     text_free(text);
 }
 
-static void run_checked(const struct policy_ops *policy, uint64_t seed, struct watch *w, uint64_t *counts) {
+static void run_checked(const struct policy_ops *policy, uint64_t seed, struct watch *w, uint64_t *counts,
+                        uint64_t *again) {
     struct cluster cluster;
     struct text text;
     text_init(&text, NULL, 0);
@@ -319,6 +344,7 @@ static void run_checked(const struct policy_ops *policy, uint64_t seed, struct w
         fail_msg("%s, seed %" PRIu64 ": %s", policy->name, seed, verdict);
     for (int i = 0; i <= QUERY_CANCELLED; i++)
         counts[i] += w->counts[i];
+    *again += w->again;
     free(w->checker);
     free(memory);
     cluster_free(&cluster);
@@ -327,18 +353,19 @@ static void run_checked(const struct policy_ops *policy, uint64_t seed, struct w
 static void every_query_ends_once_and_nothing_of_a_dead_one_starts(void **state) {
     (void)state;
     struct watch *w = malloc(sizeof(*w));
-    uint64_t runs = from_environment("SYMPHONY_RUNS", 60), first = from_environment("SYMPHONY_SEED", 1);
+    uint64_t runs = from_environment("SYMPHONY_RUNS", 60), first = from_environment("SYMPHONY_SEED", 1), again = 0;
     assert_non_null(w);
     for (const struct policy_ops *const *policy = policies; *policy; policy++) {
         uint64_t counts[QUERY_CANCELLED + 1] = {0};
         if ((*policy)->central && (*policy)->central->needs_types)
             continue;
         for (uint64_t i = 0; i < runs; i++)
-            run_checked(*policy, first + i, w, counts);
+            run_checked(*policy, first + i, w, counts, &again);
         for (int end = QUERY_GOOD; end <= QUERY_CANCELLED && runs >= 60; end++)
             if (!counts[end] && end != QUERY_LATE)
                 fail_msg("%s: no query ended in way %d", (*policy)->name, end);
     }
+    assert_true(again > 0 || runs < 60);
     free(w);
 }
 
@@ -412,7 +439,7 @@ static uint32_t needed(struct cluster *cluster, enum pipeline_deadlines deadline
 
 #define COMPARED 100
 
-/* Of 100 pipelines: 1576 accelerators instead of 1633; fewer for 49, one more for one. */
+/* Of 100 pipelines: 1558 accelerators instead of 1633; fewer for 56, one more for four. */
 static void floating_deadlines_need_fewer_accelerators_than_fixed_ones(void **state) {
     (void)state;
     uint32_t floating = 0, fixed = 0, fewer = 0, more = 0;

@@ -90,6 +90,28 @@ static void stages_stretch_with_their_query(void **state) {
     free(stretched.query);
 }
 
+/* Refused at its stage's deadline, a request has what the stages behind it do not need at the least. */
+static void a_stage_has_a_second_chance(void **state) {
+    (void)state;
+    struct fixture f;
+    int64_t deadline_ns;
+    begin(&f, PIPELINE_FLOATING);
+    stage_begins(&f, 0, 1, 0, 1);
+    assert_int_equal(f.query->stages[0].deadline_ns, 50 * MS);
+    assert_true(query_request_again(f.query, 0, 45 * MS, 50 * MS, 100 * MS, &deadline_ns));
+    assert_int_equal(deadline_ns, (100 - 5 - 5) * MS);
+    assert_true(query_request_again(f.query, 0, 85 * MS, 50 * MS, 100 * MS, &deadline_ns));
+    assert_false(query_request_again(f.query, 0, 85 * MS + 1, 50 * MS, 100 * MS, &deadline_ns)); /* it takes 5 */
+    assert_false(query_request_again(f.query, 0, 45 * MS, 90 * MS, 100 * MS, &deadline_ns));     /* it had that */
+    query_request_refused(f.query, REFUSAL_DEADLINE);
+    assert_false(query_request_again(f.query, 0, 45 * MS, 50 * MS, 100 * MS, &deadline_ns));
+    free(f.query);
+    begin(&f, PIPELINE_FIXED);
+    stage_begins(&f, 0, 1, 0, 1);
+    assert_false(query_request_again(f.query, 0, 30 * MS, 40 * MS, 100 * MS, &deadline_ns));
+    free(f.query);
+}
+
 static void a_dead_query_begins_nothing_and_its_requests_come_back(void **state) {
     (void)state;
     struct fixture f;
@@ -154,7 +176,7 @@ static void a_floating_stage_has_what_is_left_less_what_comes_after(void **state
     assert_int_equal(f.query->stages[0].deadline_ns, 50 * MS); /* nothing is known yet: 100 less 30 and 20 */
     query_request_ended(f.query, 0, 5 * MS, true);
     stage_begins(&f, 1, 1, 5 * MS, 1);
-    assert_int_equal(f.query->stages[1].deadline_ns, 65 * MS); /* 80 are left to it, but at most twice its part */
+    assert_int_equal(f.query->stages[1].deadline_ns, 50 * MS); /* 80 are left to it, but at most 1.5 times its part */
     stage_begins(&f, 2, 1, 5 * MS, 0);
     query_request_ended(f.query, 1, 15 * MS, true); /* it took 10 of its 30 */
     assert_int_equal(f.times.rest_ns[0], (25 + 20) * MS);
@@ -228,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_query_goes_through_its_stages_and_is_good),
         cmocka_unit_test(stages_stretch_with_their_query),
+        cmocka_unit_test(a_stage_has_a_second_chance),
         cmocka_unit_test(a_dead_query_begins_nothing_and_its_requests_come_back),
         cmocka_unit_test(lateness_loss_and_a_client_that_leaves_end_a_query),
         cmocka_unit_test(a_fixed_stage_has_its_part_and_never_more_than_the_query),
