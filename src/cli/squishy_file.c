@@ -99,7 +99,7 @@ static int file_make(struct conf_node *root, struct squishy_file *file, struct s
 
 int squishy_file_read(const char *path, struct squishy_file *file, struct sy_error *err) {
     struct conf_node *root;
-    int rc = conf_read_file(path, &root, err);
+    int rc = conf_read_large_file(path, &root, err);
     return rc ? rc : file_make(root, file, err);
 }
 
