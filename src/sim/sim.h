@@ -97,7 +97,7 @@ struct sim_config {
     const uint8_t *accelerator_type; /* [accelerators] */
     uint32_t accelerators, types;
     uint32_t subclusters;       /* each with its rank core, its share of each type, and models; 0: one. Policies by
-                                   candidates; not with autoscale */
+                                   candidates */
     double epoch_s;             /* how often models may move between them (plan/balance.h); 0: they stay */
     double subcluster_rate_max; /* items/s that each is to have at most; 0: any */
     double forced_moves_rate;   /* besides, so many models a second move anywhere, for tests; 0: none */

@@ -45,12 +45,20 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
     to->part = BALANCE_NOWHERE;
 }
 
-/* Accelerators that are up, by part. */
+/* Whether an accelerator is in service; the first assignment is made before any is. */
+static bool in_service(const struct sim *sim, uint32_t accelerator) {
+    const struct sim_config *c = sim->config;
+    if (c->autoscale)
+        return accelerator < (sim->scaling.present ? sim->scaling.present : c->accelerators_first);
+    return !sim->accelerators[accelerator].down;
+}
+
+/* Accelerators in service, by part. */
 static void parts_look(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     memset(cores->up, 0, cores->part_count * sizeof(*cores->up));
     for (uint32_t a = 0; a < sim->config->accelerators; a++)
-        if (!sim->accelerators[a].down)
+        if (in_service(sim, a))
             cores->up[cores->part_of_accelerator[a]].accelerators[sim->config->accelerator_type[a]]++;
 }
 

@@ -144,6 +144,11 @@ def scenario(seed, policy, folder):
             cluster["memory_gib"] = r.by_size(0.03, 2)
     elif r.sometimes():
         cluster["memory_gib"] = r.by_size(0.03, 2)
+    least = min(a["count"] for a in cluster["accelerators"])
+    if policy in CORES and least > 1 and r.sometimes():
+        cluster |= {"subclusters": r.randint(2, least), "epoch_s": r.choice([0, 0.05, 1])}
+        if "autoscale" in made:
+            made["autoscale"]["min"] = cluster["subclusters"]
     return made
 
 
