@@ -188,6 +188,8 @@ struct sim_result {
     double busy;                            /* share of the accelerators' time spent running, while requests counted */
     double accelerators_mean;               /* in service, while requests counted */
     uint32_t accelerators_max;              /* in service at once, ever */
+    uint64_t joins, departures; /* of accelerators, by faults and autoscale; those with autoscale that are not there at
+                                   the beginning are no departures */
     struct sim_advice *advice;              /* [advice_count] changes, with autoscale */
     uint32_t advice_count;
     uint32_t accelerators_used; /* that ever ran a batch */

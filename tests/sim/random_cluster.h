@@ -48,6 +48,7 @@ struct scenario {
     struct profile *profiles[MODELS_MAX][TYPES_MAX];
     uint8_t accelerator_type[CLUSTER_MAX];
     struct sim_rate_step steps[2];
+    struct autoscale_config autoscale; /* of whoever draws it */
 };
 
 static inline double between(struct rng *rng, double low, double high) {
@@ -229,6 +230,8 @@ static inline const char *scenario_run(struct scenario *s, char *text, size_t te
     totals->cancelled += result.cancelled;
     totals->batches += result.batches;
     totals->moves += result.moves;
+    totals->joins += result.joins;
+    totals->departures += result.departures;
     free(memory);
     free(checker);
     return wrong ? text : NULL;
