@@ -187,6 +187,30 @@ def test_a_steady_load_is_left_alone(tmp_path, rate, seed):
     assert r["bad_rate"] < 0.01
 
 
+@pytest.mark.skipif(SANITIZED, reason="twelve million requests")
+def test_a_steady_load_is_left_alone_for_an_hour(tmp_path):
+    """10 to 90 % of what 20 accelerators can take."""
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 5, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
+                    "workload: {rate_rps: 685}\nautoscale: {min: 1, max: 40}\nrun: {seconds: 4200, warmup_seconds: 0}\n")
+    done = simulate(path, "--json", "--sweep", "workload.rate_rps=68:612:68")
+    loads = json.loads(done.stdout)
+    assert len(loads) == 9
+    for r in loads:
+        assert [a for a in r["advice"] if a["second"] > 600] == [], r["sweep"]
+        assert r["bad_rate"] < 0.01
+    means = [r["accelerators_mean"] for r in loads]
+    assert means == sorted(means) and means[0] < 5 and means[-1] > 17, means
+
+
+def test_load_goes_to_the_accelerators_with_the_lowest_numbers():
+    """At half load a good part of them is never used, so that the idle share says how many are too many."""
+    half = (SCENARIOS / "zoo-1080ti.yaml", "--set", "workload.rate_rps=3750", "--set", "run.seconds=20", "--seed", "3")
+    assert result(*half, "--policy", "deferred:consolidate=true")["accelerators_used"] <= 52
+    for policy in ("deferred", "eager", "clockwork"):
+        assert result(*half, "--policy", policy)["accelerators_used"] == 64
+
+
 def test_a_released_accelerator_is_in_service_until_it_has_ended(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 8}\nmodels: [{name: m, alpha_ms: 0, beta_ms: 20, slo_ms: 400}]\n"
