@@ -53,7 +53,7 @@ static struct autoscale_seen seen_since(struct sim *sim) {
     struct autoscale_seen seen = {
         .present = s->present,
         .needed = (needed_ns - s->needed_ns) / (double)sim->config->autoscale->every_ns,
-        .requests = sim->result->requests - s->requests,
+        .requests = sim->ended - s->requests,
         .bad = sim->bad - s->bad,
     };
     s->needed_ns = needed_ns;
