@@ -145,6 +145,9 @@ def main():
                                   capture_output=True, text=True)
             scaler.ended = True
             scaler.join()
+            recorded = subprocess.run([BINARY, "whatif", f"127.0.0.1:{server.metrics_port}", "--seconds", "86400", "--save",
+                                       f"{folder}/recorded", "--json"], capture_output=True, text=True)
+            print(recorded.stderr, file=sys.stderr); import shutil; shutil.rmtree("/tmp/ep/rec", ignore_errors=True); shutil.copytree(f"{folder}/recorded", "/tmp/ep/rec")
         if done.returncode:
             sys.exit(done.stderr)
         margins = {"ctrl_us": statistics.median(scaler.margins["dispatch"]),

@@ -2,8 +2,8 @@
  *
  * A mistake is one sentence that says where, what was found and what was expected:
  *     cluster.yaml:3: models.slo_ms: 'soon' is not a number (expected a number over 0, in milliseconds)
- * A file is one document of at most 1 MiB, or 64 MiB where long lists are expected; aliases are refused, keys are words and
- * unique. Not for the hot path; any thread; no state. */
+ * A file is one document of at most 1 MiB, or 64 MiB where long lists are expected; aliases are refused, keys are words
+ * and unique. Not for the hot path; any thread; no state. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* clockwork_needed.c - how many accelerators the load of `clockwork` needs: those that the rates of the last seconds would
- * keep busy in batches as large as SLOs and rates allow. How long accelerators are busy does not say it, for Clockwork
- * lets free ones run small batches. */
+/* clockwork_needed.c - how many accelerators the load of `clockwork` needs: those that the rates of the last seconds
+ * would keep busy in batches as large as SLOs and rates allow. How long accelerators are busy does not say it, for
+ * Clockwork lets free ones run small batches. */
 #include "policy/clockwork.h"
 
 #include "base/time.h"

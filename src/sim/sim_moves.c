@@ -28,7 +28,9 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
     double rate = c->rates_known ? c->steps[0].rate_rps * items * m->share / shares : 0;
     for (uint32_t t = 0; t < c->types; t++) {
         to->most[t] = throughput(m, t);
-        double each_ns = to->most[t] > 0 && rate > 0 ? profile_item_ns(m->profiles[t], m->batch_max, m->slo_ns, rate) : 0;
+        double each_ns = 0;
+        if (to->most[t] > 0 && rate > 0)
+            each_ns = profile_item_ns(m->profiles[t], m->batch_max, m->slo_ns, rate);
         best_ns = best_ns <= 0 || each_ns < best_ns ? each_ns : best_ns;
     }
     to->rate = c->rates_known ? rate : 1;

@@ -18,8 +18,8 @@
 static const struct policy_ops *const moving[] = {&policy_deferred, &policy_symphony, &policy_eager, &policy_timeout,
                                                   &policy_fifo};
 
-/* As the load of a few milliseconds advises: they end what they have before they are gone. A policy that refuses nothing
- * would wait forever in a part without any. */
+/* As the load of a few milliseconds advises: they end what they have before they are gone. A policy that refuses
+ * nothing would wait forever in a part without any. */
 static void accelerators_follow(struct scenario *s, struct rng *rng) {
     struct sim_config *c = &s->config;
     uint32_t least = c->policy->deadline_blind ? c->subclusters : 1;
