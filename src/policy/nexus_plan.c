@@ -10,7 +10,8 @@
 #define CHANGE_ERRORS 4    /* by more than so many standard errors of a second's count */
 #define RECENT_WEIGHT 0.5  /* of the last look */
 #define STAYS_WORTH   1e6  /* in accelerators: more than any occupancy */
-#define PACKING_WEIGHT 0.1 /* of a plan, in what packing takes */
+#define PACKING_WEIGHT 0.1  /* of a plan, in what packing takes */
+#define STEADY_SHARE   0.05 /* a load that changes by less from plan to plan is taken to be the same */
 #define IDLE_LOAD     1e-3 /* of a session without requests, so that such sessions spread */
 
 /* ---- rates ---- */
@@ -251,12 +252,13 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
 }
 
 /* What the load needs: as many as it would keep busy in full batches, and what packing takes on top of them. The latter
- * jumps by whole accelerators where rates hardly change, so it is the mean of the last plans. */
+ * jumps by whole accelerators where the load hardly changes, so it is then the mean of the last plans. */
 static void needed_set(struct nexus *n, double full, double packed) {
-    double more = packed - full;
-    n->packing = n->needed_known ? n->packing + PACKING_WEIGHT * (more - n->packing) : more;
-    n->needed_known = n->rates_known && packed > 0;
-    n->needed = packed > 0 ? full + n->packing : 0;
+    double more = packed - full, change = full - n->full;
+    bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;
+    n->packing = steady ? n->packing + PACKING_WEIGHT * (more - n->packing) : more;
+    n->full = n->rates_known ? full : 0;
+    n->needed = full + n->packing;
 }
 
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out) {
