@@ -5,11 +5,14 @@
 
 scenarios/day.yaml, its steps --faster times as short, its batches and SLOs --slower times as long, and its rates as much lower, so
 that the load is the same and a busy machine matters less, is served by `symphony serve` with 40 emulated accelerators, of which
-four are in service at first. `symphony bench --scenario` puts its requests on it. Meanwhile an autoscaler, here, reads the
-advice from the metrics page, lets accelerators join --start-delay seconds after they were asked for, and drains those with
-the highest numbers, by `POST /v2/symphony/accelerators/N`. Then `symphony simulate` runs the same scenario, with the margins
-that the server measured, in the median. Prints Markdown: both, and how far the number of accelerators was apart.
-Server, client and autoscaler share this machine.
+eight are in service at first, more than the load needs then. `symphony bench --scenario` puts its requests on it. Meanwhile an
+autoscaler, here, reads the advice from the metrics page, lets accelerators join --start-delay seconds after they were asked for,
+and drains those with the highest numbers, by `POST /v2/symphony/accelerators/N`. Then the same is simulated twice: the scenario,
+with the margins that the server measured, in the median; and the requests that the server recorded (`symphony whatif --save`),
+with the times that its batches took. Prints Markdown: all three, and how far the numbers of accelerators were apart.
+
+Server, client and autoscaler share this machine, which must have nothing else to do: requests that are late for lack of a
+processor have the live server ask for accelerators, too. A day takes a quarter of an hour.
 """
 import argparse
 import csv
@@ -30,7 +33,7 @@ from server import Server  # noqa: E402
 
 BINARY = os.environ.setdefault("SYMPHONY_BINARY", str(TOP / "build/release/symphony"))
 DAY = TOP / "scenarios"
-FIRST, MOST = 4, 40
+FIRST, MOST = 8, 40
 
 
 def models_of(options):
@@ -56,7 +59,7 @@ def scenario_make(folder, options):
                                f"{at:g}"]) + "\n")
     seconds = min(last, options.until)
     text = re.sub(r"models: \{[^}]*\}", lambda _: "models: " + json.dumps(list(names.values())), (DAY / "day.yaml").read_text())
-    for old, new in [("job_s: 300", f"job_s: {300 / options.faster:g}"), ("max: 100", f"max: {MOST}"),
+    for old, new in [("accelerators: 4,", f"accelerators: {FIRST},"), ("job_s: 300", f"job_s: {300 / options.faster:g}"), ("max: 100", f"max: {MOST}"),
                      ("start_delay_s: 60, every_s: 10", f"start_delay_s: {options.start_delay:g}, every_s: {options.every:g}"),
                      ("seconds: 86400", f"seconds: {seconds:g}")]:
         assert old in text, f"scenarios/day.yaml has no '{old}' any more"
@@ -111,10 +114,17 @@ class Autoscaler(threading.Thread):
         self.set(self.present + due if wanted >= self.present else wanted)
 
 
-def simulate(path, margins_us):
-    sets = [part for key, value in margins_us.items() for part in ("--set", f"network.{key}={value:.1f}")]
-    done = subprocess.run([BINARY, "simulate", path, "--json", *sets], capture_output=True, text=True, check=True)
+def simulate(path, sets):
+    done = subprocess.run([BINARY, "simulate", path, "--json", *(part for text in sets for part in ("--set", text))],
+                          capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
+
+
+def replay(path, options, seconds):
+    """The recording, on as many accelerators as the advice says."""
+    return simulate(path, [f"cluster.accelerators=[{{type: gtx1080ti, count: {FIRST}}}]", f"run.seconds={seconds:g}",
+                           "run.warmup_seconds=0", f"autoscale={{min: 1, max: {MOST}, headroom: 0.05, "
+                           f"start_delay_s: {options.start_delay:g}, every_s: {options.every:g}}}"])
 
 
 def counts(first, changes, seconds):
@@ -125,6 +135,14 @@ def counts(first, changes, seconds):
             number = rest.pop(0)[1]
         wanted.append(number)
     return wanted
+
+
+def apart(a, b):
+    """In words; of the shifts by up to three seconds the one that fits best, as the clocks do not begin at once."""
+    size = len(a) - 6
+    best = min(([abs(x - y) for x, y in zip(a[3:], b[3 + shift:3 + shift + size])] for shift in range(-3, 4)), key=sum)
+    return (f"the numbers wanted are the same in {100 * best.count(0) / len(best):.0f} % of the seconds, and at most one apart in "
+            f"{100 * sum(x <= 1 for x in best) / len(best):.0f} %; {max(best)} at most.")
 
 
 def main():
@@ -145,24 +163,31 @@ def main():
                                   capture_output=True, text=True)
             scaler.ended = True
             scaler.join()
+            subprocess.run([BINARY, "whatif", f"127.0.0.1:{server.metrics_port}", "--seconds", "86400", "--save", f"{folder}/recorded"],
+                           stdout=subprocess.DEVNULL, check=True)
         if done.returncode:
             sys.exit(done.stderr)
         margins = {"ctrl_us": statistics.median(scaler.margins["dispatch"]),
                    "reply_margin_us": statistics.median(scaler.margins["reply"])}
-        simulated = simulate(path, margins)
+        simulated = simulate(path, [f"network.{key}={value:.1f}" for key, value in margins.items()])
+        replayed = replay(f"{folder}/recorded/scenario.yaml", options, seconds)
     live = json.loads(done.stdout)
-    a = counts(FIRST, [(change["second"], change["accelerators"]) for change in simulated["advice"]], seconds)
-    b = counts(FIRST, scaler.advice, seconds)
-    apart = [abs(x - y) for x, y in zip(a, b)]
-    print("| | simulated | live |\n|---|---|---|")
-    print(f"| requests/s offered | {simulated['offered_rps']:.1f} | {live['offered_rps']:.1f} |")
-    print(f"| bad, % | {100 * simulated['bad_rate']:.2f} | {100 * live['bad_rate']:.2f} |")
-    print(f"| accelerators wanted, mean | {statistics.mean(a):.2f} | {statistics.mean(b):.2f} |")
-    print(f"| most | {max(a)} | {max(b)} |")
-    print(f"| changes | {len(simulated['advice'])} | {len(scaler.advice)} |")
-    print("\nMargins: dispatch {ctrl_us:.0f} us, reply {reply_margin_us:.0f} us.".format(**margins))
-    print(f"\nThe numbers wanted are the same in {100 * apart.count(0) / len(apart):.0f} % of the seconds, and at most one apart in "
-          f"{100 * sum(x <= 1 for x in apart) / len(apart):.0f} %; {max(apart)} at most.")
+    runs = {"simulated": simulated, "replayed": replayed, "live": live}
+    wanted = {name: counts(FIRST, [(change["second"], change["accelerators"]) for change in run["advice"]], seconds)
+              for name, run in runs.items() if name != "live"}
+    wanted["live"] = counts(FIRST, scaler.advice, seconds)
+    changes = {"simulated": len(simulated["advice"]), "replayed": len(replayed["advice"]), "live": len(scaler.advice)}
+    print("| | " + " | ".join(runs) + " |\n" + "|---" * (1 + len(runs)) + "|")
+    for title, values in [
+            ("requests/s offered", [f"{run['offered_rps']:.1f}" for run in runs.values()]),
+            ("bad, %", [f"{100 * run['bad_rate']:.2f}" for run in runs.values()]),
+            ("accelerators wanted, mean", [f"{statistics.mean(wanted[name]):.2f}" for name in runs]),
+            ("most", [str(max(wanted[name])) for name in runs]),
+            ("changes", [str(changes[name]) for name in runs])]:
+        print(f"| {title} | " + " | ".join(values) + " |")
+    print("\nMargins: dispatch {ctrl_us:.0f} us, reply {reply_margin_us:.0f} us.\n".format(**margins))
+    for name in ("simulated", "replayed"):
+        print(f"Live and {name}, " + apart(wanted[name], wanted["live"]))
 
 
 if __name__ == "__main__":

@@ -197,7 +197,8 @@ const struct figure symphony_figures[] = {
      "advice follows the load, and the bad rate is low while the cluster is not overloaded.",
      "The videos' rates are not published: ours are made by a recipe, in steps of 30 s (scenarios/changing.csv says "
      "it). Here the cluster follows the advice: an accelerator is there 10 s after it is asked for. Nexus's advice is "
-     "what squishy packing takes in each of its epochs.",
+     "what squishy packing takes in each of its epochs, evened out while the load is steady, and what bad requests add. "
+     "The last row is of the packing alone.",
      figure14_run},
     {.id = NULL},
 };

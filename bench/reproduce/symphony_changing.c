@@ -2,9 +2,12 @@
  * beside it the least that would do, and Nexus. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "memory.h"
+#include "plans.h"
 #include "symphony.h"
+#include "table/zoo.h"
 
 #define SCENARIO "scenarios/changing.yaml"
 #define STEPS    "scenarios/changing.csv"
@@ -66,7 +69,9 @@ static struct history *history_take(void) {
 
 /* A step of the workload, and what is known of the accelerators that it needs: `most` do, fewer than `least` do not. */
 struct step {
-    char sets[1024];
+    char sets[1024], names[MODELS][64];
+    double rate[MODELS], slo_ms[MODELS]; /* of each model, in the file's order */
+    uint32_t models;
     uint32_t least, most;
     const struct outcome *tried;
 };
@@ -84,7 +89,7 @@ static const char step_yaml[] =
 static uint32_t steps_read(struct step *steps, uint32_t most) {
     FILE *file = fopen(STEPS, "r");
     char line[256], name[64];
-    double rate, total = 0, at, last_at = -1;
+    double rate, slo_ms, total = 0, at, last_at = -1;
     uint32_t count = 0;
     size_t used = 0;
     if (!file) {
@@ -92,7 +97,7 @@ static uint32_t steps_read(struct step *steps, uint32_t most) {
         exit(1);
     }
     while (fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "%*u,%63[^,],%*f,%lf,%lf", name, &rate, &at) != 3)
+        if (sscanf(line, "%*u,%63[^,],%lf,%lf,%lf", name, &slo_ms, &rate, &at) != 4)
             continue;
         if (at > last_at && count == most)
             break;
@@ -102,6 +107,11 @@ static uint32_t steps_read(struct step *steps, uint32_t most) {
             steps[count++].most = MOST;
         }
         struct step *step = &steps[count - 1];
+        if (step->models < MODELS) {
+            memcpy(step->names[step->models], name, sizeof(name));
+            step->slo_ms[step->models] = slo_ms;
+            step->rate[step->models++] = rate;
+        }
         total += rate;
         used += (size_t)snprintf(step->sets + used, sizeof(step->sets) - used, "%s: %.0f, ", name, rate);
         snprintf(step->sets + used, sizeof(step->sets) - used, "}}; workload.rate_rps=%.0f", total);
@@ -132,6 +142,34 @@ static double oracle_find(struct context *c, struct step *steps, uint32_t count)
     }
     for (uint32_t i = 0; i < count; i++)
         seconds += (double)steps[i].most * STEP_S;
+    return seconds;
+}
+
+/* Accelerator seconds of Nexus' plans, if each step is known beforehand, too. */
+static double packing_find(const struct step *steps, uint32_t count) {
+    double seconds = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct step *s = &steps[i];
+        struct squishy_session sessions[MODELS] = {{0}};
+        struct profile *profiles[MODELS];
+        for (uint32_t m = 0; m < s->models; m++) {
+            const struct zoo_entry *zoo = zoo_find(s->names[m], "GTX1080Ti");
+            if (!zoo)
+                abort(); /* the scenario could not be read without it, either */
+            uint32_t batch_max = zoo_batch_max(zoo->alpha_ms, zoo->beta_ms, s->slo_ms[m]);
+            profiles[m] = memory_take(profile_bytes(batch_max));
+            profile_set_line(profiles[m], batch_max, zoo->alpha_ms * NS_PER_MS, zoo->beta_ms * NS_PER_MS);
+            sessions[m] = (struct squishy_session){.profile = profiles[m],
+                                                   .batch_max = batch_max,
+                                                   .slo_ns = (int64_t)(s->slo_ms[m] * NS_PER_MS),
+                                                   .rate = s->rate[m]};
+        }
+        struct squishy plan = plan_for(sessions, s->models);
+        seconds += (double)squishy_gpus_used(&plan) * STEP_S;
+        plan_give(&plan);
+        for (uint32_t m = 0; m < s->models; m++)
+            free(profiles[m]);
+    }
     return seconds;
 }
 
@@ -235,14 +273,16 @@ void figure14_run(struct context *c) {
                oracle);
     row(c, "`deferred`, consolidate, up to 512", ours, oracle);
     row(c, "`deferred`, consolidate, without a limit", free_ours, oracle);
+    double packing = packing_find(steps, count) / ours->seconds;
     row(c, "`nexus`, without a limit", nexus, oracle);
+    report_row(c, "squishy packing of each step, known beforehand | %.0f | %.2f | - | -", packing, packing / oracle);
     report_text(c, "While 512 accelerators suffice, %.2f %% of the requests up to 512 are bad.", 100 * under);
     report_check(c, ours->accelerators_mean <= 1.12 * oracle,
                  "at most 12 %% more accelerator seconds than the least that would do (%.1f %%)",
                  100 * (ours->accelerators_mean / oracle - 1));
-    report_check(c, nexus->accelerators_mean >= 1.5 * free_ours->accelerators_mean,
-                 "Nexus takes at least half as many again (%.2f times)",
-                 nexus->accelerators_mean / free_ours->accelerators_mean);
+    report_check(c, packing >= 1.5 * free_ours->accelerators_mean,
+                 "squishy packing takes at least half as many again (%.2f times)",
+                 packing / free_ours->accelerators_mean);
     free(steps);
     free(h);
 }

@@ -255,15 +255,15 @@ int conf_read_text(const char *origin, const char *text, size_t bytes, struct co
     return rc;
 }
 
-int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *err) {
+static int slurp(const char *path, size_t bytes_max, char **text, size_t *bytes, struct sy_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    char *buffer = malloc(CONF_BYTES_MAX + 1);
+    char *buffer = malloc(bytes_max + 1);
     size_t size = 0;
     int rc = buffer ? 0 : error_set(err, -ENOMEM, "%s: out of memory", path);
-    while (!rc && size <= CONF_BYTES_MAX) {
-        ssize_t got = read(fd, buffer + size, CONF_BYTES_MAX + 1 - size);
+    while (!rc && size <= bytes_max) {
+        ssize_t got = read(fd, buffer + size, bytes_max + 1 - size);
         if (got < 0 && errno != EINTR)
             rc = error_set(err, -errno, "%s: %s", path, strerror(errno));
         else if (got == 0)
@@ -271,8 +271,8 @@ int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *er
         else if (got > 0)
             size += (size_t)got;
     }
-    if (!rc && size > CONF_BYTES_MAX)
-        rc = error_set(err, -EFBIG, "%s: larger than %d bytes", path, CONF_BYTES_MAX);
+    if (!rc && size > bytes_max)
+        rc = error_set(err, -EFBIG, "%s: larger than %zu bytes", path, bytes_max);
     close(fd);
     if (rc) {
         free(buffer);
@@ -283,15 +283,27 @@ int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *er
     return 0;
 }
 
-int conf_read_file(const char *path, struct conf_node **root, struct sy_error *err) {
+int conf_slurp(const char *path, char **text, size_t *bytes, struct sy_error *err) {
+    return slurp(path, CONF_BYTES_MAX, text, bytes, err);
+}
+
+static int read_file(const char *path, size_t bytes_max, struct conf_node **root, struct sy_error *err) {
     char *text;
     size_t bytes;
-    int rc = conf_slurp(path, &text, &bytes, err);
+    int rc = slurp(path, bytes_max, &text, &bytes, err);
     if (rc)
         return rc;
     rc = conf_read_text(path, text, bytes, root, err);
     free(text);
     return rc;
+}
+
+int conf_read_file(const char *path, struct conf_node **root, struct sy_error *err) {
+    return read_file(path, CONF_BYTES_MAX, root, err);
+}
+
+int conf_read_large_file(const char *path, struct conf_node **root, struct sy_error *err) {
+    return read_file(path, CONF_LARGE_MAX, root, err);
 }
 
 /* ---- overrides ---- */

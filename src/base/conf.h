@@ -2,8 +2,8 @@
  *
  * A mistake is one sentence that says where, what was found and what was expected:
  *     cluster.yaml:3: models.slo_ms: 'soon' is not a number (expected a number over 0, in milliseconds)
- * A file is one document of at most 1 MiB; aliases are refused, keys are words and unique. Not for the hot
- * path; any thread; no state. */
+ * A file is one document of at most 1 MiB, or 64 MiB where long lists are expected; aliases are refused, keys are words
+ * and unique. Not for the hot path; any thread; no state. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +15,7 @@
 #define CONF_DEPTH_MAX 16        /* levels of mappings and lists within each other */
 #define CONF_KEYS_MAX  10000     /* of a mapping */
 #define CONF_BYTES_MAX (1 << 20) /* of a file */
+#define CONF_LARGE_MAX (1 << 26) /* of a file of conf_read_large_file() */
 
 enum conf_kind { CONF_SCALAR, CONF_LIST, CONF_MAP };
 
@@ -35,6 +36,8 @@ struct conf_node {
 /* Reads a file. -errno, or -EINVAL for what is not YAML; `err` starts with the path. An empty file is an empty mapping.
  * `path` must outlive the tree, which is the caller's to free. */
 int conf_read_file(const char *path, struct conf_node **root, struct sy_error *err);
+/* The same for a file of up to CONF_LARGE_MAX bytes, of somebody who may use up our memory. */
+int conf_read_large_file(const char *path, struct conf_node **root, struct sy_error *err);
 /* The same from memory; `origin` is what mistakes call it. */
 int conf_read_text(const char *origin, const char *text, size_t bytes, struct conf_node **root, struct sy_error *err);
 /* A whole file of at most CONF_BYTES_MAX bytes, not terminated; *text is the caller's to free(). */

@@ -130,7 +130,7 @@ static int file_make(struct conf_node *root, struct partition_file *file, struct
 
 int partition_file_read(const char *path, struct partition_file *file, struct sy_error *err) {
     struct conf_node *root;
-    int rc = conf_read_file(path, &root, err);
+    int rc = conf_read_large_file(path, &root, err);
     return rc ? rc : file_make(root, file, err);
 }
 

@@ -256,7 +256,7 @@ static int file_make(struct conf_node *root, bool whole, struct squishy_file *fi
 
 int squishy_file_read(const char *path, bool whole, struct squishy_file *file, struct sy_error *err) {
     struct conf_node *root;
-    int rc = conf_read_file(path, &root, err);
+    int rc = conf_read_large_file(path, &root, err);
     return rc ? rc : file_make(root, whole, file, err);
 }
 

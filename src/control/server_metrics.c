@@ -54,6 +54,7 @@ void server_render_metrics(void *server, struct text *out) {
         .thread_of_served = s->wiring.thread_of_served,
         .ranks = (const struct rank_thread *const *)s->rank_threads,
         .rank_threads = s->central_thread ? 0 : s->wiring.rank_threads,
+        .wiring = &s->wiring,
         .moves = binds ? &moves : NULL,
         .needed = s->central_thread ? central_thread_accelerators_needed(s->central_thread) : 0,
     };

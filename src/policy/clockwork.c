@@ -381,6 +381,7 @@ static void request_arrived(struct clockwork *c, int64_t now_ns, const struct re
         central_refuse(out, c->pool, node, REFUSAL_DEADLINE);
         return;
     }
+    model->items += message->items;
     if (hopeless(c, m, request, now_ns)) {
         if (possible_as_profiled(c, m, request, now_ns))
             tables_relax(c, m, now_ns);
@@ -471,7 +472,7 @@ static int64_t wake_time(const struct clockwork *c) {
         wake_ns = heap_top(&c->expiry).key + 1;
     if (c->memories && c->load_due_ns < wake_ns)
         wake_ns = c->load_due_ns;
-    return wake_ns;
+    return wake_ns < clockwork_needed_due_ns(c) ? wake_ns : clockwork_needed_due_ns(c);
 }
 
 static void clockwork_step(void *core, int64_t now_ns, const struct central_event *event, struct central_output *out) {
@@ -508,13 +509,19 @@ static void clockwork_step(void *core, int64_t now_ns, const struct central_even
     if (c->memories)
         clockwork_load_schedule(c, now_ns, out);
     expired_refuse(c, now_ns, out);
+    clockwork_needed_look(c, now_ns);
     out->wake_ns = wake_time(c);
+}
+
+static double clockwork_needed(const void *core) {
+    return ((const struct clockwork *)core)->needed;
 }
 
 static const struct central_ops clockwork_ops = {
     .bytes = clockwork_bytes,
     .init = clockwork_init,
     .step = clockwork_step,
+    .needed = clockwork_needed,
     .uses_memory = true,
 };
 

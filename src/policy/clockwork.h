@@ -1,6 +1,6 @@
 /* clockwork.h - the state of the policy `clockwork`, for its own files only: clockwork.c (queues, batches),
- * clockwork_layout.c (memory), clockwork_strategy.c (a model's next batch) and clockwork_load.c (what is loaded where).
- */
+ * clockwork_layout.c (memory), clockwork_strategy.c (a model's next batch), clockwork_load.c (what is loaded where) and
+ * clockwork_needed.c (how many accelerators the load needs). */
 #pragma once
 
 #include "base/heap.h"
@@ -17,6 +17,9 @@ struct clockwork_model {
                                                     * type */
     struct rolling *rolling[ACCELERATOR_TYPES_MAX];
     uint32_t batch_max;
+    int64_t slo_ns;
+    uint64_t items; /* that came since clockwork.needed_at_ns */
+    double rate;    /* items a second until then */
     int64_t ran_ns; /* when a batch of it last ended; TIME_NEVER: not since requests were first refused */
     /* where memory is short */
     int64_t load_ns;
@@ -73,6 +76,9 @@ struct clockwork {
     uint32_t *members;  /* accelerators, group by group */
     struct heap due;    /* groups by when a batch must be chosen */
     struct heap expiry; /* models by the latest start of their first request */
+    double needed;      /* accelerators that the load needs, as of needed_at_ns (0: of no time yet) */
+    int64_t needed_at_ns;
+    bool needed_known; /* there was a rate before */
     /* where memory is short; else NULL */
     struct clockwork_memory *memories; /* [accelerators] */
     uint8_t *places;                   /* [models][accelerators] */
@@ -133,6 +139,13 @@ int64_t clockwork_alone_ns(const struct clockwork *c, uint32_t model, uint32_t i
 void clockwork_placed(struct clockwork *c, uint32_t model, uint32_t accelerator);
 /* Room for one more action, or NULL. */
 struct central_action *clockwork_action(struct central_output *out);
+
+/* ---- clockwork_needed.c ---- */
+
+/* Measures the rates and the load once a second; at each event. */
+void clockwork_needed_look(struct clockwork *c, int64_t now_ns);
+/* When it is to be called at the latest. */
+int64_t clockwork_needed_due_ns(const struct clockwork *c);
 
 /* ---- clockwork_load.c ---- */
 

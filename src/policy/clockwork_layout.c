@@ -10,6 +10,7 @@ static void model_layout(struct clockwork *c, struct arena *arena, const struct 
     if (model) {
         deadline_queue_init(&model->queue);
         model->batch_max = batch_max;
+        model->slo_ns = from->slo_ns;
         model->ran_ns = TIME_NEVER;
         model->allocated_at_ns = INT64_MIN;
         model->load_ns = from->load_ns;

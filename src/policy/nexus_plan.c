@@ -10,6 +10,8 @@
 #define CHANGE_ERRORS 4    /* by more than so many standard errors of a second's count */
 #define RECENT_WEIGHT 0.5  /* of the last look */
 #define STAYS_WORTH   1e6  /* in accelerators: more than any occupancy */
+#define PACKING_WEIGHT 0.1  /* of a plan, in what packing takes */
+#define STEADY_SHARE   0.05 /* a load that changes by less from plan to plan is taken to be the same */
 #define IDLE_LOAD     1e-3 /* of a session without requests, so that such sessions spread */
 
 /* ---- rates ---- */
@@ -249,6 +251,16 @@ static void places_end(struct nexus *n, int64_t now_ns, struct central_output *o
     }
 }
 
+/* What the load needs: as many as it would keep busy in full batches, and what packing takes on top of them. The latter
+ * jumps by whole accelerators where the load hardly changes, so it is then the mean of the last plans. */
+static void needed_set(struct nexus *n, double full, double packed) {
+    double more = packed - full, change = full - n->full;
+    bool steady = n->rates_known && change < STEADY_SHARE * n->full && -change < STEADY_SHARE * n->full;
+    n->packing = steady ? n->packing + PACKING_WEIGHT * (more - n->packing) : more;
+    n->full = n->rates_known ? full : 0;
+    n->needed = full + n->packing;
+}
+
 void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *out) {
     for (uint32_t p = 0; p < n->places_max; p++)
         n->place[p].planned = false;
@@ -258,18 +270,19 @@ void nexus_plan_epoch(struct nexus *n, int64_t now_ns, struct central_output *ou
         n->accelerator[a].bytes_planned = 0;
         up += n->accelerator[a].up;
     }
-    n->needed = 0;
+    double full = 0, packed = 0;
     for (uint32_t t = 0; t < n->types; t++) {
         sessions_set(n, t);
+        full += oblivious_needed(n);
         if (n->plan == NEXUS_OBLIVIOUS) {
             places_oblivious(n, now_ns, t);
-            n->needed += oblivious_needed(n);
             continue;
         }
         double scale = squishy_fit_update(&n->fit[t], n->sessions);
         places_take(n, now_ns, t);
-        n->needed += squishy_fit_needed(&n->fit[t], n->sessions, scale);
+        packed += squishy_fit_needed(&n->fit[t], n->sessions, scale);
     }
+    needed_set(n, full, n->plan == NEXUS_OBLIVIOUS ? full : packed);
     if (!n->rates_known)
         n->needed = up;
     places_force(n, now_ns);

@@ -93,6 +93,8 @@ struct nexus {
     bool started, rates_known;
     bool silent;   /* the plan is for no requests at all */
     double needed; /* accelerators that the planned rates need; all that are up, while no rate is known */
+    double full;    /* of them, those that full batches would keep busy; 0: of no plan yet; */
+    double packing; /* and what packing takes beside them */
     int64_t planned_ns, looked_ns; /* when the plan was made; when the rates were looked at */
     bool counts;                   /* a request has come: what is planned from now on counts as moved or kept */
     struct central_moves moves;

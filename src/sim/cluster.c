@@ -265,10 +265,11 @@ int cluster_make(struct cluster *cluster, const struct scenario *scenario, struc
     int checked = faults_check(scenario, err);
     if (checked)
         return checked;
-    if (scenario->subclusters > 1 && (scenario->policy->central || scenario->autoscale.enabled))
-        return error_set(err, -ENOTSUP, "cluster.subclusters: not with %s%s",
-                         scenario->policy->central ? "the central policy " : "autoscale",
-                         scenario->policy->central ? scenario->policy->name : "");
+    if (scenario->subclusters > 1 && scenario->policy->central)
+        return error_set(err, -ENOTSUP, "cluster.subclusters: not with the central policy %s", scenario->policy->name);
+    if (scenario->autoscale.enabled && scenario->autoscale.min < scenario->subclusters)
+        return error_set(err, -EINVAL, "autoscale.min: %u sub-clusters need at least as many accelerators",
+                         scenario->subclusters);
     if (scenario->subclusters > 1 && scenario->pipeline_count)
         return error_set(err, -ENOTSUP, "cluster.subclusters: not with pipelines");
     for (uint32_t m = 0; m < scenario->model_count && scenario->policy->central; m++)

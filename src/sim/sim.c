@@ -140,6 +140,7 @@ void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arriva
     struct sim_model_result *result = &sim->result->models[model];
     struct sim_class_result *class = sim_class_of(sim, model, priority);
     bool bad = outcome == SIM_DROPPED || outcome == SIM_LATE, best_effort = priority == PRIORITY_BEST_EFFORT;
+    sim->ended += outcome != SIM_CANCELLED;
     sim->bad += bad && !best_effort;
     if (class && sim_counts(sim, best_effort ? sim->now_ns : arrival_ns))
         class->count[outcome]++;

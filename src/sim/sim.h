@@ -103,7 +103,7 @@ struct sim_config {
     const uint8_t *accelerator_type; /* [accelerators] */
     uint32_t accelerators, types;
     uint32_t subclusters;       /* each with its rank core, its share of each type, and models; 0: one. Policies by
-                                   candidates; not with autoscale */
+                                   candidates */
     double epoch_s;             /* how often models may move between them (plan/balance.h); 0: they stay */
     double subcluster_rate_max; /* items/s that each is to have at most; 0: any */
     double forced_moves_rate;   /* besides, so many models a second move anywhere, for tests; 0: none */
@@ -214,6 +214,8 @@ struct sim_result {
     double busy;                            /* share of the accelerators' time spent running, while requests counted */
     double accelerators_mean;               /* in service, while requests counted */
     uint32_t accelerators_max;              /* in service at once, ever */
+    uint64_t joins, departures; /* of accelerators, by faults and autoscale; those with autoscale that are not there at
+                                   the beginning are no departures */
     struct sim_advice *advice;              /* [advice_count] changes, with autoscale */
     uint32_t advice_count;
     uint32_t accelerators_used; /* that ever ran a batch */

@@ -347,6 +347,7 @@ void sim_accelerator_down(struct sim *sim, uint32_t a) {
     sim_source_set(sim, sim->sources.runs + a, TIME_NEVER);
     sim_source_set(sim, sim->sources.loads + a, TIME_NEVER);
     sim_tell_left(sim, a);
+    sim->result->departures++;
     while (accelerator->runs.head != SIM_NOTHING)
         run_over(sim, a, false, !sim->driver->loses_late);
     while (accelerator->loads.head != SIM_NOTHING)
@@ -361,6 +362,7 @@ void sim_accelerator_up(struct sim *sim, uint32_t a) {
     for (; accelerator->lost; accelerator->lost--) /* reported before it is back */
         sim_tell_ended(sim, a, &gone, false);
     sim_tell_joined(sim, a);
+    sim->result->joins++;
 }
 
 void sim_accelerator_stall(struct sim *sim, uint32_t a, int64_t for_ns) {

@@ -53,7 +53,7 @@ static struct autoscale_seen seen_since(struct sim *sim) {
     struct autoscale_seen seen = {
         .present = s->present,
         .needed = (needed_ns - s->needed_ns) / (double)sim->config->autoscale->every_ns,
-        .requests = sim->result->requests - s->requests,
+        .requests = sim->ended - s->requests,
         .bad = sim->bad - s->bad,
     };
     s->needed_ns = needed_ns;
@@ -82,6 +82,7 @@ static void follow(struct sim *sim, uint32_t wanted) {
         present_set(sim, s->present - 1);
         sim->accelerators[s->present].released_ns = sim->now_ns;
         sim->driver->left(sim, s->present);
+        sim->result->departures++;
         sim_scaling_drained(sim, s->present);
     }
     next_start_set(sim);
@@ -123,6 +124,7 @@ void sim_scaling_start(struct sim *sim) {
         s->starting--;
         present_set(sim, s->present + 1);
         sim->driver->joined(sim, s->present - 1);
+        sim->result->joins++;
     }
     next_start_set(sim);
 }

@@ -21,15 +21,6 @@ static double throughput(const struct sim_model *m, uint32_t type) {
     return profile ? (double)m->batch_max * (double)NS_PER_S / (double)profile->latency_ns[m->batch_max] : 0;
 }
 
-/* Time of an accelerator that an item takes at the batch size that suits the rate: as the policy `deferred` has b*. */
-static double item_ns(const struct sim_model *m, uint32_t type, double rate) {
-    double alpha = m->profiles[type]->alpha_ns, beta = m->profiles[type]->beta_ns, slo = (double)m->slo_ns;
-    double gap = (double)NS_PER_S / rate, most = alpha > 0 ? (slo - beta) / alpha : m->batch_max;
-    double batch = (slo - beta + gap) / (alpha + gap);
-    batch = batch < most ? batch : most;
-    return alpha + beta / (batch > 1 ? batch : 1);
-}
-
 /* Somebody who plans a cluster knows its first rates; otherwise all models are alike. */
 static void first_load_set(const struct sim_config *c, uint32_t model, double shares, struct balance_model *to) {
     const struct sim_model *m = &c->models[model];
@@ -37,7 +28,9 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
     double rate = c->rates_known ? c->steps[0].rate_rps * items * m->share / shares : 0;
     for (uint32_t t = 0; t < c->types; t++) {
         to->most[t] = throughput(m, t);
-        double each_ns = to->most[t] > 0 && rate > 0 ? item_ns(m, t, rate) : 0;
+        double each_ns = 0;
+        if (to->most[t] > 0 && rate > 0)
+            each_ns = profile_item_ns(m->profiles[t], m->batch_max, m->slo_ns, rate);
         best_ns = best_ns <= 0 || each_ns < best_ns ? each_ns : best_ns;
     }
     to->rate = c->rates_known ? rate : 1;
@@ -45,12 +38,20 @@ static void first_load_set(const struct sim_config *c, uint32_t model, double sh
     to->part = BALANCE_NOWHERE;
 }
 
-/* Accelerators that are up, by part. */
+/* Whether an accelerator is in service; the first assignment is made before any is. */
+static bool in_service(const struct sim *sim, uint32_t accelerator) {
+    const struct sim_config *c = sim->config;
+    if (c->autoscale)
+        return accelerator < (sim->scaling.present ? sim->scaling.present : c->accelerators_first);
+    return !sim->accelerators[accelerator].down;
+}
+
+/* Accelerators in service, by part. */
 static void parts_look(struct sim *sim) {
     struct cores *cores = cores_of(sim);
     memset(cores->up, 0, cores->part_count * sizeof(*cores->up));
     for (uint32_t a = 0; a < sim->config->accelerators; a++)
-        if (!sim->accelerators[a].down)
+        if (in_service(sim, a))
             cores->up[cores->part_of_accelerator[a]].accelerators[sim->config->accelerator_type[a]]++;
 }
 

@@ -122,6 +122,7 @@ static void end_count(struct sim *sim, uint64_t number, uint32_t pipeline, int64
     struct sim_pipeline_result *result = &sim->result->pipelines[pipeline];
     enum sim_outcome outcome = outcomes[end];
     bool bad = outcome == SIM_DROPPED || outcome == SIM_LATE;
+    sim->ended += outcome != SIM_CANCELLED;
     sim->bad += bad;
     if (observer && observer->query_ended)
         observer->query_ended(observer->context, sim->now_ns, number, end, reason);

@@ -187,7 +187,7 @@ struct sim {
     struct sim_links links;
     struct arena driver_memory; /* where the driver's memory begins */
     double busy_ns, ran_ns;     /* while requests count; always. Of many accelerators they outgrow 64 bits */
-    uint64_t bad;               /* requests, warm-up included */
+    uint64_t ended, bad;        /* requests and queries, warm-up included, cancelled ones not */
     struct sim_scaling scaling;
     uint64_t *bad_most; /* [models + pipelines] a run with more is given up; or NULL */
     void *driver_state;

@@ -137,6 +137,28 @@ void scheduler_metrics_render_models(const struct scheduler_counters *s, const s
 
 /* ---- threads ---- */
 
+/* What the parts have, of which there are several. */
+static void parts_render(const struct scheduler_counters *s, struct text *out) {
+    uint32_t serving[RANK_THREADS_MAX] = {0};
+    for (uint32_t a = 0; a < s->wiring->accelerators; a++)
+        serving[wiring_part_of_accelerator(s->wiring, a)] +=
+            wiring_accelerator_state(s->wiring, a) == ACCELERATOR_SERVING;
+    metric_heading(out, "symphony_rank_thread_accelerators_needed", "gauge",
+                   "How many the present load of the models of a rank thread needs, at the best batch sizes.");
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        text_printf(out, "symphony_rank_thread_accelerators_needed{rank_thread=\"%u\"} %.6g\n", k,
+                    rank_thread_accelerators_needed(s->ranks[k]));
+    metric_heading(out, "symphony_rank_thread_accelerators", "gauge", "Accelerators of a rank thread in service.");
+    for (uint32_t k = 0; k < s->rank_threads; k++)
+        text_printf(out, "symphony_rank_thread_accelerators{rank_thread=\"%u\"} %u\n", k, serving[k]);
+    if (s->wiring->link != LINK_NONE)
+        return; /* the numbers of accelerators are the backends' own */
+    metric_heading(out, "symphony_accelerator_rank_thread", "gauge", "The rank thread that has the accelerator.");
+    for (uint32_t a = 0; a < s->wiring->accelerators; a++)
+        text_printf(out, "symphony_accelerator_rank_thread{accelerator=\"%u\"} %u\n", a,
+                    wiring_part_of_accelerator(s->wiring, a));
+}
+
 void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct text *out) {
     double needed = s->rank_threads ? 0 : s->needed;
     uint64_t grants = 0;
@@ -150,13 +172,8 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
                        "How many the present load needs, at the best batch sizes.");
         text_printf(out, "symphony_accelerators_needed %.6g\n", needed);
     }
-    if (s->rank_threads > 1) {
-        metric_heading(out, "symphony_rank_thread_accelerators_needed", "gauge",
-                       "The same, of the models of one rank thread, which has accelerators of its own.");
-        for (uint32_t k = 0; k < s->rank_threads; k++)
-            text_printf(out, "symphony_rank_thread_accelerators_needed{rank_thread=\"%u\"} %.6g\n", k,
-                        rank_thread_accelerators_needed(s->ranks[k]));
-    }
+    if (s->rank_threads > 1)
+        parts_render(s, out);
     if (s->moves) {
         metric_heading(out, "symphony_placement_plans_total", "counter",
                        "Plans that bound models to accelerators, since the first request.");

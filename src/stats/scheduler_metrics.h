@@ -6,6 +6,7 @@
 #include "sched/central.h"
 #include "sched/model_thread.h"
 #include "sched/rank_thread.h"
+#include "sched/wiring.h"
 
 /* Where a scheduler counts. Written by its threads, read by any. */
 struct scheduler_counters {
@@ -16,6 +17,7 @@ struct scheduler_counters {
     const uint32_t *thread_of_served;       /* [served models] the thread that schedules each */
     const struct rank_thread *const *ranks; /* [rank_threads] */
     uint32_t rank_threads;                  /* 0: a central thread does their work */
+    const struct wiring *wiring;            /* which accelerators each has, and which are in service */
     double needed;                          /* then: accelerators that it says the load needs; negative: it does not */
     const struct central_moves *moves;      /* of models between accelerators; NULL: none is bound to any */
 };

@@ -129,3 +129,11 @@ uint32_t profile_batch_best(const struct profile *profile) {
 uint32_t profile_batch_cheapest(const struct profile *profile) {
     return batch_costing(profile, cost_least(profile) * CHEAPEST_WITHIN);
 }
+
+double profile_item_ns(const struct profile *profile, uint32_t batch_max, int64_t slo_ns, double rate) {
+    double alpha = profile->alpha_ns, beta = profile->beta_ns, slo = (double)slo_ns, gap = 1e9 / rate;
+    double most = alpha > 0 ? (slo - beta) / alpha : batch_max, batch = (slo - beta + gap) / (alpha + gap);
+    most = most < batch_max ? most : batch_max;
+    batch = batch < most ? batch : most;
+    return alpha + beta / (batch > 1 ? batch : 1);
+}

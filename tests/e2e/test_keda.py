@@ -219,11 +219,17 @@ def test_a_stream_ends_with_the_server(scenario):
         assert said.get(timeout=60) == grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_central_policy_measures_what_is_busy(scenario):
-    with Server("--scenario", scenario, "--autoscale", QUICKLY, "--policy", "clockwork") as running, Keda(running) as keda:
+@pytest.mark.parametrize("policy", ["kairos", "clockwork"])
+def test_central_policies_measure_what_is_needed(scenario, policy):
+    with Server("--scenario", scenario, "--autoscale", QUICKLY, "--policy", policy) as running, Keda(running) as keda:
         with load(running, rate=40):  # some 1.6 accelerators' worth
             wait_until(lambda: keda.code(keda.wanted) is None and keda.wanted() >= 2, WAIT_S)
-        assert "symphony_accelerators_needed" not in running.metrics()
+            if policy == "clockwork":
+                wait_until(lambda: 0.8 < running.metrics()["symphony_accelerators_needed"] < 2.4, WAIT_S)
+        if policy == "clockwork":
+            wait_until(lambda: running.metrics()["symphony_accelerators_needed"] < 0.1, WAIT_S)  # though nothing comes any more
+        else:
+            assert "symphony_accelerators_needed" not in running.metrics()
 
 
 def test_any_frontend_of_a_cluster_says_it(scenario):

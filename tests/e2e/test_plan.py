@@ -243,6 +243,17 @@ def test_a_large_partition(tmp_path):
     assert freely["objective"] < answer["objective"]
 
 
+def test_ten_thousand_models(tmp_path):
+    r = random.Random(2)
+    models = [{"name": "m%d" % i, "rate_rps": r.expovariate(0.01), "static_mb": r.uniform(17, 822), "dynamic_mb": r.uniform(1000, 6000)}
+              for i in range(10000)]
+    problem = {"subclusters": 100, "models": models}
+    assert len(json.dumps(problem)) > 1 << 20
+    status, answer = partition(tmp_path, problem, "--time-limit", "2")
+    assert status == 0 and answer["objective"] < 0.02
+    is_what_it_says(problem, answer)
+
+
 def test_an_slo_is_split(tmp_path):
     done = plan("split", PLANS / "traffic.yaml", "--json")
     answer = json.loads(done.stdout)

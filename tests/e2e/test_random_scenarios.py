@@ -126,7 +126,7 @@ def fail(r, made):
                              "noticed_ms": r.choice([0, r.by_size(0.1, 1000)])}
     if "faults" in cluster and r.sometimes(0.5):
         cluster["faults"]["backends"] = r.randint(1, sum(a["count"] for a in cluster["accelerators"]))
-    if "memory_gib" not in cluster and r.sometimes(0.5):
+    if "memory_gib" not in cluster and "subclusters" not in cluster and r.sometimes(0.5):
         cluster["scheduler_faults"] = {"every_s": r.by_size(0.01, 1), "for_s": r.by_size(0.001, 0.5)}
 
 
@@ -159,6 +159,11 @@ def scenario(seed, policy, folder):
             cluster["memory_gib"] = r.by_size(0.03, 2)
     elif r.sometimes():
         cluster["memory_gib"] = r.by_size(0.03, 2)
+    least = min(a["count"] for a in cluster["accelerators"])
+    if policy in CORES and least > 1 and r.sometimes():
+        cluster |= {"subclusters": r.randint(2, least), "epoch_s": r.choice([0, 0.05, 1])}
+        if "autoscale" in made:
+            made["autoscale"]["min"] = cluster["subclusters"]
     if "autoscale" not in made and r.sometimes(0.4):
         fail(r, made)
     return made

@@ -78,6 +78,9 @@ def test_models_move_to_rank_threads_that_have_room(tmp_path):
         samples = server.metrics()
         needed = [samples['symphony_rank_thread_accelerators_needed{rank_thread="%d"}' % k] for k in range(4)]
         assert sum(needed) == pytest.approx(samples["symphony_accelerators_needed"], rel=0.01, abs=0.01)
+        assert [samples['symphony_rank_thread_accelerators{rank_thread="%d"}' % k] for k in range(4)] == [2] * 4
+        owners = [samples['symphony_accelerator_rank_thread{accelerator="%d"}' % a] for a in range(8)]
+        assert sorted(owners) == [0, 0, 1, 1, 2, 2, 3, 3]
         answered = {k: v for k, v in samples.items() if k.startswith("symphony_requests_total")}
         assert sum(answered.values()) == asked + 80
         assert sum(v for k, v in answered.items() if 'outcome="ok"' in k) == asked + 80

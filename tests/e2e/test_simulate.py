@@ -5,6 +5,7 @@ Needs nothing but pytest and the program (and gnuplot for the pictures, where it
 # sanitizers: address
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -205,6 +206,55 @@ def test_a_steady_load_is_left_alone(tmp_path, rate, seed):
     r = result(path, "--set", "workload.rate_rps=%d" % rate, "--set", "run.seconds=1200", "--seed", str(seed))
     assert [a for a in r["advice"] if a["second"] > 300] == []
     assert r["bad_rate"] < 0.01
+
+
+@pytest.mark.skipif(SANITIZED, reason="twelve million requests")
+@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
+def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy):
+    """10 to 90 % of what 20 accelerators can take."""
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 5, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
+                    "workload: {rate_rps: 685}\nautoscale: {min: 1, max: 40}\nrun: {seconds: 4200, warmup_seconds: 0}\n")
+    done = simulate(path, "--json", "--policy", policy, "--sweep", "workload.rate_rps=68:612:68")
+    loads = json.loads(done.stdout)
+    assert len(loads) == 9
+    for r in loads:
+        assert [a for a in r["advice"] if a["second"] > 600] == [], r["sweep"]
+        assert r["bad_rate"] < 0.01
+    means = [r["accelerators_mean"] for r in loads]
+    assert means == sorted(means) and means[0] < 5 and means[-1] > 17, means
+
+
+@pytest.mark.skipif(SANITIZED, reason="four million requests")
+def test_a_day_takes_hardly_more_than_who_knows_it_beforehand(tmp_path):
+    """24 steps up and down, one of them twice the load all at once. The oracle knows each, and lets 1 % be bad."""
+    path, step_s = tmp_path / "s.yaml", 300
+    rates = [round(330 - 270 * math.cos(2 * math.pi * i / 24)) * (2 if i == 15 else 1) for i in range(24)]
+    path.write_text("cluster: {accelerators: 4}\nmodels: [{name: m, copies: 5, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
+                    "workload: {rate_rps: 60}\nautoscale: {min: 1, max: 60, headroom: 0.05, start_delay_s: 20}\n"
+                    "policy: {name: deferred, consolidate: true}\nrun: {seconds: %d, warmup_seconds: 0}\n" % (24 * step_s))
+
+    def is_enough(rate, count):
+        return result(path, "--set", "workload.rate_rps=%d" % rate, "--set", "cluster.accelerators=%d" % count, "--set",
+                      "autoscale={min: %d, max: %d}" % (count, count), "--set", "run.seconds=60")["bad_rate"] <= 0.01
+
+    oracle, least = [], {}
+    for rate in rates:
+        if rate not in least:
+            least[rate] = next(count for count in range(rate // 40, 60) if count and is_enough(rate, count))
+        oracle.append(least[rate])
+    r = result(path, "--set", "workload.rate_rps={steps: %s}" % json.dumps([[i * step_s, rate] for i, rate in enumerate(rates)]))
+    assert r["accelerators_mean"] < 1.12 * sum(oracle) / len(oracle)
+    assert r["bad_rate"] < 0.015
+    assert len(r["advice"]) < 50
+
+
+def test_load_goes_to_the_accelerators_with_the_lowest_numbers():
+    """At half load a good part of them is never used, so that the idle share says how many are too many."""
+    half = (SCENARIOS / "zoo-1080ti.yaml", "--set", "workload.rate_rps=3750", "--set", "run.seconds=20", "--seed", "3")
+    assert result(*half, "--policy", "deferred:consolidate=true")["accelerators_used"] <= 52
+    for policy in ("deferred", "eager", "clockwork"):
+        assert result(*half, "--policy", policy)["accelerators_used"] == 64
 
 
 def test_a_released_accelerator_is_in_service_until_it_has_ended(tmp_path):

@@ -67,7 +67,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with Server("--scenario", folder / "scenario.yaml", "--no-learn") as running:
+    with Server("--scenario", folder / "scenario.yaml", "--no-learn", "--autoscale", "every_s=1") as running:
         load(running)
         yield running
 
@@ -122,6 +122,9 @@ def test_the_least_are_found(recording):
     assert least["bad_rate"] <= 0.01 < least["bad_rate_with_one_less"]
     again = whatif(recording, "--accelerators", least["accelerators"] - 1, "--set", "run.seed=1")
     assert again["changed"]["bad_rate"] == pytest.approx(least["bad_rate_with_one_less"])
+    advice = found["advice"]  # it keeps headroom, and released none while the load lasted
+    assert least["accelerators"] <= advice["most"] <= 16 and advice["least"] <= advice["last"] <= advice["most"]
+    assert 1 < advice["needed_mean"] <= least["accelerators"] + 0.5  # of accelerators that have no time to spare
     shown = run("whatif", recording, "--least")
     assert shown.returncode == 0
     assert re.search(r"least accelerators with at most 1 %% bad: %d" % least["accelerators"], shown.stdout)

@@ -48,6 +48,7 @@ struct scenario {
     struct profile *profiles[MODELS_MAX][TYPES_MAX];
     uint8_t accelerator_type[CLUSTER_MAX];
     struct sim_rate_step steps[2];
+    struct autoscale_config autoscale; /* of whoever draws it */
 };
 
 static inline double between(struct rng *rng, double low, double high) {
@@ -232,6 +233,8 @@ static inline const char *scenario_run(struct scenario *s, char *text, size_t te
     totals->moves += result.moves;
     totals->takeovers += result.takeovers;
     totals->sent_again += result.sent_again;
+    totals->joins += result.joins;
+    totals->departures += result.departures;
     free(memory);
     free(checker);
     return wrong ? text : NULL;

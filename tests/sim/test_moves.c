@@ -1,20 +1,39 @@
 /* test_moves.c - models that move between sub-clusters: nothing is lost, doubled, or late for it.
  *
- * usage: moves [MOVES [FIRST_SEED]], or SYMPHONY_MOVES and SYMPHONY_SEED in the environment: how many moves are to be
- * made in drawn clusters, at the least. A failing run prints its seed; `moves 1 SEED` repeats it. */
+ * usage: moves [MOVES [FIRST_SEED]], or SYMPHONY_MOVES and SYMPHONY_SEED in the environment: how many moves of models,
+ * how many joins and how many departures of accelerators there are to be in drawn clusters, at the least. A failing run
+ * prints its seed; `moves 1 SEED` repeats it. */
 #include <signal.h>
 #include <unistd.h>
 
 #include "base/container.h"
+#include "plan/autoscale.h"
 #include "sim/random_cluster.h"
 
-#define MOVES 30000
+#define MOVES 100000
 
 /* ---- drawn clusters: accelerators come and go, clients leave, models move all the time and go nowhere for a while
  * ---- */
 
 static const struct policy_ops *const moving[] = {&policy_deferred, &policy_symphony, &policy_eager, &policy_timeout,
                                                   &policy_fifo};
+
+/* As the load of a few milliseconds advises: they end what they have before they are gone. A policy that refuses
+ * nothing would wait forever in a part without any. */
+static void accelerators_follow(struct scenario *s, struct rng *rng) {
+    struct sim_config *c = &s->config;
+    uint32_t least = c->policy->deadline_blind ? c->subclusters : 1;
+    if (least > c->accelerators || (least > 1 && c->types > 1))
+        return;
+    c->fault_every_s = 0;
+    c->autoscale = &s->autoscale;
+    c->accelerators_first = least + (uint32_t)rng_below(rng, c->accelerators - least + 1);
+    s->autoscale = (struct autoscale_config){.min = least,
+                                             .max = c->accelerators,
+                                             .headroom = between(rng, 0, 0.5),
+                                             .every_ns = (int64_t)between(rng, 1e5, 1e7),
+                                             .start_delay_ns = (int64_t)between(rng, 0, 1e7)};
+}
 
 static void moves_draw(struct scenario *s, uint64_t seed) {
     struct sim_config *c = &s->config;
@@ -28,12 +47,19 @@ static void moves_draw(struct scenario *s, uint64_t seed) {
         c->message_ns = (int64_t)between(&rng, 1e5, 2e6);
         c->forced_moves_rate *= 4;
     }
+    if (chance(&rng, 0.3))
+        accelerators_follow(s, &rng);
+    else if (chance(&rng, 0.9)) { /* they die and come back all the time */
+        c->fault_every_s = between(&rng, 1e-5, 1e-3);
+        c->fault_s = between(&rng, 1e-5, 1e-3);
+        c->fault_stalls = between(&rng, -0.5, 0.5);
+    }
 }
 
-static bool drawn_clusters(uint64_t moves, uint64_t seed) {
+static bool drawn_clusters(uint64_t least, uint64_t seed) {
     struct sim_result totals = {0};
     uint64_t runs = 0;
-    for (; totals.moves < moves; runs++) {
+    for (; totals.moves < least || totals.joins < least || totals.departures < least; runs++) {
         struct scenario scenario;
         char text[256];
         uint64_t at = seed + runs;
@@ -47,9 +73,10 @@ static bool drawn_clusters(uint64_t moves, uint64_t seed) {
             return false;
         }
     }
-    printf("%" PRIu64 " clusters, %" PRIu64 " moves, %" PRIu64 " requests: %" PRIu64 " good, %" PRIu64
-           " dropped, %" PRIu64 " late, %" PRIu64 " cancelled\n",
-           runs, totals.moves, totals.requests, totals.good, totals.dropped, totals.late, totals.cancelled);
+    printf("%" PRIu64 " clusters, %" PRIu64 " moves, %" PRIu64 " joins, %" PRIu64 " departures, %" PRIu64
+           " requests: %" PRIu64 " good, %" PRIu64 " dropped, %" PRIu64 " late, %" PRIu64 " cancelled\n",
+           runs, totals.moves, totals.joins, totals.departures, totals.requests, totals.good, totals.dropped,
+           totals.late, totals.cancelled);
     return true;
 }
 

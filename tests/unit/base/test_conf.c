@@ -168,11 +168,30 @@ static void missing_files_are_named(void **state) {
     assert_int_equal(conf_read_file("/", &root, &err), -EISDIR);
 }
 
+static void files_have_a_greatest_size(void **state) {
+    (void)state;
+    char path[] = "/tmp/conf-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *file = fdopen(fd, "w");
+    assert_non_null(file);
+    while (ftell(file) <= CONF_BYTES_MAX)
+        fputs("- 1\n", file);
+    assert_int_equal(fclose(file), 0);
+    struct conf_node *root = NULL;
+    struct sy_error err = {""};
+    assert_int_equal(conf_read_file(path, &root, &err), -EFBIG);
+    assert_non_null(strstr(err.text, ": larger than 1048576 bytes"));
+    assert_int_equal(conf_read_large_file(path, &root, &err), 0);
+    assert_int_equal(root->count, CONF_BYTES_MAX / 4 + 1);
+    conf_free(root);
+    remove(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_land_in_the_struct), cmocka_unit_test(mistakes_name_line_and_expectation),
         cmocka_unit_test(overrides_replace_and_add), cmocka_unit_test(wrong_overrides_are_named),
-        cmocka_unit_test(missing_files_are_named),
+        cmocka_unit_test(missing_files_are_named),   cmocka_unit_test(files_have_a_greatest_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void counters_that_begin_anew_are_no_load(void **state) {
 static void a_central_policy_wants_what_batches_took(void **state) {
     (void)state;
     struct world w;
-    begin(&w, &policy_clockwork, &always);
+    begin(&w, &policy_kairos, &always);
     assert_int_equal(advised(&w), ADVICE_NONE);
     assert_in_range(advised(&w), 1, 2);
     struct model_counters *c = (struct model_counters *)server_model_counters(w.server, 1);

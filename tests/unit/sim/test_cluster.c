@@ -178,8 +178,9 @@ static void test_what_is_not_simulated_is_said(void **state) {
     assert_null(c.models);
     scenario.fault_every_s = 0;
     scenario.subclusters = 2;
+    scenario.autoscale.min = 1;
     assert_true(cluster_make(&c, &scenario, &err) < 0);
-    assert_non_null(strstr(err.text, "cluster.subclusters: not with autoscale"));
+    assert_non_null(strstr(err.text, "autoscale.min: 2 sub-clusters need at least as many accelerators"));
     scenario.subclusters = 1;
     scenario.scheduler_every_s = 1;
     assert_true(cluster_make(&c, &scenario, &err) < 0);
@@ -206,6 +207,31 @@ static void test_what_is_not_simulated_is_said(void **state) {
     scenario.policy = &policy_nexus;
     assert_true(cluster_make(&c, &scenario, &err) < 0);
     assert_non_null(strstr(err.text, "cluster.subclusters: not with the central policy nexus"));
+}
+
+/* Accelerators come to two sub-clusters by turns and leave them, and models move to where they are. */
+static void test_accelerators_of_sub_clusters_follow_the_load(void **state) {
+    (void)state;
+    struct cluster c;
+    cluster_of("cluster: {accelerators: 4, subclusters: 2, epoch_s: 2}\n"
+               "models:\n"
+               "  - {name: a, copies: 6, alpha_ms: 1, beta_ms: 2, slo_ms: 50}\n"
+               "workload: {rate_rps: {steps: [[0, 1000], [60, 6000], [120, 1000]]}}\n"
+               "autoscale: {min: 2, max: 20, start_delay_s: 5, every_s: 1}\n"
+               "policy: {name: deferred, consolidate: true}\n"
+               "run: {seconds: 180, warmup_seconds: 0}\n",
+               &c);
+    void *memory = malloc(sim_bytes(&c.config));
+    struct sim_result r;
+    sim_run(&c.config, memory, &r);
+    assert_int_equal(r.stuck + r.unanswered, 0);
+    assert_in_range(r.accelerators_max, 8, 14);
+    assert_true(r.accelerators_mean < 7);
+    assert_in_range(r.advice[r.advice_count - 1].accelerators, 2, 3);
+    assert_int_equal(r.accelerators_used, r.accelerators_max); /* of both sub-clusters */
+    assert_true(r.dropped + r.late < r.offered / 10); /* nearly all in the 7 s until new ones have started */
+    free(memory);
+    cluster_free(&c);
 }
 
 /* One accelerator does 1000 a second, alpha being all there is: at 3500 a second 3.5 are needed, and 4 are 12 % idle.
@@ -285,6 +311,7 @@ int main(void) {
         cmocka_unit_test(test_it_runs),
         cmocka_unit_test(test_subclusters),
         cmocka_unit_test(test_what_is_not_simulated_is_said),
+        cmocka_unit_test(test_accelerators_of_sub_clusters_follow_the_load),
         cmocka_unit_test(test_accelerators_follow_the_load),
         cmocka_unit_test(test_a_trace_is_replayed),
     };
