@@ -207,25 +207,11 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
 
 /* ---- what comes back ---- */
 
-static void step_count(const struct ensemble_run *run, const struct request *request, int64_t now_ns) {
-    struct model_infer_counters *counters = &run->inference->home->counters.models[request->model];
-    enum outcome outcome = request->status == REQUEST_OK           ? OUTCOME_OK
-                           : request->status == REQUEST_FAILED     ? OUTCOME_FAILED
-                           : request->refusal == REFUSAL_CANCELLED ? OUTCOME_CANCELLED
-                                                                   : OUTCOME_REFUSED;
-    counter_add(&counters->outcomes[outcome], 1);
-    if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
-        counter_add(&counters->fail_ns, (uint64_t)(now_ns - request->arrival_ns));
-    if (outcome != OUTCOME_OK)
-        return;
-    counter_add(&counters->items, request->items);
-    counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
-    counter_add(&counters->reply_ns, (uint64_t)(now_ns - request->run_end_ns));
-    atomic_store_explicit(&counters->last_ns, now_ns, memory_order_relaxed); /* statistics */
-    fine_histogram_add(&counters->latency_ns, now_ns - request->arrival_ns);
-    histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
-    if (now_ns <= request->due_ns)
-        counter_add(&counters->in_time, 1);
+static enum outcome outcome_of(const struct request *request) {
+    return request->status == REQUEST_OK           ? OUTCOME_OK
+           : request->status == REQUEST_FAILED     ? OUTCOME_FAILED
+           : request->refusal == REFUSAL_CANCELLED ? OUTCOME_CANCELLED
+                                                   : OUTCOME_REFUSED;
 }
 
 static void refused(struct ensemble_run *run, const struct request *request) {
@@ -315,7 +301,7 @@ struct inference *ensemble_run_returned(struct request *request) {
     if (sent_again(run, r, now_ns))
         return NULL;
     r->returned = true;
-    step_count(run, request, now_ns);
+    inferences_count(run->inference->home, request, outcome_of(request), now_ns);
     if (request->status == REQUEST_OK) {
         run->start_ns = earlier(run->start_ns, request->run_start_ns);
         run->end_ns = request->run_end_ns > run->end_ns ? request->run_end_ns : run->end_ns;

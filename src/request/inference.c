@@ -412,25 +412,31 @@ static enum outcome outcome_of(const struct inference *inference, bool sent) {
                                                           : OUTCOME_FAILED;
 }
 
-void inference_count(const struct inference *inference, int64_t sent_ns) {
-    const struct request *request = &inference->request;
-    if (!inference->model)
-        return;
-    struct model_infer_counters *counters = &inference->home->counters.models[request->model];
-    enum outcome outcome = outcome_of(inference, sent_ns > 0);
+void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns) {
+    struct model_infer_counters *counters = &home->counters.models[request->model];
     counter_add(&counters->outcomes[outcome], 1);
     if (outcome == OUTCOME_REFUSED || outcome == OUTCOME_FAILED)
-        counter_add(&counters->fail_ns, (uint64_t)(sent_ns - request->arrival_ns));
+        counter_add(&counters->fail_ns, (uint64_t)(end_ns - request->arrival_ns));
     if (outcome != OUTCOME_OK)
         return;
     counter_add(&counters->items, request->items);
     counter_add(&counters->run_ns, (uint64_t)(request->run_end_ns - request->run_start_ns));
-    counter_add(&counters->reply_ns, (uint64_t)(sent_ns - request->run_end_ns));
-    atomic_store_explicit(&counters->last_ns, sent_ns, memory_order_relaxed); /* statistics */
-    fine_histogram_add(&counters->latency_ns, sent_ns - request->arrival_ns);
+    counter_add(&counters->reply_ns, (uint64_t)(end_ns - request->run_end_ns));
+    atomic_store_explicit(&counters->last_ns, end_ns, memory_order_relaxed); /* statistics */
+    fine_histogram_add(&counters->latency_ns, end_ns - request->arrival_ns);
     histogram_add(&counters->queue_ns, request->run_start_ns - request->arrival_ns);
-    if (sent_ns <= request->due_ns)
+    if (end_ns <= request->due_ns)
         counter_add(&counters->in_time, 1);
+}
+
+void inference_count(const struct inference *inference, int64_t sent_ns) {
+    const struct request *request = &inference->request;
+    if (!inference->model)
+        return;
+    enum outcome outcome = outcome_of(inference, sent_ns > 0);
+    inferences_count(inference->home, request, outcome, sent_ns);
+    if (outcome != OUTCOME_OK)
+        return;
     /* A client that reads slowly, or wants compressed or large answers, must not lengthen the margin that is taken off
      * everybody's deadlines. */
     if (inference->packed.length == 0 && !inference->bulk && !inference->slow)

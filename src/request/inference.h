@@ -145,6 +145,8 @@ struct inference *inferences_next(struct inferences *home);
 unsigned inference_result(struct inference *inference, bool *retry, struct sy_error *err);
 /* The answer is built. */
 void inference_answered(struct inference *inference, unsigned status);
+/* Counts a request, a client's or a step's, that ended at end_ns. */
+void inferences_count(struct inferences *home, const struct request *request, enum outcome outcome, int64_t end_ns);
 /* Counts it at its end. `sent_ns` is when the kernel had the last of its answer; 0: the answer did not go out. */
 void inference_count(const struct inference *inference, int64_t sent_ns);
 
