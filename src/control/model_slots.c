@@ -15,6 +15,7 @@
 #include "control/instances.h"
 #include "profile/prepare.h"
 #include "request/infer_counters.h"
+#include "request/preparer.h"
 
 #define WAIT_NS (200 * NS_PER_US) /* between two checks of what other threads have done */
 
@@ -146,6 +147,8 @@ static int slot_model(struct model_slots *slots, uint32_t slot, struct sy_error 
     int rc = slot_profile(slots, slot, err);
     if (rc == 0 && s->backend_link && served(slots, slot)->prepared)
         rc = error_set(err, -ENOTSUP, PREPARE_NOT_IN_CLUSTERS);
+    if (rc == 0 && served(slots, slot)->prepared)
+        rc = preparer_start(s->preparer, err);
     if (rc == 0)
         rc = served_model_labels_read(served(slots, slot), err);
     for (uint32_t e = 0; e < s->wiring.executors && rc == 0; e++)

@@ -347,6 +347,8 @@ static int start_frontends(struct server *s, struct sy_error *err) {
     }
     if (rc == 0 && server_role(s) == LINK_NONE && s->config.prepare_threads > 0)
         rc = preparer_create(&s->preparer, s->config.prepare_threads, err);
+    for (uint32_t m = 0; m < s->config.model_count && s->preparer && rc == 0; m++)
+        rc = s->config.models[m].prepared ? preparer_start(s->preparer, err) : 0;
     rc = rc < 0 ? rc : start_protocol(s, 0, s->config.http_port, &s->bound.http, err);
     return rc < 0 || s->config.grpc_port < 0 ? rc : start_protocol(s, 1, s->config.grpc_port, &s->bound.grpc, err);
 }

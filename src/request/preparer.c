@@ -38,8 +38,9 @@ struct preparer {
     int64_t ahead_ns;         /* estimates of what waits and what is under way, added up */
     struct pace paces[IMAGE_KIND_COUNT];
     bool ends;
-    uint32_t begun; /* threads that have taken their number */
-    uint32_t count;
+    uint32_t begun;   /* threads that have taken their number */
+    uint32_t running; /* threads; for who calls preparer_start() */
+    uint32_t count;   /* threads, once a model needs them */
     pthread_t threads[];
 };
 
@@ -169,7 +170,6 @@ static void *preparer_main(void *context) {
 
 int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_error *err) {
     struct preparer *p = calloc(1, sizeof(*p) + threads * sizeof(p->threads[0]));
-    int rc = 0;
     if (!p)
         return error_set(err, -ENOMEM, "no memory for the threads that prepare inputs");
     list_init(&p->waiting);
@@ -177,14 +177,16 @@ int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_erro
     p->paces[IMAGE_KIND_PNG].mean_ns = PNG_GUESS_NS;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->bell, NULL);
-    while (p->count < threads && (rc = -pthread_create(&p->threads[p->count], NULL, preparer_main, p)) == 0)
-        p->count++;
-    if (rc < 0) {
-        preparer_destroy(p);
-        return error_set(err, rc, "cannot start a thread that prepares inputs: %s", strerror(-rc));
-    }
+    p->count = threads;
     *preparer = p;
     return 0;
+}
+
+int preparer_start(struct preparer *p, struct sy_error *err) {
+    int rc = 0;
+    while (p->running < p->count && (rc = -pthread_create(&p->threads[p->running], NULL, preparer_main, p)) == 0)
+        p->running++;
+    return rc < 0 ? error_set(err, rc, "cannot start a thread that prepares inputs: %s", strerror(-rc)) : 0;
 }
 
 void preparer_destroy(struct preparer *p) {
@@ -194,7 +196,7 @@ void preparer_destroy(struct preparer *p) {
     p->ends = true;
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(&p->bell);
-    for (uint32_t i = 0; i < p->count; i++)
+    for (uint32_t i = 0; i < p->running; i++)
         pthread_join(p->threads[i], NULL);
     pthread_cond_destroy(&p->bell);
     pthread_mutex_destroy(&p->lock);

@@ -62,8 +62,11 @@ struct preparation {
     struct preparation_image images[];
 };
 
-/* Starts so many threads. 0 or -errno with a sentence. */
+/* For so many threads, 1 or more, which preparer_start() starts. 0 or -errno with a sentence. */
 int preparer_create(struct preparer **preparer, uint32_t threads, struct sy_error *err);
+/* Starts the threads, unless they run: call it before a model that prepares inputs is shown to frontends. One thread at
+ * a time. 0 or -errno with a sentence. */
+int preparer_start(struct preparer *preparer, struct sy_error *err);
 /* Call it when nothing is under way. NULL is allowed. */
 void preparer_destroy(struct preparer *preparer);
 /* Takes one of PREPARATIONS_MAX places. Returns the time for which the inputs can be promised, or 0: all are taken.

@@ -160,7 +160,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     struct feeder *f = m->feeder;
     const struct feeder_world *w = f->world;
     struct feeder_slots *s = &m->slots;
-    struct request_message *message =
+    struct wire_request *message =
         s->free_count ? peer_frame_more(&m->peer, FRAME_REQUESTS, sizeof(*message), WIRE_MANY) : NULL;
     if (!message)
         return false;
@@ -169,7 +169,7 @@ static bool feed_one(struct feeder_member *m, int64_t now_ns, int64_t due_ns, ui
     s->used[slot] = true;
     s->submission[slot] = (s->submission[slot] + 1) & ((1u << (64 - HANDLE_SLOT_BITS - HANDLE_FRONTEND_BITS)) - 1);
     atomic_store_explicit(&s->deadline_ns[slot], deadline_ns, memory_order_relaxed); /* feeder_request_deadline() */
-    *message = (struct request_message){
+    *message = (struct wire_request){
         .handle = handle_of(m->number * HELLO_LANES_MAX, slot, s->submission[slot]),
         .arrival_ns = now_ns,
         .deadline_ns = deadline_ns,

@@ -91,6 +91,7 @@ static void all_images_are_there_before_anybody_is_told(void **state) {
     struct work work;
     (void)state;
     assert_int_equal(preparer_create(&preparer, 2, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&work, 3, false);
     assert_int_equal(through(preparer, &work)->end, PREPARATION_DONE);
     assert_int_equal(atomic_load(&work.unready), 0);
@@ -106,6 +107,7 @@ static void a_bad_image_is_named(void **state) {
     struct work work;
     (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&work, 3, true);
     assert_int_equal(through(preparer, &work)->end, PREPARATION_BAD);
     assert_non_null(strstr(work.preparation->error.text, "input 'x': image 2 cannot be decoded"));
@@ -119,6 +121,7 @@ static void what_nobody_waits_for_is_not_tried(void **state) {
     struct work late, dropped;
     (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&late, 1, false);
     work_make(&dropped, 1, false);
     late.preparation->give_up_ns = clock_now_ns() - 1;
@@ -138,6 +141,7 @@ static void promises_follow_the_work(void **state) {
     struct work works[COUNT];
     (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
     int64_t last_ns = 0, guess_ns = 0;
     for (int i = 0; i < COUNT; i++) {
         work_make(&works[i], 4, false);
@@ -168,6 +172,7 @@ static void places_are_bounded(void **state) {
     struct work work;
     (void)state;
     assert_int_equal(preparer_create(&preparer, 1, NULL), 0);
+    assert_int_equal(preparer_start(preparer, NULL), 0);
     work_make(&work, 1, false);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < PREPARATIONS_MAX; i++)
