@@ -231,6 +231,8 @@ static int split(const struct served_model *model, const struct steps *steps, co
     return fits;
 }
 
+static _Atomic uint64_t plans_made; /* in this process */
+
 int ensemble_prepare(struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
     struct steps steps = {.profiles = {NULL}};
     int rc = steps_find(model, world, &steps, err);
@@ -240,6 +242,7 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
         model->batch_max = PROFILE_BATCH_MAX;
     struct plan *plan = calloc(1, sizeof(*plan));
     if (plan) {
+        plan->shared.number = 1 + atomic_fetch_add_explicit(&plans_made, 1, memory_order_relaxed);
         items_expect(model, &steps, plan->items);
         if (model->slo_ns == 0) {
             model->slo_ns = slo_choose(model, &steps, plan->items);

@@ -352,8 +352,8 @@ static struct inference_times *times_of(struct inferences *home, const struct in
         times = home->times[inference->request.model] = calloc(1, sizeof(*times));
     if (!times)
         return NULL;
-    if (times->of != plan) { /* another ensemble has had this number */
-        *times = (struct inference_times){.of = plan, .graph = plan->graph};
+    if (times->of != plan || times->number != plan->number) { /* another ensemble has had this model's number */
+        *times = (struct inference_times){.of = plan, .number = plan->number, .graph = plan->graph};
         pipeline_times_init(&times->times, &times->graph);
     }
     uint64_t divisions = atomic_load_explicit(&plan->divisions, memory_order_acquire); /* with parts_publish() */
