@@ -183,6 +183,7 @@ def test_it_comes_and_goes_with_its_models(tmp_path):
         assert ask.ready("chain") and "step 3 (sum): there is no such model" in index()[1]
         second.load("sum")
         wait_until(lambda: ask.ready("diamond"), WAIT_S)
+        cluster.serves(**{model: 1 for model in FIRST + SECOND + ENSEMBLES})
         first.unload("diamond")
         wait_until(lambda: not ask.ready("diamond"), WAIT_S)
         assert ask.ready("chain", "sum")
@@ -231,12 +232,12 @@ def test_a_backend_dies_under_load(tmp_path):
             try:
                 answered(20)
                 second = start(cluster, tmp_path / "second", FIRST + SECOND, ensembles=True)
-                cluster.serves(**{model: 2 for model in FIRST + SECOND})
+                cluster.serves(**{model: 2 for model in FIRST + SECOND + ENSEMBLES})
                 answered(100)
                 second.kill()
                 answered(100)
                 second.start()
-                cluster.serves(**{model: 2 for model in FIRST + SECOND})
+                cluster.serves(**{model: 2 for model in FIRST + SECOND + ENSEMBLES})
                 answered(20)
                 cluster.backends[0].kill()
                 answered(100)
