@@ -19,7 +19,7 @@ from test_transports import TRANSPORTS, has
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 FIRST = ("scale", "find", "copy")
 SECOND = ("next", "sum", "pick")
-ENSEMBLES = ("alone", "chain", "diamond", "words", "each", "cut", "branch", "picky")
+ENSEMBLES = ("alone", "chain", "diamond", "words", "each", "cut", "branch", "picky", "word", "many-words")
 
 
 def start(cluster, folder, models, mode="none", *args, ensembles=False, env=None):
@@ -89,6 +89,9 @@ def test_steps_hand_on_what_they_make(ask, model, given, wanted):
 def test_strings_travel(ask):
     words = np.array([[b"one"], [b""], ["zw\u00f6lf".encode()]], dtype=object)
     assert ask("words", {"T": words}).as_numpy("U").tolist() == words.tolist()
+    assert ask("word", {"T": words}).as_numpy("U").tolist() == words.tolist()
+    words = np.array([[b"%d" % 10 ** (i % 20)] for i in range(1000)], dtype=object)
+    assert ask("many-words", {"T": words}).as_numpy("U").tolist() == words.tolist()
 
 
 def test_mistakes_of_a_request_name_the_step(ask):
