@@ -176,6 +176,16 @@ static void write_members(struct table *t, const json_t *members) {
     }
 }
 
+/* "-": there is no such number. */
+static void number_cell(struct table *t, const json_t *value) {
+    if (json_is_integer(value))
+        cell(t, "%lld", (long long)json_integer_value(value));
+    else if (json_is_number(value))
+        cell(t, "%.6g", json_number_value(value));
+    else
+        cell(t, "-");
+}
+
 static void write_models(struct table *t, const json_t *models) {
     static const char *const names[] = {"MODEL", "VERSION", "SLO_MS", "BACKENDS", "QUEUED", "BATCHES", NULL};
     size_t i;
@@ -184,10 +194,10 @@ static void write_models(struct table *t, const json_t *models) {
     json_array_foreach(models, i, m) {
         cell(t, "%s", text_of(m, "name"));
         cell(t, "%lld", number_of(m, "version"));
-        cell(t, "%.6g", json_number_value(json_object_get(m, "slo_ms")));
+        number_cell(t, json_object_get(m, "slo_ms"));
         cell(t, "%lld", number_of(m, "backends"));
-        cell(t, "%lld", number_of(m, "queued"));
-        cell(t, "%lld", number_of(m, "batches"));
+        number_cell(t, json_object_get(m, "queued"));
+        number_cell(t, json_object_get(m, "batches"));
         row_end(t);
     }
 }

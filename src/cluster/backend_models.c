@@ -65,6 +65,12 @@ static void model_tell(struct backend_link *l, uint32_t m) {
         if (c->profiles[t][m])
             profiles[count++] = described(c->types[t], c->profiles[t][m]);
     struct sy_error err = {""};
+    if (c->models[m].ensemble && l->uplink.peer.format < WIRE_FORMAT_ENSEMBLES) {
+        log_error("model not offered", "model=%s reason=\"the scheduler is of a release that knows no ensembles\"",
+                  c->models[m].name);
+        l->offers[m].told = TOLD_MODEL;
+        return;
+    }
     char *text = model_description_write(&c->models[m], profiles, count, NULL, &err);
     size_t bytes = text ? strlen(text) : 0;
     if (!text) {

@@ -88,7 +88,8 @@ static void plan_tighten(struct backend_link *l, struct pulled_plan *p) {
 
 /* Whether the executor can take a plan: its model, size and so on are valid. */
 static bool plan_possible(const struct backend_link *l, const struct batch_plan *plan) {
-    return plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
+    return !l->config.models[plan->served_model].ensemble &&
+           plan->items <= l->config.models[plan->served_model].batch_max && plan->request_count <= l->wiring->batch_max;
 }
 
 /* Until when a plan without requests occupies its accelerator. */

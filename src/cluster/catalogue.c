@@ -9,7 +9,7 @@
 
 static void model_free(struct served_model *model) {
     if (model)
-        served_model_labels_free(model);
+        model_description_release(model, NULL, 0);
     free(model);
 }
 
@@ -72,6 +72,7 @@ static bool bring_again(struct catalogue *c, const char *description, size_t byt
             memcmp(known->description, description, bytes) != 0)
             continue; /* no backend has this one any more, so another of its name may have come */
         known->backends++;
+        known->unloaded = false;
         brought->known = i;
         profiles_share(known, brought);
         return true;
@@ -128,6 +129,7 @@ int catalogue_bring(struct catalogue *c, const char *description, size_t bytes, 
         text = NULL;
     }
     known->backends++;
+    known->unloaded = false;
     brought->known = i;
     rc = 0;
 
@@ -147,7 +149,7 @@ void catalogue_take(struct catalogue *c, struct brought_model *brought) {
 
 void catalogue_forget(struct catalogue *c, uint32_t i) {
     struct known_model *known = &c->known[i];
-    if (!known->model || known->backends > 0 || known->place != CATALOGUE_NONE)
+    if (!known->model || known->backends > 0 || known->place != CATALOGUE_NONE || known->told)
         return;
     for (uint32_t k = 0; k < ACCELERATOR_TYPES_MAX; k++) {
         free(known->profiles[k]);
@@ -238,6 +240,7 @@ void catalogue_free(struct catalogue *c) {
     for (uint32_t i = 0; i < c->known_count; i++) {
         c->known[i].backends = 0;
         c->known[i].place = CATALOGUE_NONE;
+        c->known[i].told = false;
         catalogue_forget(c, i);
     }
 }

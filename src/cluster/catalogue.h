@@ -3,7 +3,7 @@
  * A model's identity is its name, its version, and all that its requests and answers depend on. A class is a type of
  * accelerators whose backends have the same models. The scheduler treats each class as a type, so that a model runs
  * only on backends that have it. The number of a class without backends is used for the next new class, once no place
- * uses it any more. */
+ * uses it any more. Ensembles run nowhere, so they are in no class: their steps' models are. */
 #pragma once
 
 #include "repository/model_description.h"
@@ -23,6 +23,8 @@ struct known_model {
     uint32_t profiles_brought_count;
     uint32_t backends;                               /* that have it now */
     uint32_t place;                                  /* that serves it or soon will; CATALOGUE_NONE */
+    bool told;                                       /* of an ensemble, which has no place: frontends know it */
+    bool unloaded;                                   /* its last backend did not just vanish */
     struct profile *profiles[ACCELERATOR_TYPES_MAX]; /* by class; NULL: the class does not run it */
 };
 
@@ -67,6 +69,6 @@ void catalogue_class_leave(struct catalogue *catalogue, uint32_t class);
 uint32_t catalogue_runs_on(const struct catalogue *catalogue, uint32_t known);
 /* For a model that no backend has any more: another one of its name and version. CATALOGUE_NONE: there is none. */
 uint32_t catalogue_successor(const struct catalogue *catalogue, uint32_t known);
-/* Forgets the model if no backend has it and no place serves it. */
+/* Forgets the model if no backend has it, no place serves it, and frontends do not know it. */
 void catalogue_forget(struct catalogue *catalogue, uint32_t known);
 void catalogue_free(struct catalogue *catalogue);

@@ -90,6 +90,7 @@ int member_model_ends(struct scheduler_link *l, struct member *m, uint32_t numbe
     for (uint32_t i = 0; i < m->brought_count; i++)
         if (m->brought[i].number == number && !m->brought[i].ends) {
             catalogue_take(l->catalogue, &m->brought[i]);
+            l->catalogue->known[m->brought[i].known].unloaded = l->catalogue->known[m->brought[i].known].backends == 0;
             m->models_changed = true;
             l->changed = l->changing = true;
             return 0;

@@ -248,23 +248,39 @@ bool place_takes(const struct served_place *place, const struct request_message 
     return place->model.variant_count > 1 || message->shape_key == 0;
 }
 
-static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
-    const struct known_model *known = &l->catalogue->known[l->places[place].known];
-    bool fits = sizeof(place) + known->description_bytes <= wire_head_most(FRAME_SERVE, m->peer.format);
+static void known_tell(struct member *m, const struct known_model *known, uint32_t number) {
+    bool fits = sizeof(number) + known->description_bytes <= wire_head_most(FRAME_SERVE, m->peer.format);
     if (!fits)
         log_warn("model not told: its description is too long for an earlier release", "model=%s member=%s",
                  known->model->name, m->hello.name);
-    char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(place) + known->description_bytes, 0) : NULL;
+    char *head = fits ? peer_frame(&m->peer, FRAME_SERVE, 1, sizeof(number) + known->description_bytes, 0) : NULL;
     if (!head)
         return;
-    memcpy(head, &place, sizeof(place));
-    memcpy(head + sizeof(place), known->description, known->description_bytes);
+    memcpy(head, &number, sizeof(number));
+    memcpy(head + sizeof(number), known->description, known->description_bytes);
+}
+
+static void serve_tell(const struct scheduler_link *l, struct member *m, uint32_t place) {
+    known_tell(m, &l->catalogue->known[l->places[place].known], place);
+}
+
+/* An ensemble's number for frontends: behind those of all places. */
+static uint32_t ensemble_number(const struct scheduler_link *l, uint32_t known) {
+    return l->config.models_max + known;
+}
+
+static void ensemble_tell(const struct scheduler_link *l, struct member *m, uint32_t known) {
+    if (m->peer.format >= WIRE_FORMAT_ENSEMBLES)
+        known_tell(m, &l->catalogue->known[known], ensemble_number(l, known));
 }
 
 void places_tell(struct scheduler_link *l, struct member *m) {
     for (uint32_t p = 0; p < l->config.models_max; p++)
         if (l->places[p].state == PLACE_SERVING && l->catalogue->known[l->places[p].known].place == p)
             serve_tell(l, m, p);
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++)
+        if (l->catalogue->known[i].told)
+            ensemble_tell(l, m, i);
 }
 
 #define FOR_EACH_FRONTEND(l, m)                                                                                        \
@@ -491,6 +507,27 @@ static bool is_awaited(const struct catalogue *c, uint32_t known) {
     return known != CATALOGUE_NONE && c->known[known].place == CATALOGUE_NONE;
 }
 
+/* Tells frontends of an ensemble that some backend has, or that none has any more: nothing else is to be done for it
+ * here. True: it waits until another one of its name has been told. */
+static bool ensemble_reconcile(struct scheduler_link *l, uint32_t i) {
+    struct known_model *known = &l->catalogue->known[i];
+    uint32_t number = ensemble_number(l, i), successor = catalogue_successor(l->catalogue, i);
+    if (known->backends == 0 && successor != CATALOGUE_NONE && !l->catalogue->known[successor].told)
+        return known->told;
+    if ((known->backends > 0) == known->told)
+        return false;
+    known->told = !known->told;
+    FOR_EACH_FRONTEND(l, m) {
+        if (known->told)
+            ensemble_tell(l, m, i);
+        else if (m->peer.format >= WIRE_FORMAT_ENSEMBLES)
+            peer_send(&m->peer, known->unloaded ? FRAME_MODEL_ENDS : FRAME_MODEL_GONE, 1, &number, sizeof(number));
+    }
+    log_info(known->told ? "ensemble" : "ensemble has no backend any more", "model=%s version=%u", known->model->name,
+             known->model->version);
+    return false;
+}
+
 /* Makes the places agree with the models of backends. True: some changes have to wait. */
 static bool reconcile(struct scheduler_link *l) {
     struct catalogue *c = l->catalogue;
@@ -501,6 +538,8 @@ static bool reconcile(struct scheduler_link *l) {
             continue;
         uint32_t runs_on = known->backends > 0 ? catalogue_runs_on(c, i) : 0;
         bool served = known->place != CATALOGUE_NONE;
+        if (known->model->ensemble)
+            left |= ensemble_reconcile(l, i);
         if (runs_on && (!served || runs_on & ~l->places[known->place].runs_on)) {
             left |= !place_begin(l, i, runs_on);
         } else if (!runs_on && served && is_awaited(c, catalogue_successor(c, i))) {
@@ -509,7 +548,7 @@ static bool reconcile(struct scheduler_link *l) {
             log_warn("model has no backend any more", "model=%s version=%u", known->model->name, known->model->version);
             place_leave(l, known->place);
             known->place = CATALOGUE_NONE;
-        } else if (!runs_on && known->backends == 0 && !is_placed(l, i)) {
+        } else if (!runs_on && known->backends == 0 && !known->told && !is_placed(l, i)) {
             catalogue_forget(c, i);
             left = true; /* another model may take its name */
         }

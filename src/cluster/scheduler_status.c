@@ -96,6 +96,28 @@ static json_t *member_status(const struct scheduler_link *l, const struct member
 
 /* ---- models ---- */
 
+static json_t *known_status(const struct known_model *known) {
+    json_t *json = json_pack("{s:s}", "name", known->model->name);
+    int64_t slo_ns = known->model->slo_ns;
+    set_number(json, "version", known->model->version);
+    json_object_set_new(json, "slo_ms", slo_ns ? json_real((double)slo_ns / 1e6) : json_null());
+    set_number(json, "backends", known->backends);
+    return json;
+}
+
+/* Ensembles are behind the models; nothing of them waits or runs here. */
+static void ensembles_status(const struct scheduler_link *l, json_t *models) {
+    for (uint32_t i = 0; i < l->catalogue->known_count; i++) {
+        const struct known_model *known = &l->catalogue->known[i];
+        if (!known->model || !known->told)
+            continue;
+        json_t *json = known_status(known);
+        json_object_set_new(json, "queued", json_null());
+        json_object_set_new(json, "batches", json_null());
+        json_array_append_new(models, json);
+    }
+}
+
 static json_t *models_status(const struct scheduler_link *l) {
     json_t *models = json_array();
     for (uint32_t p = 0; p < l->config.models_max; p++) {
@@ -103,14 +125,12 @@ static json_t *models_status(const struct scheduler_link *l) {
         const struct known_model *known = &l->catalogue->known[place->known];
         if (place->state != PLACE_SERVING || !known->model)
             continue;
-        json_t *json = json_pack("{s:s}", "name", known->model->name);
-        set_number(json, "version", known->model->version);
-        json_object_set_new(json, "slo_ms", json_real((double)known->model->slo_ns / 1e6));
-        set_number(json, "backends", known->backends);
+        json_t *json = known_status(known);
         set_number(json, "queued", place->queued);
         set_number(json, "batches", place->sealed);
         json_array_append_new(models, json);
     }
+    ensembles_status(l, models);
     return models;
 }
 

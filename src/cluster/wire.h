@@ -28,7 +28,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs go over the w
     2 /* FRAME_MODEL after FRAME_TOLD, FRAME_MODEL_ENDS, FRAME_MODEL_RESTS; longer descriptions */
 #define WIRE_FORMAT_FABRIC 2 /* FRAME_WHERE, FRAME_READ, FRAME_FABRIC, FRAME_LIES */
 #define WIRE_FORMAT_ADVICE 2 /* FRAME_ADVICE */
-#define WIRE_FORMAT_NEWEST 2
+#define WIRE_FORMAT_ENSEMBLES                                                                                          \
+    3 /* FRAME_MODEL and FRAME_SERVE with descriptions of ensembles; nothing else of these is on the wire */
+#define WIRE_FORMAT_NEWEST 3
 
 #define WIRE_HEAD_MAX  ((uint32_t)1 << 20) /* bytes */
 #define WIRE_MODEL_MAX ((uint32_t)4 << 20) /* of a head with a model's description; format 1: WIRE_HEAD_MAX */
@@ -55,11 +57,12 @@ enum frame_kind {
                          */
     FRAME_MODEL_LEFT,   /* frontend: u32, a model of FRAME_MODEL_GONE; no more requests for it come */
     /* scheduler -> member */
-    FRAME_SERVE = 32,    /* frontend: u32 the scheduler's number of the model, then a description */
-    FRAME_MODEL_GONE,    /* frontend: u32 */
-    FRAME_REFUSALS,      /* frontend: struct refusal_message[] */
-    FRAME_RESULTS,       /* frontend: the same, of requests that are lost */
-    FRAME_FRONTEND,      /* backend: JSON, where a frontend is */
+    FRAME_SERVE = 32, /* frontend: u32 the scheduler's number of the model, then a description. Ensembles have numbers
+                       * that no model has; FRAME_MODEL_GONE and FRAME_MODEL_ENDS name them, too */
+    FRAME_MODEL_GONE, /* frontend: u32 */
+    FRAME_REFUSALS,   /* frontend: struct refusal_message[] */
+    FRAME_RESULTS,    /* frontend: the same, of requests that are lost */
+    FRAME_FRONTEND,   /* backend: JSON, where a frontend is */
     FRAME_FRONTEND_GONE, /* backend: u32 its number */
     FRAME_TOLD,          /* everything has been announced: what was not is gone */
     FRAME_PLANS,         /* backend: struct batch_plan with its handles, each padded to 8 bytes */

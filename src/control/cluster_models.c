@@ -8,8 +8,10 @@
 
 #include "base/counter.h"
 #include "base/log.h"
+#include "control/ensembles.h"
 #include "control/server_state.h"
 #include "repository/model_description.h"
+#include "request/infer_counters.h"
 
 #define GONE "no backend of the cluster serves it"
 
@@ -17,6 +19,7 @@ enum place_use { PLACE_FREE, PLACE_SERVING, PLACE_DRAINING };
 
 struct place {
     uint8_t use; /* enum place_use */
+    bool able;   /* of an ensemble: its steps can run */
     uint64_t hash;
 };
 
@@ -28,6 +31,7 @@ struct cluster_models {
     bool told; /* the scheduler has told of all models at least once: before that, clients would miss some */
     struct model_absent *absent; /* [absent_count] models that were served, and are not now */
     uint32_t absent_count;
+    struct server_accelerators profiles; /* [count] of models, by place; NULL: an ensemble, or the place is free */
 };
 
 struct cluster_models *cluster_models_create(struct server *server) {
@@ -38,7 +42,8 @@ struct cluster_models *cluster_models_create(struct server *server) {
     m->count = server->config.model_count;
     m->places = calloc(m->count, sizeof(*m->places));
     m->absent = calloc(m->count, sizeof(*m->absent));
-    if (m->places && m->absent)
+    m->profiles.profiles = calloc(m->count, sizeof(*m->profiles.profiles));
+    if (m->places && m->absent && m->profiles.profiles)
         return m;
     cluster_models_destroy(m);
     return NULL;
@@ -48,25 +53,87 @@ static struct served_model *model_at(const struct cluster_models *m, uint32_t pl
     return &m->server->config.models[place];
 }
 
+static void place_empty(struct cluster_models *m, uint32_t i) {
+    ensemble_release(model_at(m, i));
+    model_description_release(model_at(m, i), NULL, 0);
+    free((void *)m->profiles.profiles[i]);
+    m->profiles.profiles[i] = NULL;
+}
+
 void cluster_models_destroy(struct cluster_models *m) {
     if (!m)
         return;
-    for (uint32_t i = 0; m->places && i < m->count; i++)
+    for (uint32_t i = 0; m->places && m->profiles.profiles && i < m->count; i++)
         if (m->places[i].use != PLACE_FREE)
-            model_description_release(model_at(m, i), NULL, 0);
+            place_empty(m, i);
+    free(m->profiles.profiles);
     free(m->absent);
     free(m->places);
     free(m);
 }
 
+const struct server_accelerators *cluster_models_profiles(const struct cluster_models *m) {
+    return &m->profiles;
+}
+
+/* ---- publishing ---- */
+
+static bool is_ensemble(const struct cluster_models *m, uint32_t place) {
+    return m->places[place].use == PLACE_SERVING && model_at(m, place)->ensemble;
+}
+
+/* Whether an ensemble can run with the models of the world; `absent` becomes why it cannot. */
+static bool ensemble_listed(struct cluster_models *m, uint32_t place, const struct ensemble_world *world,
+                            struct model_absent *absent) {
+    struct served_model *model = model_at(m, place);
+    struct sy_error err;
+    bool able = server_ensemble_able(m->server, model, world, &err) == 0, was = m->places[place].able;
+    m->places[place].able = able;
+    if (able && !was)
+        ensemble_log(model);
+    if (able)
+        return true;
+    *absent = (struct model_absent){.version = model->version, .state = MODEL_UNAVAILABLE, .failed = true};
+    memcpy(absent->name, model->name, sizeof(absent->name));
+    snprintf(absent->reason, sizeof(absent->reason), "%s", err.text);
+    if (was)
+        log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, err.text);
+    return false;
+}
+
+/* Adds the ensembles that can run to the listed models, the others to those absent. */
+static void ensembles_list(struct cluster_models *m, uint32_t *listed, uint32_t *count, struct model_absent *absent,
+                           uint32_t *absent_count) {
+    uint32_t models = *count;
+    const struct ensemble_world world = {m->server->config.models, listed, models, &m->profiles, 1};
+    server_models_lock(m->server); /* server_ensembles_look() divides them, too */
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (!is_ensemble(m, i))
+            continue;
+        if (ensemble_listed(m, i, &world, &absent[*absent_count]))
+            listed[(*count)++] = i;
+        else
+            ++*absent_count;
+    }
+    server_models_unlock(m->server);
+}
+
 /* Publishes the models that serve now. */
 static void publish(struct cluster_models *m) {
-    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0;
-    for (uint32_t i = 0; listed && i < m->count; i++)
-        if (m->places[i].use == PLACE_SERVING)
+    uint32_t *listed = calloc(m->count + 1, sizeof(*listed)), count = 0, absent_count = m->absent_count, ensembles = 0;
+    for (uint32_t i = 0; listed && i < m->count; i++) {
+        ensembles += is_ensemble(m, i);
+        if (m->places[i].use == PLACE_SERVING && !model_at(m, i)->ensemble)
             listed[count++] = i;
-    if (!listed || server_models_publish(m->server, listed, count, m->absent, m->absent_count) < 0)
+    }
+    struct model_absent *absent = calloc(absent_count + ensembles + 1, sizeof(*absent));
+    if (listed && absent) {
+        memcpy(absent, m->absent, absent_count * sizeof(*absent));
+        ensembles_list(m, listed, &count, absent, &absent_count);
+    }
+    if (!listed || !absent || server_models_publish(m->server, listed, count, absent, absent_count) < 0)
         log_error("models not published", "reason=\"out of memory\"");
+    free(absent);
     free(listed);
     atomic_store_explicit(&m->server->able, m->told && count > 0,
                           memory_order_release); /* with server_serving_update() */
@@ -84,15 +151,27 @@ static void absent_forget(struct cluster_models *m, const struct served_model *m
             m->absent[i--] = m->absent[--m->absent_count];
 }
 
-static int place_put(struct cluster_models *m, struct served_model *model, uint64_t hash, struct sy_error *err) {
+/* The counts are of the model that had the place before. */
+static void counts_clear(const struct cluster_models *m, uint32_t place) {
+    for (uint32_t f = 0; f < server_frontends(m->server); f++) {
+        const struct infer_counters *counters = server_infer_counters(m->server, f);
+        struct step_counters *steps = infer_counters_steps_of(counters, place);
+        counters_clear(&counters->models[place], sizeof(struct model_infer_counters));
+        if (steps)
+            counters_clear(steps, sizeof(*steps));
+    }
+}
+
+/* Takes over `profile`. */
+static int place_put(struct cluster_models *m, struct served_model *model, const struct profile *profile, uint64_t hash,
+                     struct sy_error *err) {
     uint32_t i = 0;
     while (i < m->count && m->places[i].use != PLACE_FREE)
         i++;
     if (i == m->count)
         return error_set(err, -ENOSPC, "there is no room for more than %u models", m->count);
-    for (uint32_t f = 0; f < server_frontends(m->server); f++) /* the counts are of the model that had the place
-                                                                * before */
-        counters_clear(&server_infer_counters(m->server, f)->models[i], sizeof(struct model_infer_counters));
+    counts_clear(m, i);
+    m->profiles.profiles[i] = profile;
     memcpy(model_at(m, i), model, sizeof(*model));
     /* release: with every load of the state that precedes reading the model, also before it is published */
     atomic_store_explicit(&model_at(m, i)->state, MODEL_READY, memory_order_release);
@@ -133,7 +212,8 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         free(model);
         return rc;
     }
-    for (uint32_t i = 0; i < count; i++) /* the scheduler's */
+    const struct profile *profile = count > 0 ? profiles[0].profile : NULL; /* the scheduler's are for batches, */
+    for (uint32_t i = 1; i < count; i++)                                    /* this one is for ensembles */
         free(profiles[i].profile);
     /* The same model keeps its place and its secret, by which its shapes are told apart, also where another scheduler
      * has another backend's: that only keeps requests that came by different frontends out of each other's batches. */
@@ -142,20 +222,23 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
         if (m->places[i].use != PLACE_FREE && m->places[i].hash == hash &&
             is_same(model->name, model->version, model_at(m, i))) {
             model_description_release(model, NULL, 0);
+            free((void *)profile);
             place_again(m, i);
             free(model);
             return (int)i;
         }
-    rc = place_put(m, model, hash, err);
+    rc = place_put(m, model, profile, hash, err);
     if (rc < 0) {
         model_description_release(model, NULL, 0);
+        free((void *)profile);
         free(model);
         return rc;
     }
     place_replaces(m, (uint32_t)rc);
     absent_forget(m, model);
-    log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
-             (double)model->slo_ns / 1e6, model->batch_max);
+    if (!model->ensemble)
+        log_info("model", "model=%s version=%u slo_ms=%.6g max_batch=%u", model->name, model->version,
+                 (double)model->slo_ns / 1e6, model->batch_max);
     free(model);
     publish(m);
     return rc;
@@ -195,7 +278,7 @@ bool cluster_models_look(void *models) {
     for (uint32_t i = 0; m->draining > 0 && i < m->count; i++) {
         if (m->places[i].use != PLACE_DRAINING || server_model_held(m->server, i))
             continue;
-        model_description_release(model_at(m, i), NULL, 0);
+        place_empty(m, i);
         atomic_store_explicit(&model_at(m, i)->state, MODEL_LOADING, memory_order_relaxed); /* nobody sees it */
         m->places[i].use = PLACE_FREE;
         m->draining--;

@@ -1,5 +1,8 @@
 /* cluster_models.h - the models that a frontend of a cluster serves, as the scheduler announces them. Each is in a
- * place, whose index is the model's number in this process. Only the link thread calls these functions. */
+ * place, whose index is the model's number in this process. Only the link thread calls these functions.
+ *
+ * An ensemble has a place, too. It is listed while the models of its steps are, and fit; else clients are told what is
+ * missing, as of a model that is not served now. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +13,7 @@
 
 struct cluster_models;
 struct server;
+struct server_accelerators;
 
 /* NULL without memory. */
 struct cluster_models *cluster_models_create(struct server *server);
@@ -21,5 +25,9 @@ int cluster_models_serve(void *models, const char *description, size_t bytes, st
 void cluster_models_gone(void *models, uint32_t place);
 /* The scheduler has announced all models. From the first such call on, this process is ready while there is a model. */
 void cluster_models_told(void *models);
+/* One type of accelerators that stands for all, with the profile of each place's model on the first type that it was
+ * described with: what the SLOs of ensembles are divided by. Of models that are listed, under the lock of the models.
+ */
+const struct server_accelerators *cluster_models_profiles(const struct cluster_models *models);
 /* Frees places whose last requests have been answered. True: some places still have requests. */
 bool cluster_models_look(void *models);

@@ -100,7 +100,8 @@ static void model_log(const struct deployment *d, uint32_t model) {
              m->signature.batched ? "" : " batched=no");
 }
 
-/* Makes each model ready, or each ensemble, or sets it aside with its reason. Returns how many are ready. */
+/* Makes each model ready, or each ensemble, or sets it aside with its reason. Returns how many are ready. In a backend
+ * an ensemble is ready as it is: the models of its steps may be those of other backends, and frontends find them. */
 static uint32_t settle(struct deployment *d, const struct deployment_options *options, bool ensembles) {
     const struct ensemble_world world = {d->models, NULL, d->model_count, d->accelerators, d->type_count};
     struct sy_error err;
@@ -113,7 +114,8 @@ static uint32_t settle(struct deployment *d, const struct deployment_options *op
             continue;
         if (!refused && options->backend && m->prepared)
             served_model_refuse(m, "%s: " PREPARE_NOT_IN_CLUSTERS, m->folder);
-        if (!refused && ((ensembles && ensemble_prepare(m, &world, &err) < 0) || served_model_labels_read(m, &err) < 0))
+        if (!refused && ((ensembles && !options->backend && ensemble_prepare(m, &world, &err) < 0) ||
+                         served_model_labels_read(m, &err) < 0))
             served_model_refuse(m, "%s", err.text);
         if (served_model_state(m) == MODEL_UNAVAILABLE) {
             log_error("model set aside", "model=%s reason=\"%s\"", m->name, m->reason);

@@ -10,6 +10,7 @@
 #include "base/counter.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "control/cluster_models.h"
 #include "control/server_state.h"
 #include "plan/split.h"
 #include "profile/prepare.h"
@@ -231,6 +232,8 @@ static int split(const struct served_model *model, const struct steps *steps, co
     return fits;
 }
 
+static _Atomic uint64_t plans_made; /* in this process */
+
 int ensemble_prepare(struct served_model *model, const struct ensemble_world *world, struct sy_error *err) {
     struct steps steps = {.profiles = {NULL}};
     int rc = steps_find(model, world, &steps, err);
@@ -240,6 +243,7 @@ int ensemble_prepare(struct served_model *model, const struct ensemble_world *wo
         model->batch_max = PROFILE_BATCH_MAX;
     struct plan *plan = calloc(1, sizeof(*plan));
     if (plan) {
+        plan->shared.number = 1 + atomic_fetch_add_explicit(&plans_made, 1, memory_order_relaxed);
         items_expect(model, &steps, plan->items);
         if (model->slo_ns == 0) {
             model->slo_ns = slo_choose(model, &steps, plan->items);
@@ -332,24 +336,44 @@ static void state_look(const struct server *s, struct served_model *model, const
     log_error("ensemble set aside", "model=%s reason=\"%s\"", model->name, model->reason);
 }
 
+int server_ensemble_able(const struct server *s, struct served_model *model, const struct ensemble_world *world,
+                         struct sy_error *err) {
+    struct step_counters counts;
+    if (!model->plan)
+        return ensemble_prepare(model, world, err);
+    counts_sum(s, (uint32_t)(model - s->config.models), &counts);
+    return ensemble_look(model, world, &counts, err);
+}
+
 void server_ensembles_look(struct server *s) {
     const struct model_index *now = server_models_lock(s);
-    const struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
-                                         s->config.type_count};
-    for (uint32_t i = 0; i < now->count; i++)
-        if (s->config.models[now->listed[i]].plan)
-            state_look(s, &s->config.models[now->listed[i]], &world);
+    struct ensemble_world world = {s->config.models, now->listed, now->count, s->config.accelerators,
+                                   s->config.type_count};
+    struct sy_error err;
+    if (s->cluster_models) {
+        world.accelerators = cluster_models_profiles(s->cluster_models);
+        world.type_count = 1;
+    }
+    for (uint32_t i = 0; i < now->count; i++) {
+        struct served_model *model = &s->config.models[now->listed[i]];
+        if (model->plan && s->cluster_models)
+            server_ensemble_able(s, model, &world,
+                                 &err); /* only divides it: cluster_models.c lists those that can run */
+        else if (model->plan)
+            state_look(s, model, &world);
+    }
     server_models_unlock(s);
 }
 
 void ensemble_log(const struct served_model *model) {
     char parts[512] = "";
     size_t at = 0;
-    for (uint32_t v = 0; v < model->ensemble->step_count && at < sizeof(parts); v++)
+    for (uint32_t v = 0; model->plan && v < model->ensemble->step_count && at < sizeof(parts); v++)
         at += (size_t)snprintf(parts + at, sizeof(parts) - at, "%s%s:%.6g", v ? "," : "",
                                model->ensemble->steps[v].model, (double)model->plan->part_ns[v] / 1e6);
-    log_info("ensemble", "model=%s version=%u slo_ms=%.6g max_batch=%u steps=%u parts_ms=%s", model->name,
-             model->version, (double)model->slo_ns / 1e6, model->batch_max, model->ensemble->step_count, parts);
+    log_info("ensemble", "model=%s version=%u slo_ms=%.6g max_batch=%u steps=%u%s%s", model->name, model->version,
+             (double)model->slo_ns / 1e6, model->batch_max, model->ensemble->step_count, *parts ? " parts_ms=" : "",
+             parts);
 }
 
 void ensemble_release(struct served_model *model) {

@@ -22,7 +22,11 @@ int ensemble_prepare(struct served_model *ensemble, const struct ensemble_world 
  * the models is another one, its SLO is divided anew, for what steps have come to; `counts` is that in all. */
 int ensemble_look(const struct served_model *ensemble, const struct ensemble_world *world,
                   const struct step_counters *counts, struct sy_error *err);
-/* Says what is served, and what part of the SLO each step has. */
+/* Says what is offered, or, once it has a plan, served, and what part of the SLO each step has. */
 void ensemble_log(const struct served_model *ensemble);
+/* ensemble_prepare() if that has not been done, else ensemble_look(): 0, or why the ensemble cannot run now. For who
+ * publishes models, under the lock of the models. */
+int server_ensemble_able(const struct server *server, struct served_model *ensemble, const struct ensemble_world *world,
+                         struct sy_error *err);
 /* Frees the ensemble and what ensemble_prepare() made of it. Nothing, if the model is none. */
 void ensemble_release(struct served_model *ensemble);

@@ -102,9 +102,9 @@ static bool look(struct server *s, const uint32_t left[RANK_THREADS_MAX]) {
 
 void server_outages(struct server *s) {
     uint32_t left[RANK_THREADS_MAX];
+    server_ensembles_look(s);
     if (s->config.cluster) /* the scheduler knows what runs */
         return;
-    server_ensembles_look(s);
     bool out = types_left(s, left);
 
     if (!out && !s->outage)

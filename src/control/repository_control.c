@@ -250,6 +250,11 @@ static int source_load(struct repository_thread *t, struct known_model *k, struc
 static int load(struct repository_thread *t, const char *name, const struct model_override *override,
                 struct sy_error *err);
 
+/* Whether a step's model is to be loaded here. In a cluster it may be another backend's. */
+static bool is_ours(const struct repository_thread *t, const struct known_model *k) {
+    return k ? !k->serving.count && (k->found || !t->server->backend_link) : !t->server->backend_link;
+}
+
 /* Loads the models of an ensemble's steps that are not served, as Triton does. 0, or a status with a sentence. */
 static int steps_load(struct repository_thread *t, const char *name, const struct source *source,
                       struct sy_error *err) {
@@ -262,7 +267,7 @@ static int steps_load(struct repository_thread *t, const char *name, const struc
     t->nested = true;
     for (uint32_t v = 0; v < ensemble->step_count && status == 200; v++) {
         const struct known_model *k = known_find(t, ensemble->steps[v].model);
-        if (!k || !k->serving.count)
+        if (is_ours(t, k))
             status = load(t, ensemble->steps[v].model, &none, &why);
         if (status != 200)
             error_set(err, status, "load failed for model '%s': step %u: %.300s", name, ensemble->steps[v].written,

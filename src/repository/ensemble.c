@@ -14,7 +14,6 @@ _Static_assert(ENSEMBLE_STEPS_MAX <= 64, "a step is a bit of `after`");
 struct reader {
     struct ensemble *e;
     const struct model_config *config;
-    bool given[ENSEMBLE_TENSORS_MAX]; /* by a step or the client */
     struct sy_error *err;
 };
 
@@ -50,8 +49,7 @@ uint32_t ensemble_tensor_find(const struct ensemble *e, const char *name) {
     return ENSEMBLE_NONE;
 }
 
-/* Finds or adds a tensor; ENSEMBLE_NONE: there are too many. */
-static uint32_t tensor_of(struct ensemble *e, const char *name) {
+uint32_t ensemble_tensor_of(struct ensemble *e, const char *name) {
     uint32_t t = ensemble_tensor_find(e, name);
     if (t != ENSEMBLE_NONE || e->tensor_count == ENSEMBLE_TENSORS_MAX)
         return t;
@@ -63,16 +61,16 @@ static uint32_t tensor_of(struct ensemble *e, const char *name) {
 
 /* Inputs and outputs of the ensemble are at most 2 * TENSORS_MAX tensors, so that there is room for all of them. */
 static void signature_add(struct reader *r) {
-    _Static_assert(2 * TENSORS_MAX <= ENSEMBLE_TENSORS_MAX, "tensor_of() finds room");
+    _Static_assert(2 * TENSORS_MAX <= ENSEMBLE_TENSORS_MAX, "ensemble_tensor_of() finds room");
     for (uint32_t i = 0; i < r->config->input_count; i++) {
-        uint32_t t = tensor_of(r->e, r->config->inputs[i].name);
+        uint32_t t = ensemble_tensor_of(r->e, r->config->inputs[i].name);
         r->e->tensors[t].place = i;
         r->e->tensors[t].line = r->config->inputs[i].line;
         r->e->tensors[t].column = r->config->inputs[i].column;
-        r->given[t] = true;
     }
+    r->e->input_count = r->config->input_count;
     for (uint32_t i = 0; i < r->config->output_count; i++)
-        r->e->tensors[tensor_of(r->e, r->config->outputs[i].name)].output = i;
+        r->e->tensors[ensemble_tensor_of(r->e, r->config->outputs[i].name)].output = i;
 }
 
 /* ---- a step ---- */
@@ -106,7 +104,7 @@ static int flow_read(struct reader *r, const struct ensemble_step *step, const s
     for (uint32_t i = 0; i < *count; i++)
         if (strcmp(flows[i].name, flow->name) == 0)
             return node_error(r, step, node, "%s: the model's %s '%s' is given twice", node->name, what, flow->name);
-    flow->tensor = tensor_of(r->e, tensor);
+    flow->tensor = ensemble_tensor_of(r->e, tensor);
     flow->line = node->line;
     flow->column = node->column;
     if (flow->tensor == ENSEMBLE_NONE)
@@ -181,35 +179,49 @@ static int steps_read(struct reader *r, const struct pbtxt_node *scheduling) {
 
 /* ---- who gives what ---- */
 
-static int giver_set(struct reader *r, uint32_t s, uint32_t place) {
-    const struct ensemble_step *step = &r->e->steps[s];
+/* Whether the client or a step gives the tensor. */
+static bool is_given(const struct ensemble *e, uint32_t t) {
+    return t < e->input_count || e->tensors[t].step != ENSEMBLE_NONE;
+}
+
+static int giver_set(struct ensemble *e, uint32_t s, uint32_t place, struct sy_error *err) {
+    const struct ensemble_step *step = &e->steps[s];
     const struct ensemble_flow *flow = &step->outputs[place];
-    struct ensemble_tensor *tensor = &r->e->tensors[flow->tensor];
-    if (r->given[flow->tensor] && tensor->step == ENSEMBLE_NONE)
-        return ensemble_step_error(r->e, step, flow->line, flow->column, r->err,
+    struct ensemble_tensor *tensor = &e->tensors[flow->tensor];
+    if (flow->tensor < e->input_count)
+        return ensemble_step_error(e, step, flow->line, flow->column, err,
                                    "it gives '%s', which is an input of the ensemble", tensor->name);
-    if (r->given[flow->tensor])
-        return ensemble_step_error(r->e, step, flow->line, flow->column, r->err, "it gives '%s', as step %u (%s) does",
-                                   tensor->name, r->e->steps[tensor->step].written, r->e->steps[tensor->step].model);
-    r->given[flow->tensor] = true;
+    if (tensor->step != ENSEMBLE_NONE)
+        return ensemble_step_error(e, step, flow->line, flow->column, err, "it gives '%s', as step %u (%s) does",
+                                   tensor->name, e->steps[tensor->step].written, e->steps[tensor->step].model);
     tensor->step = s;
     tensor->place = place;
     return 0;
 }
 
 /* Everything that is taken must be given, and by whom a step waits for. */
-static int takers_link(struct reader *r, struct ensemble_step *step) {
+static int takers_link(const struct ensemble *e, struct ensemble_step *step, struct sy_error *err) {
     for (uint32_t i = 0; i < step->input_count; i++) {
         const struct ensemble_flow *flow = &step->inputs[i];
-        const struct ensemble_tensor *tensor = &r->e->tensors[flow->tensor];
-        if (!r->given[flow->tensor])
-            return ensemble_step_error(r->e, step, flow->line, flow->column, r->err,
+        const struct ensemble_tensor *tensor = &e->tensors[flow->tensor];
+        if (!is_given(e, flow->tensor))
+            return ensemble_step_error(e, step, flow->line, flow->column, err,
                                        "it takes '%s', which no step gives and which is no input of the ensemble",
                                        tensor->name);
         if (tensor->step != ENSEMBLE_NONE)
             step->after |= (uint64_t)1 << tensor->step;
     }
     return 0;
+}
+
+int ensemble_link(struct ensemble *e, struct sy_error *err) {
+    int rc = 0;
+    for (uint32_t s = 0; s < e->step_count && !rc; s++)
+        for (uint32_t i = 0; i < e->steps[s].output_count && !rc; i++)
+            rc = giver_set(e, s, i, err);
+    for (uint32_t s = 0; s < e->step_count && !rc; s++)
+        rc = takers_link(e, &e->steps[s], err);
+    return rc;
 }
 
 static int outputs_check(const struct reader *r) {
@@ -228,11 +240,8 @@ static int graph_read(struct reader *r, const struct pbtxt_node *scheduling) {
                            r->config->input_count ? "output" : "input");
     signature_add(r);
     int rc = steps_read(r, scheduling);
-    for (uint32_t s = 0; s < r->e->step_count && !rc; s++)
-        for (uint32_t i = 0; i < r->e->steps[s].output_count && !rc; i++)
-            rc = giver_set(r, s, i);
-    for (uint32_t s = 0; s < r->e->step_count && !rc; s++)
-        rc = takers_link(r, &r->e->steps[s]);
+    if (!rc)
+        rc = ensemble_link(r->e, r->err);
     if (!rc)
         rc = outputs_check(r);
     return rc ? rc : ensemble_sort(r->e, r->err);

@@ -61,6 +61,7 @@ struct ensemble_tensor {
 struct ensemble {
     char path[4096]; /* of its config.pbtxt, for sentences */
     uint32_t step_count, tensor_count;
+    uint32_t input_count;        /* the first tensors are what the client gives */
     struct ensemble_step *steps; /* [step_count] in an order in which they may run */
     struct ensemble_tensor tensors[ENSEMBLE_TENSORS_MAX];
 };
@@ -91,6 +92,14 @@ int ensemble_check(const struct served_model *ensemble, const struct served_mode
 int ensemble_sort(struct ensemble *ensemble, struct sy_error *err);
 /* The tensor of that name, or ENSEMBLE_NONE. */
 uint32_t ensemble_tensor_find(const struct ensemble *ensemble, const char *name);
+/* The same; adds it if there is none. ENSEMBLE_NONE: there are too many. */
+uint32_t ensemble_tensor_of(struct ensemble *ensemble, const char *name);
+/* Notes which step gives each tensor, and sets `after`, once all steps have their flows. -EINVAL with a sentence. */
+int ensemble_link(struct ensemble *ensemble, struct sy_error *err);
+/* The step runs only if the tensor's first element is true. */
+void ensemble_when(const struct ensemble *ensemble, struct ensemble_step *step, uint32_t tensor);
+/* The last step of reading: -EINVAL if nobody takes an input or an output; sorts the steps. */
+int ensemble_finish(struct ensemble *ensemble, struct sy_error *err);
 /* -EINVAL with "FILE:LINE:COLUMN: step N (MODEL): sentence". */
 int ensemble_step_error(const struct ensemble *ensemble, const struct ensemble_step *step, uint32_t line,
                         uint32_t column, struct sy_error *err, const char *fmt, ...)
@@ -98,5 +107,7 @@ int ensemble_step_error(const struct ensemble *ensemble, const struct ensemble_s
 
 /* ---- for all ---- */
 
+/* Whether the step takes the tensor. */
+bool ensemble_step_takes(const struct ensemble_step *step, uint32_t tensor);
 /* NULL is allowed. */
 void ensemble_free(struct ensemble *ensemble);

@@ -41,7 +41,7 @@ static int step_find(const struct ensemble *e, const struct symphony_yaml *yaml,
                          e->step_count);
 }
 
-static bool step_takes(const struct ensemble_step *step, uint32_t tensor) {
+bool ensemble_step_takes(const struct ensemble_step *step, uint32_t tensor) {
     for (uint32_t i = 0; i < step->input_count; i++)
         if (step->inputs[i].tensor == tensor)
             return true;
@@ -51,7 +51,7 @@ static bool step_takes(const struct ensemble_step *step, uint32_t tensor) {
 static int each_apply(const struct ensemble *e, const struct symphony_yaml *yaml,
                       const struct symphony_yaml_step *setting, struct ensemble_step *step, struct sy_error *err) {
     uint32_t tensor = ensemble_tensor_find(e, setting->for_each);
-    if (tensor == ENSEMBLE_NONE || !step_takes(step, tensor))
+    if (tensor == ENSEMBLE_NONE || !ensemble_step_takes(step, tensor))
         return setting_error(yaml, setting, err, "for_each: '%s' is no tensor that step %u (%s) takes",
                              setting->for_each, step->written, step->model);
     step->each = tensor;
@@ -60,14 +60,18 @@ static int each_apply(const struct ensemble *e, const struct symphony_yaml *yaml
     return 0;
 }
 
+void ensemble_when(const struct ensemble *e, struct ensemble_step *step, uint32_t tensor) {
+    step->when = tensor;
+    if (e->tensors[tensor].step != ENSEMBLE_NONE)
+        step->after |= (uint64_t)1 << e->tensors[tensor].step;
+}
+
 static int when_apply(const struct ensemble *e, const struct symphony_yaml *yaml,
                       const struct symphony_yaml_step *setting, struct ensemble_step *step, struct sy_error *err) {
     uint32_t tensor = ensemble_tensor_find(e, setting->when);
     if (tensor == ENSEMBLE_NONE)
         return setting_error(yaml, setting, err, "when: the ensemble has no tensor '%s'", setting->when);
-    step->when = tensor;
-    if (e->tensors[tensor].step != ENSEMBLE_NONE)
-        step->after |= (uint64_t)1 << e->tensors[tensor].step;
+    ensemble_when(e, step, tensor);
     return 0;
 }
 
@@ -86,7 +90,7 @@ static int setting_apply(const struct ensemble *e, const struct symphony_yaml *y
 
 static bool is_taken(const struct ensemble *e, uint32_t tensor) {
     for (uint32_t s = 0; s < e->step_count; s++)
-        if (e->steps[s].when == tensor || step_takes(&e->steps[s], tensor))
+        if (e->steps[s].when == tensor || ensemble_step_takes(&e->steps[s], tensor))
             return true;
     return e->tensors[tensor].output != ENSEMBLE_NONE;
 }
@@ -109,11 +113,14 @@ static int taken_check(const struct ensemble *e, struct sy_error *err) {
     return 0;
 }
 
+int ensemble_finish(struct ensemble *e, struct sy_error *err) {
+    int rc = taken_check(e, err);
+    return rc ? rc : ensemble_sort(e, err);
+}
+
 int ensemble_settings(struct ensemble *e, const struct symphony_yaml *yaml, struct sy_error *err) {
     int rc = 0;
     for (uint32_t i = 0; i < yaml->step_count && !rc; i++)
         rc = setting_apply(e, yaml, &yaml->steps[i], err);
-    if (!rc)
-        rc = taken_check(e, err);
-    return rc ? rc : ensemble_sort(e, err);
+    return rc ? rc : ensemble_finish(e, err);
 }

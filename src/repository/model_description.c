@@ -2,7 +2,6 @@
 #include "repository/model_description.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,8 @@
 #include "base/container.h"
 #include "base/siphash.h"
 #include "base/time.h"
+#include "repository/description_fields.h"
+#include "repository/ensemble_description.h"
 #include "repository/labels.h"
 #include "repository/model_config.h"
 #include "repository/model_name.h"
@@ -17,40 +18,10 @@
 #define TIME_MOST_NS      (365 * 24 * 3600 * NS_PER_S) /* of any time in it: a year */
 #define ELEMENTS_MOST     ((int64_t)1 << 48)           /* of an item: products with sizes stay far from overflowing */
 #define ACCELERATORS_MOST 65536                        /* of a type */
-#define PLACE_BYTES       96
+#define FORMAT_ENSEMBLE   2                            /* has `ensemble`, too: the graph */
 #define DUMP_FLAGS        (JSON_COMPACT | JSON_REAL_PRECISION(17)) /* 17 digits: every double comes back as it was */
 
 /* ---- fields ---- */
-
-enum field_kind {
-    FIELD_U32,
-    FIELD_I64, /* unsigned ones as well, up to INT64_MAX */
-    FIELD_REAL,
-    FIELD_FLAG,
-    FIELD_TEXT,
-    FIELD_HEX, /* 64-bit words, 16 digits each */
-    FIELD_WORD,
-    FIELD_DATATYPE,
-};
-
-/* Whether requests could be answered by a model in which it is different. */
-enum field_scope { OF_REQUESTS, OF_MACHINE };
-
-struct field {
-    const char *name;
-    enum field_kind kind;
-    enum field_scope scope;
-    size_t offset, bytes;
-    int64_t least, most;
-    const char *const *words; /* WORD: [most + 1] */
-};
-
-#define FIELD(struct_, member, name_, kind_, scope_, ...)                                                              \
-    {                                                                                                                  \
-        .name = (name_), .kind = (kind_), .scope = (scope_), .offset = offsetof(struct_, member),                      \
-        .bytes = sizeof(((struct_ *)NULL)->member), __VA_ARGS__                                                        \
-    }
-#define FROM_TO(least_, most_) .least = (least_), .most = (most_)
 
 #define MODEL(member, name_, kind_, scope_, ...) FIELD(struct served_model, member, name_, kind_, scope_, __VA_ARGS__)
 static const struct field model_fields[] = {
@@ -62,7 +33,7 @@ static const struct field model_fields[] = {
     MODEL(signature.variable_shapes, "variable_shapes", FIELD_FLAG, OF_REQUESTS),
     MODEL(item_elements, "item_elements", FIELD_I64, OF_REQUESTS, FROM_TO(0, TENSORS_MAX *ELEMENTS_MOST)),
     MODEL(batch_max, "batch_max", FIELD_U32, OF_MACHINE, FROM_TO(1, PROFILE_BATCH_MAX)),
-    MODEL(slo_ns, "slo_ns", FIELD_I64, OF_REQUESTS, FROM_TO(1, TIME_MOST_NS)),
+    MODEL(slo_ns, "slo_ns", FIELD_I64, OF_REQUESTS, FROM_TO(0, TIME_MOST_NS)), /* 0: an ensemble's that none gave */
     MODEL(slo_chosen, "slo_chosen", FIELD_FLAG, OF_REQUESTS),
     MODEL(best_effort, "best_effort", FIELD_FLAG, OF_REQUESTS),
     MODEL(weight, "weight", FIELD_REAL, OF_REQUESTS, FROM_TO(0, (int64_t)MODEL_WEIGHT_MOST)),
@@ -126,74 +97,6 @@ static const struct field type_field = {.name = "type", .kind = FIELD_TEXT, .byt
 
 /* ---- writing ---- */
 
-static uint32_t word_get(const struct field *field, const char *at) {
-    uint32_t word = 0;
-    memcpy(&word, at, field->bytes); /* of one byte or four, little-endian */
-    return word;
-}
-
-static json_t *hex_pack(const char *at, size_t bytes) {
-    char digits[33] = "";
-    uint64_t word;
-    for (size_t i = 0; i < bytes / sizeof(word); i++) {
-        memcpy(&word, at + i * sizeof(word), sizeof(word));
-        snprintf(digits + 16 * i, 17, "%016" PRIx64, word);
-    }
-    return json_string(digits);
-}
-
-static json_t *value_pack(const struct field *field, const void *base) {
-    const char *at = (const char *)base + field->offset;
-    switch (field->kind) {
-    case FIELD_U32:
-        return json_integer(*(const uint32_t *)at);
-    case FIELD_I64:
-        return json_integer(*(const int64_t *)at);
-    case FIELD_REAL:
-        return json_real(*(const double *)at);
-    case FIELD_FLAG:
-        return json_boolean(*(const bool *)at);
-    case FIELD_TEXT:
-        return json_string(at);
-    case FIELD_HEX:
-        return hex_pack(at, field->bytes);
-    case FIELD_WORD:
-        return json_string(field->words[word_get(field, at)]);
-    case FIELD_DATATYPE:
-        return json_string(datatype_name(*(const enum datatype *)at));
-    }
-    return NULL;
-}
-
-/* What is being written. A value that could not be made marks it as failed. */
-struct writer {
-    bool whole; /* false: only what is OF_REQUESTS */
-    bool failed;
-};
-
-static void put(struct writer *w, json_t *object, const char *name, json_t *value) {
-    w->failed |= json_object_set_new(object, name, value) != 0; /* -1 for a value that is NULL, too */
-}
-
-static void append(struct writer *w, json_t *list, json_t *value) {
-    w->failed |= json_array_append_new(list, value) != 0;
-}
-
-static void fields_put(struct writer *w, json_t *object, const struct field *fields, size_t count, const void *base) {
-    for (size_t i = 0; i < count; i++)
-        if (w->whole || fields[i].scope == OF_REQUESTS)
-            put(w, object, fields[i].name, value_pack(&fields[i], base));
-}
-
-#define FIELDS_PUT(w, object, table, base) fields_put(w, object, table, ARRAY_COUNT(table), base)
-
-static json_t *integers_pack(struct writer *w, const int64_t *values, uint32_t count) {
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        append(w, list, json_integer(values[i]));
-    return list;
-}
-
 /* A label may be any bytes, JSON's strings are UTF-8: each character stands for a byte, by its number. */
 static json_t *label_pack(const char *line, size_t length) {
     char *text = malloc(2 * length + 1);
@@ -211,42 +114,42 @@ static json_t *label_pack(const char *line, size_t length) {
     return label;
 }
 
-static json_t *labels_pack(struct writer *w, const struct labels *labels) {
+static json_t *labels_pack(struct field_writer *w, const struct labels *labels) {
     size_t length;
     const char *line;
     if (!labels)
         return json_null();
     json_t *list = json_array();
     for (uint64_t i = 0; (line = labels_get(labels, i, &length)); i++)
-        append(w, list, label_pack(line, length));
+        field_append(w, list, label_pack(line, length));
     return list;
 }
 
-static json_t *inputs_pack(struct writer *w, const struct served_model *model) {
+static json_t *inputs_pack(struct field_writer *w, const struct served_model *model) {
     const struct signature *s = &model->signature;
     json_t *list = json_array();
     for (uint32_t i = 0; i < s->input_count; i++) {
         json_t *input = json_object();
         fields_put(w, input, spec_fields, ARRAY_COUNT(spec_fields), &s->inputs[i]);
-        put(w, input, "shape", integers_pack(w, s->inputs[i].dims, s->inputs[i].rank));
-        put(w, input, "item", integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
+        field_put(w, input, "shape", field_integers_pack(w, s->inputs[i].dims, s->inputs[i].rank));
+        field_put(w, input, "item", field_integers_pack(w, model->reference_dims[i], s->inputs[i].rank));
         fields_put(w, input, &optional_field, 1, &(bool){s->inputs_optional >> i & 1});
         fields_put(w, input, &format_field, 1, &model->formats[i]);
-        append(w, list, input);
+        field_append(w, list, input);
     }
     return list;
 }
 
-static json_t *outputs_pack(struct writer *w, const struct served_model *model) {
+static json_t *outputs_pack(struct field_writer *w, const struct served_model *model) {
     const struct signature *s = &model->signature;
     json_t *list = json_array();
     for (uint32_t i = 0; i < s->output_count; i++) {
         json_t *output = json_object();
         FIELDS_PUT(w, output, spec_fields, &s->outputs[i]);
-        put(w, output, "shape", integers_pack(w, s->outputs[i].dims, s->outputs[i].rank));
+        field_put(w, output, "shape", field_integers_pack(w, s->outputs[i].dims, s->outputs[i].rank));
         fields_put(w, output, &label_file_field, 1, model->label_files[i]);
-        put(w, output, "labels", labels_pack(w, model->labels[i]));
-        append(w, list, output);
+        field_put(w, output, "labels", labels_pack(w, model->labels[i]));
+        field_append(w, list, output);
     }
     return list;
 }
@@ -257,7 +160,7 @@ static bool rules_alike(const struct queue_rule *a, const struct queue_rule *b) 
 }
 
 /* The last rule written is that of all further priorities. */
-static json_t *queue_pack(struct writer *w, const struct queue_rules *queue) {
+static json_t *queue_pack(struct field_writer *w, const struct queue_rules *queue) {
     json_t *object = json_object(), *rules = json_array(), *preferred = json_array();
     uint32_t count = PRIORITIES_MAX;
     while (count > 1 && rules_alike(&queue->rules[count - 1], &queue->rules[count - 2]))
@@ -265,54 +168,56 @@ static json_t *queue_pack(struct writer *w, const struct queue_rules *queue) {
     for (uint32_t i = 0; i < count; i++) {
         json_t *rule = json_object();
         FIELDS_PUT(w, rule, rule_fields, &queue->rules[i]);
-        append(w, rules, rule);
+        field_append(w, rules, rule);
     }
     for (uint32_t i = 0; i < queue->preferred_count; i++)
-        append(w, preferred, json_integer(queue->preferred[i]));
+        field_append(w, preferred, json_integer(queue->preferred[i]));
     FIELDS_PUT(w, object, queue_fields, queue);
-    put(w, object, "preferred", preferred);
-    put(w, object, "rules", rules);
+    field_put(w, object, "preferred", preferred);
+    field_put(w, object, "rules", rules);
     return object;
 }
 
-static json_t *on_pack(struct writer *w, const struct served_on *on) {
+static json_t *on_pack(struct field_writer *w, const struct served_on *on) {
     json_t *list = json_array();
     for (uint32_t t = 0; t < ACCELERATOR_TYPES_MAX && on[t].type[0]; t++) {
         json_t *object = json_object();
         FIELDS_PUT(w, object, on_fields, &on[t]);
-        append(w, list, object);
+        field_append(w, list, object);
     }
     return list;
 }
 
-static json_t *profiles_pack(struct writer *w, const struct described_profile *profiles, uint32_t count) {
+static json_t *profiles_pack(struct field_writer *w, const struct described_profile *profiles, uint32_t count) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++) {
         const struct profile *profile = profiles[i].profile;
         json_t *object = json_object();
         fields_put(w, object, &type_field, 1, profiles[i].type);
-        put(w, object, "latency_ns", integers_pack(w, profile->latency_ns + 1, profile->batch_max + 1));
-        append(w, list, object);
+        field_put(w, object, "latency_ns", field_integers_pack(w, profile->latency_ns + 1, profile->batch_max + 1));
+        field_append(w, list, object);
     }
     return list;
 }
 
 /* The whole of a model, or what its requests depend on; NULL if that failed. */
 static json_t *model_pack(const struct served_model *model, bool whole) {
-    struct writer w = {.whole = whole};
+    struct field_writer w = {.whole = whole};
     json_t *object = json_object();
     FIELDS_PUT(&w, object, model_fields, model);
     if (!whole && model->slo_chosen)
         json_object_del(object, "slo_ns"); /* it follows from what was measured */
-    put(&w, object, "inputs", inputs_pack(&w, model));
-    put(&w, object, "outputs", outputs_pack(&w, model));
-    put(&w, object, "queue", queue_pack(&w, &model->queue));
+    field_put(&w, object, "inputs", inputs_pack(&w, model));
+    field_put(&w, object, "outputs", outputs_pack(&w, model));
+    field_put(&w, object, "queue", queue_pack(&w, &model->queue));
+    if (model->ensemble)
+        field_put(&w, object, "ensemble", ensemble_description_pack(&w, model->ensemble));
     if (whole) {
         json_t *instances = json_object();
         FIELDS_PUT(&w, instances, instances_fields, &model->instances);
-        put(&w, object, "format", json_integer(MODEL_DESCRIPTION_FORMAT));
-        put(&w, object, "instances", instances);
-        put(&w, object, "on", on_pack(&w, model->on));
+        field_put(&w, object, "format", json_integer(model->ensemble ? FORMAT_ENSEMBLE : MODEL_DESCRIPTION_FORMAT));
+        field_put(&w, object, "instances", instances);
+        field_put(&w, object, "on", on_pack(&w, model->on));
     }
     if (w.failed) {
         json_decref(object);
@@ -323,14 +228,10 @@ static json_t *model_pack(const struct served_model *model, bool whole) {
 
 char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
                               uint32_t count, size_t *bytes, struct sy_error *err) {
-    struct writer w = {.whole = true};
-    if (model->ensemble) {
-        error_set(err, -ENOTSUP, "model '%s': ensembles are not served in a cluster yet", model->name);
-        return NULL;
-    }
+    struct field_writer w = {.whole = true};
     json_t *object = model_pack(model, true);
     if (object)
-        put(&w, object, "profiles", profiles_pack(&w, profiles, count));
+        field_put(&w, object, "profiles", profiles_pack(&w, profiles, count));
     char *text = object && !w.failed ? json_dumps(object, DUMP_FLAGS) : NULL;
     size_t length = text ? strlen(text) : 0;
     json_decref(object);
@@ -349,173 +250,19 @@ char *model_description_write(const struct served_model *model, const struct des
 
 /* ---- reading ---- */
 
-struct reader {
-    struct sy_error *err;
-    char place[PLACE_BYTES]; /* what is being read, with the dot that ends it: "inputs[0]." */
-};
-
-static int __attribute__((format(printf, 3, 4))) wrong(struct reader *r, const char *name, const char *fmt, ...) {
-    char sentence[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof(sentence), fmt, ap);
-    va_end(ap);
-    return error_set(r->err, -EINVAL, "model description: %s%s: %s", r->place, name, sentence);
-}
-
-/* An entry that must be there, of a JSON type. */
-static int entry_get(struct reader *r, const json_t *object, const char *name, json_type type, const char *expected,
-                     json_t **value) {
-    *value = json_object_get(object, name);
-    if (!*value)
-        return wrong(r, name, "missing");
-    return json_typeof(*value) == type ? 0 : wrong(r, name, "expected %s", expected);
-}
-
-static int integer_check(struct reader *r, const char *name, const json_t *value, int64_t least, int64_t most,
-                         int64_t *integer) {
-    *integer = json_integer_value(value);
-    if (json_is_integer(value) && *integer >= least && *integer <= most)
-        return 0;
-    return wrong(r, name, "expected a whole number from %lld to %lld", (long long)least, (long long)most);
-}
-
-static int string_get(struct reader *r, const json_t *object, const char *name, size_t bytes, const char **string) {
-    json_t *value;
-    int rc = entry_get(r, object, name, JSON_STRING, "a string", &value);
-    if (rc)
-        return rc;
-    *string = json_string_value(value);
-    size_t length = json_string_length(value);
-    if (length >= bytes || strlen(*string) != length)
-        return wrong(r, name, "expected at most %zu bytes, none of them zero", bytes - 1);
-    return 0;
-}
-
-static int hex_read(struct reader *r, const struct field *field, const char *string, char *at) {
-    size_t digits = 2 * field->bytes;
-    if (strlen(string) != digits || strspn(string, "0123456789abcdef") != digits)
-        return wrong(r, field->name, "expected %zu hexadecimal digits", digits);
-    for (size_t i = 0; i < field->bytes / sizeof(uint64_t); i++) {
-        char word[17] = "";
-        memcpy(word, string + 16 * i, 16);
-        memcpy(at + i * sizeof(uint64_t), &(uint64_t){strtoull(word, NULL, 16)}, sizeof(uint64_t));
-    }
-    return 0;
-}
-
-static int word_read(struct reader *r, const struct field *field, const char *string, char *at) {
-    for (uint32_t word = 0; word <= field->most; word++)
-        if (strcmp(field->words[word], string) == 0) {
-            memcpy(at, &word, field->bytes);
-            return 0;
-        }
-    return wrong(r, field->name, "'%.40s' is not known", string);
-}
-
-static int string_read(struct reader *r, const json_t *object, const struct field *field, char *at) {
-    const char *string;
-    size_t bytes = field->kind == FIELD_TEXT ? field->bytes : 64;
-    int rc = string_get(r, object, field->name, bytes, &string);
-    if (rc)
-        return rc;
-    if (field->kind == FIELD_HEX)
-        return hex_read(r, field, string, at);
-    if (field->kind == FIELD_WORD)
-        return word_read(r, field, string, at);
-    if (field->kind == FIELD_TEXT) {
-        strcpy(at, string);
-        return 0;
-    }
-    enum datatype type = datatype_parse(string, strlen(string));
-    *(enum datatype *)at = type;
-    return type != DATATYPE_INVALID ? 0 : wrong(r, field->name, "'%.40s' is not known", string);
-}
-
-static int field_read(struct reader *r, const json_t *object, const struct field *field, void *base) {
-    char *at = (char *)base + field->offset;
-    int64_t integer;
-    const json_t *value = json_object_get(object, field->name);
-    if (!value)
-        return wrong(r, field->name, "missing");
-    switch (field->kind) {
-    case FIELD_U32:
-    case FIELD_I64: {
-        int rc = integer_check(r, field->name, value, field->least, field->most, &integer);
-        if (!rc)
-            memcpy(at, &integer, field->bytes);
-        return rc;
-    }
-    case FIELD_REAL:
-        *(double *)at = json_number_value(value);
-        if (json_is_number(value) && *(double *)at >= (double)field->least && *(double *)at <= (double)field->most)
-            return 0;
-        return wrong(r, field->name, "expected a number from %lld to %lld", (long long)field->least,
-                     (long long)field->most);
-    case FIELD_FLAG:
-        *(bool *)at = json_is_true(value);
-        return json_is_boolean(value) ? 0 : wrong(r, field->name, "expected true or false");
-    default:
-        return string_read(r, object, field, at);
-    }
-}
-
-static int fields_read(struct reader *r, const json_t *object, const struct field *fields, size_t count, void *base) {
-    int rc = 0;
-    for (size_t i = 0; i < count && !rc; i++)
-        rc = field_read(r, object, &fields[i], base);
-    return rc;
-}
-
-#define FIELDS_READ(r, object, table, base) fields_read(r, object, table, ARRAY_COUNT(table), base)
-
-static int list_get(struct reader *r, const json_t *object, const char *name, size_t least, size_t most, json_t **list,
-                    uint32_t *count) {
-    int rc = entry_get(r, object, name, JSON_ARRAY, "a list", list);
-    if (rc)
-        return rc;
-    *count = (uint32_t)json_array_size(*list);
-    return json_array_size(*list) >= least && json_array_size(*list) <= most
-               ? 0
-               : wrong(r, name, "expected %zu to %zu entries", least, most);
-}
-
-/* Goes to an entry of a list of objects, whose fields are named from then on. */
-static int object_at(struct reader *r, const json_t *list, const char *name, uint32_t index, json_t **object) {
-    r->place[0] = '\0';
-    char entry[PLACE_BYTES - 1];
-    snprintf(entry, sizeof(entry), "%s[%u]", name, index);
-    *object = json_array_get(list, index);
-    if (!json_is_object(*object))
-        return wrong(r, entry, "expected an object");
-    snprintf(r->place, sizeof(r->place), "%s.", entry);
-    return 0;
-}
-
-static int integers_read(struct reader *r, const json_t *list, const char *name, uint32_t count, int64_t least,
-                         int64_t most, int64_t *values) {
-    int rc = 0;
-    for (uint32_t i = 0; i < count && !rc; i++) {
-        char entry[64];
-        snprintf(entry, sizeof(entry), "%s[%u]", name, i);
-        rc = integer_check(r, entry, json_array_get(list, i), least, most, &values[i]);
-    }
-    return rc;
-}
-
-static int dims_read(struct reader *r, const json_t *object, const char *name, int64_t least, int64_t *dims,
+static int dims_read(struct field_reader *r, const json_t *object, const char *name, int64_t least, int64_t *dims,
                      uint32_t *rank) {
     json_t *list;
-    int rc = list_get(r, object, name, 0, TENSOR_DIMS_MAX, &list, rank);
-    return rc ? rc : integers_read(r, list, name, *rank, least, INT64_MAX, dims);
+    int rc = field_list(r, object, name, 0, TENSOR_DIMS_MAX, &list, rank);
+    return rc ? rc : field_integers_read(r, list, name, *rank, least, INT64_MAX, dims);
 }
 
-static int spec_read(struct reader *r, const json_t *object, bool batched, struct tensor_spec *spec) {
+static int spec_read(struct field_reader *r, const json_t *object, bool batched, struct tensor_spec *spec) {
     int rc = FIELDS_READ(r, object, spec_fields, spec);
     if (!rc)
         rc = dims_read(r, object, "shape", -1, spec->dims, &spec->rank);
     if (!rc && batched && (spec->rank == 0 || spec->dims[0] != -1))
-        rc = wrong(r, "shape", "expected -1 as the batch dimension");
+        rc = field_wrong(r, "shape", "expected -1 as the batch dimension");
     return rc;
 }
 
@@ -527,7 +274,7 @@ static bool input_varies(const struct signature *s, uint32_t i) {
     return varies;
 }
 
-static int input_read(struct reader *r, const json_t *object, struct served_model *model, uint32_t i) {
+static int input_read(struct field_reader *r, const json_t *object, struct served_model *model, uint32_t i) {
     struct signature *s = &model->signature;
     bool optional;
     uint32_t rank;
@@ -535,10 +282,10 @@ static int input_read(struct reader *r, const json_t *object, struct served_mode
     if (!rc)
         rc = dims_read(r, object, "item", 0, model->reference_dims[i], &rank);
     if (!rc && rank != s->inputs[i].rank)
-        rc = wrong(r, "item", "expected as many dimensions as in shape");
+        rc = field_wrong(r, "item", "expected as many dimensions as in shape");
     if (!rc) {
         int64_t elements = dims_product(model->reference_dims[i], 0, rank);
-        rc = elements < 0 || elements > ELEMENTS_MOST ? wrong(r, "item", "too large") : 0;
+        rc = elements < 0 || elements > ELEMENTS_MOST ? field_wrong(r, "item", "too large") : 0;
     }
     if (!rc)
         rc = field_read(r, object, &optional_field, &optional);
@@ -549,14 +296,14 @@ static int input_read(struct reader *r, const json_t *object, struct served_mode
     s->inputs_optional |= (uint32_t)optional << i;
     return s->variable_shapes || !input_varies(s, i)
                ? 0
-               : wrong(r, optional ? "optional" : "shape", "it varies, but variable_shapes is false");
+               : field_wrong(r, optional ? "optional" : "shape", "it varies, but variable_shapes is false");
 }
 
-static int inputs_read(struct reader *r, const json_t *root, struct served_model *model) {
+static int inputs_read(struct field_reader *r, const json_t *root, struct served_model *model) {
     json_t *list, *object;
-    int rc = list_get(r, root, "inputs", 1, TENSORS_MAX, &list, &model->signature.input_count);
+    int rc = field_list(r, root, "inputs", 1, TENSORS_MAX, &list, &model->signature.input_count);
     for (uint32_t i = 0; !rc && i < model->signature.input_count; i++) {
-        rc = object_at(r, list, "inputs", i, &object);
+        rc = field_object_at(r, list, "inputs", i, &object);
         if (!rc)
             rc = input_read(r, object, model, i);
     }
@@ -564,21 +311,21 @@ static int inputs_read(struct reader *r, const json_t *root, struct served_model
 }
 
 /* Appends a label as the line of a file. The end of it has a CR, since labels_get() takes one away and no more. */
-static int label_append(struct reader *r, const json_t *label, uint32_t index, char *text, size_t *used) {
+static int label_append(struct field_reader *r, const json_t *label, uint32_t index, char *text, size_t *used) {
     const char *at = json_string_value(label), *end = at ? at + json_string_length(label) : NULL;
     char name[32];
     snprintf(name, sizeof(name), "labels[%u]", index);
     if (!at)
-        return wrong(r, name, "expected a string");
+        return field_wrong(r, name, "expected a string");
     for (; at < end; at++) {
         unsigned char c = (unsigned char)*at;
         if (c >= 0x80) {
             if (c > 0xc3)
-                return wrong(r, name, "expected characters up to U+00FF, each for a byte");
+                return field_wrong(r, name, "expected characters up to U+00FF, each for a byte");
             c = (unsigned char)(c << 6 | ((unsigned char)*++at & 0x3f));
         }
         if (c == '\n')
-            return wrong(r, name, "expected one line");
+            return field_wrong(r, name, "expected one line");
         text[(*used)++] = (char)c;
     }
     text[(*used)++] = '\r';
@@ -586,14 +333,14 @@ static int label_append(struct reader *r, const json_t *label, uint32_t index, c
     return 0;
 }
 
-static int labels_unpack(struct reader *r, const json_t *object, struct labels **labels) {
+static int labels_unpack(struct field_reader *r, const json_t *object, struct labels **labels) {
     json_t *list = json_object_get(object, "labels"), *label;
     size_t bytes = 1, used = 0, i;
     int rc = 0;
     if (json_is_null(list))
         return 0;
     if (!json_is_array(list))
-        return wrong(r, "labels", list ? "expected a list or null" : "missing");
+        return field_wrong(r, "labels", list ? "expected a list or null" : "missing");
     json_array_foreach(list, i, label) bytes += json_string_length(label) + 2;
     char *text = malloc(bytes);
     if (!text)
@@ -610,12 +357,12 @@ static int labels_unpack(struct reader *r, const json_t *object, struct labels *
     return labels_take(text, used, labels, r->err);
 }
 
-static int outputs_read(struct reader *r, const json_t *root, struct served_model *model) {
+static int outputs_read(struct field_reader *r, const json_t *root, struct served_model *model) {
     struct signature *s = &model->signature;
     json_t *list, *object;
-    int rc = list_get(r, root, "outputs", 1, TENSORS_MAX, &list, &s->output_count);
+    int rc = field_list(r, root, "outputs", 1, TENSORS_MAX, &list, &s->output_count);
     for (uint32_t i = 0; !rc && i < s->output_count; i++) {
-        rc = object_at(r, list, "outputs", i, &object);
+        rc = field_object_at(r, list, "outputs", i, &object);
         if (!rc)
             rc = spec_read(r, object, s->batched, &s->outputs[i]);
         if (!rc)
@@ -626,37 +373,37 @@ static int outputs_read(struct reader *r, const json_t *root, struct served_mode
     return rc;
 }
 
-static int preferred_read(struct reader *r, const json_t *object, struct queue_rules *queue) {
+static int preferred_read(struct field_reader *r, const json_t *object, struct queue_rules *queue) {
     json_t *list;
     int64_t sizes[PREFERRED_MAX];
-    int rc = list_get(r, object, "preferred", 0, PREFERRED_MAX, &list, &queue->preferred_count);
+    int rc = field_list(r, object, "preferred", 0, PREFERRED_MAX, &list, &queue->preferred_count);
     if (!rc)
-        rc = integers_read(r, list, "preferred", queue->preferred_count, 1, INT32_MAX, sizes);
+        rc = field_integers_read(r, list, "preferred", queue->preferred_count, 1, INT32_MAX, sizes);
     for (uint32_t i = 0; !rc && i < queue->preferred_count; i++) {
         queue->preferred[i] = (uint32_t)sizes[i];
         if (i > 0 && sizes[i] <= sizes[i - 1])
-            rc = wrong(r, "preferred", "expected sizes that rise");
+            rc = field_wrong(r, "preferred", "expected sizes that rise");
     }
     return rc;
 }
 
-static int queue_read(struct reader *r, const json_t *root, struct queue_rules *queue) {
+static int queue_read(struct field_reader *r, const json_t *root, struct queue_rules *queue) {
     json_t *object, *list, *rule;
     uint32_t count = 0;
     r->place[0] = '\0';
-    int rc = entry_get(r, root, "queue", JSON_OBJECT, "an object", &object);
+    int rc = field_entry(r, root, "queue", JSON_OBJECT, "an object", &object);
     if (rc)
         return rc;
     strcpy(r->place, "queue.");
     rc = FIELDS_READ(r, object, queue_fields, queue);
     if (!rc && queue->priorities && (queue->priority_default < 1 || queue->priority_default > queue->priorities))
-        rc = wrong(r, "priority_default", "there is no priority %u", queue->priority_default);
+        rc = field_wrong(r, "priority_default", "there is no priority %u", queue->priority_default);
     if (!rc)
         rc = preferred_read(r, object, queue);
     if (!rc)
-        rc = list_get(r, object, "rules", 1, PRIORITIES_MAX, &list, &count);
+        rc = field_list(r, object, "rules", 1, PRIORITIES_MAX, &list, &count);
     for (uint32_t i = 0; !rc && i < count; i++) {
-        rc = object_at(r, list, "queue.rules", i, &rule);
+        rc = field_object_at(r, list, "queue.rules", i, &rule);
         if (!rc)
             rc = FIELDS_READ(r, rule, rule_fields, &queue->rules[i]);
     }
@@ -665,38 +412,38 @@ static int queue_read(struct reader *r, const json_t *root, struct queue_rules *
     return rc;
 }
 
-static int instances_read(struct reader *r, const json_t *root, struct instance_groups *instances) {
+static int instances_read(struct field_reader *r, const json_t *root, struct instance_groups *instances) {
     json_t *object;
     r->place[0] = '\0';
-    int rc = entry_get(r, root, "instances", JSON_OBJECT, "an object", &object);
+    int rc = field_entry(r, root, "instances", JSON_OBJECT, "an object", &object);
     strcpy(r->place, "instances.");
     return rc ? rc : FIELDS_READ(r, object, instances_fields, instances);
 }
 
-static int on_read(struct reader *r, const json_t *root, struct served_on *on) {
+static int on_read(struct field_reader *r, const json_t *root, struct served_on *on) {
     json_t *list, *object;
     uint32_t count = 0;
     r->place[0] = '\0';
-    int rc = list_get(r, root, "on", 0, ACCELERATOR_TYPES_MAX, &list, &count);
+    int rc = field_list(r, root, "on", 0, ACCELERATOR_TYPES_MAX, &list, &count);
     for (uint32_t t = 0; !rc && t < count; t++) {
-        rc = object_at(r, list, "on", t, &object);
+        rc = field_object_at(r, list, "on", t, &object);
         if (!rc)
             rc = FIELDS_READ(r, object, on_fields, &on[t]);
         if (!rc && !on[t].type[0])
-            rc = wrong(r, "type", "expected a name");
+            rc = field_wrong(r, "type", "expected a name");
     }
     return rc;
 }
 
-static int profile_read(struct reader *r, const json_t *object, uint32_t batch_max,
+static int profile_read(struct field_reader *r, const json_t *object, uint32_t batch_max,
                         struct described_profile *described) {
     json_t *list;
     uint32_t count;
     int rc = field_read(r, object, &type_field, described->type);
     if (!rc && !described->type[0])
-        rc = wrong(r, "type", "expected a name");
+        rc = field_wrong(r, "type", "expected a name");
     if (!rc) /* a longer one is of a model whose batch_max another type has made less */
-        rc = list_get(r, object, "latency_ns", batch_max + 1, PROFILE_BATCH_MAX + 1, &list, &count);
+        rc = field_list(r, object, "latency_ns", batch_max + 1, PROFILE_BATCH_MAX + 1, &list, &count);
     if (rc)
         return rc;
     struct profile *profile = described->profile = malloc(profile_bytes(count - 1));
@@ -704,48 +451,50 @@ static int profile_read(struct reader *r, const json_t *object, uint32_t batch_m
         return error_set(r->err, -ENOMEM, "no memory for a profile");
     profile->batch_max = count - 1;
     profile->latency_ns[0] = 0;
-    rc = integers_read(r, list, "latency_ns", count, 1, TIME_MOST_NS, profile->latency_ns + 1);
+    rc = field_integers_read(r, list, "latency_ns", count, 1, TIME_MOST_NS, profile->latency_ns + 1);
     for (uint32_t b = 1; !rc && b <= count; b++)
         if (profile->latency_ns[b] < profile->latency_ns[b - 1])
-            rc = wrong(r, "latency_ns", "a batch of %u takes less than a smaller one", b);
+            rc = field_wrong(r, "latency_ns", "a batch of %u takes less than a smaller one", b);
     if (!rc)
         profile_fit(profile);
     return rc;
 }
 
-static int profiles_read(struct reader *r, const json_t *root, uint32_t batch_max, struct described_profile *profiles,
-                         uint32_t *count) {
+static int profiles_read(struct field_reader *r, const json_t *root, uint32_t batch_max,
+                         struct described_profile *profiles, uint32_t *count) {
     json_t *list, *object;
     uint32_t entries = 0;
     r->place[0] = '\0';
-    int rc = list_get(r, root, "profiles", 0, ACCELERATOR_TYPES_MAX, &list, &entries);
+    int rc = field_list(r, root, "profiles", 0, ACCELERATOR_TYPES_MAX, &list, &entries);
     for (uint32_t i = 0; !rc && i < entries; i++) {
         profiles[i] = (struct described_profile){.profile = NULL};
         *count = i + 1; /* to be freed from here on */
-        rc = object_at(r, list, "profiles", i, &object);
+        rc = field_object_at(r, list, "profiles", i, &object);
         if (!rc)
             rc = profile_read(r, object, batch_max, &profiles[i]);
         for (uint32_t k = 0; !rc && k < i; k++)
             if (strcmp(profiles[k].type, profiles[i].type) == 0)
-                rc = wrong(r, "type", "there are two profiles on '%s'", profiles[i].type);
+                rc = field_wrong(r, "type", "there are two profiles on '%s'", profiles[i].type);
     }
     return rc;
 }
 
-static int model_read(struct reader *r, const json_t *root, struct served_model *model) {
+static int model_read(struct field_reader *r, const json_t *root, struct served_model *model) {
     int64_t format;
-    int rc = json_is_object(root) ? 0 : wrong(r, "all of it", "expected an object");
+    int rc = json_is_object(root) ? 0 : field_wrong(r, "all of it", "expected an object");
     if (!rc && !json_object_get(root, "format"))
-        rc = wrong(r, "format", "missing");
+        rc = field_wrong(r, "format", "missing");
     if (!rc)
-        rc = integer_check(r, "format", json_object_get(root, "format"), MODEL_DESCRIPTION_FORMAT,
-                           MODEL_DESCRIPTION_FORMAT, &format);
+        rc = field_integer(r, "format", json_object_get(root, "format"), MODEL_DESCRIPTION_FORMAT, FORMAT_ENSEMBLE,
+                           &format);
     if (!rc)
         rc = FIELDS_READ(r, root, model_fields, model);
     if (!rc && !model_name_is_valid(model->name))
-        rc = wrong(r, "name", "expected " MODEL_NAME_EXPECTED);
+        rc = field_wrong(r, "name", "expected " MODEL_NAME_EXPECTED);
+    if (!rc && format != FORMAT_ENSEMBLE && model->slo_ns < 1)
+        rc = field_wrong(r, "slo_ns", "expected 1 or more");
     if (!rc && !model->signature.batched && model->batch_max != 1)
-        rc = wrong(r, "batch_max", "expected 1, since batched is false");
+        rc = field_wrong(r, "batch_max", "expected 1, since batched is false");
     if (!rc)
         rc = inputs_read(r, root, model);
     r->place[0] = '\0';
@@ -755,12 +504,19 @@ static int model_read(struct reader *r, const json_t *root, struct served_model 
         rc = queue_read(r, root, &model->queue);
     if (!rc)
         rc = instances_read(r, root, &model->instances);
-    return rc ? rc : on_read(r, root, model->on);
+    if (!rc)
+        rc = on_read(r, root, model->on);
+    r->place[0] = '\0';
+    if (rc || format != FORMAT_ENSEMBLE)
+        return rc;
+    json_t *graph;
+    rc = field_entry(r, root, "ensemble", JSON_OBJECT, "an object", &graph);
+    return rc ? rc : ensemble_description_read(r, graph, model);
 }
 
 int model_description_read(const char *text, size_t bytes, struct served_model *model,
                            struct described_profile *profiles, uint32_t *count, struct sy_error *err) {
-    struct reader r = {.err = err};
+    struct field_reader r = {.err = err};
     json_error_t where;
     memset(model, 0, sizeof(*model));
     atomic_init(&model->state, MODEL_LOADING);
@@ -775,6 +531,9 @@ int model_description_read(const char *text, size_t bytes, struct served_model *
     int rc = model_read(&r, root, model);
     if (!rc)
         rc = profiles_read(&r, root, model->batch_max, profiles, count);
+    r.place[0] = '\0';
+    if (!rc && model->ensemble && *count)
+        rc = field_wrong(&r, "profiles", "expected none, since it is an ensemble");
     if (rc) {
         model_description_release(model, profiles, *count);
         *count = 0;
@@ -785,6 +544,7 @@ int model_description_read(const char *text, size_t bytes, struct served_model *
 
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count) {
     served_model_labels_free(model);
+    served_model_ensembles_free(model, 1);
     for (uint32_t i = 0; profiles && i < count; i++) {
         free(profiles[i].profile);
         profiles[i].profile = NULL;
@@ -857,7 +617,7 @@ void model_description_difference(const struct served_model *a, const struct ser
         snprintf(text, bytes, "out of memory to tell where they differ");
     } else if (!json_equal(of_a, of_b)) {
         const json_t *here = of_a, *there = of_b;
-        char place[PLACE_BYTES] = "", one[72], other[72];
+        char place[FIELD_PLACE_BYTES] = "", one[72], other[72];
         descend(&here, &there, place, sizeof(place));
         value_show(here, one, sizeof(one));
         value_show(there, other, sizeof(other));

@@ -4,8 +4,9 @@
  * It has no paths: with it a frontend does all that a server does with a model of its own, labels of classes included,
  * and reads no file. It holds the model's secret (shape_secret), so it is for processes of one cluster only.
  *
- * `format` is 1. Later versions may add fields: those that are not known are ignored. One that is missing is a mistake.
- * All integers and doubles survive exactly. Slow path; any thread; no state. */
+ * `format` is 1, or 2 for an ensemble, which has its graph in it, may have an SLO of 0 (its frontends choose it), and
+ * has no profiles. Later versions may add fields: those that are not known are ignored. One that is missing is a
+ * mistake. All integers and doubles survive exactly. Slow path; any thread; no state. */
 #pragma once
 
 #include <stddef.h>
@@ -27,7 +28,7 @@ struct described_profile {
 };
 
 /* The description of a model that is ready, with its profiles: terminated, the caller's to free(). NULL with a
- * sentence: an ensemble, out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without
+ * sentence: out of memory, over MODEL_DESCRIPTION_BYTES_MAX, or a name that is not UTF-8. `bytes` (without
  * the terminator) and `err` may be NULL. */
 char *model_description_write(const struct served_model *model, const struct described_profile *profiles,
                               uint32_t count, size_t *bytes, struct sy_error *err);
@@ -38,7 +39,7 @@ char *model_description_write(const struct served_model *model, const struct des
  * names the field; nothing is allocated then, and model and profiles are not to be used. */
 int model_description_read(const char *text, size_t bytes, struct served_model *model,
                            struct described_profile *profiles, uint32_t *count, struct sy_error *err);
-/* Frees the labels of a model and the profiles; `profiles` may be NULL. */
+/* Frees the labels and the graph of a model, and the profiles; `profiles` may be NULL. */
 void model_description_release(struct served_model *model, struct described_profile *profiles, uint32_t count);
 
 /* Equal for models whose requests can be answered by either. Left out: the secret, on what the model is to run and

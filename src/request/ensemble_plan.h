@@ -8,6 +8,7 @@
 #include "repository/ensemble.h"
 
 struct ensemble_plan {
+    uint64_t number;            /* no other plan of this process has it, even where this one's memory was another's */
     struct pipeline graph;      /* constant; its parts are the first ones */
     _Atomic uint64_t divisions; /* how often it was divided; written after the parts */
     _Atomic int64_t part_ns[ENSEMBLE_STEPS_MAX];

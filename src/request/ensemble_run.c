@@ -14,6 +14,7 @@
 #include "request/ensemble_tensors.h"
 #include "request/inference.h"
 #include "request/refusal.h"
+#include "tensor/strings.h"
 
 _Static_assert(ENSEMBLE_STEPS_MAX <= PIPELINE_STAGES_MAX, "a step is a stage");
 _Static_assert(ENSEMBLE_EACH_MAX <= PIPELINE_ITEMS_MAX, "rows are items");
@@ -43,10 +44,22 @@ static struct step_request *request_nth(const struct run_step *step, uint32_t n)
     return (struct step_request *)((char *)step->requests + n * step->request_bytes);
 }
 
-/* Fills a request with rows [first, first + count) of what its step takes, or with all of it. 0, or a status with a
- * sentence. */
-static int request_fill(struct ensemble_run *run, uint32_t v, struct step_request *r, bool rows, uint32_t first,
-                        uint32_t count, struct sy_error *err) {
+/* What a request of a step takes: rows [first, first + count) of its inputs, or all of them. */
+struct part {
+    bool rows;
+    uint32_t first, count;
+    size_t strings_at[TENSORS_MAX]; /* of inputs of strings, whose rows differ in length: where the next row begins */
+};
+
+static int rows_take(const struct tensor_view *whole, enum datatype type, struct part *part, uint32_t input,
+                     struct tensor_view *rows) {
+    return type == DATATYPE_BYTES ? strings_rows(whole, part->count, &part->strings_at[input], rows)
+                                  : tensor_rows(whole, part->first, part->count, rows);
+}
+
+/* Fills a request with its part. 0, or a status with a sentence. */
+static int request_fill(struct ensemble_run *run, uint32_t v, struct step_request *r, struct part *taken,
+                        struct sy_error *err) {
     const struct ensemble_step *step = &run->ensemble->steps[v];
     const struct served_model *model = step_model(run, v);
     struct infer_call call;
@@ -60,7 +73,7 @@ static int request_fill(struct ensemble_run *run, uint32_t v, struct step_reques
         uint32_t index;
         if (!whole.data) /* an optional input that the client left out */
             continue;
-        if (rows && tensor_rows(&whole, first, count, &part) < 0)
+        if (taken->rows && rows_take(&whole, type, taken, i, &part) < 0)
             return error_set(err, 500, "tensor '%.100s' has fewer rows than the others",
                              run->ensemble->tensors[flow->tensor].name);
         status = infer_call_input(&call, model, flow->name, strlen(flow->name), &index, err);
@@ -92,8 +105,7 @@ static void deadlines_set(const struct ensemble_run *run, uint32_t v, struct req
 }
 
 /* Submits the n-th request of a step. 0, or a status with a sentence. */
-static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, bool rows, uint32_t first, uint32_t count,
-                        struct sy_error *err) {
+static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, struct part *taken, struct sy_error *err) {
     struct port *port = run->inference->home->port;
     struct step_request *r = request_nth(&run->steps[v], n);
     *r = (struct step_request){.request = {.model = run->models[v],
@@ -101,7 +113,7 @@ static int request_send(struct ensemble_run *run, uint32_t v, uint32_t n, bool r
                                            .step = v,
                                            .inputs = r->inputs,
                                            .input_count = step_model(run, v)->signature.input_count}};
-    int rc = request_fill(run, v, r, rows, first, count, err);
+    int rc = request_fill(run, v, r, taken, err);
     if (rc)
         return rc;
     deadlines_set(run, v, &r->request);
@@ -197,9 +209,11 @@ static void step_begin(struct ensemble_run *run, uint32_t v, int64_t now_ns) {
     counter_add(&run->counters->whole[v], run->inference->request.items);
     if (!requests)
         ensemble_step_empty(run, v, step_model(run, v));
-    for (uint32_t n = 0, first = 0; n < requests && !status; n++, first += extent.most) {
-        uint32_t left = extent.all - first, count = left < extent.most ? left : extent.most;
-        status = request_send(run, v, n, extent.rows, first, count, &err);
+    struct part part = {.rows = extent.rows};
+    for (uint32_t n = 0; n < requests && !status; n++, part.first += extent.most) {
+        uint32_t left = extent.all - part.first;
+        part.count = left < extent.most ? left : extent.most;
+        status = request_send(run, v, n, &part, &err);
     }
     if (status)
         run_fail(run, v, (unsigned)status, status == 503, &err);
@@ -352,8 +366,8 @@ static struct inference_times *times_of(struct inferences *home, const struct in
         times = home->times[inference->request.model] = calloc(1, sizeof(*times));
     if (!times)
         return NULL;
-    if (times->of != plan) { /* another ensemble has had this number */
-        *times = (struct inference_times){.of = plan, .graph = plan->graph};
+    if (times->of != plan || times->number != plan->number) { /* another ensemble has had this model's number */
+        *times = (struct inference_times){.of = plan, .number = plan->number, .graph = plan->graph};
         pipeline_times_init(&times->times, &times->graph);
     }
     uint64_t divisions = atomic_load_explicit(&plan->divisions, memory_order_acquire); /* with parts_publish() */

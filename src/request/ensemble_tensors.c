@@ -131,6 +131,40 @@ static void blocks_put(struct run_step *step) {
     }
 }
 
+/* Whether a step takes one of another's outputs. */
+static bool is_taken(const struct ensemble *ensemble, uint32_t v, uint32_t output) {
+    for (uint32_t w = v + 1; w < ensemble->step_count; w++)
+        if ((ensemble->steps[w].after >> v & 1) &&
+            ensemble_step_takes(&ensemble->steps[w], ensemble->steps[v].outputs[output].tensor))
+            return true;
+    return false;
+}
+
+/* Copies the outputs that other steps take to where other processes may read them. */
+static int show(struct ensemble_run *run, uint32_t v, struct sy_error *err) {
+    struct run_step *to = &run->steps[v];
+    uint32_t count = run->ensemble->steps[v].output_count, taken = 0;
+    size_t total = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (is_taken(run->ensemble, v, i)) {
+            total += aligned(to->outputs[i].bytes);
+            taken++;
+        }
+    char *at = to->joined = total ? slab_take(run->inference->home->slab, total) : NULL;
+    if (total && !at)
+        return error_set(err, 503, "the memory for inputs is exhausted");
+    for (uint32_t i = 0; i < count && at; i++) {
+        struct tensor_view *view = &to->outputs[i];
+        if (!is_taken(run->ensemble, v, i) || !view->bytes)
+            continue;
+        view->data = memcpy(at, view->data, view->bytes);
+        at += aligned(view->bytes);
+    }
+    if (taken == count && at)
+        blocks_put(to);
+    return 0;
+}
+
 int ensemble_step_outputs(struct ensemble_run *run, uint32_t v, const struct served_model *model,
                           struct sy_error *err) {
     const struct ensemble_step *step = &run->ensemble->steps[v];
@@ -144,7 +178,9 @@ int ensemble_step_outputs(struct ensemble_run *run, uint32_t v, const struct ser
     }
     for (uint32_t i = 0; i < step->output_count && !status; i++)
         status = part_of(model, &request_nth(to, 0)->request, &step->outputs[i], &to->outputs[i], err);
-    return status;
+    if (status || !port_is_visible(run->inference->home->port))
+        return status;
+    return show(run, v, err);
 }
 
 void ensemble_step_put(struct ensemble_run *run, uint32_t v) {

@@ -1,7 +1,8 @@
 /* ensemble_tensors.h - the tensors that steps of an ensemble's request hand on; for ensemble_run.c only.
  *
  * Outputs of a step of one request stay in the block of its run; those of several requests are joined, row behind row,
- * in memory of the frontend's slab. */
+ * in memory of the frontend's slab. In a cluster outputs come over a link, and where other steps take them they are
+ * copied into the slab, too: it is the memory that backends may read. */
 #pragma once
 
 #include "pipeline/query.h"
@@ -21,7 +22,7 @@ struct run_step {
     char *requests;              /* [count] struct step_request, of request_bytes each */
     size_t request_bytes;
     uint32_t count;
-    void *joined; /* outputs of several requests */
+    void *joined; /* outputs of several requests, or those that other processes are to read */
     bool put;     /* its outputs have been given back */
 };
 

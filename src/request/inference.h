@@ -64,8 +64,9 @@ struct inference {
 
 /* How long the steps of an ensemble take, as a frontend has seen it. */
 struct inference_times {
-    const struct ensemble_plan *of;
-    uint64_t divisions; /* of the plan, whose parts the graph has */
+    const struct ensemble_plan *of; /* by its address */
+    uint64_t number;                /* and by its number */
+    uint64_t divisions;             /* of the plan, whose parts the graph has */
     struct pipeline graph;
     struct pipeline_times times;
 };

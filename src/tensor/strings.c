@@ -4,6 +4,24 @@
 #include <errno.h>
 #include <inttypes.h>
 
+int strings_rows(const struct tensor_view *whole, uint32_t count, size_t *begin, struct tensor_view *rows) {
+    if (whole->rank == 0 || whole->dims[0] < (int64_t)count || *begin > whole->bytes)
+        return -EINVAL;
+    const char *data = whole->data, *at = data + *begin, *end = data + whole->bytes;
+    int64_t elements = count * dims_product(whole->dims, 1, whole->rank);
+    struct string element;
+    for (int64_t i = 0; i < elements; i++)
+        if (strings_next(&at, end, &element) <= 0)
+            return -EINVAL;
+    *rows = *whole;
+    rows->data = (char *)(uintptr_t)data + *begin;
+    rows->bytes = (size_t)(at - data) - *begin;
+    rows->dims[0] = count;
+    rows->row_at = NULL;
+    *begin += rows->bytes;
+    return 0;
+}
+
 int strings_check(const void *data, size_t bytes, int64_t elements, struct sy_error *err) {
     const char *at = data, *end = at + bytes;
     struct string element;

@@ -82,6 +82,10 @@ def save_ensembles(folder):
                   [step("find", {"x": "X"}, {"any": "ANY"}), step("scale", {"x": "X"}, {"y": "D"}),
                    step("next", {"x": "D"}, {"y": "Y"})],
                   "steps: [{step: scale, when: ANY}]\n")
+    words = [tensor("input", "T", "STRING", [-1, 1]), tensor("output", "U", "STRING", [-1, 1])]
+    copies = [step("copy", {"t": "T"}, {"u": "V"}), step("copy", {"t": "V"}, {"u": "U"})]
+    save_ensemble(folder, "word", 0, words, copies, "steps: [{step: 1, for_each: T}, {step: 2, for_each: V}]\n")
+    save_ensemble(folder, "many-words", 0, words, copies)
     save_ensemble(folder, "picky", 8, [tensor("input", "I", "INT64", [1]), y],
                   [step("pick", {"i": "I"}, {"y": "P"}), step("scale", {"x": "P"}, {"y": "Y"})])
 
@@ -131,6 +135,9 @@ def test_steps_hand_on_what_they_make(ask, model, given, wanted):
 def test_strings_travel(ask):
     words = np.array([[b"one"], [b""], ["zw\u00f6lf".encode()]], dtype=object)
     assert ask("words", {"T": words}).as_numpy("U").tolist() == words.tolist()
+    assert ask("word", {"T": words}).as_numpy("U").tolist() == words.tolist()
+    words = np.array([[b"%d" % 10 ** (i % 20)] for i in range(1000)], dtype=object)
+    assert ask("many-words", {"T": words}).as_numpy("U").tolist() == words.tolist()
 
 
 def test_mistakes_of_a_request_name_the_step(ask):

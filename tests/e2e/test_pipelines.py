@@ -11,7 +11,8 @@ import pytest
 import tritonclient.grpc as grpc
 import tritonclient.http as http
 
-from server import Server
+from server import Server, wait_until
+from test_cluster_control import WAIT_S, Backend, Cluster
 
 PIPELINES = pathlib.Path(__file__).resolve().parents[2] / "pipelines"
 WORDS = {"alexa": 16, "jarvis": 16, "marvin": 16, "mycroft": 16, "timer": 34, "weather": 22}
@@ -23,11 +24,28 @@ LETTERS = {"A": "01110 10001 10001 11111 10001 10001 10001", "E": "11111 10000 1
            "N": "10001 11001 10101 10011 10001 10001 10001", "Y": "10001 10001 01010 00100 00100 00100 00100"}
 
 
-@pytest.fixture(scope="module")
-def server():
+@contextlib.contextmanager
+def cluster(folder):
+    """A cluster's frontend; the models are dealt out to two backends, and one of these has the ensembles, too."""
+    with Cluster(folder) as running:
+        for n in range(2):
+            part = folder / f"part-{n}"
+            part.mkdir()
+            for i, model in enumerate(sorted(PIPELINES.iterdir())):
+                if i % 2 == n if (model / "1" / "model.onnx").exists() else n == 0:
+                    (part / model.name).symlink_to(model)
+            running.backends.append(Backend(part, running.join, "none", "--slo-ms", "60000"))
+        with http.InferenceServerClient(f"127.0.0.1:{running.frontend.port}") as client:
+            wait_until(lambda: client.is_model_ready("wake-words") and client.is_model_ready("read-text"), WAIT_S)
+        yield running.frontend
+
+
+@pytest.fixture(scope="module", params=["serve", "cluster"])
+def server(request, tmp_path_factory):
     if not (PIPELINES / "wake-words").exists():
         pytest.fail(f"{PIPELINES}: there are no demonstration pipelines; ./run pipelines makes them")
-    with Server("--repository", str(PIPELINES), "--slo-ms", "60000") as running:
+    with Server("--repository", str(PIPELINES), "--slo-ms", "60000") if request.param == "serve" else \
+            cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 

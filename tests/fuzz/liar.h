@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "cluster/hello.h"
 #include "cluster/link_loop.h"
+#include "repository/ensemble.h"
 #include "repository/model_description.h"
 
 #define LIARS        4
@@ -116,9 +117,33 @@ struct liar {
 
 static struct liar liars[LIARS];
 static int liar_epoll_fd;
-static char *liar_description;
-static size_t liar_description_bytes;
+static char *liar_description, *liar_ensemble;
+static size_t liar_description_bytes, liar_ensemble_bytes;
 static char liar_addresses[3][HELLO_ADDRESS_MAX] = {"127.0.0.1:1", ":1", ""};
+
+/* An ensemble of one step, which runs a model with one input "x" and one output "y". */
+static inline void liar_ensemble_set_up(const struct served_model *model) {
+    static struct ensemble_step step = {.written = 1,
+                                        .inputs = {{.name = "x", .tensor = 0}},
+                                        .outputs = {{.name = "y", .tensor = 1}},
+                                        .input_count = 1,
+                                        .output_count = 1,
+                                        .each = ENSEMBLE_NONE,
+                                        .when = ENSEMBLE_NONE};
+    static struct ensemble graph = {.steps = &step,
+                                    .step_count = 1,
+                                    .tensor_count = 2,
+                                    .input_count = 1,
+                                    .tensors = {{.name = "x", .step = ENSEMBLE_NONE, .output = ENSEMBLE_NONE},
+                                                {.name = "y", .step = 0, .output = 0}}};
+    static struct served_model whole;
+    strcpy(step.model, model->name);
+    memcpy(&whole, model, sizeof(whole));
+    strcpy(whole.name, "e");
+    whole.ensemble = &graph;
+    liar_ensemble = model_description_write(&whole, NULL, 0, &liar_ensemble_bytes, NULL);
+    CHECK(liar_ensemble);
+}
 
 /* A model with one input, as backends tell of it. */
 static inline void liar_set_up(const struct served_model *model) {
@@ -126,6 +151,7 @@ static inline void liar_set_up(const struct served_model *model) {
     profile_set_line(profile.profile, 8, 1e5, 1e5);
     liar_description = model_description_write(model, &profile, 1, &liar_description_bytes, NULL);
     CHECK(liar_description);
+    liar_ensemble_set_up(model);
     free(profile.profile);
     liar_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     log_set_level(LOG_ERROR + 1);
@@ -298,6 +324,10 @@ static inline size_t liar_head(uint16_t kind, void *to, uint64_t *body, struct b
     case FRAME_MODEL:
     case FRAME_SERVE:
         *(uint32_t *)to = n;
+        if (some >> 6 == 1) {
+            memcpy((char *)to + sizeof(uint32_t), liar_ensemble, liar_ensemble_bytes);
+            return sizeof(uint32_t) + liar_ensemble_bytes;
+        }
         memcpy((char *)to + sizeof(uint32_t), liar_description, liar_description_bytes);
         return sizeof(uint32_t) + liar_description_bytes;
     case FRAME_PLANS: {

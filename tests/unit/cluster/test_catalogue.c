@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "cluster/catalogue.h"
+#include "repository/ensemble.h"
 #include "unit/cmocka_all.h"
 
 #define BACKENDS 12
@@ -29,12 +30,9 @@ struct world {
     struct backend backends[BACKENDS];
 };
 
-/* A description of model `m`, with a profile for each type of the bits. `outputs`: of its one output. */
-static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
+static struct served_model *model_new(uint32_t m, int64_t outputs) {
     struct served_model *model = calloc(1, sizeof(*model));
-    struct described_profile profiles[TYPES];
-    struct sy_error err;
-    uint32_t count = 0;
+    assert_non_null(model);
     snprintf(model->name, sizeof(model->name), "m-%u", m);
     model->version = 1;
     strcpy(model->platform, "onnxruntime_onnx");
@@ -50,6 +48,15 @@ static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
     model->queue.priority_default = 1;
     model->item_elements = 4;
     memcpy(model->reference_dims[0], (int64_t[]){1, 4}, 2 * sizeof(int64_t));
+    return model;
+}
+
+/* A description of model `m`, with a profile for each type of the bits. `outputs`: of its one output. */
+static char *describe(uint32_t m, uint32_t type_bits, int64_t outputs) {
+    struct served_model *model = model_new(m, outputs);
+    struct described_profile profiles[TYPES];
+    struct sy_error err;
+    uint32_t count = 0;
     for (uint32_t t = 0; t < TYPES; t++) {
         if (!(type_bits >> t & 1))
             continue;
@@ -277,6 +284,47 @@ static void a_model_that_ends_makes_room_for_another(void **state) {
     b->brought[0] = b->brought[--b->brought_count];
 }
 
+static void an_ensemble_is_in_no_class(void **state) {
+    static struct ensemble_step step = {.model = "m-1",
+                                        .written = 1,
+                                        .inputs = {{.name = "x", .tensor = 0}},
+                                        .outputs = {{.name = "y", .tensor = 1}},
+                                        .input_count = 1,
+                                        .output_count = 1,
+                                        .each = ENSEMBLE_NONE,
+                                        .when = ENSEMBLE_NONE};
+    static struct ensemble graph = {.steps = &step,
+                                    .step_count = 1,
+                                    .tensor_count = 2,
+                                    .input_count = 1,
+                                    .tensors = {{.name = "x", .step = ENSEMBLE_NONE, .output = ENSEMBLE_NONE},
+                                                {.name = "y", .step = 0, .output = 0}}};
+    struct world *w = *state;
+    struct backend *b = &w->backends[0];
+    struct served_model *model = model_new(4, 3);
+    struct sy_error err;
+    bring(w, b, 1, 1);
+    uint32_t class = catalogue_class(&w->catalogue, types[0], b->brought, 1, 0);
+    model->ensemble = &graph;
+    char *text = model_description_write(model, NULL, 0, NULL, &err);
+    assert_non_null(text);
+    if (catalogue_bring(&w->catalogue, text, strlen(text), &b->brought[b->brought_count++], &err))
+        fail_msg("%s", err.text);
+    uint32_t known = known_of(w, 4);
+    assert_non_null(w->catalogue.known[known].model->ensemble);
+    assert_int_equal(catalogue_class(&w->catalogue, types[0], b->brought, 2, 0), class);
+    assert_int_equal(catalogue_runs_on(&w->catalogue, known), 0);
+    w->catalogue.known[known].told = true;
+    catalogue_take(&w->catalogue, &b->brought[--b->brought_count]);
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 4), known); /* frontends know it */
+    w->catalogue.known[known].told = false;
+    catalogue_forget(&w->catalogue, known);
+    assert_int_equal(known_of(w, 4), CATALOGUE_NONE);
+    free(text);
+    free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(drawn_histories_are_followed, world_make, world_free),
@@ -284,6 +332,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(another_model_of_the_same_name_is_refused, world_make, world_free),
         cmocka_unit_test_setup_teardown(what_is_in_use_is_not_forgotten, world_make, world_free),
         cmocka_unit_test_setup_teardown(a_model_that_ends_makes_room_for_another, world_make, world_free),
+        cmocka_unit_test_setup_teardown(an_ensemble_is_in_no_class, world_make, world_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,10 +57,35 @@ static void counts_and_lengths_are_checked(void **state) {
     }
 }
 
+static void rows_follow_each_other(void **state) {
+    (void)state;
+    static char data[] = ONE EMPTY EMPTY "\2\0\0\0\0\xff" ONE ONE;
+    struct tensor_view whole = {.data = data, .bytes = sizeof(data) - 1, .rank = 2, .dims = {3, 2}}, rows;
+    size_t at = 0;
+    assert_int_equal(strings_rows(&whole, 1, &at, &rows), 0);
+    assert_ptr_equal(rows.data, data);
+    assert_int_equal(rows.bytes, 11);
+    assert_int_equal(rows.dims[0], 1);
+    assert_int_equal(rows.dims[1], 2);
+    assert_int_equal(strings_rows(&whole, 2, &at, &rows), 0);
+    assert_ptr_equal(rows.data, data + 11);
+    assert_int_equal(rows.bytes, sizeof(data) - 1 - 11);
+    assert_int_equal(rows.dims[0], 2);
+    assert_int_equal(strings_rows(&whole, 1, &at, &rows), -EINVAL); /* that was all */
+    at = 0;
+    assert_int_equal(strings_rows(&whole, 4, &at, &rows), -EINVAL);
+    whole.bytes--;
+    assert_int_equal(strings_rows(&whole, 3, &at, &rows), -EINVAL);
+    assert_int_equal(at, 0);
+    whole.rank = 0;
+    assert_int_equal(strings_rows(&whole, 1, &at, &rows), -EINVAL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_follow_each_other),
         cmocka_unit_test(counts_and_lengths_are_checked),
+        cmocka_unit_test(rows_follow_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
