@@ -209,13 +209,14 @@ def test_a_steady_load_is_left_alone(tmp_path, rate, seed):
 
 
 @pytest.mark.skipif(SANITIZED, reason="twelve million requests")
-@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
-def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy):
-    """10 to 90 % of what 20 accelerators can take."""
+@pytest.mark.parametrize("policy, rates, seed", [("deferred", "68:612:68", 11), ("clockwork", "68:612:68", 1),
+                                                 ("kairos", "16:144:16", 12)])
+def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy, rates, seed):
+    """10 to 90 % of what 20 accelerators can take, in batches or, with kairos, one by one."""
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 5, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
                     "workload: {rate_rps: 685}\nautoscale: {min: 1, max: 40}\nrun: {seconds: 4200, warmup_seconds: 0}\n")
-    done = simulate(path, "--json", "--policy", policy, "--sweep", "workload.rate_rps=68:612:68")
+    done = simulate(path, "--json", "--policy", policy, "--sweep", "workload.rate_rps=" + rates, "--seed", str(seed))
     loads = json.loads(done.stdout)
     assert len(loads) == 9
     for r in loads:
