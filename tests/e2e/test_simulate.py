@@ -226,6 +226,18 @@ def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy, rates, seed):
     assert means == sorted(means) and means[0] < 5 and means[-1] > 17, means
 
 
+def test_every_sub_cluster_gets_what_its_own_load_takes(tmp_path):
+    """Four sub-clusters cannot share an accelerator, so each has its own headroom, and nothing is bad any more that was for want
+    of it. The load is steady, and so is the advice."""
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 16, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
+                    "workload: {rate_rps: 150}\nautoscale: {min: 4, max: 40}\nrun: {seconds: 1200, warmup_seconds: 0}\n")
+    whole, parts = (result(path, "--set", "cluster.subclusters=%d" % count, "--seed", "11") for count in (1, 4))
+    assert parts["advice"][-1]["accelerators"] > whole["advice"][-1]["accelerators"]
+    assert parts["bad_rate"] < 0.001
+    assert [a for a in parts["advice"] if a["second"] > 300] == []
+
+
 @pytest.mark.skipif(SANITIZED, reason="four million requests")
 def test_a_day_takes_hardly_more_than_who_knows_it_beforehand(tmp_path):
     """24 steps up and down, one of them twice the load all at once. The oracle knows each, and lets 1 % be bad."""
