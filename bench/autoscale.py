@@ -7,9 +7,11 @@ scenarios/day.yaml, its steps --faster times as short, its batches and SLOs --sl
 that the load is the same and a busy machine matters less, is served by `symphony serve` with 40 emulated accelerators, of which
 eight are in service at first, more than the load needs then. `symphony bench --scenario` puts its requests on it. Meanwhile an
 autoscaler, here, reads the advice from the metrics page, lets accelerators join --start-delay seconds after they were asked for,
-and drains those with the highest numbers, by `POST /v2/symphony/accelerators/N`. Then the same is simulated twice: the scenario,
-with the margins that the server measured, in the median; and the requests that the server recorded (`symphony whatif --save`),
-with the times that its batches took. Prints Markdown: all three, and how far the numbers of accelerators were apart.
+and drains those with the highest numbers, by `POST /v2/symphony/accelerators/N`. Then the same is simulated: the scenario, with the
+margins that the server measured, in the median, and once more with a margin longer by 0.1 ms; and the requests that the server
+recorded (`symphony whatif --save`), with the times that its batches took, and looks at the load when the server looked. At last
+every decision is made again from the server's log (`--record-decisions`, `symphony whatif --check`), the advice included. Prints
+Markdown: all runs, how far the numbers of accelerators were apart, and what was decided again.
 
 Server, client and autoscaler share this machine, which must have nothing else to do: requests that are late for lack of a
 processor have the live server ask for accelerators, too. A day takes a quarter of an hour.
@@ -26,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "tests" / "e2e"))
@@ -120,6 +123,22 @@ def simulate(path, sets):
     return json.loads(done.stdout)
 
 
+def looks_of(recording):
+    """The looks at the load that a recording has: [second, requests, bad, needed, wanted, in service] each."""
+    return json.loads(recording.split("--- server\n")[1].split("\n")[0])["looks"]
+
+
+def looks_align(folder, begin):
+    """Lets the recorded requests of `folder`, as `whatif --save` made it, begin with the server's first look, when it began to
+    advise, so that the simulator looks when the server did. Returns when the first request comes then."""
+    trace = next(folder.glob("*.csv"))
+    head, *rows = trace.read_text().splitlines()
+    rows = [row.split(",", 1) for row in rows]
+    rows = [f"{float(second) - begin:.9f},{rest}" for second, rest in rows if float(second) >= begin]
+    trace.write_text("\n".join([head] + rows) + "\n")
+    return float(rows[0].split(",")[0])
+
+
 def replay(path, options, seconds):
     """The recording, on as many accelerators as the advice says."""
     return simulate(path, [f"cluster.accelerators=[{{type: gtx1080ti, count: {FIRST}}}]", f"run.seconds={seconds:g}",
@@ -137,10 +156,12 @@ def counts(first, changes, seconds):
     return wanted
 
 
-def apart(a, b):
-    """In words; of the shifts by up to three seconds the one that fits best, as the clocks do not begin at once."""
-    size = len(a) - 6
-    best = min(([abs(x - y) for x, y in zip(a[3:], b[3 + shift:3 + shift + size])] for shift in range(-3, 4)), key=sum)
+def apart(a, b, shift_most=3):
+    """In words; of the shifts by so many seconds the one that fits best, where the clocks do not begin at once."""
+    def at(shift):
+        size = min(len(a), len(b)) - 2 * shift_most
+        return [abs(x - y) for x, y in zip(a[shift_most:], b[shift_most + shift:shift_most + shift + size])]
+    best = min((at(shift) for shift in range(-shift_most, shift_most + 1)), key=sum)
     return (f"the numbers wanted are the same in {100 * best.count(0) / len(best):.0f} % of the seconds, and at most one apart in "
             f"{100 * sum(x <= 1 for x in best) / len(best):.0f} %; {max(best)} at most.")
 
@@ -155,7 +176,9 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path, seconds = scenario_make(pathlib.Path(folder), options)
-        with Server("--scenario", path.with_name("served.yaml"), "--accelerator-control") as server:
+        folder = pathlib.Path(folder)
+        with Server("--scenario", path.with_name("served.yaml"), "--accelerator-control", "--record-decisions", folder / "log",
+                    "--record-decisions-mib", "1024") as server:
             scaler = Autoscaler(server, options.start_delay)
             scaler.start()
             done = subprocess.run([BINARY, "bench", f"127.0.0.1:{server.port}", "--scenario", path, "--json",
@@ -163,20 +186,27 @@ def main():
                                   capture_output=True, text=True)
             scaler.ended = True
             scaler.join()
-            subprocess.run([BINARY, "whatif", f"127.0.0.1:{server.metrics_port}", "--seconds", "86400", "--save", f"{folder}/recorded"],
-                           stdout=subprocess.DEVNULL, check=True)
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/v2/symphony/recording/86400") as answer:
+                recording = answer.read().decode()
+            (folder / "recording").write_text(recording)
+            subprocess.run([BINARY, "whatif", folder / "recording", "--save", folder / "recorded"], stdout=subprocess.DEVNULL, check=True)
         if done.returncode:
             sys.exit(done.stderr)
         margins = {"ctrl_us": statistics.median(scaler.margins["dispatch"]),
                    "reply_margin_us": statistics.median(scaler.margins["reply"])}
-        simulated = simulate(path, [f"network.{key}={value:.1f}" for key, value in margins.items()])
-        replayed = replay(f"{folder}/recorded/scenario.yaml", options, seconds)
+        sets = [f"network.reply_margin_us={margins['reply_margin_us']:.1f}"]
+        simulated, again = (simulate(path, sets + [f"network.ctrl_us={margins['ctrl_us'] + more:.1f}"]) for more in (0, 100))
+        looks = looks_of(recording)
+        began = looks_align(folder / "recorded", looks[0][0])
+        replayed = replay(folder / "recorded" / "scenario.yaml", options, seconds + began)
+        check = subprocess.run([BINARY, "whatif", "--check", folder / "log"], capture_output=True, text=True)
     live = json.loads(done.stdout)
-    runs = {"simulated": simulated, "replayed": replayed, "live": live}
+    runs = {"simulated": simulated, "with 0.1 ms more": again, "replayed": replayed, "live": live}
     wanted = {name: counts(FIRST, [(change["second"], change["accelerators"]) for change in run["advice"]], seconds)
               for name, run in runs.items() if name != "live"}
-    wanted["live"] = counts(FIRST, scaler.advice, seconds)
-    changes = {"simulated": len(simulated["advice"]), "replayed": len(replayed["advice"]), "live": len(scaler.advice)}
+    at_looks = [FIRST if look[4] is None else look[4] for look in looks]
+    wanted["live"] = at_looks[round(began):][:int(seconds)]
+    changes = {name: len(scaler.advice if name == "live" else run["advice"]) for name, run in runs.items()}
     print("| | " + " | ".join(runs) + " |\n" + "|---" * (1 + len(runs)) + "|")
     for title, values in [
             ("requests/s offered", [f"{run['offered_rps']:.1f}" for run in runs.values()]),
@@ -186,8 +216,10 @@ def main():
             ("changes", [str(changes[name]) for name in runs])]:
         print(f"| {title} | " + " | ".join(values) + " |")
     print("\nMargins: dispatch {ctrl_us:.0f} us, reply {reply_margin_us:.0f} us.\n".format(**margins))
-    for name in ("simulated", "replayed"):
-        print(f"Live and {name}, " + apart(wanted[name], wanted["live"]))
+    print("Live and simulated: " + apart(wanted["simulated"], wanted["live"]))
+    print("Live and replayed, look by look: " + apart(wanted["replayed"], at_looks, 0))
+    print("Simulated and with 0.1 ms more: " + apart(wanted["simulated"], wanted["with 0.1 ms more"], 0))
+    print("\nDecided again from the log:\n\n" + check.stdout.replace(str(folder), "").replace("/log/", "- ") + check.stderr)
 
 
 if __name__ == "__main__":

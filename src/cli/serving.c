@@ -490,14 +490,26 @@ static bool wait_until_ready(struct server *server, const sigset_t *signals) {
     return true;
 }
 
-/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. */
+/* Waits for a signal until then, or for the next one that has come. Negative: none has. */
+static int signal_until(const sigset_t *signals, int64_t until_ns) {
+    int64_t left_ns = until_ns - clock_now_ns();
+    left_ns = left_ns > 0 ? left_ns : 0;
+    const struct timespec left = {.tv_sec = left_ns / NS_PER_S, .tv_nsec = left_ns % NS_PER_S};
+    return sigtimedwait(signals, NULL, &left);
+}
+
+/* Sleeps until a signal asks the server to end; further ones then end the process as they usually do. What is looked at
+ * once a second is looked at on the second, so that looks at the load are as far apart as they are in simulations. */
 static void wait_for_signal(struct server *server, const struct serve_plan *plan, const sigset_t *signals) {
-    const struct timespec every = {.tv_sec = OUTAGES_EVERY_S};
+    const int64_t every_ns = OUTAGES_EVERY_S * NS_PER_S;
+    int64_t next_ns = clock_now_ns() + every_ns;
     int signal_number;
 
-    while ((signal_number = sigtimedwait(signals, NULL, &every)) < 0 || signal_number == SIGHUP) {
+    while ((signal_number = signal_until(signals, next_ns)) < 0 || signal_number == SIGHUP) {
         if (signal_number == SIGHUP)
             reload(plan);
+        int64_t late_ns = clock_now_ns() - next_ns;
+        next_ns += late_ns < 0 ? 0 : late_ns / every_ns * every_ns + every_ns;
         server_watch(server);
         server_outages(server);
         server_advise(server);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -36,6 +37,29 @@ static int log_check(const char *path, struct decision_replay *result, struct sy
     return rc;
 }
 
+static void result_print(const char *path, const struct decision_replay *result) {
+    printf("%s: %llu steps decided again as they were, ", path, (unsigned long long)result->steps);
+    if (result->looks)
+        printf("%llu looks at the load", (unsigned long long)result->looks);
+    else
+        printf("%llu grants, %llu refusals", (unsigned long long)result->grants, (unsigned long long)result->refused);
+    if (result->missed)
+        printf("; %llu steps were not logged, as the file was full", (unsigned long long)result->missed);
+    putchar('\n');
+}
+
+/* The loads at which advice looked are what the rank threads said: `results` of all files. */
+static int advice_check(char *const *paths, const struct decision_replay *results, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct sy_error err;
+        if (results[i].looks && decision_loads_check(&results[i], results, count, &err)) {
+            fprintf(stderr, "symphony whatif: %s: %s\n", paths[i], err.text);
+            return CLI_FAILURE;
+        }
+    }
+    return CLI_OK;
+}
+
 int whatif_check(const char *folder) {
     char pattern[4096];
     glob_t found;
@@ -45,21 +69,27 @@ int whatif_check(const char *folder) {
         fprintf(stderr, "symphony whatif: --check: %s: there are no files *" DECISION_FILE_END "\n", folder);
         return CLI_USAGE;
     }
+    struct decision_replay *results = calloc(found.gl_pathc, sizeof(*results));
+    if (!results) {
+        fprintf(stderr, "symphony whatif: out of memory\n");
+        globfree(&found);
+        return CLI_FAILURE;
+    }
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        struct decision_replay result = {0};
         struct sy_error err;
-        int rc = log_check(found.gl_pathv[i], &result, &err);
+        int rc = log_check(found.gl_pathv[i], &results[i], &err);
         if (rc) {
             fprintf(stderr, "symphony whatif: %s: %s\n", found.gl_pathv[i], err.text);
             status = rc == -EBADMSG || status == CLI_FAILURE ? CLI_FAILURE : CLI_USAGE;
             continue;
         }
-        printf("%s: %llu steps decided again as they were, %llu grants, %llu refusals", found.gl_pathv[i],
-               (unsigned long long)result.steps, (unsigned long long)result.grants, (unsigned long long)result.refused);
-        if (result.missed)
-            printf("; %llu steps were not logged, as the file was full", (unsigned long long)result.missed);
-        putchar('\n');
+        result_print(found.gl_pathv[i], &results[i]);
     }
+    if (status == CLI_OK)
+        status = advice_check(found.gl_pathv, results, found.gl_pathc);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        free(results[i].loads);
+    free(results);
     globfree(&found);
     return status;
 }

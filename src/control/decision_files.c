@@ -36,7 +36,7 @@ static int file_map(struct decision_files *f, uint32_t i, const char *path, uint
 int decision_files_create(struct decision_files **files, struct wiring *w, const char *folder, uint64_t bytes,
                           struct sy_error *err) {
     struct decision_files *f = calloc(1, sizeof(*f));
-    uint32_t count = w->model_threads + w->rank_threads;
+    uint32_t threads = w->model_threads + w->rank_threads, count = threads + 1;
     char path[4096];
     int rc = f ? 0 : error_set(err, -ENOMEM, "no memory for the logs of decisions");
     *files = f;
@@ -49,10 +49,13 @@ int decision_files_create(struct decision_files **files, struct wiring *w, const
     if (mkdir(folder, 0777) < 0 && errno != EEXIST)
         return error_set(err, -errno, "--record-decisions: %s: %s", folder, strerror(errno));
     for (; f->count < count && !rc; f->count++) {
-        bool rank = f->count >= w->model_threads;
-        snprintf(path, sizeof(path), "%s/%s-%u" DECISION_FILE_END, folder, rank ? "rank" : "model",
-                 rank ? f->count - w->model_threads : f->count);
-        rc = file_map(f, f->count, path, bytes, err);
+        bool rank = f->count >= w->model_threads, advice = f->count == threads;
+        if (advice)
+            snprintf(path, sizeof(path), "%s/advice" DECISION_FILE_END, folder);
+        else
+            snprintf(path, sizeof(path), "%s/%s-%u" DECISION_FILE_END, folder, rank ? "rank" : "model",
+                     rank ? f->count - w->model_threads : f->count);
+        rc = file_map(f, f->count, path, advice ? bytes / DECISION_ADVICE_PART : bytes, err);
     }
     if (!rc)
         w->decisions = f->logs;

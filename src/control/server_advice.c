@@ -6,6 +6,7 @@
 #include "cluster/scheduler_link.h"
 #include "control/server_state.h"
 #include "plan/advisor.h"
+#include "sched/decision_log.h"
 
 /* owned by the thread that calls server_advise() */
 struct server_advisor {
@@ -13,6 +14,13 @@ struct server_advisor {
     struct server_load load; /* up to the last look */
     bool leads;              /* this process leads, and has since the advisor was reset */
 };
+
+_Static_assert(AUTOSCALE_PARTS_MAX == RANK_THREADS_MAX, "a part for each rank thread");
+
+/* Of what is decided here; NULL: there is none. */
+static struct decision_log *log_of(const struct server *s) {
+    return s->wiring.decisions ? &s->wiring.decisions[s->wiring.model_threads + s->wiring.rank_threads] : NULL;
+}
 
 int server_advice_init(struct server *s) {
     struct server_advisor *a = s->advisor = calloc(1, sizeof(*a));
@@ -27,9 +35,18 @@ void server_advice_free(struct server *s) {
 
 /* Resets the advisor: only later counts have an effect. */
 static void begin(struct server *s, int64_t now_ns) {
+    struct advisor_load before;
     s->advisor->leads = true;
-    advisor_init(&s->advisor->advisor, &s->config.autoscale, now_ns);
-    server_load_since(s, &s->advisor->load, now_ns);
+    advisor_init(&s->advisor->advisor, &s->config.autoscale, server_parts(s), now_ns);
+    server_load_since(s, &s->advisor->load, now_ns, &before);
+    if (log_of(s))
+        decision_advice_init(log_of(s), now_ns, &s->config.autoscale, server_parts(s), s->advisor->load.needed_ns);
+}
+
+static void advise(struct server *s, int64_t wanted) {
+    advice_set(&s->advice, wanted);
+    for (uint32_t k = 0; k < server_parts(s) && server_parts(s) > 1; k++)
+        advice_set(&s->advice_of[k], wanted == ADVICE_NONE ? ADVICE_NONE : s->advisor->advisor.wanted_of[k]);
 }
 
 void server_advise(struct server *s) {
@@ -40,7 +57,7 @@ void server_advise(struct server *s) {
         return;
     if (s->scheduler_link && !scheduler_link_leads(s->scheduler_link)) { /* a standby knows no load */
         a->leads = false;
-        advice_set(&s->advice, ADVICE_NONE);
+        advise(s, ADVICE_NONE);
         return;
     }
     if (!a->leads) {
@@ -49,8 +66,11 @@ void server_advise(struct server *s) {
     }
     if (!advisor_due(&a->advisor, now_ns))
         return;
-    struct autoscale_seen load = server_load_since(s, &a->load, now_ns);
+    struct advisor_load load;
+    server_load_since(s, &a->load, now_ns, &load);
     advisor_look(&a->advisor, now_ns, &load);
+    if (log_of(s))
+        decision_advice_look(log_of(s), now_ns, &load, a->load.needed_ns, &a->advisor);
     atomic_store_explicit(&s->bad_rate, a->advisor.bad_rate, memory_order_relaxed); /* a gauge */
-    advice_set(&s->advice, a->advisor.wanted);
+    advise(s, a->advisor.wanted);
 }

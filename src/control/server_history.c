@@ -37,7 +37,9 @@ void server_look(struct server *s) {
     if (!h)
         return;
     int64_t now_ns = clock_now_ns(), before_ns = h->load.looked_ns;
-    struct autoscale_seen load = server_load_since(s, &h->load, now_ns);
+    struct advisor_load seen;
+    server_load_since(s, &h->load, now_ns, &seen);
+    const struct autoscale_seen load = seen.all;
     struct recording_look look = {.at_ns = now_ns, .wanted = advice_get(&s->advice), .present = load.present};
     pthread_mutex_lock(&h->lock);
     if (h->count) { /* the first look has the counts of all time before it */

@@ -33,8 +33,8 @@ static void render_backend(const struct server *s, struct text *out) {
 
 static void render_schedule(struct server *s, const struct scheduler_counters *scheduler, struct text *out) {
     scheduler_metrics_render_ranks(scheduler, out);
-    scheduler_metrics_render_advice(advice_get(&s->advice), atomic_load_explicit(&s->bad_rate, memory_order_relaxed),
-                                    out); /* a gauge */
+    scheduler_metrics_render_advice(advice_get(&s->advice), s->advice_of, server_parts(s),
+                                    atomic_load_explicit(&s->bad_rate, memory_order_relaxed), out); /* a gauge */
 }
 
 void server_render_metrics(void *server, struct text *out) {

@@ -10,6 +10,7 @@
 #include "http/metrics_endpoint.h"
 #include "link/advice.h"
 #include "net/frontend.h"
+#include "plan/advisor.h"
 #include "request/port.h"
 #include "request/shared_memory.h"
 #include "sched/central_thread.h"
@@ -21,10 +22,10 @@
 
 /* The counts at the last look at the load. */
 struct server_load {
-    struct model_counted *counted; /* [model_count] */
-    uint64_t requests;             /* of a cluster */
-    double needed_ns;              /* by the rank threads */
-    int64_t looked_ns;             /* when that was; 0: never */
+    struct model_counted *counted;      /* [model_count] */
+    uint64_t requests;                  /* of a cluster */
+    double needed_ns[RANK_THREADS_MAX]; /* by the rank threads */
+    int64_t looked_ns;                  /* when that was; 0: never */
 };
 
 /* Where a served model is scheduled. */
@@ -58,14 +59,15 @@ struct server {
     struct scheduler_link *scheduler_link; /* of a role of a cluster: its link thread; else NULL */
     struct frontend_link *frontend_link;
     struct backend_link *backend_link;
-    struct cluster_models *cluster_models; /* of a frontend of a cluster: the models that the scheduler announces */
-    struct server_balancer *balancer;      /* of server_balance(); NULL: models do not move */
-    struct server_advisor *advisor;        /* of server_advise(); NULL: nothing is scheduled here, or no advice is
-                                            * wanted */
-    struct advice advice;                  /* its advice; in a frontend of a cluster: the scheduler's */
-    _Atomic double bad_rate;               /* of the requests that it has looked at last */
-    struct server_history *history;        /* of the load, for recordings; NULL: nothing is scheduled here */
-    pthread_mutex_t commands_lock;         /* of what is sent to executors */
+    struct cluster_models *cluster_models;     /* of a frontend of a cluster: the models that the scheduler announces */
+    struct server_balancer *balancer;          /* of server_balance(); NULL: models do not move */
+    struct server_advisor *advisor;            /* of server_advise(); NULL: nothing is scheduled here, or no advice is
+                                                * wanted */
+    struct advice advice;                      /* its advice; in a frontend of a cluster: the scheduler's */
+    struct advice advice_of[RANK_THREADS_MAX]; /* its advice for each sub-cluster, if there are several */
+    _Atomic double bad_rate;                   /* of the requests that it has looked at last */
+    struct server_history *history;            /* of the load, for recordings; NULL: nothing is scheduled here */
+    pthread_mutex_t commands_lock;             /* of what is sent to executors */
     pthread_mutex_t models_lock; /* metrics read them, the balance moves them, the repository's thread changes them */
     int listen_fds[SERVER_PROTOCOLS]; /* HTTP's, gRPC's */
     struct server_ports bound;
@@ -162,8 +164,12 @@ void server_cluster_free(struct server *s);
 /* 0 or -ENOMEM; free it in either case. */
 int server_load_init(const struct server *s, struct server_load *load);
 void server_load_free(struct server_load *load);
-/* The counts since the last look. Always call it from the same thread. */
-struct autoscale_seen server_load_since(struct server *s, struct server_load *load, int64_t now_ns);
+/* How many sub-clusters have a load of their own. */
+static inline uint32_t server_parts(const struct server *s) {
+    return s->central_thread ? 1 : s->wiring.rank_threads;
+}
+/* Sets `seen` to the counts since the last look. Always call it from the same thread. */
+void server_load_since(struct server *s, struct server_load *load, int64_t now_ns, struct advisor_load *seen);
 
 /* ---- server_history.c ---- */
 

@@ -13,6 +13,8 @@
 #define APART_NS       (5 * NS_PER_S) /* loads so far apart do not have the same requests in their means over 2 s */
 #define BAD_LOOKS      6              /* more than goodput's share of so many looks is not chance */
 #define BAD_SHARE_MOST 0.5            /* at most as many again at once */
+#define SETTLED_LOOKS  50             /* their mean load is what the advice suits: after a change and a start's time */
+#define FELL           0.4            /* of the noise, 2 standard deviations: so much below that load is less load */
 #define EXTRA_LOOKS    8640 /* after so many, a day of looks every 10 s, half of what was learned is forgotten */
 #define OVER           0.1  /* of an accelerator: so much over one less is taken to be why that was too few */
 
@@ -89,12 +91,38 @@ static uint32_t bad_look(struct autoscale *a, const struct autoscale_seen *seen)
     return wanted;
 }
 
+static uint32_t settles_in(const struct autoscale *a) {
+    return a->remembered + SETTLED_LOOKS;
+}
+
+/* Whether the load has been lower, for as long as a start takes, than it was when what is wanted had been settled. A
+ * load at the limit between two numbers falls below it now and then, and noise that is known better moves the limit. */
+static bool has_fallen(const struct autoscale *a, double noise) {
+    double most = 0;
+    for (uint32_t i = 0; i < a->remembered; i++)
+        most = fmax(most, a->needed[(a->looks - 1 - i) % AUTOSCALE_LOOKS_MAX]);
+    return a->unchanged < settles_in(a) || most < a->settled - FELL * noise;
+}
+
 /* What is wanted now, which is less than before only if so few would have done for as long as a start takes. */
-static uint32_t wanted_or_fewer(const struct autoscale *a, uint32_t wanted, double doubt) {
+static uint32_t wanted_or_fewer(const struct autoscale *a, uint32_t wanted, double noise, double doubt) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < a->remembered && i < a->looks; i++)
         most = a->least[i] > most ? a->least[i] : most;
-    return wanted > most + doubt && a->looks >= a->remembered ? most : wanted;
+    return wanted > most + doubt && a->looks >= a->remembered && has_fallen(a, noise) ? most : wanted;
+}
+
+/* Notes the advice, and which load it suits. */
+static uint32_t advise(struct autoscale *a, uint32_t wanted, double needed) {
+    if (a->wanted != wanted) {
+        a->unchanged = 0;
+        a->settled = 0;
+    } else if (a->unchanged < settles_in(a)) {
+        a->unchanged++;
+        if (a->unchanged > a->remembered)
+            a->settled += (needed - a->settled) / (a->unchanged - a->remembered);
+    }
+    return a->wanted = wanted;
 }
 
 uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) {
@@ -105,6 +133,7 @@ uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) 
     if (++a->extra_looks >= EXTRA_LOOKS) {
         a->extra /= 2;
         a->extra_looks = 0;
+        a->unchanged = 0; /* what was wanted with the other half may be too many */
     }
     if (round_up(staff(a, seen->needed - noise), c->min, c->max) > asked) {
         wanted = round_up(staff(a, seen->needed), c->min, c->max);
@@ -120,5 +149,5 @@ uint32_t autoscale_look(struct autoscale *a, const struct autoscale_seen *seen) 
     uint32_t least = round_up(staff(a, seen->needed + noise), c->min, c->max);
     a->least[a->looks++ % a->remembered] = wanted > least ? wanted : least;
     double doubt = staff(a, seen->needed + noise) - staff(a, seen->needed); /* which changes as well, being learned */
-    return a->wanted = wanted_or_fewer(a, wanted > asked ? wanted : asked, doubt);
+    return advise(a, wanted_or_fewer(a, wanted > asked ? wanted : asked, noise, doubt), seen->needed);
 }

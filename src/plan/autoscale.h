@@ -14,7 +14,7 @@
  * is there. What they teach, how many accelerators a load needs beside those that it keeps busy, is kept for a day.
  *
  * Accelerators that were wanted within the time that one takes to start are not released, as they could not be had back
- * sooner.
+ * sooner. Nor is any, once the advice has settled, unless the load is lower than it was then.
  *
  * The forecast of the load is its last value. */
 #pragma once
@@ -48,6 +48,8 @@ struct autoscale {
     double noise;         /* of the measured load, in variances of independent arrivals */
     double extra;         /* accelerators that the load was found to need beside those it keeps busy */
     uint32_t extra_looks; /* since it was learned, or forgotten in part */
+    uint32_t unchanged;   /* looks since the advice changed, until it counts as settled */
+    double settled;       /* the mean load of the last of these */
     /* Since when more than goodput allows has been bad. */
     uint32_t bad_looks;
     uint64_t bad_requests, bad;

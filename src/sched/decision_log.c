@@ -215,3 +215,48 @@ void decision_rank_parameters(struct decision_log *log, const struct grant_messa
     decision_put_grant(log, message);
     entry_end(log);
 }
+
+void decision_put_double(struct decision_log *log, double value) {
+    put(log, &value, sizeof(value));
+}
+
+void decision_rank_load(struct decision_log *log, int64_t now_ns, double needed_ns) {
+    const struct decision_step step = {.now_ns = now_ns};
+    entry_begin(log, DECISION_RANK_LOAD);
+    put(log, &step, sizeof(step));
+    decision_put_double(log, needed_ns);
+    entry_end(log);
+}
+
+/* ---- advice ---- */
+
+void decision_advice_init(struct decision_log *log, int64_t now_ns, const struct autoscale_config *config,
+                          uint32_t parts, const double *needed_ns) {
+    const struct decision_step step = {.now_ns = now_ns};
+    const struct decision_advisor advisor = {.config = *config, .parts = parts};
+    entry_begin(log, DECISION_ADVICE_INIT);
+    put(log, &step, sizeof(step));
+    put(log, &advisor, sizeof(advisor));
+    put(log, needed_ns, parts * sizeof(*needed_ns));
+    entry_end(log);
+}
+
+void decision_put_advice(struct decision_log *log, const struct advisor *advisor) {
+    uint32_t parts = advisor->autoscale.count;
+    put_u32(log, advisor->wanted);
+    put(log, advisor->wanted_of, (parts > 1 ? parts : 0) * sizeof(*advisor->wanted_of));
+    decision_put_double(log, advisor->bad_rate);
+}
+
+void decision_advice_look(struct decision_log *log, int64_t now_ns, const struct advisor_load *load,
+                          const double *needed_ns, const struct advisor *advisor) {
+    const struct decision_step step = {.now_ns = now_ns};
+    uint32_t parts = advisor->autoscale.count;
+    entry_begin(log, DECISION_ADVICE_LOOK);
+    put(log, &step, sizeof(step));
+    put(log, &load->all, sizeof(load->all));
+    put(log, load->parts, (parts > 1 ? parts : 0) * sizeof(load->parts[0]));
+    put(log, needed_ns, parts * sizeof(*needed_ns));
+    decision_put_advice(log, advisor);
+    entry_end(log);
+}

@@ -1,16 +1,18 @@
 /* decision_log.h - every step of a scheduling thread's cores: what a core was told, at which time, and what it said.
  * From that the thread's decisions can be made again, message by message (sim/decision_replay.h), for tests and to find
- * out why a server decided as it did. Pure.
+ * out why a server decided as it did. The looks at the load, from which advice on accelerators comes, have a log of
+ * their own. Pure.
  *
  * A log is memory of the caller's that is filled from its beginning, since a replay begins with cores that know
  * nothing. When it is full nothing more is logged. It is of one thread, and readable by the program that wrote it
  * only: structs are kept as they lie in memory. */
 #pragma once
 
+#include "plan/advisor.h"
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
 
-#define DECISION_MAGIC "symphony steps 2"
+#define DECISION_MAGIC "symphony steps 3"
 
 enum decision_kind {
     DECISION_MODEL_THREAD, /* struct decision_thread */
@@ -20,6 +22,11 @@ enum decision_kind {
     DECISION_RANK_STEP,
     DECISION_RANK_TAKE,
     DECISION_RANK_PARAMETERS, /* struct decision_step; the message to a model */
+    DECISION_RANK_LOAD,       /* struct decision_step; accelerator time that the load has needed so far, a double */
+    DECISION_ADVICE_INIT, /* struct decision_step; struct decision_advisor; what the rank cores have said of the load,
+                           * a double for each */
+    DECISION_ADVICE_LOOK, /* struct decision_step; the load: all, and the parts if there are several; what the rank
+                           * cores have said; the advice */
 };
 
 /* The beginning of a log. */
@@ -44,6 +51,11 @@ struct decision_init {
     uint32_t core;   /* the rank core's number of the variant */
     uint32_t levels; /* number of the limits of its model's queue; UINT32_MAX: it has none */
     uint32_t most[PRIORITIES_MAX];
+};
+
+struct decision_advisor {
+    struct autoscale_config config;
+    uint32_t parts;
 };
 
 struct decision_step {
@@ -77,6 +89,15 @@ void decision_rank_init(struct decision_log *log, const struct rank_core_config 
 void decision_rank_step(struct decision_log *log, uint32_t types, int64_t now_ns, const struct rank_event *event,
                         bool takes, const struct rank_output *out);
 void decision_rank_parameters(struct decision_log *log, const struct grant_message *message);
+/* After a step that changed the parameters, and before anybody else is told. */
+void decision_rank_load(struct decision_log *log, int64_t now_ns, double needed_ns);
+
+/* ---- for who looks at the load: `needed_ns`, for each part, as its rank core has said last ---- */
+
+void decision_advice_init(struct decision_log *log, int64_t now_ns, const struct autoscale_config *config,
+                          uint32_t parts, const double *needed_ns);
+void decision_advice_look(struct decision_log *log, int64_t now_ns, const struct advisor_load *load,
+                          const double *needed_ns, const struct advisor *advisor);
 
 /* ---- for replays ---- */
 
@@ -87,3 +108,5 @@ void decision_put_model_output(struct decision_log *log, enum model_event_kind k
                                const struct model_output *out, const struct request_pool *pool);
 void decision_put_rank_output(struct decision_log *log, bool takes, const struct rank_output *out);
 void decision_put_grant(struct decision_log *log, const struct grant_message *message);
+void decision_put_double(struct decision_log *log, double value);
+void decision_put_advice(struct decision_log *log, const struct advisor *advisor);

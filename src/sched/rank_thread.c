@@ -103,6 +103,8 @@ static void rank_step(struct rank_thread *r, int64_t now, const struct rank_even
         counter_add(&r->grants, out->grant_count);
     if (out->parameters_changed) {
         r->tell_left = r->wiring->models;
+        if (__builtin_expect(r->log != NULL, 0))
+            decision_rank_load(r->log, now, rank_core_needed_ns(r->core));
         atomic_store_explicit(&r->needed, rank_core_accelerators_needed(r->core), memory_order_relaxed);
         atomic_store_explicit(&r->needed_ns, rank_core_needed_ns(r->core), memory_order_relaxed);
     }

@@ -99,8 +99,8 @@ struct wiring {
                              * last, wiring_region_any() */
     struct doorbell *frontend_bells, *model_bells, *executor_bells, *rank_bells;
     struct rank_hints *hints; /* [rank_threads] */
-    /* [model_threads + rank_threads] logs of what each thread decides, of the model threads first; whoever starts the
-     * threads sets them before, and owns them. NULL: nothing is logged */
+    /* [model_threads + rank_threads, and one of advice] logs of what each thread decides, of the model threads first;
+     * whoever starts the threads sets them before, and owns them. NULL: nothing is logged */
     struct decision_log *decisions;
     _Atomic uint8_t *states;  /* [accelerators] enum accelerator_state; written by its rank or the central thread */
     _Atomic uint8_t *parts;   /* [models] where each is; written by its model thread */

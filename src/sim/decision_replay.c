@@ -1,4 +1,4 @@
-/* decision_replay.c - steps fresh cores as a log says, and compares what they say. */
+/* decision_replay.c - steps fresh cores, or a fresh advisor, as a log says, and compares what they say. */
 #include "sim/decision_replay.h"
 
 #include <errno.h>
@@ -31,6 +31,13 @@ struct replay {
     /* a rank thread's */
     struct rank_core *rank;
     struct rank_output rank_out;
+    uint32_t part;
+    size_t loads_room;
+    /* of the log of advice */
+    bool advises;
+    struct advisor advisor;
+    int64_t looked_ns;
+    double needed_ns[AUTOSCALE_PARTS_MAX];
     /* of the entry at hand */
     const char *at, *end;
     struct decision_log said; /* again */
@@ -210,6 +217,7 @@ static int rank_begin(struct replay *r) {
     if (!r->rank)
         return error_set(r->err, -ENOMEM, "no memory for the rank core of %u accelerators", config.accelerators);
     rank_core_init(r->rank, &config);
+    r->part = config.part;
     return 0;
 }
 
@@ -254,6 +262,125 @@ static int rank_parameters(struct replay *r) {
     return said_compare(r, step, "the rank core, of model");
 }
 
+/* ---- loads ---- */
+
+static int load_add(struct replay *r, uint32_t part, double needed_ns) {
+    struct decision_replay *result = r->result;
+    if (result->load_count == r->loads_room) {
+        r->loads_room = 2 * r->loads_room + 1024;
+        struct decision_load *grown = realloc(result->loads, r->loads_room * sizeof(*grown));
+        if (!grown)
+            return error_set(r->err, -ENOMEM, "no memory for %zu loads", r->loads_room);
+        result->loads = grown;
+    }
+    result->loads[result->load_count++] = (struct decision_load){.needed_ns = needed_ns, .part = part};
+    return 0;
+}
+
+static int rank_load(struct replay *r) {
+    const struct decision_step *step = take(r, sizeof(*step));
+    if (!step || !r->rank)
+        return bad(r);
+    double needed_ns = rank_core_needed_ns(r->rank);
+    decision_put_double(&r->said, needed_ns);
+    int rc = said_compare(r, step, "the load of rank core");
+    return rc ? rc : load_add(r, r->part, needed_ns);
+}
+
+int decision_loads_check(const struct decision_replay *advice, const struct decision_replay *ranks, size_t count,
+                         struct sy_error *err) {
+    for (uint32_t part = 0; part < AUTOSCALE_PARTS_MAX; part++) {
+        const struct decision_replay *rank = NULL;
+        for (size_t i = 0; i < count; i++)
+            if (ranks[i].looks == 0 && ranks[i].load_count && ranks[i].loads[0].part == part)
+                rank = &ranks[i];
+        size_t at = 0;
+        for (size_t i = 0; i < advice->load_count; i++) {
+            double seen = advice->loads[i].needed_ns;
+            if (advice->loads[i].part != part || seen <= 0) /* before anything was said */
+                continue;
+            while (rank && at < rank->load_count && rank->loads[at].needed_ns < seen)
+                at++;
+            if (rank && at == rank->load_count && rank->missed) /* not logged any more */
+                break;
+            if (!rank || at == rank->load_count || rank->loads[at].needed_ns > seen)
+                return error_set(err, -EBADMSG,
+                                 "it looked at a load of rank core %u, %.17g ns, that the core did not say", part,
+                                 seen);
+        }
+    }
+    return 0;
+}
+
+/* ---- advice ---- */
+
+/* What the rank cores have said: of each that is new, by how much it has grown. */
+static int needed_take(struct replay *r, uint32_t parts, double *grown_ns) {
+    const double *said = take(r, parts * sizeof(*said));
+    for (uint32_t k = 0; k < parts && said; k++) {
+        grown_ns[k] = said[k] - r->needed_ns[k];
+        r->needed_ns[k] = said[k];
+        int rc = load_add(r, k, said[k]);
+        if (rc)
+            return rc;
+    }
+    return said ? 0 : bad(r);
+}
+
+static int advice_begin(struct replay *r) {
+    double grown_ns[AUTOSCALE_PARTS_MAX];
+    const struct decision_step *step = take(r, sizeof(*step));
+    const struct decision_advisor *advisor = step ? take(r, sizeof(*advisor)) : NULL;
+    if (!advisor || advisor->parts < 1 || advisor->parts > AUTOSCALE_PARTS_MAX || advisor->config.every_ns < 1 ||
+        !(advisor->config.headroom >= 0 && advisor->config.headroom < 1))
+        return bad(r);
+    advisor_init(&r->advisor, &advisor->config, advisor->parts, step->now_ns);
+    r->advises = true;
+    r->looked_ns = step->now_ns;
+    return needed_take(r, advisor->parts, grown_ns);
+}
+
+/* Whether the load seen is that of the rank cores. */
+static bool load_is_theirs(const struct replay *r, const struct advisor_load *load, const double *grown_ns,
+                           int64_t passed_ns) {
+    uint32_t parts = r->advisor.autoscale.count;
+    double all_ns = 0;
+    bool same = true;
+    for (uint32_t k = 0; k < parts; k++) {
+        all_ns += grown_ns[k];
+        double needed = advisor_needed(grown_ns[k], passed_ns);
+        same &= parts == 1 || memcmp(&load->parts[k].needed, &needed, sizeof(needed)) == 0;
+    }
+    double needed = advisor_needed(all_ns, passed_ns);
+    return same && memcmp(&load->all.needed, &needed, sizeof(needed)) == 0;
+}
+
+static int advice_look(struct replay *r) {
+    const struct decision_step *step = take(r, sizeof(*step));
+    uint32_t parts = r->advisor.autoscale.count;
+    struct advisor_load load = {.all = {0}};
+    double grown_ns[AUTOSCALE_PARTS_MAX];
+    const struct autoscale_seen *all = step && r->advises ? take(r, sizeof(*all)) : NULL;
+    const struct autoscale_seen *each = all && parts > 1 ? take(r, parts * sizeof(*each)) : all;
+    if (!each)
+        return bad(r);
+    load.all = *all;
+    memcpy(load.parts, each, (parts > 1 ? parts : 0) * sizeof(*each));
+    int rc = needed_take(r, parts, grown_ns);
+    if (rc)
+        return rc;
+    bool theirs = load_is_theirs(r, &load, grown_ns, step->now_ns - r->looked_ns);
+    r->looked_ns = step->now_ns;
+    advisor_look(&r->advisor, step->now_ns, &load);
+    decision_put_advice(&r->said, &r->advisor);
+    r->result->looks++;
+    rc = said_compare(r, step, "the advisor");
+    return rc || theirs
+               ? rc
+               : error_set(r->err, -EBADMSG, "step %" PRIu64 ", at %" PRId64 " ns: a load that no rank core has",
+                           r->result->steps, step->now_ns);
+}
+
 /* ---- the log ---- */
 
 static int entry_replay(struct replay *r, uint32_t kind) {
@@ -272,6 +399,12 @@ static int entry_replay(struct replay *r, uint32_t kind) {
         return rank_step(r, kind == DECISION_RANK_TAKE);
     case DECISION_RANK_PARAMETERS:
         return rank_parameters(r);
+    case DECISION_RANK_LOAD:
+        return rank_load(r);
+    case DECISION_ADVICE_INIT:
+        return advice_begin(r);
+    case DECISION_ADVICE_LOOK:
+        return advice_look(r);
     default:
         return bad(r);
     }

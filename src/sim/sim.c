@@ -142,6 +142,8 @@ void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arriva
     bool bad = outcome == SIM_DROPPED || outcome == SIM_LATE, best_effort = priority == PRIORITY_BEST_EFFORT;
     sim->ended += outcome != SIM_CANCELLED;
     sim->bad += bad && !best_effort;
+    if (outcome != SIM_CANCELLED)
+        sim_scaling_count(sim, model, bad && !best_effort);
     if (class && sim_counts(sim, best_effort ? sim->now_ns : arrival_ns))
         class->count[outcome]++;
     if (best_effort || !sim_counts(sim, arrival_ns))

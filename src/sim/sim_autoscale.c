@@ -1,8 +1,8 @@
 /* sim_autoscale.c - accelerators that come and go with the load.
  *
- * A look at the load every few seconds, advice (plan/autoscale.h), and what follows from it: an accelerator that is
- * asked for is there after its start delay, one that is released gets nothing new and ends what it has. Those with the
- * lowest numbers are in service. Where memory is limited, one that comes has no model loaded. */
+ * A look at the load every few seconds, advice (plan/autoscale_parts.h), and what follows from it: an accelerator that
+ * is asked for is there after its start delay, one that is released gets nothing new and ends what it has. Those with
+ * the lowest numbers are in service. Where memory is limited, one that comes has no model loaded. */
 #include "sim/sim_state.h"
 
 #define BUSY_STILL_NS (10 * NS_PER_MS) /* one that still runs what it had when it was released starts so much later */
@@ -13,12 +13,45 @@ static uint32_t looks_most(const struct sim_config *c) {
     return looks < 1e8 ? (uint32_t)looks + 2 : 100000000;
 }
 
+static uint32_t parts_count(const struct sim *sim) {
+    return sim->driver->parts ? sim->driver->parts(sim->config) : 1;
+}
+
+/* What is kept of the sub-clusters. */
+static void parts_layout(struct sim *sim, struct arena *arena) {
+    uint32_t count = parts_count(sim), several = count > 1 ? count : 0;
+    struct sim_scaling scratch, *s = arena->base ? &sim->scaling : &scratch;
+    s->needed_ns = arena_take(arena, count * sizeof(*s->needed_ns));
+    s->seen = arena_take(arena, several * sizeof(*s->seen));
+    s->wanted = arena_take(arena, several * sizeof(*s->wanted));
+    struct autoscale *of = arena_take(arena, several * sizeof(*of));
+    if (!arena->base)
+        return;
+    autoscale_parts_init(&s->advice, sim->config->autoscale, count, of);
+    memset(s->needed_ns, 0, count * sizeof(*s->needed_ns));
+    if (several)
+        memset(s->seen, 0, several * sizeof(*s->seen));
+}
+
 void sim_scaling_layout(struct sim *sim, struct arena *arena) {
     const struct sim_config *c = sim->config;
     sim->scaling.start_ns = arena_take(arena, c->autoscale ? c->accelerators * sizeof(int64_t) : 0);
     struct sim_advice *advice = arena_take(arena, c->autoscale ? looks_most(c) * sizeof(*advice) : 0);
     if (arena->base)
         sim->result->advice = advice;
+    if (c->autoscale)
+        parts_layout(sim, arena);
+}
+
+void sim_scaling_count(struct sim *sim, uint32_t model, bool bad) {
+    struct sim_scaling *s = &sim->scaling;
+    if (s->advice.count < 2)
+        return;
+    uint32_t part = sim->driver->part_of_model(sim, model);
+    if (part == SIM_NOTHING)
+        return;
+    s->seen[part].requests++;
+    s->seen[part].bad += bad;
 }
 
 /* Counts the time in service until now; from now on so many accelerators are in service. */
@@ -37,7 +70,6 @@ void sim_scaling_begin(struct sim *sim) {
         present_set(sim, c->accelerators);
         return;
     }
-    autoscale_init(&sim->scaling.advice, c->autoscale);
     present_set(sim, c->accelerators_first);
     for (uint32_t a = c->accelerators_first; a < c->accelerators; a++) {
         sim->driver->left(sim, a);
@@ -49,14 +81,22 @@ void sim_scaling_begin(struct sim *sim) {
 /* What has happened since the last look. */
 static struct autoscale_seen seen_since(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
-    double needed_ns = sim->driver->needed_ns(sim);
+    double every_ns = (double)sim->config->autoscale->every_ns, grown_ns = 0;
+    for (uint32_t k = 0; k < s->advice.count; k++) {
+        double needed_ns = sim->driver->needed_ns(sim, k), part_ns = needed_ns - s->needed_ns[k];
+        s->needed_ns[k] = needed_ns;
+        grown_ns += part_ns;
+        if (s->advice.count > 1)
+            s->seen[k].needed = part_ns / every_ns;
+    }
+    for (uint32_t a = 0; a < s->present && s->advice.count > 1; a++)
+        s->seen[sim->driver->part_of_accelerator(sim, a)].present++;
     struct autoscale_seen seen = {
         .present = s->present,
-        .needed = (needed_ns - s->needed_ns) / (double)sim->config->autoscale->every_ns,
+        .needed = grown_ns / every_ns,
         .requests = sim->ended - s->requests,
         .bad = sim->bad - s->bad,
     };
-    s->needed_ns = needed_ns;
     s->requests += seen.requests;
     s->bad += seen.bad;
     return seen;
@@ -92,7 +132,9 @@ void sim_scaling_look(struct sim *sim) {
     struct sim_scaling *s = &sim->scaling;
     struct sim_result *r = sim->result;
     struct autoscale_seen seen = seen_since(sim);
-    uint32_t asked = s->present + s->starting, wanted = autoscale_look(&s->advice, &seen);
+    uint32_t asked = s->present + s->starting, wanted = autoscale_parts_look(&s->advice, &seen, s->seen, s->wanted);
+    if (s->advice.count > 1)
+        memset(s->seen, 0, s->advice.count * sizeof(*s->seen));
     if (wanted != asked) {
         r->advice[r->advice_count++] = (struct sim_advice){(double)sim->now_ns / (double)NS_PER_S, wanted};
         follow(sim, wanted);

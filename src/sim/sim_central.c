@@ -180,7 +180,8 @@ static uint32_t central_stuck(const struct sim *sim) {
     return 0; /* it has no list of free accelerators that could be looked at */
 }
 
-static double central_needed_ns(struct sim *sim) {
+static double central_needed_ns(struct sim *sim, uint32_t part) {
+    (void)part;
     if (!sim->config->policy->central->needed)
         return sim->ran_ns;
     needed_count(sim);

@@ -427,11 +427,12 @@ static uint32_t cores_stuck(const struct sim *sim) {
     return busy;
 }
 
-static double cores_needed_ns(struct sim *sim) {
-    double needed_ns = 0;
-    for (uint32_t k = 0; k < cores_of(sim)->part_count; k++)
-        needed_ns += rank_core_needed_ns(cores_of(sim)->parts[k].rank);
-    return needed_ns;
+static double cores_needed_ns(struct sim *sim, uint32_t part) {
+    return rank_core_needed_ns(cores_of(sim)->parts[part].rank);
+}
+
+static uint32_t cores_part_of_accelerator(const struct sim *sim, uint32_t accelerator) {
+    return cores_of(sim)->part_of_accelerator[accelerator];
 }
 
 const struct sim_driver sim_driver_cores = {
@@ -447,5 +448,8 @@ const struct sim_driver sim_driver_cores = {
     .deliver = cores_deliver,
     .stuck = cores_stuck,
     .needed_ns = cores_needed_ns,
+    .parts = parts_of,
+    .part_of_model = part_of,
+    .part_of_accelerator = cores_part_of_accelerator,
     .loses_late = true,
 };

@@ -19,6 +19,7 @@
 #include "base/assert.h"
 #include "base/heap.h"
 #include "base/tournament.h"
+#include "plan/autoscale_parts.h"
 #include "sched/central.h"
 #include "sched/model_core.h"
 #include "sched/rank_core.h"
@@ -125,7 +126,12 @@ struct sim_driver {
     /* At the end: accelerators that it did not get back. */
     uint32_t (*stuck)(const struct sim *sim);
     /* Time of accelerators that the load has needed so far, in nanoseconds: as it knows, else as they were busy. */
-    double (*needed_ns)(struct sim *sim);
+    double (*needed_ns)(struct sim *sim, uint32_t part);
+    /* Sub-clusters, whose loads are told apart; a model's (SIM_NOTHING: none at the moment), and an accelerator's.
+     * NULL: there is one. */
+    uint32_t (*parts)(const struct sim_config *config);
+    uint32_t (*part_of_model)(const struct sim *sim, uint32_t model);
+    uint32_t (*part_of_accelerator)(const struct sim *sim, uint32_t accelerator);
     /* At the end: adds what only the scheduler knows to the result; or NULL. */
     void (*sum)(const struct sim *sim, struct sim_result *result);
     bool loses_late; /* reports lost batches only when the accelerator is back, as a monitor of it would */
@@ -146,7 +152,7 @@ struct sim_queries {
 
 /* Accelerators 0 to present - 1 are in service. */
 struct sim_scaling {
-    struct autoscale advice;
+    struct autoscale_parts advice;
     uint32_t present, starting;
     int64_t *start_ns; /* [accelerators] a circle from start_head on: when those that are starting will be there */
     uint32_t start_head;
@@ -154,8 +160,11 @@ struct sim_scaling {
     double present_ns; /* accelerator time in service until then, while requests count, and of those that were
                           released until they have ended what they had */
     /* as of the last look: */
-    double needed_ns;
     uint64_t requests, bad;
+    double *needed_ns; /* [parts] */
+    /* with several sub-clusters: */
+    struct autoscale_seen *seen; /* [parts] the requests since the last look; at a look the rest, too */
+    uint32_t *wanted;            /* [parts] */
 };
 
 extern const struct sim_driver sim_driver_cores, sim_driver_central;
@@ -205,6 +214,8 @@ int64_t sim_counted_ns(const struct sim *sim, int64_t from_ns, int64_t to_ns);
 void sim_count(struct sim *sim, uint32_t model, uint8_t priority, int64_t arrival_ns, enum sim_outcome outcome);
 /* The counters of a model's requests of one priority, or of its best effort; NULL: they are not counted apart. */
 struct sim_class_result *sim_class_of(const struct sim *sim, uint32_t model, uint8_t priority);
+/* The same for the sub-cluster's load, if there are several. */
+void sim_scaling_count(struct sim *sim, uint32_t model, bool bad);
 /* Gives back a node of the pool. */
 void sim_pool_put(struct sim *sim, uint32_t node);
 /* The scheduler refuses a list of requests. */

@@ -178,8 +178,9 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
         metric_heading(out, "symphony_placement_plans_total", "counter",
                        "Plans that bound models to accelerators, since the first request.");
         text_printf(out, "symphony_placement_plans_total %llu\n", (unsigned long long)s->moves->plans);
-        metric_heading(out, "symphony_placement_places_total", "counter",
-                       "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
+        metric_heading(
+            out, "symphony_placement_places_total", "counter",
+            "Accelerators that those plans bound models with requests to: kept from the plan before, or moved to.");
         text_printf(out, "symphony_placement_places_total{was=\"kept\"} %llu\n", (unsigned long long)s->moves->kept);
         text_printf(out, "symphony_placement_places_total{was=\"moved\"} %llu\n",
                     (unsigned long long)(s->moves->places - s->moves->kept));
@@ -193,11 +194,18 @@ void scheduler_metrics_render_ranks(const struct scheduler_counters *s, struct t
     text_printf(out, "symphony_grants_total %llu\n", (unsigned long long)grants);
 }
 
-void scheduler_metrics_render_advice(int64_t wanted, double bad_rate, struct text *out) {
+void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
+                                     struct text *out) {
     if (wanted < 0)
         return;
     metric_heading(out, "symphony_accelerators_wanted", "gauge", "How many there should be, for autoscalers.");
     text_printf(out, "symphony_accelerators_wanted %lld\n", (long long)wanted);
+    if (parts > 1)
+        metric_heading(out, "symphony_rank_thread_accelerators_wanted", "gauge",
+                       "How many of those should be the rank thread's.");
+    for (uint32_t k = 0; k < parts && parts > 1; k++)
+        text_printf(out, "symphony_rank_thread_accelerators_wanted{rank_thread=\"%u\"} %lld\n", k,
+                    (long long)advice_get(&of[k]));
     metric_heading(out, "symphony_bad_rate", "gauge",
                    "Share of the requests between the last two looks at the load that were refused or late.");
     text_printf(out, "symphony_bad_rate %.6g\n", bad_rate);

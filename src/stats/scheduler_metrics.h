@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/text.h"
+#include "link/advice.h"
 #include "repository/model_index.h"
 #include "sched/central.h"
 #include "sched/model_thread.h"
@@ -30,8 +31,10 @@ void scheduler_metrics_render_models(const struct scheduler_counters *scheduler,
                                      struct text *out);
 /* Accelerators that the load needs, where they are known, and grants of rank threads. */
 void scheduler_metrics_render_ranks(const struct scheduler_counters *scheduler, struct text *out);
-/* What the scheduler advises, and the bad rate by which it does. Nothing before the first look. */
-void scheduler_metrics_render_advice(int64_t wanted, double bad_rate, struct text *out);
+/* What the scheduler advises, for all and for each of several sub-clusters: of[parts]; and the bad rate by which it
+ * does. Nothing before the first look. */
+void scheduler_metrics_render_advice(int64_t wanted, const struct advice *of, uint32_t parts, double bad_rate,
+                                     struct text *out);
 /* Its rows of symphony_margin_seconds. */
 void scheduler_metrics_render_margins(const struct scheduler_counters *scheduler, struct text *out);
 /* How long deciding takes. Nothing for a central thread. */

@@ -209,13 +209,14 @@ def test_a_steady_load_is_left_alone(tmp_path, rate, seed):
 
 
 @pytest.mark.skipif(SANITIZED, reason="twelve million requests")
-@pytest.mark.parametrize("policy", ["deferred", "clockwork"])
-def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy):
-    """10 to 90 % of what 20 accelerators can take."""
+@pytest.mark.parametrize("policy, rates, seed", [("deferred", "68:612:68", 11), ("clockwork", "68:612:68", 1),
+                                                 ("kairos", "16:144:16", 12)])
+def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy, rates, seed):
+    """10 to 90 % of what 20 accelerators can take, in batches or, with kairos, one by one."""
     path = tmp_path / "s.yaml"
     path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 5, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
                     "workload: {rate_rps: 685}\nautoscale: {min: 1, max: 40}\nrun: {seconds: 4200, warmup_seconds: 0}\n")
-    done = simulate(path, "--json", "--policy", policy, "--sweep", "workload.rate_rps=68:612:68")
+    done = simulate(path, "--json", "--policy", policy, "--sweep", "workload.rate_rps=" + rates, "--seed", str(seed))
     loads = json.loads(done.stdout)
     assert len(loads) == 9
     for r in loads:
@@ -223,6 +224,18 @@ def test_a_steady_load_is_left_alone_for_an_hour(tmp_path, policy):
         assert r["bad_rate"] < 0.01
     means = [r["accelerators_mean"] for r in loads]
     assert means == sorted(means) and means[0] < 5 and means[-1] > 17, means
+
+
+def test_every_sub_cluster_gets_what_its_own_load_takes(tmp_path):
+    """Four sub-clusters cannot share an accelerator, so each has its own headroom, and nothing is bad any more that was for want
+    of it. The load is steady, and so is the advice."""
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: {accelerators: 20}\nmodels: [{name: m, copies: 16, alpha_ms: 21, beta_ms: 101, slo_ms: 500}]\n"
+                    "workload: {rate_rps: 150}\nautoscale: {min: 4, max: 40}\nrun: {seconds: 1200, warmup_seconds: 0}\n")
+    whole, parts = (result(path, "--set", "cluster.subclusters=%d" % count, "--seed", "11") for count in (1, 4))
+    assert parts["advice"][-1]["accelerators"] > whole["advice"][-1]["accelerators"]
+    assert parts["bad_rate"] < 0.001
+    assert [a for a in parts["advice"] if a["second"] > 300] == []
 
 
 @pytest.mark.skipif(SANITIZED, reason="four million requests")

@@ -202,8 +202,10 @@ def test_a_clusters_scheduler_records(tmp_path):
         cluster.kill()
 
 
-def test_what_was_decided_live_is_decided_again(tmp_path):
-    """Three models, one with priorities, clients that leave, too many requests: every message of every core."""
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_was_decided_live_is_decided_again(tmp_path, ranks):
+    """Three models, one with priorities, clients that leave, too many requests: every message of every core, and how many
+    accelerators there should be."""
     (tmp_path / "scenario.yaml").write_text(
         "cluster: {accelerators: 3, type: slow}\n"
         "models:\n"
@@ -213,7 +215,7 @@ def test_what_was_decided_live_is_decided_again(tmp_path):
         "workload: {rate_rps: 10}\n")
     body = json.dumps({"inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "FP32", "data": [0]}]})
     with Server("--scenario", tmp_path / "scenario.yaml", "--record-decisions", tmp_path / "log", "--model-threads", "2",
-                "--frontends", "2") as server:
+                "--frontends", "2", "--rank-threads", ranks, "--autoscale", "every_s=1,start_delay_s=1") as server:
         leaving = []
         for n in range(20):  # their clients leave while they wait
             connection = server.connect()
@@ -223,22 +225,38 @@ def test_what_was_decided_live_is_decided_again(tmp_path):
             connection.close()
         done = run("bench", "http://127.0.0.1:%d" % server.port, "--rate", "300", "--seconds", "3", "--slo-ms", "60000")
         assert done.returncode == 0, done.stderr
-        batches = sum(value for name, value in server.metrics().items() if name == "symphony_grants_total")
+        metrics = server.metrics()
+        batches = metrics["symphony_grants_total"]
+        wanted_of = [metrics['symphony_rank_thread_accelerators_wanted{rank_thread="%d"}' % k] for k in range(ranks) if ranks > 1]
+        assert metrics["symphony_accelerators_wanted"] >= max(1, sum(wanted_of))
         assert server.stop() == 0
     done = run("whatif", "--check", tmp_path / "log")
     assert done.returncode == 0, done.stderr
     lines = dict(re.findall(r"/(\w+-\d)\.decisions: (\d+ steps decided again as they were, \d+ grants, \d+ refusals)",
                             done.stdout))
-    assert set(lines) == {"model-0", "model-1", "rank-0"}
+    assert set(lines) == {"model-0", "model-1"} | {"rank-%d" % k for k in range(ranks)}
     figures = {name: list(map(int, re.findall(r"\d+", line))) for name, line in lines.items()}
-    assert figures["rank-0"][1] == figures["model-0"][1] + figures["model-1"][1] >= batches > 0
-    assert min(figures["model-0"][0], figures["model-1"][0], figures["rank-0"][0]) > 100
-    log = tmp_path / "log" / "model-0.decisions"
-    changed = bytearray(log.read_bytes())
-    changed[-8] ^= 1
-    log.write_bytes(changed)
+    grants = sum(figures[name][1] for name in figures if name.startswith("rank"))
+    assert grants == figures["model-0"][1] + figures["model-1"][1] >= batches > 0
+    assert min(steps for steps, *_ in figures.values()) > 100
+    looks = re.search(r"/advice\.decisions: (\d+) steps decided again as they were, (\d+) looks at the load\n", done.stdout)
+    assert int(looks[1]) == int(looks[2]) >= 2
+    for name in ("model-0", "advice"):
+        log = tmp_path / "log" / (name + ".decisions")
+        kept = log.read_bytes()
+        changed = bytearray(kept)
+        changed[-8] ^= 1
+        log.write_bytes(changed)
+        done = run("whatif", "--check", tmp_path / "log")
+        assert done.returncode == 1 and name in done.stderr and "says something else than it did" in done.stderr
+        log.write_bytes(kept)
+    other = tmp_path / "log" / "rank-0.decisions"
+    other.write_bytes(other.read_bytes()[:other.stat().st_size // 2 // 8 * 8])  # its head says that it is longer
     done = run("whatif", "--check", tmp_path / "log")
-    assert done.returncode == 1 and "says something else than it did" in done.stderr
+    assert done.returncode == 2 and "rank-0.decisions: this is no log of decisions" in done.stderr
+    other.unlink()
+    done = run("whatif", "--check", tmp_path / "log")
+    assert done.returncode == 1 and "that the core did not say" in done.stderr
     assert run("whatif", "--check", tmp_path).returncode == 2
     assert run("serve", "--scenario", tmp_path / "scenario.yaml", "--policy", "clockwork", "--record-decisions",
                tmp_path / "log").returncode == 2

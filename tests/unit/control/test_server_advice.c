@@ -105,6 +105,28 @@ static void a_policy_that_plans_says_what_it_needs(void **state) {
     world_end(&w);
 }
 
+/* Two models and two accelerators, one of each for each rank thread; one model goes badly. */
+static void sub_clusters_are_advised_apart(void **state) {
+    (void)state;
+    struct world w;
+    world_plan(&w, cluster);
+    struct server_config config = world_config(&w, &policy_deferred);
+    config.autoscale = always;
+    config.rank_threads = 2;
+    world_begin(&w, &config);
+    assert_int_equal(advised(&w), ADVICE_NONE);
+    assert_false(shows(&w, "symphony_rank_thread_accelerators_wanted"));
+    count(&w, 0, 0, 100, 100, 0);
+    count(&w, 0, 1, 100, 50, 0);
+    int64_t wanted = advised(&w);
+    assert_true(wanted >= 3);
+    assert_int_equal(advice_get(&w.server->advice_of[0]), 1);
+    assert_int_equal(advice_get(&w.server->advice_of[1]), 2);
+    assert_true(shows(&w, "\nsymphony_rank_thread_accelerators_wanted{rank_thread=\"0\"} 1\n"));
+    assert_true(shows(&w, "\nsymphony_rank_thread_accelerators_wanted{rank_thread=\"1\"} 2\n"));
+    world_end(&w);
+}
+
 static void nobody_asks(void **state) {
     (void)state;
     struct world w;
@@ -120,6 +142,7 @@ int main(void) {
         cmocka_unit_test(counters_that_begin_anew_are_no_load),
         cmocka_unit_test(a_central_policy_wants_what_batches_took),
         cmocka_unit_test(a_policy_that_plans_says_what_it_needs),
+        cmocka_unit_test(sub_clusters_are_advised_apart),
         cmocka_unit_test(nobody_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,37 @@ static void test_release_waits_as_long_as_a_start_takes(void **state) {
     assert_int_equal(look(&a, 10, 60), 60); /* more at once */
 }
 
+/* 9.9 to 10 accelerators, known within 0.5 to begin with: 11 are wanted. Later the noise is less, and known to be. */
+static void test_a_settled_advice_is_left_alone(void **state) {
+    (void)state;
+    struct autoscale a = make(0, 30);
+    struct autoscale_seen seen = {.present = 11, .requests = 10000};
+    for (int i = 0; i < 3000; i++) {
+        seen.needed = i >= 60 ? 9.95 : i % 2 ? 10 : 9.9;
+        assert_int_equal(autoscale_look(&a, &seen), 11);
+    }
+    for (int i = 0; i < 3; i++) {
+        seen.needed = 9.5; /* that is less */
+        assert_int_equal(autoscale_look(&a, &seen), 11);
+    }
+    assert_int_equal(autoscale_look(&a, &seen), 10);
+}
+
+/* A start may take longer than advice takes to settle; and there may be no load at all. */
+static void test_what_is_too_much_from_the_start_is_released(void **state) {
+    (void)state;
+    static const int64_t delays_s[] = {0, 60, 300, 600, 6000};
+    for (size_t i = 0; i < sizeof(delays_s) / sizeof(delays_s[0]); i++)
+        for (uint64_t requests = 0; requests <= 1000000; requests += 1000000) {
+            struct autoscale a = make(0.1, delays_s[i]);
+            struct autoscale_seen seen = {.present = 30, .needed = requests ? 5.0 : 0, .requests = requests};
+            uint32_t wanted = 0;
+            for (int look = 0; look < 70; look++)
+                wanted = autoscale_look(&a, &seen);
+            assert_int_equal(wanted, requests ? 6 : 4);
+        }
+}
+
 /* About normal: with no more than `sigma * 4` to either side. */
 static double noise(struct rng *rng, double sigma) {
     double sum = 0;
@@ -141,9 +172,14 @@ static void test_steady_loads_settle(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_needed_and_the_headroom),           cmocka_unit_test(test_noise_changes_nothing),
-        cmocka_unit_test(test_bad_requests_that_chance_does_not_explain), cmocka_unit_test(test_a_surge_adds_its_share),
-        cmocka_unit_test(test_release_waits_as_long_as_a_start_takes),    cmocka_unit_test(test_steady_loads_settle),
+        cmocka_unit_test(test_what_is_needed_and_the_headroom),
+        cmocka_unit_test(test_noise_changes_nothing),
+        cmocka_unit_test(test_bad_requests_that_chance_does_not_explain),
+        cmocka_unit_test(test_a_surge_adds_its_share),
+        cmocka_unit_test(test_release_waits_as_long_as_a_start_takes),
+        cmocka_unit_test(test_a_settled_advice_is_left_alone),
+        cmocka_unit_test(test_what_is_too_much_from_the_start_is_released),
+        cmocka_unit_test(test_steady_loads_settle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

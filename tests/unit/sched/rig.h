@@ -135,6 +135,7 @@ static void decide_again(struct rig *rig) {
         struct sy_error err = {""};
         if (decision_replay(rig->decisions[t].memory, LOG_BYTES, &result, &err) < 0)
             fail_msg("thread %u: %s", t, err.text);
+        free(result.loads);
     }
     for (uint32_t t = 0; t < THREADS + RANKS_MAX; t++)
         free(rig->decisions[t].memory);

@@ -32,7 +32,10 @@ static struct rig *rig_loaded(void) {
 
 static int replay(const char *memory, size_t bytes, struct decision_replay *result, struct sy_error *err) {
     *err = (struct sy_error){""};
-    return decision_replay(memory, bytes, result, err);
+    int rc = decision_replay(memory, bytes, result, err);
+    free(result->loads);
+    result->loads = NULL;
+    return rc;
 }
 
 /* Keeps the log of a thread beyond the rig's end. */
@@ -110,6 +113,99 @@ static void other_words_are_noticed(void **state) {
     rig_stop(rig);
 }
 
+/* ---- advice ---- */
+
+#define LOOKS 50
+
+/* A log of looks at the load of some sub-clusters, and what their rank cores said of it before each: a third of it went
+ * unseen. */
+struct advice_log {
+    _Alignas(8) char memory[1 << 16];
+    struct decision_log log;
+    struct decision_replay ranks[2];
+    struct decision_load said[2][3 * LOOKS];
+};
+
+static void log_advice(struct advice_log *a, uint32_t parts) {
+    const struct autoscale_config config = {.min = 1, .max = 90, .headroom = 0.1, .every_ns = NS_PER_S};
+    struct advisor *advisor = malloc(sizeof(*advisor));
+    double needed_ns[2] = {0}, all_before_ns = 0, before_ns[2] = {0};
+    assert_non_null(advisor);
+    *a = (struct advice_log){.memory = {0}};
+    decision_log_init(&a->log, a->memory, sizeof(a->memory));
+    advisor_init(advisor, &config, parts, 0);
+    decision_advice_init(&a->log, 0, &config, parts, needed_ns);
+    for (int64_t i = 1; i <= LOOKS; i++) {
+        struct advisor_load load = {.all = {.present = 9, .requests = 1000, .bad = i % 3 * 15}};
+        all_before_ns = 0;
+        for (uint32_t k = 0; k < parts; k++) {
+            struct decision_replay *rank = &a->ranks[k];
+            rank->loads = a->said[k];
+            before_ns[k] = needed_ns[k];
+            for (int said = 0; said < 3; said++) {
+                needed_ns[k] += (1 + (double)(i % 7)) * NS_PER_S * (1 + k);
+                rank->loads[rank->load_count++] = (struct decision_load){needed_ns[k], k};
+                if (said == 1 && i % 3 == 0)
+                    break;
+            }
+            load.parts[k] = (struct autoscale_seen){.present = 4, .requests = 500};
+            load.parts[k].needed = advisor_needed(needed_ns[k] - before_ns[k], NS_PER_S);
+            all_before_ns += needed_ns[k] - before_ns[k];
+        }
+        load.all.needed = advisor_needed(all_before_ns, NS_PER_S);
+        advisor_look(advisor, i * NS_PER_S, &load);
+        decision_advice_look(&a->log, i * NS_PER_S, &load, needed_ns, advisor);
+    }
+    free(advisor);
+}
+
+static void advice_is_given_again(void **state) {
+    (void)state;
+    for (uint32_t parts = 1; parts <= 2; parts++) {
+        struct advice_log *a = malloc(sizeof(*a));
+        struct decision_replay result;
+        struct sy_error err = {""};
+        log_advice(a, parts);
+        assert_int_equal(decision_replay(a->memory, sizeof(a->memory), &result, &err), 0);
+        assert_int_equal(result.steps, LOOKS);
+        assert_int_equal(result.looks, LOOKS);
+        assert_int_equal(decision_loads_check(&result, a->ranks, parts, &err), 0);
+        free(result.loads);
+        free(a);
+    }
+}
+
+static void other_advice_and_other_loads_are_noticed(void **state) {
+    (void)state;
+    struct advice_log *a = malloc(sizeof(*a));
+    struct decision_replay result;
+    struct sy_error err = {""};
+    log_advice(a, 2);
+    size_t look = said_by(a->memory, a->log.used, DECISION_ADVICE_LOOK, LOOKS / 2) + 8;
+    /* from its end: up to 8 bytes filled up, the bad rate, three numbers; before these two counts of 8 bytes */
+    size_t advice = look - 4 - 8 - 3 * sizeof(uint32_t), count = advice - 8;
+    a->memory[advice] ^= 1;
+    assert_int_equal(replay(a->memory, sizeof(a->memory), &result, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "the advisor 0, told event 0, says something else than it did"));
+    a->memory[advice] ^= 1;
+    a->memory[count + 5] ^= 1;
+    assert_int_equal(replay(a->memory, sizeof(a->memory), &result, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "a load that no rank core has"));
+    a->memory[count + 5] ^= 1;
+
+    assert_int_equal(decision_replay(a->memory, sizeof(a->memory), &result, &err), 0);
+    assert_int_equal(decision_loads_check(&result, a->ranks, 1, &err), -EBADMSG); /* one core's are missing */
+    assert_non_null(strstr(err.text, "a load of rank core 1"));
+    a->ranks[0].load_count = 40;
+    assert_int_equal(decision_loads_check(&result, a->ranks, 2, &err), -EBADMSG);
+    a->ranks[0].missed = 1; /* its log was full then */
+    assert_int_equal(decision_loads_check(&result, a->ranks, 2, &err), 0);
+    a->ranks[0].loads[2].needed_ns += 1;
+    assert_int_equal(decision_loads_check(&result, a->ranks, 2, &err), -EBADMSG);
+    free(result.loads);
+    free(a);
+}
+
 static void a_full_log_is_a_beginning(void **state) {
     (void)state;
     struct rig *rig = rig_loaded();
@@ -158,6 +254,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_under_load_decide_the_same_again),
         cmocka_unit_test(other_words_are_noticed),
+        cmocka_unit_test(advice_is_given_again),
+        cmocka_unit_test(other_advice_and_other_loads_are_noticed),
         cmocka_unit_test(a_full_log_is_a_beginning),
         cmocka_unit_test(what_is_no_log_is_refused),
     };
