@@ -38,6 +38,7 @@ int inferences_init(struct inferences *home, const struct inferences_config *con
                                 .free = NO_FREE,
                                 .read = NO_FREE,
                                 .busy_ns = clock_now_ns()};
+    list_init(&home->preparations);
     /* the pages of calloc() take no memory until a request uses them */
     home->slots = calloc(home->slot_count, home->slot_bytes);
     home->slab = config->port && port_is_visible(config->port)
@@ -381,8 +382,9 @@ unsigned inference_result(struct inference *inference, bool *retry, struct sy_er
         if (status != 200)
             return status;
     }
-    if (inference->preparation && preparation_failed(inference->preparation, err))
-        return 400;
+    unsigned failed = inference->preparation ? preparation_failed(inference->preparation, err) : 0;
+    if (failed)
+        return failed;
     if (request->status == REQUEST_REFUSED)
         return refusal_result(inference->model, request, inference->limited, retry, err);
     if (request->status == REQUEST_FAILED)

@@ -20,8 +20,9 @@
 #include "request/shared_memory.h"
 #include "request/slab.h"
 
-/* Up to four for the body, inputs that cannot stay in it, a preparation, and inputs that are prepared. */
-#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX + 1 + TENSORS_MAX)
+/* Up to four for the body, inputs that cannot stay in it, a preparation, and inputs that are prepared, with what lies
+ * between two steps. */
+#define INFERENCE_BLOCKS_MAX (4 + TENSORS_MAX + 1 + 2 * TENSORS_MAX)
 #define INFERENCE_TEXT_BYTES 1024 /* an answer's text that is no longer than this lies in the slot */
 
 enum inference_state {
@@ -77,7 +78,8 @@ struct inferences {
     struct shared_view shared;
     struct infer_counters counters; /* read by any thread */
     uint32_t running;               /* requests that the scheduler has */
-    uint32_t preparing;             /* preparations under way */
+    uint32_t preparing;             /* preparations under way, */
+    struct list_node preparations;  /* and a list of them */
     struct preparer *preparer;      /* NULL: nobody prepares inputs */
     struct inbox *inbox;            /* where preparations come back; the frontend sets it */
     int64_t busy_ns;                /* when the slab was last in use */
