@@ -220,7 +220,9 @@ static void *preparer_main(void *context) {
     pthread_mutex_lock(&p->lock);
     uint32_t index = p->begun++;
     pthread_mutex_unlock(&p->lock);
-    thread_begin("prepare", index, THREAD_SHARED);
+    /* No nice value: promises count on these threads, and beside two busy processes on two cores with it (10) 40 % of
+     * the requests were in time, without it 80 %. Prompt threads go first by their slices: their p99 was the same. */
+    thread_begin("prepare", index, THREAD_COMPUTE);
     while ((preparation = preparation_await(p))) {
         struct inbox *home = preparation->home;
         prepare(&worker, preparation);
